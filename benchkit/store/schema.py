@@ -1,0 +1,314 @@
+"""The table of what a run holds: its groups, their variables, its metrics and its record.
+
+Everything that reads or writes runs iterates over this table; a new metric is one line here and
+one where it is computed (`benchkit.store.metrics`). Knows names and units, not files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ACTIVITIES",
+    "COORDINATES",
+    "GROUPS",
+    "METRICS",
+    "OUTCOMES",
+    "RECORD_FIELDS",
+    "RUN_FORMAT",
+    "Metric",
+    "Variable",
+]
+
+#: Raised when a run file changes so that an older reader would misread it.
+RUN_FORMAT = 1
+
+#: How a run can end. Only `ok` feeds statistics.
+OUTCOMES = (
+    "ok",
+    "wrong_answer",
+    "failed",
+    "timeout",
+    "lost_workers",
+    "infrastructure",
+    "skipped",
+)
+
+#: What a worker thread can be seconds busy with, in the order in which plots stack them.
+ACTIVITIES = (
+    "compute",
+    "transfer",
+    "disk-read",
+    "disk-write",
+    "serialize",
+    "deserialize",
+    "other",
+)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of a run file."""
+
+    name: str
+    dims: tuple[str, ...]
+    units: str
+    long_name: str
+    source: str
+    dtype: str = "f8"
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """Return the attributes that the variable carries in the file."""
+        return {"units": self.units, "long_name": self.long_name, "source": self.source}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a run. `better` is the direction a maintainer likes, or "" if neither."""
+
+    name: str
+    units: str
+    long_name: str
+    source: str
+    better: str = "lower"
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """Return the attributes that the metric carries in the file."""
+        return {
+            "units": self.units,
+            "long_name": self.long_name,
+            "source": self.source,
+            "better": self.better,
+        }
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("duration", "s", "wall time of the workload", "clock marks on the scheduler"),
+        Metric("memory_mean", "B", "cluster process memory, mean over time", "heartbeats"),
+        Metric("memory_peak", "B", "cluster process memory, highest sum", "heartbeats"),
+        Metric(
+            "memory_peak_worker",
+            "B",
+            "process memory of the worst worker, true peak",
+            "high-water mark, heartbeats, nanny's restart event",
+        ),
+        Metric("spilled_peak", "B", "spilled bytes on disk, highest sum", "heartbeats"),
+        Metric("compute_time", "s", "thread-seconds computing", "task groups"),
+        Metric("transfer_time", "s", "thread-seconds fetching dependencies", "task groups"),
+        Metric(
+            "disk_read_time",
+            "s",
+            "thread-seconds reading spilled data",
+            "fine metrics, else task groups",
+        ),
+        Metric(
+            "disk_write_time",
+            "s",
+            "thread-seconds writing spilled data",
+            "fine metrics, else task groups",
+        ),
+        Metric("serialize_time", "s", "seconds (de)serialising, (de)compressing", "fine metrics"),
+        Metric(
+            "idle_time",
+            "s",
+            "thread-seconds in which no task was computing",
+            "worker threads x time - compute_time",
+        ),
+        Metric("cpu_time", "s", "CPU seconds of the workers' processes", "process CPU counters"),
+        Metric("network_bytes", "B", "bytes received by the hosts of workers", "host counters"),
+        Metric("disk_bytes", "B", "bytes read and written by workers", "process I/O counters"),
+        Metric("scheduler_cpu_mean", "%", "CPU of the scheduler's process", "system monitor"),
+        Metric("scheduler_memory_peak", "B", "memory of the scheduler's process", "system monitor"),
+        Metric("scheduler_lag_max", "s", "longest block of the scheduler's loop", "own timer"),
+        Metric("worker_tick_max", "s", "longest block of a worker's event loop", "own timer"),
+        Metric("gil_contention_mean", "1", "share of time the GIL was waited for", "gilknocker"),
+        Metric("n_tasks", "1", "tasks that ended", "scheduler transitions", ""),
+        Metric("n_transfers", "1", "fetches of dependencies between workers", "task events"),
+        Metric("n_steals", "1", "tasks stolen", "stealing events", ""),
+        Metric("n_workers_lost", "1", "workers that died or were lost", "scheduler events"),
+        Metric("n_tasks_recomputed", "1", "tasks computed again after a loss", "transitions"),
+        Metric("worker_seconds", "s", "seconds that workers were held", "joined and left"),
+        Metric("cost", "USD", "price of the cluster for the run", "price table"),
+    )
+}
+
+
+def _per_worker(name: str, units: str, long_name: str, source: str) -> Variable:
+    return Variable(name, ("time", "worker"), units, long_name, source)
+
+
+def _over_time(name: str, units: str, long_name: str, source: str) -> Variable:
+    return Variable(name, ("time",), units, long_name, source)
+
+
+def _per_group(name: str, units: str, long_name: str, source: str, dtype: str = "f8") -> Variable:
+    return Variable(name, ("task_group",), units, long_name, source, dtype)
+
+
+_HEARTBEAT, _MEMORY, _PROBE = "heartbeat", "WorkerState.memory", "worker probe"
+
+#: Variables by group of the run file. Times are seconds after the clock was started, measured
+#: on the scheduler's clock; the root attribute `clock_on` is that moment as Unix time.
+GROUPS: dict[str, tuple[Variable, ...]] = {
+    "workers": (
+        _per_worker("process", "B", "process memory (RSS)", _MEMORY),
+        _per_worker("managed", "B", "memory of task results", _MEMORY),
+        _per_worker("unmanaged_old", "B", "memory that Dask does not know, > 30 s old", _MEMORY),
+        _per_worker("unmanaged_recent", "B", "memory that Dask does not know, recent", _MEMORY),
+        _per_worker("spilled", "B", "task results on disk", _MEMORY),
+        _per_worker("rss_peak", "B", "highest RSS since the last sample", f"{_PROBE}: VmHWM"),
+        _per_worker("cpu", "%", "CPU of the process", _HEARTBEAT),
+        _per_worker("cpu_time", "s", "CPU seconds of the process, cumulative", _PROBE),
+        _per_worker("net_read", "B/s", "bytes received by the host", _HEARTBEAT),
+        _per_worker("net_write", "B/s", "bytes sent by the host", _HEARTBEAT),
+        _per_worker("disk_read", "B/s", "bytes read by the host's disks", _HEARTBEAT),
+        _per_worker("disk_write", "B/s", "bytes written by the host's disks", _HEARTBEAT),
+        _per_worker("net_read_total", "B", "bytes received by the host, cumulative", _PROBE),
+        _per_worker("io_read", "B", "bytes read by the process, cumulative", _PROBE),
+        _per_worker("io_write", "B", "bytes written by the process, cumulative", _PROBE),
+        _per_worker("tick_max", "s", "longest block of the event loop since the last", _PROBE),
+        _per_worker("gil", "1", "share of time the GIL was waited for", _HEARTBEAT),
+        _per_worker("executing", "1", "tasks executing", _HEARTBEAT),
+        _per_worker("ready", "1", "tasks ready to run", _HEARTBEAT),
+        _per_worker("in_memory", "1", "task results held in memory or on disk", _HEARTBEAT),
+        _per_worker("num_fds", "1", "open file descriptors", _HEARTBEAT),
+        _per_worker("transfer_incoming_bytes", "B", "bytes being fetched", _HEARTBEAT),
+        _per_worker("transfer_incoming_count", "1", "fetches under way", _HEARTBEAT),
+        _per_worker("transfer_incoming_total", "1", "fetches, cumulative", _HEARTBEAT),
+        _per_worker("transfer_outgoing_bytes", "B", "bytes being sent", _HEARTBEAT),
+        _per_worker("transfer_outgoing_count", "1", "sends under way", _HEARTBEAT),
+        _per_worker("bandwidth", "B/s", "bandwidth that the worker observed", _HEARTBEAT),
+        _per_worker("time_delay", "s", "worker's clock minus the scheduler's", "WorkerState"),
+    ),
+    "scheduler": (
+        _over_time("lag_mean", "s", "delay of the event loop, mean since the last", "own timer"),
+        _over_time("lag_max", "s", "delay of the event loop, longest since the last", "own timer"),
+        _over_time("cpu", "%", "CPU of the scheduler's process", "system monitor"),
+        _over_time("rss", "B", "memory of the scheduler's process", "system monitor"),
+        _over_time("n_workers", "1", "workers connected", "Scheduler.workers"),
+        _over_time("n_tasks", "1", "tasks known", "Scheduler.tasks"),
+        _over_time("queued", "1", "tasks queued on the scheduler", "Scheduler.queued"),
+        _over_time("unrunnable", "1", "tasks that no worker can run", "Scheduler.unrunnable"),
+        _over_time("occupancy", "s", "work assigned to workers", "Scheduler.total_occupancy"),
+        _over_time("transitions", "1", "task transitions since clock on", "transition counter"),
+        _over_time("process", "B", "process memory of all workers", _MEMORY),
+        _over_time("managed", "B", "memory of task results", _MEMORY),
+        _over_time("unmanaged_old", "B", "memory that Dask does not know, > 30 s old", _MEMORY),
+        _over_time("unmanaged_recent", "B", "memory that Dask does not know, recent", _MEMORY),
+        _over_time("spilled", "B", "task results on disk", _MEMORY),
+    ),
+    "task_groups": (
+        Variable(
+            "seconds",
+            ("task_group", "action"),
+            "s",
+            "thread-seconds by activity",
+            "TaskGroup.all_durations; (de)serialize: fine metrics",
+        ),
+        _per_group("nbytes", "B", "bytes of the results that tasks made", "TaskGroup", "i8"),
+        _per_group("n_tasks", "1", "tasks that ended", "transitions", "i8"),
+        _per_group("n_erred", "1", "tasks that ended in an error", "transitions", "i8"),
+        _per_group("n_retried", "1", "attempts beyond the first", "transitions", "i8"),
+        _per_group("start", "s", "first start of a task", "TaskGroup"),
+        _per_group("stop", "s", "last end of a task", "TaskGroup"),
+        _per_group("prefix", "", "prefix of the task group", "TaskGroup", "str"),
+        _per_group("dependencies", "", "groups it depends on, JSON list", "TaskGroup", "str"),
+        _per_group("span", "", "span of the group", "TaskGroup", "str"),
+    ),
+    "fine": (
+        Variable("value", ("metric",), "see coordinate unit", "fine performance metric", "workers"),
+    ),
+    "tasks": (
+        Variable("group", ("task",), "1", "index into task_groups", "transition", "i4"),
+        Variable("worker", ("task",), "1", "index into workers, -1 unknown", "transition", "i4"),
+        Variable("thread", ("task",), "1", "thread, numbered per run", "transition", "i4"),
+        Variable("ok", ("task",), "1", "1 finished, 0 raised", "transition", "i1"),
+        Variable("nbytes", ("task",), "B", "size of the result, -1 unknown", "transition", "i8"),
+        Variable("start", ("task",), "s", "start of computing", "startstops"),
+        Variable("duration", ("task",), "s", "time computing", "startstops"),
+        Variable("key_blob", ("byte",), "", "keys: UTF-8, newline, zlib", "transition", "u1"),
+    ),
+    "task_events": (
+        Variable("task", ("event",), "1", "index into tasks", "startstops", "i4"),
+        Variable("action", ("event",), "1", "index into attribute `actions`", "startstops", "i1"),
+        Variable("source", ("event",), "1", "worker fetched from, -1 none", "startstops", "i4"),
+        Variable("start", ("event",), "s", "start", "startstops"),
+        Variable("stop", ("event",), "s", "end", "startstops"),
+    ),
+    "events": (
+        Variable("time", ("event",), "s", "when the scheduler heard of it", "log_event"),
+        Variable("topic", ("event",), "", "kind of event", "log_event", "str"),
+        Variable("worker", ("event",), "1", "index into workers, -1 none", "log_event", "i4"),
+        Variable("message", ("event",), "", "the event, JSON", "log_event", "str"),
+    ),
+    "errors": (
+        Variable("time", ("error",), "s", "when the task erred", "transition"),
+        Variable("key", ("error",), "", "task key", "transition", "str"),
+        Variable("worker", ("error",), "1", "index into workers, -1 unknown", "transition", "i4"),
+        Variable("exception", ("error",), "", "exception, as text", "transition", "str"),
+        Variable("traceback", ("error",), "", "last 4 kB of the traceback", "transition", "str"),
+    ),
+}
+
+#: Coordinates by dimension: (name, dtype, units, long_name). `time` has no entry of its own dim.
+COORDINATES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
+    "time": (("time", "f8", "s", "time after clock on, scheduler's clock"),),
+    "worker": (
+        ("address", "str", "", "address; a restarted worker is a new one"),
+        ("name", "str", "", "name"),
+        ("host", "str", "", "host"),
+        ("nthreads", "i4", "1", "threads"),
+        ("memory_limit", "i8", "B", "memory limit, 0 none"),
+        ("joined", "f8", "s", "when it joined; negative: before clock on"),
+        ("left", "f8", "s", "when it left; NaN: stayed to the end"),
+    ),
+    "task_group": (("task_group", "str", "", "name of the task group"),),
+    "action": (("action", "str", "", "activity"),),
+    "metric": (
+        ("context", "str", "", "execute, get-data, gather-dep, p2p, memory-monitor, ..."),
+        ("prefix", "str", "", "task prefix, or empty"),
+        ("activity", "str", "", "activity"),
+        ("unit", "str", "", "unit of the value"),
+    ),
+}
+
+#: The record: one flat JSON object per run, the row of the store's index. Name -> dtype, where
+#: `json` is a string that holds JSON. Every metric is a field too (float64, missing if unknown).
+RECORD_FIELDS: dict[str, str] = {
+    "id": "str",
+    "workload": "str",  # the variant's full name: a row, a series, an issue is about this
+    "category": "str",
+    "params": "json",
+    "version": "int",
+    "source_hash": "str",
+    "environment": "str",
+    "experiment": "str",
+    "arm": "str",
+    "block": "int",
+    "order": "int",
+    "tags": "json",
+    "started": "time",  # UTC, microseconds
+    "outcome": "str",
+    "error": "str",  # one line
+    "phase": "str",  # in which step it ended: open, prepare, warm-up, workload, check, ...
+    "capture": "str",
+    "scale": "float",
+    "seed": "int",
+    "host": "str",
+    "git_commit": "str",
+    "cluster": "str",  # dotted name of the class, or the address
+    "n_workers": "int",
+    "n_threads": "int",
+    "memory_limit": "int",  # B, all workers together
+    "python": "str",
+    "dask": "str",
+    "distributed": "str",
+    "biggest_group": "str",  # task group with the most thread-seconds
+    "biggest_group_share": "float",  # of all busy thread-seconds
+    "packages_hash": "str",
+    "extra_metrics": "json",
+}
