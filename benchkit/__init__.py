@@ -1,0 +1,49 @@
+"""Measure realistic Dask workloads, keep the runs, compare them honestly.
+
+Public names are found on first use (PEP 562), so that importing benchkit where something is
+measured loads nothing else.
+
+Examples
+--------
+>>> import benchkit
+>>> store = benchkit.Store("./benchkit-store")  # doctest: +SKIP
+>>> with benchkit.record(client, workload="etl", store=store) as recorded:  # doctest: +SKIP
+...     my_pipeline(client)
+>>> recorded.run.task_groups()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BenchkitError": "benchkit.errors",
+    "ClusterSpec": "benchkit.measure.cluster",
+    "Run": "benchkit.store.run",
+    "Scale": "benchkit.measure.sizing",
+    "Store": "benchkit.store.store",
+    "WrongAnswer": "benchkit.measure.errors",
+    "collect": "benchkit.measure.collect",
+    "dataset": "benchkit.measure.recipes",
+    "expect": "benchkit.measure.workload",
+    "measure_workload": "benchkit.experiment.interactive",
+    "open_cluster": "benchkit.measure.cluster",
+    "record": "benchkit.experiment.record",
+    "timeseries": "benchkit.measure.sizing",
+    "workload": "benchkit.measure.workload",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

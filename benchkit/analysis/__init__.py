@@ -1,0 +1,1 @@
+"""Judge runs: arrays in, arrays out. Knows no files, clusters or pictures."""

@@ -1,0 +1,1 @@
+"""Doors: options in, one call, exit code. Heavy imports live inside the commands."""

@@ -1,0 +1,1 @@
+"""Run workloads in environments: kernels, plans, ad hoc recordings."""

@@ -1,0 +1,1 @@
+"""Show runs: plots, reports, dashboard."""

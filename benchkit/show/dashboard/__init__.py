@@ -1,0 +1,1 @@
+"""The Panel app: one file per view over shared parts."""
