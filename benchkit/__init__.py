@@ -36,7 +36,7 @@ _HOMES = {
     "workload": "benchkit.measure.workload",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

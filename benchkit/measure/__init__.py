@@ -27,7 +27,7 @@ _HOMES = {
     "workload": "workload",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,168 @@
+"""Put a capture on a client's cluster, drain it to a recording, take it off again.
+
+The observer never gets in the way: every remote call has a timeout, and what goes wrong is a line
+in `errors` that ends up in the run, not an exception in the workload. Works from any thread but
+the client's own event loop, with synchronous and asynchronous clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import cloudpickle
+from distributed.metrics import time
+from distributed.protocol.pickle import dumps
+
+from benchkit.measure import capture
+from benchkit.measure.recording import RecordingWriter
+
+__all__ = ["CAPTURE_LEVELS", "Observer"]
+
+CAPTURE_LEVELS = ("off", "light", "full")
+
+#: A killed scheduler or kernel costs what was not yet drained; a drain costs 4 ms.
+DRAIN_EVERY_S = 1.0
+CALL_TIMEOUT_S = 15.0
+#: Groups are sent whole: with more than 200 of them only in every tenth drain.
+GROUPS_EVERY = 10
+
+
+class Observer:
+    """Watches one run of one client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A connected client, synchronous or not.
+    writer : RecordingWriter
+        Where the drained segments go.
+    name : str
+        Unique per capture, so that two clients can watch one scheduler.
+    level : {"full", "light", "off"}, default "full"
+        "light" keeps no stream of tasks; "off" keeps the clock alone, on the client's side.
+    """
+
+    def __init__(
+        self, client: Any, writer: RecordingWriter, name: str, *, level: str = "full"
+    ) -> None:
+        if level not in CAPTURE_LEVELS:
+            raise ValueError(f"capture level {level!r}: choose one of {', '.join(CAPTURE_LEVELS)}")
+        self.client = client
+        self.writer = writer
+        self.name = name
+        self.level = level
+        self.errors: list[str] = []
+        self.t_on = self.t_off = float("nan")
+        self._installed = False
+        self._ack = 0
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Register the plugin and start draining. Outside the clock."""
+        if self.level == "off":
+            return
+        cloudpickle.register_pickle_by_value(capture)
+        try:
+            plugin = dumps(capture.Capture(self.name, self.level))
+        finally:
+            cloudpickle.unregister_pickle_by_value(capture)
+        answer = self._call(
+            "register_scheduler_plugin", plugin=plugin, name=self.name, idempotent=False
+        )
+        self._installed = answer is not _FAILED
+        if self._installed:
+            self._thread = threading.Thread(
+                target=self._drain_loop, name="benchkit-drain", daemon=True
+            )
+            self._thread.start()
+
+    def clock_on(self) -> float:
+        """Start the clock; returns the moment in Unix s on the scheduler's clock."""
+        answer = self._call(f"{self.name}_on") if self._installed else _FAILED
+        self.t_on = answer["t_on"] if answer is not _FAILED else time()
+        return self.t_on
+
+    def clock_off(self) -> float:
+        """Stop the clock; returns the moment in Unix s on the scheduler's clock."""
+        answer = self._call(f"{self.name}_off") if self._installed else _FAILED
+        self.t_off = answer["t_off"] if answer is not _FAILED else time()
+        return self.t_off
+
+    def uninstall(self, *, wait: bool = True) -> None:
+        """Drain the rest and remove every trace; `wait` for the workers' last heartbeats."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(CALL_TIMEOUT_S)
+        if not self._installed:
+            return
+        with self._lock:
+            answer = self._call(f"{self.name}_end", ack=self._ack, wait=wait)
+            self._installed = False
+            if answer is not _FAILED:
+                for segment in answer["segments"]:
+                    self._keep(segment)
+
+    # -- draining -----------------------------------------------------------------------------
+
+    def _drain_loop(self) -> None:
+        rounds = 0
+        while not self._stop.wait(DRAIN_EVERY_S):
+            rounds += 1
+            if not self.drain(groups=rounds % GROUPS_EVERY == 0):
+                return  # the scheduler is gone: what was drained is on disk
+
+    def drain(self, *, groups: bool = False) -> bool:
+        """Fetch what was gathered and write it; False when the scheduler does not answer."""
+        with self._lock:
+            if not self._installed:
+                return False
+            answer = self._call(f"{self.name}_drain", ack=self._ack, groups=groups)
+            if answer is _FAILED:
+                return False
+            self._keep(answer)
+            return True
+
+    def _keep(self, segment: dict) -> None:
+        if segment["sequence"] == self._ack:
+            return
+        try:
+            self.writer.segment(segment["tables"])
+        except OSError as error:
+            self._note(f"could not write a segment: {error.strerror or error}")
+            return  # not acknowledged: the scheduler keeps it and offers it again
+        self._ack = segment["sequence"]
+
+    # -- calling ------------------------------------------------------------------------------
+
+    def _call(self, op: str, **kwargs: Any) -> Any:
+        """Call a handler of the scheduler from any thread; `_FAILED` instead of an exception."""
+        try:
+            loop = self.client.loop.asyncio_loop
+            future = asyncio.run_coroutine_threadsafe(
+                asyncio.wait_for(self._remote(op, kwargs), CALL_TIMEOUT_S), loop
+            )
+            return future.result(CALL_TIMEOUT_S + 1)
+        except Exception as error:
+            label = op.replace(f"{self.name}_", "")
+            self._note(f"{label}: {type(error).__name__}: {error}".rstrip(": "))
+            return _FAILED
+
+    async def _remote(self, op: str, kwargs: dict) -> Any:
+        answer = await getattr(self.client.scheduler, op)(**kwargs)
+        if isinstance(answer, dict) and answer.get("status") == "error":
+            raise RuntimeError(str(answer.get("text", answer)))
+        return answer
+
+    def _note(self, text: str) -> None:
+        if text not in self.errors and len(self.errors) < 20:
+            self.errors.append(text)
+
+
+#: What a remote call returns when there was no answer (None is an answer).
+_FAILED: Any = type("_Failed", (), {"__repr__": lambda self: "no answer"})()
