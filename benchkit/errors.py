@@ -7,6 +7,7 @@ is copied alone into the environment under test; here they are all together.
 from __future__ import annotations
 
 from benchkit.measure.errors import (
+    BadCluster,
     BadParameter,
     BadSelection,
     BadWorkload,
@@ -23,6 +24,7 @@ from benchkit.measure.errors import (
 
 __all__ = [
     "AlreadyStored",
+    "BadCluster",
     "BadEnvironment",
     "BadNotebook",
     "BadParameter",

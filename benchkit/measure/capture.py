@@ -446,11 +446,14 @@ class Capture(SchedulerPlugin):
             if action == "worker-status-change":
                 self._event(action, msg.get("worker"), {"status": msg.get("status")})
             elif action == "remove-worker":
-                lost = msg.get("lost-computed-tasks") or ()
                 self._event(
                     "worker-removed",
                     msg.get("worker"),
-                    {"lost_computed": len(lost), "expected": bool(msg.get("expected", False))},
+                    {
+                        "n_lost": len(msg.get("lost-computed-tasks") or ()),
+                        "n_processing": len(msg.get("processing-tasks") or ()),
+                        "expected": msg.get("expected"),  # None before 2024: nobody said
+                    },
                 )
 
     def _event(self, topic: str, worker: Any, message: dict) -> None:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 __all__ = [
     "BenchkitError",
+    "BadCluster",
     "BadParameter",
     "BadSelection",
     "BadWorkload",
@@ -66,6 +67,10 @@ class BadWorkload(UsageError):
 
 class MissingPackage(BenchkitError):
     """A workload needs a package that this environment does not have."""
+
+
+class BadCluster(UsageError):
+    """A cluster is asked for by a class or an option that does not exist."""
 
 
 class ClusterTrouble(BenchkitError):

@@ -1,0 +1,382 @@
+"""Execute one variant once: open, prepare, warm up, clock on, work, clock off, check, write.
+
+Everything that can go wrong becomes an outcome of the recording, with the step in which it went
+wrong; nothing is raised but Ctrl-C and mistakes of the caller. Decides nothing about the numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time as wall
+import traceback
+from collections.abc import Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import KilledWorker, wait
+from distributed.client import futures_of
+from distributed.comm import CommClosedError
+
+from benchkit.measure.cluster import ClusterSpec, Opened, open_cluster
+from benchkit.measure.deadline import ask_with_timeout, deadline, stacks_of
+from benchkit.measure.errors import (
+    BadCluster,
+    ClusterTrouble,
+    DatasetTrouble,
+    DeadlinePassed,
+    MissingPackage,
+    WrongAnswer,
+)
+from benchkit.measure.facts import (
+    effective_config,
+    git_commit,
+    host_facts,
+    installed_packages,
+    packages_hash,
+)
+from benchkit.measure.identity import new_id
+from benchkit.measure.observe import Observer
+from benchkit.measure.recording import RecordingWriter
+from benchkit.measure.sizing import Scale
+from benchkit.measure.workload import Variant
+
+__all__ = ["DEFAULT_DEADLINE_S", "execute", "settle"]
+
+#: A workload that declares no deadline of its own; sizes are made for 5 to 20 s.
+DEFAULT_DEADLINE_S = 300.0
+LOG_LINES = 100
+
+
+class NotMeasured(Exception):
+    """The variant cannot run here, and that is no failure: the reason is the message."""
+
+
+def execute(
+    variant: Variant,
+    cluster: ClusterSpec | None = None,
+    *,
+    folder: str | Path,
+    scale: float = 1.0,
+    capture: str = "full",
+    deadline_s: float | None = None,
+    facts: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Path:
+    """Measure one variant once and leave a recording.
+
+    Parameters
+    ----------
+    variant : Variant
+        What to run.
+    cluster : ClusterSpec, optional
+        Where to run it; by default a LocalCluster sized for this machine.
+    folder : path
+        Where the recording is written, as ``<id>.recording``.
+    scale : float, default 1.0
+        Share of the full data size, in (0, 1]; smaller is shorter.
+    capture : {"full", "light", "off"}, default "full"
+        How much is watched.
+    deadline_s : float, optional
+        Seconds that each step may take; by default the workload's own, else 300.
+    facts : mapping, optional
+        What the caller knows and the run should carry: environment, experiment, arm, tags, ...
+    shapes : mapping of mapping, optional
+        Named cluster shapes of the environment, which a workload may ask for.
+
+    Returns
+    -------
+    Path
+        The recording. Its tail holds the outcome.
+
+    Raises
+    ------
+    BadCluster
+        The cluster's class or an option does not exist: a mistake in the call, not a result.
+    KeyboardInterrupt
+        The recording is removed: a run that was broken off says nothing.
+    """
+    return _Execution(
+        variant, cluster or ClusterSpec.default(), Path(folder), scale, capture, deadline_s,
+        dict(facts or {}), dict(shapes or {}),
+    ).run()  # fmt: skip
+
+
+class _Execution:
+    """The state of one execution, so that its steps can be read one by one."""
+
+    def __init__(
+        self,
+        variant: Variant,
+        cluster: ClusterSpec,
+        folder: Path,
+        scale: float,
+        capture: str,
+        deadline_s: float | None,
+        facts: dict[str, Any],
+        shapes: dict[str, Any],
+    ) -> None:
+        self.variant, self.workload = variant, variant.workload
+        self.spec = cluster.merged(_shape(self.workload.cluster, shapes))
+        self.spec.check()
+        self.fraction, self.capture = scale, capture
+        self.deadline_s = deadline_s or self.workload.deadline_s or DEFAULT_DEADLINE_S
+        self.facts = facts
+        self.id = facts.pop("id", None) or new_id()
+        self.writer = RecordingWriter(folder, self.id)
+        self.step = "open"
+        self.evidence: dict[str, Any] = {}
+        self.tail: dict[str, Any] = {}
+
+    def run(self) -> Path:
+        self._write_head()
+        try:
+            outcome, error, trace = self._attempt()
+        except KeyboardInterrupt:
+            self._remove()
+            raise
+        self.tail.update(
+            outcome=outcome,
+            error=error,
+            traceback=trace,
+            phase=self.step if outcome != "ok" else "",
+            evidence=self.evidence,
+        )
+        self.writer.tail(**self.tail)
+        return self.writer.path
+
+    def _write_head(self) -> None:
+        workload = self.workload
+        self.writer.head(
+            id=self.id,
+            started=wall.time(),
+            workload=self.variant.name,
+            category=workload.category,
+            params=self.variant.params,
+            description=workload.description,
+            version=workload.version,
+            source=workload.source,
+            source_hash=workload.source_hash,
+            extra_units=dict(workload.metrics),
+            seed=workload.seed,
+            scale=self.fraction,
+            capture=self.capture,
+            deadline_s=self.deadline_s,
+            cluster=self.spec.to_dict(),
+            packages=installed_packages(),
+            packages_hash=packages_hash(),
+            host=host_facts(),
+            git_commit=git_commit(str(Path(workload.path).parent) if workload.path else "."),
+            config=effective_config(),
+            argv=sys.argv,
+            **self.facts,
+        )
+
+    # -- outcomes -----------------------------------------------------------------------------
+
+    def _attempt(self) -> tuple[str, str, str]:
+        """Run all steps; return outcome, one line, traceback."""
+        try:
+            self._require_packages()
+            with open_cluster(self.spec) as opened:
+                self.opened = opened
+                self._steps(opened)
+        except NotMeasured as reason:
+            return "skipped", str(reason), ""
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            return self._outcome_of(error), _line(error), trace
+        return "ok", "", ""
+
+    def _outcome_of(self, error: BaseException) -> str:
+        if isinstance(error, DeadlinePassed):
+            return "timeout"
+        if isinstance(error, MissingPackage):
+            return "skipped"
+        if isinstance(error, KilledWorker):
+            return "lost_workers"
+        if self.step == "check" and isinstance(error, (WrongAnswer, AssertionError)):
+            return "wrong_answer"
+        if self.step == "open" or isinstance(error, (ClusterTrouble, DatasetTrouble)):
+            return "infrastructure"
+        if isinstance(error, (CommClosedError, CancelledError, asyncio.CancelledError)):
+            # Futures are cancelled under us when the scheduler, or every worker, went away.
+            return "lost_workers" if self._scheduler_answers() else "infrastructure"
+        return "failed"
+
+    def _scheduler_answers(self) -> bool:
+        client = self.opened.client
+        answer = ask_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
+        return isinstance(answer, dict) and "trouble" not in answer
+
+    def _remove(self) -> None:
+        import shutil
+
+        shutil.rmtree(self.writer.path, ignore_errors=True)
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _require_packages(self) -> None:
+        missing = self.variant.missing_packages()
+        if missing:
+            raise NotMeasured(
+                f"needs {', '.join(missing)}, not installed here: pip install {' '.join(missing)}"
+            )
+
+    def _require_cluster(self, opened: Opened) -> None:
+        most = self.workload.max_threads
+        if most is not None and opened.description["n_threads"] > most:
+            raise NotMeasured(
+                f"its data feeds {most} threads at most; the cluster has "
+                f"{opened.description['n_threads']}"
+            )
+        has = {
+            "adaptive": hasattr(opened.cluster, "adapt"),
+            "scale": hasattr(opened.cluster, "scale"),
+            "nanny": opened.description["nannies"],
+        }
+        lacking = [name for name in self.workload.features if not has.get(name, True)]
+        if lacking:
+            raise NotMeasured(f"needs a cluster with {', '.join(lacking)}: {self.spec.label}")
+
+    def _steps(self, opened: Opened) -> None:
+        client = opened.client
+        self.tail["cluster"] = opened.description
+        self._require_cluster(opened)
+        scale = Scale.of(client, self.fraction)
+        available: dict[str, Any] = {
+            "client": client,
+            "scale": scale,
+            "seed": self.workload.seed,
+            **self.variant.params,
+        }
+        self.tail["sizes"] = {"memory": scale.memory, "threads": scale.threads}
+        try:
+            available["prepared"] = self._limited("prepare", client, available)
+            self.step = "warm-up"
+            self._warm_up(client)
+            result = self._timed(client, available)
+            available["result"] = result
+            extra = self._limited("check", client, available)
+            if extra:
+                self.tail["extra_metrics"] = {k: float(v) for k, v in dict(extra).items()}
+        finally:
+            failed = sys.exc_info()[0] is not None
+            step, self.step = self.step, "cleanup"
+            try:
+                with deadline(min(self.deadline_s, 60.0), "cleanup"):
+                    self.workload.call("cleanup", **available)
+            except Exception as error:
+                if not failed:
+                    raise
+                self.evidence["cleanup"] = _line(error)  # the first error is the one to tell
+            if failed:
+                self.step = step
+        self.step = ""
+
+    def _limited(self, step: str, client: Any, available: dict[str, Any]) -> Any:
+        self.step = step
+        with deadline(self.deadline_s, step, evidence=lambda: self._gather_evidence(client)):
+            return self.workload.call(step, **available)
+
+    def _warm_up(self, client: Any) -> None:
+        """Import on the workers what the client has imported, or the first task would pay."""
+        heavy = ("numpy", "pandas", "pyarrow", "dask.array", "dask.dataframe", "xarray")
+        names = [name for name in heavy if name in sys.modules]
+        names += [name for name in self.workload.requires if name not in names]
+        with deadline(self.deadline_s, "warm-up"):
+            client.run(_importer(names))
+
+    def _timed(self, client: Any, available: dict[str, Any]) -> Any:
+        observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.capture)
+        observer.install()
+        self.step = "workload"
+        try:
+            try:
+                with deadline(
+                    self.deadline_s, "workload", evidence=lambda: self._gather_evidence(client)
+                ):
+                    observer.clock_on()
+                    begin = wall.perf_counter()
+                    result = settle(self.workload.call("run", **available))
+                    self.tail["client_seconds"] = wall.perf_counter() - begin
+                    observer.clock_off()
+            except BaseException:
+                observer.clock_off()
+                with suppress(Exception):
+                    self._gather_logs(client)
+                raise
+        finally:
+            observer.uninstall()
+            self.tail.update(
+                t_on=observer.t_on, t_off=observer.t_off, capture_errors=observer.errors
+            )
+        return result
+
+    # -- evidence -----------------------------------------------------------------------------
+
+    def _gather_evidence(self, client: Any) -> None:
+        """Save where everything hangs: stacks, and the cluster's own dump beside the recording."""
+        self.evidence["stacks"] = stacks_of(client)
+        dump = str(self.writer.path / "cluster-dump")
+        ask_with_timeout(lambda: client.dump_cluster_state(dump))
+
+    def _gather_logs(self, client: Any) -> None:
+        logs = ask_with_timeout(lambda: client.get_worker_logs(n=LOG_LINES), 5.0)
+        if isinstance(logs, dict):
+            self.tail["logs"] = {
+                address: [list(line) for line in lines if line[0] not in ("DEBUG", "INFO")]
+                for address, lines in logs.items()
+                if not isinstance(lines, str)
+            }
+
+
+def _shape(wanted: Any, shapes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the options a workload asks for: its own, or the environment's of that name."""
+    if wanted is None or isinstance(wanted, Mapping):
+        return wanted
+    if wanted not in shapes:
+        raise BadCluster(
+            f"the workload asks for a cluster shape {wanted!r}, which the environment does not "
+            f"define: add it under `clusters:`{' beside ' + ', '.join(shapes) if shapes else ''}"
+        )
+    return shapes[wanted]
+
+
+def _importer(names: list[str]) -> Any:
+    # A nested function is pickled by value: workers need not have benchkit.
+    def import_all() -> None:
+        from importlib import import_module
+
+        for name in names:
+            try:
+                import_module(name)
+            except ImportError:
+                pass  # the workload itself will say what it misses
+
+    return import_all
+
+
+def settle(result: Any) -> Any:
+    """Persist the Dask collections in a result, wait for its futures, raise the first error.
+
+    Collections stay on the cluster: what the check needs of them it fetches outside the clock.
+    """
+    (result,) = dask.persist(result)
+    futures = futures_of(result)
+    if futures:
+        wait(futures)
+        for future in futures:
+            if future.status != "finished":
+                future.result()
+    return result
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

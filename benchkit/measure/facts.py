@@ -1,0 +1,102 @@
+"""What produced a run: host, packages, configuration, commit. Nothing secret, nothing slow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+import dask
+
+__all__ = ["effective_config", "git_commit", "host_facts", "installed_packages", "packages_hash"]
+
+#: A configuration key whose name has one of these words in it is recorded, its value is not.
+SECRET_WORDS = ("token", "password", "passwd", "secret", "credential", "private", "api-key", "auth")
+REDACTED = "(not recorded)"
+
+
+@lru_cache(maxsize=1)
+def installed_packages() -> dict[str, str]:
+    """Return name -> version of the packages of this environment, sorted by name."""
+    found = {}
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name:
+            found.setdefault(name.lower().replace("_", "-"), distribution.version)
+    return dict(sorted(found.items()))
+
+
+def packages_hash() -> str:
+    """Return a short hash of Python and all packages: equal environments, equal hash."""
+    text = json.dumps([platform.python_version(), installed_packages()])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def host_facts() -> dict[str, Any]:
+    """Return name, cores, memory in B, system and load of the machine that runs the client."""
+    facts: dict[str, Any] = {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "executable": os.path.basename(sys.executable),
+    }
+    try:
+        import psutil
+
+        facts["memory"] = psutil.virtual_memory().total
+        facts["load"] = psutil.getloadavg()[0]
+    except Exception as error:
+        facts["trouble"] = f"{type(error).__name__}: {error}"
+    return facts
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+@lru_cache(maxsize=8)
+def git_commit(folder: str = ".") -> str:
+    """Return the commit of the checkout around `folder`, with `-dirty` if it has changes; or ""."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--match="],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def effective_config() -> dict[str, Any]:
+    """Return Dask's configuration as it is in force, values of secrets left out."""
+    return _without_secrets(dask.config.config)
+
+
+def _without_secrets(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {str(k): _without_secrets(v, str(k)) for k, v in sorted(value.items(), key=str)}
+    name = key.lower().replace("_", "-")
+    if value not in (None, "", [], False, True) and any(word in name for word in SECRET_WORDS):
+        return REDACTED
+    if isinstance(value, (list, tuple)):
+        return [_without_secrets(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -1,0 +1,322 @@
+"""From a recording's raw columns to the groups of a run file.
+
+Columns in, Datasets out, shaped by `benchkit.store.schema`. Takes whatever was drained: a recording
+whose process was killed gives a run that holds all that reached the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benchkit.measure.capture import (
+    ACTIONS,
+    EVENT_COLUMNS,
+    SAMPLE_COLUMNS,
+    SCHEDULER_COLUMNS,
+    TASK_COLUMNS,
+)
+from benchkit.measure.recording import Recording
+from benchkit.store.schema import ACTIVITIES, COORDINATES, GROUPS
+
+__all__ = ["Window", "assemble_groups"]
+
+
+class Window:
+    """When the clock ran, in Unix s on the scheduler's clock, and how to count from it."""
+
+    def __init__(self, recording: Recording) -> None:
+        state = recording.last("state", {})
+        tail = recording.tail
+        self.on = _number(tail.get("t_on"), _number(state.get("t_on")))
+        self.off = _number(tail.get("t_off"), _number(state.get("t_off"), state.get("now")))
+
+    @property
+    def started(self) -> bool:
+        """Whether the clock was ever started."""
+        return bool(np.isfinite(self.on))
+
+    @property
+    def duration(self) -> float:
+        """Seconds between clock on and clock off."""
+        return self.off - self.on
+
+    def seconds(self, moment: Any) -> Any:
+        """Return Unix times as seconds after clock on."""
+        return np.asarray(moment, float) - self.on
+
+
+def _number(*values: Any) -> float:
+    for value in values:
+        if value is not None and np.isfinite(value):
+            return float(value)
+    return float("nan")
+
+
+def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
+    """Return the Datasets of a run file by group name; empty when the clock never started.
+
+    Parameters
+    ----------
+    recording : Recording
+        As read from disk.
+    window : Window
+        When the clock ran.
+    """
+    if not window.started or not recording.segments:
+        return {}
+    tasks, task_groups = _tasks_and_groups(recording, window)
+    return {
+        "workers": _workers(recording, window),
+        "scheduler": _scheduler(recording, window),
+        "task_groups": task_groups,
+        "fine": _fine(recording),
+        **tasks,
+        "events": _events(recording, window),
+        "errors": _errors(recording, window),
+    }
+
+
+# -- series ---------------------------------------------------------------------------------------
+
+
+def _workers(recording: Recording, window: Window) -> xr.Dataset:
+    """Lay the heartbeats on one time axis: a value holds until the worker's next heartbeat."""
+    infos = recording.last("workers", [])
+    width = len(SAMPLE_COLUMNS)
+    block = np.asarray(recording.block("samples", width)).reshape(-1, width)
+    block = block[block[:, 1] >= 0]
+    times, row = np.unique(block[:, 0], return_inverse=True)
+    grid = np.full((len(times), len(infos), width - 2), np.nan)
+    grid[row, block[:, 1].astype(int)] = block[:, 2:]
+    seen = np.zeros(grid.shape[:2], bool)
+    seen[row, block[:, 1].astype(int)] = True
+
+    # The index of the newest heartbeat at each time; -1 before the first.
+    newest = np.where(seen, np.arange(len(times))[:, None], -1)
+    newest = np.maximum.accumulate(newest, axis=0)
+    filled = np.take_along_axis(grid, np.maximum(newest, 0)[:, :, None], axis=0)
+    left = np.array([_number(info["left"]) for info in infos])
+    gone = times[:, None] > np.where(np.isnan(left), np.inf, left)[None, :]
+    filled[(newest < 0) | gone] = np.nan
+
+    names = SAMPLE_COLUMNS[2:]
+    # What was highest before the clock started is not this run's peak.
+    first = seen & (np.cumsum(seen, axis=0) == 1)
+    first &= np.array([info["joined"] < window.on for info in infos], bool)[None, :]
+    for name in ("rss_peak", "tick_max"):
+        column = filled[:, :, names.index(name)]
+        column[np.maximum.accumulate(first, axis=0) & (newest == _first_row(first))] = np.nan
+
+    data = {name: filled[:, :, index] for index, name in enumerate(names)}
+    coordinates = {
+        "time": window.seconds(times),
+        "address": [info["address"] for info in infos],
+        "name": [info["name"] for info in infos],
+        "host": [info["host"] for info in infos],
+        "nthreads": [info["nthreads"] for info in infos],
+        "memory_limit": [info["memory_limit"] or 0 for info in infos],
+        "joined": window.seconds([info["joined"] for info in infos]),
+        "left": window.seconds(left),
+    }
+    return _dataset("workers", data, coordinates)
+
+
+def _first_row(first: np.ndarray) -> np.ndarray:
+    if not first.size:
+        return np.zeros((1, first.shape[1]), int)
+    return np.where(first.any(axis=0), first.argmax(axis=0), -2)[None, :]
+
+
+def _scheduler(recording: Recording, window: Window) -> xr.Dataset:
+    width = len(SCHEDULER_COLUMNS)
+    block = np.asarray(recording.block("scheduler", width)).reshape(-1, width)
+    data = {name: block[:, i] for i, name in enumerate(SCHEDULER_COLUMNS) if i}
+    return _dataset("scheduler", data, {"time": window.seconds(block[:, 0])})
+
+
+# -- tasks and their groups -----------------------------------------------------------------------
+
+
+def _tasks_and_groups(
+    recording: Recording, window: Window
+) -> tuple[dict[str, xr.Dataset], xr.Dataset]:
+    columns = {
+        name: np.asarray(recording.column("tasks", name, code))
+        for name, code in TASK_COLUMNS.items()
+    }
+    rows = list(recording.last("groups", []))
+    names = recording.last("group_names", [])
+    # Killed between two snapshots: newer groups have a name and tasks, but no sums yet.
+    rows += [_bare_row(name) for name in names[len(rows) :]]
+    needed = int(columns["group"].max()) + 1 if len(columns["group"]) else 0
+    rows += [_bare_row(f"group {index}") for index in range(len(rows), needed)]
+
+    used = np.zeros(len(rows), bool)
+    used[np.unique(columns["group"])] = True
+    merged: dict[str, dict] = {}
+    for index, row in enumerate(rows):
+        if used[index] or row["n_tasks"] or row["nbytes"] > 0 or any(row["seconds"].values()):
+            _add_row(merged.setdefault(row["name"], _bare_row(row["name"])), row)
+    # One name can have stood for several groups, one after the other: here they are one.
+    order = {name: number for number, name in enumerate(merged)}
+    place = np.array([order.get(row["name"], -1) for row in rows], np.int32)
+    if len(columns["group"]):
+        columns["group"] = place[columns["group"]]
+
+    groups = _group_dataset(list(merged.values()), recording, window)
+    return _task_datasets(recording, window, columns), groups
+
+
+def _bare_row(name: str) -> dict:
+    return {
+        "name": name,
+        "seconds": {},
+        "nbytes": 0,
+        "n_tasks": 0,
+        "n_erred": 0,
+        "n_retried": 0,
+        "start": float("nan"),
+        "stop": float("nan"),
+        "prefix": "",
+        "dependencies": [],
+        "span": "",
+    }
+
+
+def _add_row(into: dict, row: dict) -> None:
+    for action, seconds in row["seconds"].items():
+        into["seconds"][action] = into["seconds"].get(action, 0.0) + seconds
+    for name in ("nbytes", "n_tasks", "n_erred", "n_retried"):
+        into[name] += row[name]
+    into["start"] = float(np.fmin(into["start"], row["start"]))
+    into["stop"] = float(np.fmax(into["stop"], row["stop"]))
+    into["prefix"] = into["prefix"] or row["prefix"]
+    into["span"] = into["span"] or row["span"]
+    into["dependencies"] = sorted({*into["dependencies"], *row["dependencies"]})
+
+
+def _group_dataset(rows: list[dict], recording: Recording, window: Window) -> xr.Dataset:
+    seconds = np.zeros((len(rows), len(ACTIVITIES)))
+    for index, row in enumerate(rows):
+        for action, value in row["seconds"].items():
+            known = action if action in ACTIVITIES else "other"
+            seconds[index, ACTIVITIES.index(known)] += max(value, 0.0)
+    _share_out_fine(seconds, rows, recording)
+    data = {
+        "seconds": seconds,
+        "start": np.maximum(window.seconds([row["start"] for row in rows]), 0.0),
+        "stop": window.seconds([row["stop"] for row in rows]),
+        "dependencies": [json.dumps(row["dependencies"]) for row in rows],
+        **{
+            name: [row[name] for row in rows]
+            for name in ("nbytes", "n_tasks", "n_erred", "n_retried", "prefix", "span")
+        },
+    }
+    coordinates = {"task_group": [row["name"] for row in rows], "action": list(ACTIVITIES)}
+    return _dataset("task_groups", data, coordinates)
+
+
+def _share_out_fine(seconds: np.ndarray, rows: list[dict], recording: Recording) -> None:
+    """Add (de)serialisation, known by prefix only, shared out by number of tasks."""
+    by_prefix: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        by_prefix.setdefault(row["prefix"], []).append(index)
+    for context, prefix, activity, unit, value in recording.last("fine", []):
+        if context != "execute" or unit != "seconds" or prefix not in by_prefix:
+            continue
+        if activity not in ("serialize", "deserialize"):
+            continue
+        members = by_prefix[prefix]
+        weights = np.array([max(rows[index]["n_tasks"], 0) for index in members], float)
+        weights = weights / weights.sum() if weights.sum() else np.full(len(members), 1.0)
+        column = ACTIVITIES.index(activity)
+        # Releases before 2024 report it in the task groups too: the larger is the whole.
+        seconds[members, column] = np.maximum(seconds[members, column], weights * value)
+
+
+def _task_datasets(
+    recording: Recording, window: Window, columns: dict[str, np.ndarray]
+) -> dict[str, xr.Dataset]:
+    keys = "\n".join(key.replace("\n", " ") for key in recording.rows("keys"))
+    # Variable-length strings in HDF5 take 25 times the space of one compressed blob.
+    blob = np.frombuffer(zlib.compress(keys.encode(), 6), np.uint8)
+    data = {**columns, "start": window.seconds(columns["start"]), "key_blob": blob}
+    tasks = _dataset("tasks", data, {})
+    tasks.attrs["keys"] = "key_blob: zlib-compressed UTF-8, one key a line, in the order of tasks"
+    tasks.attrs["n_dropped"] = int(recording.last("state", {}).get("n_dropped", 0))
+
+    events = {
+        name: np.asarray(recording.column("task_events", name, code))
+        for name, code in EVENT_COLUMNS.items()
+    }
+    events["start"], events["stop"] = (window.seconds(events[name]) for name in ("start", "stop"))
+    task_events = _dataset("task_events", events, {})
+    task_events.attrs["actions"] = json.dumps(ACTIONS)
+    return {"tasks": tasks, "task_events": task_events}
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+def _fine(recording: Recording) -> xr.Dataset:
+    rows = recording.last("fine", [])
+    coordinates = {
+        name: [row[index] for row in rows]
+        for index, name in enumerate(("context", "prefix", "activity", "unit"))
+    }
+    return _dataset("fine", {"value": [row[4] for row in rows]}, coordinates)
+
+
+def _events(recording: Recording, window: Window) -> xr.Dataset:
+    rows = recording.rows("events")
+    data = {
+        "time": window.seconds([row[0] for row in rows]),
+        "topic": [row[1] for row in rows],
+        "worker": [row[2] for row in rows],
+        "message": [row[3] for row in rows],
+    }
+    return _dataset("events", data, {})
+
+
+def _errors(recording: Recording, window: Window) -> xr.Dataset:
+    rows = recording.rows("task_errors")
+    data = {
+        "time": window.seconds([row[0] for row in rows]),
+        "key": [row[1] for row in rows],
+        "worker": [row[2] for row in rows],
+        "exception": [row[3] for row in rows],
+        "traceback": [row[4] for row in rows],
+    }
+    errors = _dataset("errors", data, {})
+    errors.attrs["n_errors"] = int(recording.last("state", {}).get("n_errors", 0))
+    return errors
+
+
+def _dataset(group: str, data: dict[str, Any], coordinates: dict[str, Any]) -> xr.Dataset:
+    """Build a group's Dataset in the types and with the attributes of the schema."""
+    variables = {
+        variable.name: (
+            variable.dims,
+            _as_type(data[variable.name], variable.dtype),
+            variable.attrs,
+        )
+        for variable in GROUPS[group]
+    }
+    coords = {}
+    for dim, entries in COORDINATES.items():
+        for name, dtype, units, long_name in entries:
+            if name in coordinates:
+                attrs = {"units": units, "long_name": long_name}
+                coords[name] = (dim, _as_type(coordinates[name], dtype), attrs)
+    return xr.Dataset(variables, coords)
+
+
+def _as_type(values: Any, dtype: str) -> np.ndarray:
+    if dtype == "str":
+        return np.asarray([str(value) for value in values], dtype=object)
+    return np.asarray(values).astype(dtype)

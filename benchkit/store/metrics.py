@@ -1,0 +1,229 @@
+"""The metrics of a run, computed from its groups.
+
+One function a family of metrics; each returns what it knows. What is not known is absent: missing
+is missing, never 0. Names, units and directions are in `benchkit.store.schema.METRICS`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+
+from benchkit.store.schema import METRICS
+
+__all__ = ["biggest_group", "compute_metrics"]
+
+
+def compute_metrics(
+    groups: Mapping[str, xr.Dataset], duration: float, *, n_steals: int | None = None
+) -> dict[str, float]:
+    """Return the metrics that these groups tell of.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        The groups of a run file, times in s after clock on.
+    duration : float
+        Seconds between clock on and clock off.
+    n_steals : int, optional
+        Tasks stolen while the clock ran.
+
+    Returns
+    -------
+    dict of str to float
+        By metric name, in the units of `METRICS`.
+    """
+    found: dict[str, float] = {"duration": duration}
+    if groups:
+        workers = groups["workers"]
+        found |= _memory(groups, duration)
+        found |= _activities(groups)
+        found |= _counters(workers)
+        found |= _occupancy(workers, found.get("compute_time"), duration)
+        found |= _scheduler(groups["scheduler"], duration)
+        found |= _losses(groups, duration)
+        found |= _tasks(groups)
+        if n_steals is not None:
+            found["n_steals"] = n_steals
+    return {
+        name: float(found[name]) for name in METRICS if name in found and np.isfinite(found[name])
+    }
+
+
+def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
+    """Return the task group with the most thread-seconds, and its share of all; ("", nan) if none."""
+    if "task_groups" not in groups or not groups["task_groups"].sizes["task_group"]:
+        return "", float("nan")
+    seconds = groups["task_groups"]["seconds"].sum("action")
+    total = float(seconds.sum())
+    index = int(seconds.argmax())
+    share = float(seconds[index]) / total if total else float("nan")
+    return str(seconds["task_group"].values[index]), share
+
+
+def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
+    workers = groups["workers"]
+    time = workers["time"].values
+    inside = (time >= 0) & (time <= duration)
+    if not inside.any():
+        return {}
+    process = np.nansum(workers["process"].values, axis=1)
+    found = {
+        "memory_mean": _mean_over_time(time[inside], process[inside], duration),
+        "memory_peak": process[inside].max(),
+        "spilled_peak": np.nansum(workers["spilled"].values, axis=1)[inside].max(),
+    }
+    # The heartbeat after the end still tells of the time before it.
+    tail = time <= duration + _heartbeat_s(time)
+    peaks = [np.nanmax(values, initial=0.0) for values in (
+        workers["process"].values[inside], workers["rss_peak"].values[tail])]  # fmt: skip
+    peaks += [message.get("rss") or 0 for message in _messages(groups, "worker-restart-memory")]
+    found["memory_peak_worker"] = max(peaks)
+    return found
+
+
+def _mean_over_time(time: np.ndarray, values: np.ndarray, duration: float) -> float:
+    """Mean of a step function: each value holds until the next one."""
+    held = np.diff(np.append(time, max(duration, time[-1])))
+    return float(np.average(values, weights=held)) if held.sum() > 0 else float(values.mean())
+
+
+def _heartbeat_s(time: np.ndarray) -> float:
+    return 2 * float(np.median(np.diff(time))) + 0.5 if len(time) > 1 else 1.0
+
+
+def _activities(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
+    seconds = groups["task_groups"]["seconds"].sum("task_group")
+    by_action = {str(name): float(seconds.sel(action=name)) for name in seconds["action"].values}
+    fine = groups["fine"]
+    fine_seconds: dict[str, float] = {}
+    in_seconds = fine["unit"].values == "seconds"
+    for activity, value in zip(
+        fine["activity"].values[in_seconds], fine["value"].values[in_seconds], strict=True
+    ):
+        fine_seconds[activity] = fine_seconds.get(activity, 0.0) + float(value)
+    found = {"compute_time": by_action["compute"], "transfer_time": by_action["transfer"]}
+    for action in ("disk-read", "disk-write"):
+        # Task events below 5 ms are not reported; the fine metrics know them all.
+        name = f"{action.replace('-', '_')}_time"
+        found[name] = max(by_action[action], fine_seconds.get(action, 0.0))
+    if fine_seconds:
+        words = ("serialize", "deserialize", "compress", "decompress")
+        found["serialize_time"] = sum(fine_seconds.get(word, 0.0) for word in words)
+    return found
+
+
+def _counters(workers: xr.Dataset) -> dict[str, float]:
+    """Differences of counters that only grow, summed over workers; per host where they are."""
+    found = {}
+    for metric, names in (
+        ("cpu_time", ("cpu_time",)),
+        ("disk_bytes", ("io_read", "io_write")),
+        ("n_transfers", ("transfer_incoming_total",)),
+    ):
+        grown = sum(_growth(workers[name].values) for name in names)
+        if np.isfinite(grown).any():
+            found[metric] = np.nansum(grown)
+    received = _growth(workers["net_read_total"].values)
+    if np.isfinite(received).any():
+        hosts = workers["host"].values
+        # Workers on one machine all count the machine's traffic.
+        found["network_bytes"] = sum(
+            np.nanmax(np.append(received[hosts == host], 0.0)) for host in set(hosts)
+        )
+    return found
+
+
+def _growth(values: np.ndarray) -> np.ndarray:
+    """Return last minus first finite value of each column; NaN where there is none."""
+    out = np.full(values.shape[1], np.nan)
+    for index, column in enumerate(values.T):
+        known = column[np.isfinite(column)]
+        if len(known):
+            out[index] = known[-1] - known[0]
+    return out
+
+
+def _occupancy(
+    workers: xr.Dataset, compute_time: float | None, duration: float
+) -> dict[str, float]:
+    left = np.where(np.isnan(workers["left"].values), np.inf, workers["left"].values)
+    held = np.minimum(left, duration) - np.maximum(workers["joined"].values, 0.0)
+    held = np.maximum(held, 0.0)
+    found = {"worker_seconds": held.sum()}
+    if compute_time is not None:
+        thread_seconds = (held * workers["nthreads"].values).sum()
+        found["idle_time"] = max(0.0, thread_seconds - compute_time)
+    tick = workers["tick_max"].values
+    if np.isfinite(tick).any():
+        found["worker_tick_max"] = np.nanmax(tick)
+    gil = workers["gil"].values
+    if np.isfinite(gil).any():
+        found["gil_contention_mean"] = np.nanmean(gil)
+    return found
+
+
+def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:
+    inside = scheduler.isel(time=(scheduler["time"] > 0) & (scheduler["time"] <= duration))
+    if not inside.sizes["time"]:
+        return {}
+    return {
+        "scheduler_cpu_mean": float(inside["cpu"].mean()),
+        "scheduler_memory_peak": float(inside["rss"].max()),
+        "scheduler_lag_max": float(inside["lag_max"].max()),
+    }
+
+
+def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
+    """Workers that were not sent away: killed, crashed, or restarted for their memory."""
+    events = groups["events"]
+    lost: set[int] = set()
+    for index in range(events.sizes["event"]):
+        topic, moment = str(events["topic"].values[index]), float(events["time"].values[index])
+        if not 0 <= moment <= duration + 1:
+            continue
+        message = json.loads(str(events["message"].values[index]))
+        worker = int(events["worker"].values[index])
+        if topic == "worker-restart-memory":
+            lost.add(worker)
+        elif topic == "worker-removed":
+            expected = message.get("expected")
+            if expected is False or (expected is None and message.get("n_processing")):
+                lost.add(worker)
+    return {"n_workers_lost": len(lost)}
+
+
+def _messages(groups: Mapping[str, xr.Dataset], topic: str) -> list[dict]:
+    events = groups["events"]
+    chosen = events["message"].values[events["topic"].values == topic]
+    return [json.loads(str(message)) for message in chosen]
+
+
+def _tasks(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
+    found = {"n_tasks": float(groups["task_groups"]["n_tasks"].sum())}
+    tasks = groups["tasks"]
+    if tasks.sizes["task"] and not tasks.attrs.get("n_dropped"):
+        found["n_tasks_recomputed"] = _recomputed(tasks, groups["workers"])
+    return found
+
+
+def _recomputed(tasks: xr.Dataset, workers: xr.Dataset) -> int:
+    """Count tasks that ran again after the worker that had run them was gone."""
+    import zlib
+
+    left = workers["left"].values
+    if not np.isfinite(left).any():
+        return 0
+    keys = zlib.decompress(tasks["key_blob"].values.tobytes()).decode().split("\n")
+    worker, start = tasks["worker"].values, tasks["start"].values
+    ran_on: dict[str, int] = {}
+    count = 0
+    for index in np.flatnonzero(tasks["ok"].values == 1):
+        before = ran_on.get(keys[index])
+        if before is not None and before >= 0 and left[before] <= start[index]:
+            count += 1
+        ran_on[keys[index]] = int(worker[index])
+    return count

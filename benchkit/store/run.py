@@ -1,0 +1,254 @@
+"""A run: a finished recording as an immutable DataTree, with an id and an outcome.
+
+`run_from_recording` makes the tree that the store keeps; `Run` is the handle that a person holds:
+views ready to plot, and a summary that a notebook shows.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from benchkit.measure.recording import Recording
+from benchkit.store.assemble import Window, assemble_groups
+from benchkit.store.metrics import biggest_group, compute_metrics
+from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
+from benchkit.store.text import format_quantity
+
+__all__ = ["Run", "run_from_recording"]
+
+#: Facts of a recording that go into the run file as they are, beside the record.
+_TEXTS = ("description", "source", "traceback")
+_OBJECTS = (
+    "packages",
+    "config",
+    "variables",
+    "host",
+    "evidence",
+    "logs",
+    "argv",
+    "sizes",
+    "environment_spec",
+)
+
+
+def run_from_recording(path: str | Path) -> xr.DataTree:
+    """Turn a recording into a run.
+
+    A recording without a tail comes from a process that was killed: the run is kept with all
+    that was drained, as `infrastructure`.
+
+    Parameters
+    ----------
+    path : path
+        A recording's folder.
+
+    Returns
+    -------
+    DataTree
+        As the contract of the run file says: metrics as scalars and facts as attributes of the
+        root, then ``workers``, ``scheduler``, ``task_groups``, ``tasks``, ...
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no recording at `path`.
+    """
+    recording = Recording.read(path)
+    window = Window(recording)
+    groups = assemble_groups(recording, window)
+    metrics: dict[str, float] = {}
+    if window.started and np.isfinite(window.off):
+        n_steals = recording.last("state", {}).get("n_steals")
+        metrics = compute_metrics(groups, window.duration, n_steals=n_steals)
+    record = _record(recording, metrics, groups)
+
+    root = xr.Dataset({name: ((), value, METRICS[name].attrs) for name, value in metrics.items()})
+    extra = json.loads(record.get("extra_metrics") or "{}")
+    units = recording.head.get("extra_units") or {}
+    for name, value in extra.items():
+        attrs = {"units": units.get(name, "1"), "long_name": name, "source": "the workload's check"}
+        root[name] = ((), float(value), attrs)
+    root.attrs = _attributes(recording, window, record)
+    return xr.DataTree.from_dict({"/": root, **{f"/{k}": v for k, v in groups.items()}})
+
+
+def _record(recording: Recording, metrics: dict, groups: dict) -> dict[str, Any]:
+    head, tail = recording.head, recording.tail
+    cluster = tail.get("cluster") or {}
+    versions = (cluster.get("versions") or {}).get("client") or {}
+    packages = head.get("packages") or {}
+    group, share = biggest_group(groups)
+    facts = {
+        **head,
+        "started": datetime.fromtimestamp(head["started"], timezone.utc).isoformat(
+            timespec="microseconds"
+        ),
+        "params": json.dumps(head.get("params") or {}),
+        "tags": json.dumps(head.get("tags") or {}),
+        "outcome": tail.get("outcome", "infrastructure"),
+        "error": tail.get("error", "the measuring process was killed"),
+        "phase": tail.get("phase", "" if recording.finished else "killed"),
+        "host": (head.get("host") or {}).get("host"),
+        "cluster": cluster.get("class") or (head.get("cluster") or {}).get("class"),
+        "n_workers": cluster.get("n_workers"),
+        "n_threads": cluster.get("n_threads"),
+        "memory_limit": cluster.get("memory_limit"),
+        "python": (head.get("host") or {}).get("python"),
+        "dask": versions.get("dask") or packages.get("dask"),
+        "distributed": versions.get("distributed") or packages.get("distributed"),
+        "biggest_group": group or None,
+        "biggest_group_share": share if np.isfinite(share) else None,
+        "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
+    }
+    record = {name: facts[name] for name in RECORD_FIELDS if facts.get(name) not in (None, "")}
+    return {**record, **metrics}
+
+
+def _attributes(recording: Recording, window: Window, record: dict) -> dict[str, Any]:
+    head, tail = recording.head, recording.tail
+    attrs: dict[str, Any] = {k: v for k, v in record.items() if k not in METRICS}
+    attrs["benchkit_format"] = RUN_FORMAT
+    attrs["record"] = json.dumps(record)
+    if window.started:
+        attrs["clock_on"], attrs["clock_off"] = window.on, window.off
+    if "client_seconds" in tail:
+        attrs["client_seconds"] = tail["client_seconds"]
+    both = {**head, **tail}
+    for name in _TEXTS:
+        attrs[name] = str(both.get(name) or "")
+    for name in _OBJECTS:
+        if both.get(name):
+            attrs[f"{name}_json" if name == "host" else name] = json.dumps(both[name], default=str)
+    attrs["cluster_description"] = json.dumps(tail.get("cluster") or head.get("cluster") or {})
+    trouble = [*tail.get("capture_errors", []), *recording.problems]
+    trouble += recording.last("state", {}).get("errors", [])
+    attrs["capture_errors"] = json.dumps(trouble)
+    attrs["complete"] = int(recording.finished)
+    return {name: value for name, value in attrs.items() if value is not None}
+
+
+class Run:
+    """One run, as a person looks at it.
+
+    Parameters
+    ----------
+    tree : DataTree
+        As `Store.open` gives it. It stays available as ``.tree``.
+
+    Examples
+    --------
+    >>> run = benchkit.Run(store.open("latest"))  # doctest: +SKIP
+    >>> run.task_groups().head()  # doctest: +SKIP
+    """
+
+    def __init__(self, tree: xr.DataTree) -> None:
+        self.tree = tree
+
+    @property
+    def id(self) -> str:
+        """The run's id, a UUIDv7."""
+        return str(self.tree.attrs["id"])
+
+    @property
+    def workload(self) -> str:
+        """Full name of the variant that ran."""
+        return str(self.tree.attrs.get("workload", ""))
+
+    @property
+    def outcome(self) -> str:
+        """How it ended: ok, wrong_answer, failed, timeout, lost_workers, infrastructure, skipped."""
+        return str(self.tree.attrs["outcome"])
+
+    @property
+    def error(self) -> str:
+        """What went wrong, in one line; empty if nothing."""
+        return str(self.tree.attrs.get("error", ""))
+
+    @property
+    def tags(self) -> dict[str, Any]:
+        """What the run was tagged with."""
+        return json.loads(self.tree.attrs.get("tags") or "{}")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics by name, in the units of `benchkit.store.schema.METRICS`; unknown ones absent."""
+        return {name: float(self.tree[name]) for name in METRICS if name in self.tree.data_vars}
+
+    def _group(self, name: str) -> xr.Dataset:
+        if name in self.tree.children:
+            return self.tree[name].to_dataset()
+        return xr.Dataset()
+
+    def memory(self) -> xr.Dataset:
+        """Return memory by kind over time, in B: of the cluster, and per worker as ``worker_*``."""
+        scheduler, workers = self._group("scheduler"), self._group("workers")
+        kinds = ["process", "managed", "unmanaged_old", "unmanaged_recent", "spilled"]
+        if not scheduler.sizes:
+            return xr.Dataset()
+        per_worker = workers[kinds].rename(
+            {"time": "worker_time", **{kind: f"worker_{kind}" for kind in kinds}}
+        )
+        return xr.merge([scheduler[kinds], per_worker], join="outer", compat="no_conflicts")
+
+    def task_groups(self) -> pd.DataFrame:
+        """Return a row per task group: seconds by activity, tasks, bytes; busiest first."""
+        groups = self._group("task_groups")
+        if not groups.sizes.get("task_group"):
+            return pd.DataFrame()
+        frame = pd.DataFrame(
+            groups["seconds"].values,
+            index=pd.Index(groups["task_group"].values, name="task_group"),
+            columns=[f"{action} (s)" for action in groups["action"].values],
+        )
+        frame.insert(0, "total (s)", frame.sum(axis=1))
+        for name in ("n_tasks", "n_erred", "n_retried"):
+            frame[name] = groups[name].values
+        frame["result (B)"] = groups["nbytes"].values
+        frame["start (s)"], frame["stop (s)"] = groups["start"].values, groups["stop"].values
+        return frame.sort_values("total (s)", ascending=False)
+
+    def task_stream(self) -> pd.DataFrame:
+        """Return a row per task: group, worker, thread, start and duration in s, result in B."""
+        tasks, groups = self._group("tasks"), self._group("task_groups")
+        if not tasks.sizes.get("task"):
+            return pd.DataFrame()
+        names = groups["task_group"].values.astype(object)
+        columns = ("worker", "thread", "ok", "nbytes", "start", "duration")
+        frame = pd.DataFrame({name: tasks[name].values for name in columns})
+        frame.insert(0, "task_group", pd.Categorical.from_codes(tasks["group"].values, names))
+        return frame
+
+    def __repr__(self) -> str:
+        duration = self.metrics.get("duration")
+        took = format_quantity(duration, "s") if duration is not None else "no time"
+        return f"<benchkit.Run {self.id[:13]} {self.workload} {self.outcome} {took}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(METRICS[name].long_name)}</th>"
+            f"<td style='text-align:right'>{html.escape(format_quantity(value, METRICS[name].units))}"
+            "</td></tr>"
+            for name, value in self.metrics.items()
+        )
+        error = f"<p>{html.escape(self.error)}</p>" if self.error else ""
+        return (
+            f"<h4>{html.escape(self.workload)}: {html.escape(self.outcome)}</h4>{error}"
+            f"<p><code>{html.escape(self.id)}</code>, {html.escape(self._context())}</p>"
+            f"<table>{rows}</table>"
+        )
+
+    def _context(self) -> str:
+        attrs = self.tree.attrs
+        parts = [str(attrs.get("started", ""))[:19].replace("T", " ")]
+        if "n_workers" in attrs:
+            parts.append(f"{attrs['n_workers']} workers, {attrs['n_threads']} threads")
+        parts += [f"{name} {attrs[name]}" for name in ("dask", "python") if name in attrs]
+        return ", ".join(part for part in parts if part)
