@@ -54,12 +54,12 @@ def compute_metrics(
 
 
 def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
-    """Return the task group with the most thread-seconds, and its share of all; ("", nan) if none."""
+    """Return the busiest task group and its share of all thread-seconds; ("", nan) if none."""
     if "task_groups" not in groups or not groups["task_groups"].sizes["task_group"]:
         return "", float("nan")
     seconds = groups["task_groups"]["seconds"].sum("action")
     total = float(seconds.sum())
-    index = int(seconds.argmax())
+    index = int(seconds.values.argmax())
     share = float(seconds[index]) / total if total else float("nan")
     return str(seconds["task_group"].values[index]), share
 

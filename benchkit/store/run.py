@@ -164,7 +164,7 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """How it ended: ok, wrong_answer, failed, timeout, lost_workers, infrastructure, skipped."""
+        """How it ended, one of `benchkit.store.schema.OUTCOMES`."""
         return str(self.tree.attrs["outcome"])
 
     @property
@@ -234,8 +234,7 @@ class Run:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(METRICS[name].long_name)}</th>"
-            f"<td style='text-align:right'>{html.escape(format_quantity(value, METRICS[name].units))}"
-            "</td></tr>"
+            f"<td>{html.escape(format_quantity(value, METRICS[name].units))}</td></tr>"
             for name, value in self.metrics.items()
         )
         error = f"<p>{html.escape(self.error)}</p>" if self.error else ""

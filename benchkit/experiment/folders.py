@@ -1,0 +1,47 @@
+"""Where workloads, environments and notebooks are found: here, or as shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import benchkit
+from benchkit.errors import UsageError
+
+__all__ = ["folders_of", "notebook_path", "shipped"]
+
+KINDS = ("workloads", "environments", "notebooks")
+
+
+def shipped(kind: str) -> Path:
+    """Return the folder that benchkit itself brings: inside the package, or beside it."""
+    package = Path(benchkit.__file__).resolve().parent
+    inside = package / "shipped" / kind
+    return inside if inside.is_dir() else package.parent / kind
+
+
+def folders_of(kind: str, given: Sequence[str | Path] = ()) -> list[Path]:
+    """Return the folders to look in: the given ones, else ``./<kind>``, else the shipped one.
+
+    Raises
+    ------
+    UsageError
+        A given folder does not exist.
+    """
+    if given:
+        for folder in given:
+            if not Path(folder).is_dir():
+                raise UsageError(f"{folder}: no such folder of {kind}")
+        return [Path(folder) for folder in given]
+    here = Path(kind)
+    return [here if here.is_dir() else shipped(kind)]
+
+
+def notebook_path(name: str) -> Path:
+    """Return the notebook of that name: ``./notebooks`` first, then as shipped."""
+    for folder in (Path("notebooks"), shipped("notebooks")):
+        path = folder / f"{name}.ipynb"
+        if path.is_file():
+            return path
+    known = sorted(path.stem for path in shipped("notebooks").glob("*.ipynb"))
+    raise UsageError(f"no notebook named {name!r}: there are {', '.join(known) or 'none'}")

@@ -1,0 +1,220 @@
+"""Record your own code: a context manager around anything that a Dask client does.
+
+The same capture, run file and metrics as a workload's, without a check of its own: whoever records
+knows what the answer should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from distributed import KilledWorker, default_client
+
+from benchkit.errors import UsageError, WrongAnswer
+from benchkit.measure.cluster import describe
+from benchkit.measure.facts import (
+    effective_config,
+    git_commit,
+    host_facts,
+    installed_packages,
+    packages_hash,
+)
+from benchkit.measure.identity import new_id
+from benchkit.measure.observe import Observer
+from benchkit.measure.recording import RecordingWriter
+from benchkit.store.run import Run, run_from_recording
+from benchkit.store.store import Store
+
+__all__ = ["Recorder", "record"]
+
+
+def record(
+    client: Any = None,
+    *,
+    workload: str = "adhoc",
+    tags: Mapping[str, Any] | None = None,
+    store: Any = None,
+    capture: str = "full",
+    environment: str = "current",
+) -> Recorder:
+    """Record what happens in the body on the client's cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        A connected client; by default the current one. With an asynchronous client use
+        ``async with``.
+    workload : str, default "adhoc"
+        Name under which the run is kept and compared.
+    tags : mapping of str to str, optional
+        Anything to find the run by: ``{"variant": "A"}``.
+    store : Store or path, optional
+        Where the run is kept; by default as the commands do (``$BENCHKIT_STORE``, Dask's
+        configuration ``benchkit.store``, ``./benchkit-store``).
+    capture : {"full", "light", "off"}, default "full"
+        How much is watched.
+    environment : str, default "current"
+        Name of the environment to write into the run.
+
+    Returns
+    -------
+    Recorder
+        A context manager, synchronous and asynchronous. Afterwards ``.run`` is the run.
+
+    Raises
+    ------
+    UsageError
+        There is no client, or an asynchronous one in a plain ``with``.
+
+    Examples
+    --------
+    >>> with benchkit.record(client, workload="etl", tags={"variant": "A"}) as recorded:
+    ...     my_pipeline(client)  # doctest: +SKIP
+    >>> recorded.run.metrics["duration"]  # doctest: +SKIP
+    """
+    return Recorder(client, workload, dict(tags or {}), store, capture, environment)
+
+
+class Recorder:
+    """What `record` returns: holds the run once the body has ended."""
+
+    def __init__(
+        self,
+        client: Any,
+        workload: str,
+        tags: dict[str, Any],
+        store: Any,
+        capture: str,
+        environment: str,
+    ) -> None:
+        if client is None:
+            try:
+                client = default_client()
+            except ValueError as error:
+                raise UsageError(
+                    "record: there is no Dask client: make one with distributed.Client()"
+                ) from error
+        self.client = client
+        self.store = store if isinstance(store, Store) else Store(store)
+        self.workload, self.tags, self.capture = workload, tags, capture
+        self.environment = environment
+        self.run: Run | None = None
+
+    # -- synchronous --------------------------------------------------------------------------
+
+    def __enter__(self) -> Recorder:
+        if self.client.asynchronous:
+            raise UsageError("record: this client is asynchronous: use `async with`")
+        self._begin(describe(self.client, None, "as found"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end(error)
+
+    # -- asynchronous -------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Recorder:
+        info = await self.client.scheduler.identity()
+        workers = info["workers"].values()
+        description = {
+            "class": type(self.client.cluster).__name__ if self.client.cluster else info["address"],
+            "workers": "as found",
+            "n_workers": len(workers),
+            "n_threads": sum(worker["nthreads"] for worker in workers),
+            "memory_limit": sum(worker.get("memory_limit") or 0 for worker in workers),
+        }
+        # The observer waits for answers of this very loop, so it does so in another thread.
+        await asyncio.to_thread(self._begin, description)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._end, error)
+
+    # -- both ---------------------------------------------------------------------------------
+
+    def _begin(self, description: dict[str, Any]) -> None:
+        self.id = new_id()
+        self._folder = tempfile.TemporaryDirectory(prefix="benchkit-")
+        self._writer = RecordingWriter(Path(self._folder.name), self.id)
+        self._writer.head(
+            id=self.id,
+            started=time.time(),
+            workload=self.workload,
+            category=self.workload.partition(".")[0],
+            params={},
+            environment=self.environment,
+            tags=self.tags,
+            scale=1.0,
+            capture=self.capture,
+            packages=installed_packages(),
+            packages_hash=packages_hash(),
+            host=host_facts(),
+            git_commit=git_commit("."),
+            config=effective_config(),
+            argv=sys.argv,
+        )
+        self._description = description
+        self._observer = Observer(
+            self.client, self._writer, f"benchkit-{self.id}", level=self.capture
+        )
+        self._observer.install()
+        self._observer.clock_on()
+
+    def _end(self, error: BaseException | None) -> None:
+        observer = self._observer
+        observer.clock_off()
+        observer.uninstall()
+        trace = (
+            "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            if error
+            else ""
+        )
+        lines = str(error).strip().splitlines() if error else []
+        self._writer.tail(
+            outcome=_outcome_of(error),
+            error=": ".join([type(error).__name__, *lines[:1]]) if error else "",
+            traceback=trace,
+            phase="workload" if error else "",
+            t_on=observer.t_on,
+            t_off=observer.t_off,
+            capture_errors=observer.errors,
+            cluster=self._description,
+        )
+        tree = run_from_recording(self._writer.path)
+        self.store.add(tree)
+        self.run = Run(tree)
+        self._folder.cleanup()
+
+    def __repr__(self) -> str:
+        return repr(self.run) if self.run else f"<benchkit.Recorder {self.workload}: recording>"
+
+    def _repr_html_(self) -> str:
+        return self.run._repr_html_() if self.run else "recording …"
+
+
+def _outcome_of(error: BaseException | None) -> str:
+    if error is None:
+        return "ok"
+    if isinstance(error, KilledWorker):
+        return "lost_workers"
+    if isinstance(error, (WrongAnswer, AssertionError)):
+        return "wrong_answer"
+    return "failed"

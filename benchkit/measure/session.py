@@ -1,0 +1,75 @@
+"""Measure a variant by its name: what the notebook `measure` calls, in any environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.collect import collect
+from benchkit.measure.errors import UsageError
+from benchkit.measure.execute import execute
+
+__all__ = ["measure"]
+
+
+def measure(
+    workload: str,
+    *,
+    workloads: Sequence[str | Path] = (),
+    folder: str | Path,
+    params: Mapping[str, Any] | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    clusters: Mapping[str, Mapping[str, Any]] | None = None,
+    scale: float = 1.0,
+    capture: str = "full",
+    deadline_s: float | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Path:
+    """Measure one variant once and leave a recording.
+
+    Parameters
+    ----------
+    workload : str
+        Full name of a variant, ``category.name[parameter=value]``.
+    workloads : sequence of path
+        Folders to look for it.
+    folder : path
+        Where the recording is written.
+    params : mapping, optional
+        Parameters to bind that the workload does not list as variants.
+    cluster, clusters : mapping, optional
+        Class and options of the cluster, and named shapes, as in an environment file.
+    scale, capture, deadline_s, facts
+        See `benchkit.measure.execute.execute`.
+
+    Returns
+    -------
+    Path
+        The recording.
+
+    Raises
+    ------
+    UnknownWorkload, BadParameter, BadCluster, UsageError
+        The call asks for something that does not exist.
+    """
+    collection = collect(workloads)
+    if params:
+        base = workload.partition("[")[0]
+        variants = [collection.find(base)[0].workload.bind(**params)]
+    else:
+        variants = collection.find(workload)
+    if len(variants) != 1:
+        names = ", ".join(variant.name for variant in variants)
+        raise UsageError(f"{workload!r} is {len(variants)} variants: name one of {names}")
+    return execute(
+        variants[0],
+        ClusterSpec.from_dict(cluster),
+        folder=folder,
+        scale=scale,
+        capture=capture,
+        deadline_s=deadline_s,
+        facts=facts,
+        shapes=clusters,
+    )
