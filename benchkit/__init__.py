@@ -28,7 +28,7 @@ _HOMES = {
     "WrongAnswer": "benchkit.measure.errors",
     "collect": "benchkit.measure.collect",
     "dataset": "benchkit.measure.recipes",
-    "expect": "benchkit.measure.workload",
+    "expect": "benchkit.measure.answers",
     "measure_workload": "benchkit.experiment.interactive",
     "open_cluster": "benchkit.measure.cluster",
     "record": "benchkit.experiment.record",

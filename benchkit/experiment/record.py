@@ -7,7 +7,6 @@ knows what the answer should be.
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 import time
 import traceback
@@ -20,13 +19,7 @@ from distributed import KilledWorker, default_client
 
 from benchkit.errors import UsageError, WrongAnswer
 from benchkit.measure.cluster import describe
-from benchkit.measure.facts import (
-    effective_config,
-    git_commit,
-    host_facts,
-    installed_packages,
-    packages_hash,
-)
+from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
 from benchkit.measure.observe import Observer
 from benchkit.measure.recording import RecordingWriter
@@ -164,12 +157,7 @@ class Recorder:
             tags=self.tags,
             scale=1.0,
             capture=self.capture,
-            packages=installed_packages(),
-            packages_hash=packages_hash(),
-            host=host_facts(),
-            git_commit=git_commit("."),
-            config=effective_config(),
-            argv=sys.argv,
+            **known_facts(),
         )
         self._description = description
         self._observer = Observer(

@@ -20,7 +20,7 @@ _HOMES = {
     "dataset": "recipes",
     "downscale": "sizing",
     "execute": "execute",
-    "expect": "workload",
+    "expect": "answers",
     "open_cluster": "cluster",
     "recipe": "recipes",
     "timeseries": "sizing",

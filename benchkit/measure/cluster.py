@@ -16,9 +16,10 @@ from importlib import import_module
 from typing import Any
 
 import dask
+from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 from distributed import Client
-from distributed.system import CPU_COUNT, MEMORY_LIMIT
+from distributed.system import MEMORY_LIMIT
 
 from benchkit.measure.errors import BadCluster, ClusterTrouble, did_you_mean
 

@@ -31,13 +31,7 @@ from benchkit.measure.errors import (
     MissingPackage,
     WrongAnswer,
 )
-from benchkit.measure.facts import (
-    effective_config,
-    git_commit,
-    host_facts,
-    installed_packages,
-    packages_hash,
-)
+from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
 from benchkit.measure.observe import Observer
 from benchkit.measure.recording import RecordingWriter
@@ -166,12 +160,7 @@ class _Execution:
             capture=self.capture,
             deadline_s=self.deadline_s,
             cluster=self.spec.to_dict(),
-            packages=installed_packages(),
-            packages_hash=packages_hash(),
-            host=host_facts(),
-            git_commit=git_commit(str(Path(workload.path).parent) if workload.path else "."),
-            config=effective_config(),
-            argv=sys.argv,
+            **known_facts(str(Path(workload.path).parent) if workload.path else "."),
             **self.facts,
         )
 

@@ -14,11 +14,36 @@ from typing import Any
 
 import dask
 
-__all__ = ["effective_config", "git_commit", "host_facts", "installed_packages", "packages_hash"]
+__all__ = [
+    "effective_config",
+    "git_commit",
+    "host_facts",
+    "installed_packages",
+    "known_facts",
+    "packages_hash",
+]
 
 #: A configuration key whose name has one of these words in it is recorded, its value is not.
 SECRET_WORDS = ("token", "password", "passwd", "secret", "credential", "private", "api-key", "auth")
 REDACTED = "(not recorded)"
+
+
+def known_facts(folder: str = ".") -> dict[str, Any]:
+    """Return all of this module as the head of a recording carries it.
+
+    Parameters
+    ----------
+    folder : str
+        A folder of the checkout whose commit is meant.
+    """
+    return {
+        "packages": installed_packages(),
+        "packages_hash": packages_hash(),
+        "host": host_facts(),
+        "git_commit": git_commit(folder),
+        "config": effective_config(),
+        "argv": sys.argv,
+    }
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,134 @@
+"""Select variants by an expression, as pytest's ``-k`` does.
+
+Words are parts of names (or globs, with ``*``), ``category:``, ``tag:`` and ``profile:`` ask for
+those, and ``and``, ``or``, ``not`` and parentheses combine them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from benchkit.measure.errors import BadSelection, did_you_mean
+from benchkit.measure.workload import Variant
+
+__all__ = ["matcher"]
+
+Predicate = Callable[[Variant], bool]
+
+_TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
+_FIELDS = ("category", "name", "profile", "tag")
+
+
+def matcher(expression: str) -> Predicate:
+    """Return a function that tells whether a variant is selected.
+
+    Parameters
+    ----------
+    expression : str
+        For example ``"category:array and not slow"`` or ``"tag:quick or join.*"``.
+
+    Raises
+    ------
+    BadSelection
+        The expression cannot be read; the message says where.
+
+    Examples
+    --------
+    >>> chosen = matcher("category:array and not square")
+    """
+    return _Parser(expression).parse()
+
+
+class _Parser:
+    """Recursive descent: or < and < not < word."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.tokens: list[tuple[str, int]] = []
+        position = 0
+        while position < len(expression.rstrip()):
+            match = _TOKEN.match(expression, position)
+            assert match is not None  # anything but space and parentheses is a word
+            text = match.group("paren") or match.group("word")
+            # Brackets of a variant may hold commas and the like, but no spaces.
+            self.tokens.append((text, match.end() - len(text)))
+            position = match.end()
+        self.index = 0
+
+    def parse(self) -> Predicate:
+        if not self.tokens:
+            raise BadSelection("-k '': the expression is empty: name a workload, or leave -k out")
+        predicate = self.either()
+        if self.index < len(self.tokens):
+            self.fail(f"unexpected {self.peek()!r}")
+        return predicate
+
+    def either(self) -> Predicate:
+        terms = [self.both()]
+        while self.take("or"):
+            terms.append(self.both())
+        return terms[0] if len(terms) == 1 else lambda v: any(term(v) for term in terms)
+
+    def both(self) -> Predicate:
+        terms = [self.negated()]
+        while self.take("and"):
+            terms.append(self.negated())
+        return terms[0] if len(terms) == 1 else lambda v: all(term(v) for term in terms)
+
+    def negated(self) -> Predicate:
+        if self.take("not"):
+            inner = self.negated()
+            return lambda v: not inner(v)
+        return self.atom()
+
+    def atom(self) -> Predicate:
+        if self.take("("):
+            inner = self.either()
+            if not self.take(")"):
+                self.fail("a ')' is missing")
+            return inner
+        text = self.peek()
+        if text is None:
+            self.fail("something is missing at the end")
+        if text in ("and", "or", ")"):
+            self.fail(f"unexpected {text!r}")
+        self.index += 1
+        return self.word(text)
+
+    def word(self, text: str) -> Predicate:
+        key, colon, value = text.partition(":")
+        if not colon:
+            return lambda v: _name_matches(v.name, text)
+        if key not in _FIELDS:
+            self.index -= 1
+            self.fail(f"{key}: {did_you_mean(key, _FIELDS, 'use ' + ', '.join(_FIELDS))}")
+        if key == "category":
+            return lambda v: fnmatchcase(v.workload.category, value)
+        if key == "name":
+            return lambda v: _name_matches(v.name, value)
+        if key == "profile":
+            return lambda v: f"profile:{value}" in v.workload.tags or value in v.workload.tags
+        return lambda v: any(fnmatchcase(tag, value) for tag in v.workload.tags)
+
+    def peek(self) -> str | None:
+        return self.tokens[self.index][0] if self.index < len(self.tokens) else None
+
+    def take(self, word: str) -> bool:
+        if self.peek() == word:
+            self.index += 1
+            return True
+        return False
+
+    def fail(self, problem: str) -> None:
+        at = self.tokens[self.index][1] if self.index < len(self.tokens) else len(self.expression)
+        raise BadSelection(f"-k {self.expression!r}: at character {at + 1}: {problem}")
+
+
+def _name_matches(name: str, pattern: str) -> bool:
+    name, pattern = name.lower(), pattern.lower()
+    if "*" in pattern:
+        escaped = pattern.replace("[", "[[]")  # a bracket is part of a variant's name
+        return fnmatchcase(name, escaped) or fnmatchcase(name.partition("[")[0], escaped)
+    return pattern in name

@@ -1,0 +1,57 @@
+"""The text of a function and what it means: for showing, and for telling whether it changed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+
+__all__ = ["meaning_of", "names_used", "source_of"]
+
+
+def source_of(function: Callable) -> str:
+    """Return the text of a function, not indented; "" when there is no file to read."""
+    try:
+        return textwrap.dedent(inspect.getsource(function)).rstrip()
+    except (OSError, TypeError):
+        return ""
+
+
+def meaning_of(function: Callable) -> str:
+    """Return the syntax tree as text, without docstrings, positions and decorators' formatting."""
+    try:
+        tree = ast.parse(source_of(function))
+    except SyntaxError:  # a lambda in the middle of a line, say
+        return source_of(function)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(getattr(body[0], "value", None), ast.Constant)
+            and isinstance(body[0].value.value, str)
+        ):
+            node.body = body[1:] or [ast.Pass()]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.decorator_list = []  # tags and deadlines do not change what is computed
+    return ast.dump(tree)
+
+
+def names_used(function: Callable) -> set[str]:
+    """Return the global names that a function, or a function inside it, mentions."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        try:
+            tree = ast.parse(source_of(function))
+        except SyntaxError:
+            return set()
+        return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names: set[str] = set()
+    stack = [code]
+    while stack:
+        current = stack.pop()
+        names.update(current.co_names)
+        stack.extend(const for const in current.co_consts if inspect.iscode(const))
+    return names

@@ -1,0 +1,311 @@
+"""Declare a workload: a realistic Dask job with a check of its answer.
+
+`@workload` turns a function into a `Workload`; its parameters bound give `Variant` objects, which
+are what a row, a series or an issue is about. Knows nothing of clusters or of running.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from types import FunctionType
+from typing import Any
+
+from benchkit.measure.errors import BadParameter, BadWorkload, did_you_mean
+from benchkit.measure.source import meaning_of, names_used, source_of
+
+__all__ = ["STEPS", "Variant", "Workload", "workload"]
+
+#: The steps of a workload; only `run` is inside the clock.
+STEPS = ("prepare", "run", "check", "cleanup")
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+#: What a step may ask for by name, beside the workload's parameters.
+_OFFERED = ("client", "scale", "prepared", "result", "seed")
+
+
+def workload(
+    function: Callable | None = None,
+    /,
+    *,
+    category: str | None = None,
+    name: str | None = None,
+    variants: Mapping[str, Sequence[Any]] | None = None,
+    tags: Iterable[str] = (),
+    requires: Iterable[str] = (),
+    max_threads: int | None = None,
+    features: Iterable[str] = (),
+    cluster: str | Mapping[str, Any] | None = None,
+    deadline_s: float | None = None,
+    version: int = 1,
+    metrics: Mapping[str, str] | None = None,
+    seed: int = 0,
+) -> Any:
+    """Declare that a function is a workload.
+
+    The function is what the clock sees. It takes, by name, what it asks for of ``client``,
+    ``scale``, ``prepared`` (what the prepare step returned) and ``seed``, and its parameters as
+    keywords. Collections and futures that it returns are waited for.
+
+    Parameters
+    ----------
+    category : str, optional
+        First part of the name; by default the name of the file.
+    name : str, optional
+        Second part of the name; by default the function's.
+    variants : mapping of str to sequence, optional
+        Values of each parameter; every combination is a variant.
+    tags : iterable of str
+        Words to select by; ``profile:quick`` puts it into the profile `quick`.
+    requires : iterable of str
+        Modules that must be importable; where one is absent the workload is skipped.
+    max_threads : int, optional
+        The most threads that its fixed data still feeds.
+    features : iterable of {"adaptive", "scale", "nanny"}
+        What the cluster must be able to do.
+    cluster : str or mapping, optional
+        A named shape of the environment, or options laid over the environment's cluster.
+    deadline_s : float, optional
+        Seconds that each step may take.
+    version : int, default 1
+        Raise it when the meaning changes: a new history begins.
+    metrics : mapping of str to str, optional
+        Names and units of numbers that the check step returns beside its verdict.
+    seed : int, default 0
+        Handed to the steps and recorded.
+
+    Raises
+    ------
+    BadWorkload
+        The declaration cannot work.
+
+    Examples
+    --------
+    >>> from benchkit.measure import expect
+    >>> @workload(category="array", variants={"chunks": ["thin", "square"]})
+    ... def total(client, scale, *, chunks):
+    ...     "Sum of an array. Check: it is 3."
+    ...     return 3
+    >>> @total.check
+    ... def _(result, scale, *, chunks):
+    ...     expect(result, equals=3)
+    >>> [variant.name for variant in total.variants()]
+    ['array.total[chunks=thin]', 'array.total[chunks=square]']
+    """
+
+    def declare(main: Callable) -> Workload:
+        return Workload(
+            main=main,
+            category=category or main.__module__.rpartition(".")[2].strip("_"),
+            short_name=name or main.__name__,
+            parameters={key: list(values) for key, values in (variants or {}).items()},
+            tags=tuple(tags),
+            requires=tuple(requires),
+            max_threads=max_threads,
+            features=tuple(features),
+            cluster=cluster,
+            deadline_s=deadline_s,
+            version=version,
+            metrics=dict(metrics or {}),
+            seed=seed,
+        )
+
+    return declare if function is None else declare(function)
+
+
+@dataclass(eq=False)
+class Workload:
+    """A declared workload; make one with `workload`."""
+
+    main: Callable
+    category: str
+    short_name: str
+    parameters: dict[str, list[Any]] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    max_threads: int | None = None
+    features: tuple[str, ...] = ()
+    cluster: str | Mapping[str, Any] | None = None
+    deadline_s: float | None = None
+    version: int = 1
+    metrics: dict[str, str] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.steps: dict[str, Callable] = {}
+        for part in (self.category, self.short_name):
+            if not _NAME.match(part):
+                raise BadWorkload(
+                    f"{self._place(self.main)}: {part!r} is no name for a workload: "
+                    "use a-z, 0-9 and _, a letter first"
+                )
+        for key, values in self.parameters.items():
+            if not values:
+                raise BadWorkload(f"{self._place(self.main)}: parameter {key!r} has no values")
+        self._set_step("run", self.main)
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def prepare(self, function: Callable) -> Callable:
+        """Decorate the step before the clock: inputs, persisted data. Its result is `prepared`."""
+        return self._set_step("prepare", function)
+
+    def check(self, function: Callable) -> Callable:
+        """Decorate the step after the clock that compares `result` with the known answer."""
+        return self._set_step("check", function)
+
+    def cleanup(self, function: Callable) -> Callable:
+        """Decorate the step that always comes last."""
+        return self._set_step("cleanup", function)
+
+    def _set_step(self, step: str, function: Callable) -> Callable:
+        if step in self.steps:
+            raise BadWorkload(f"{self._place(function)}: {self.name} has a {step} step already")
+        for parameter in inspect.signature(function).parameters.values():
+            known = [*_OFFERED, *self.parameters]
+            if parameter.default is not parameter.empty:
+                continue
+            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            if parameter.name not in known:
+                hint = did_you_mean(parameter.name, known, f"there are {', '.join(known)}")
+                raise BadWorkload(
+                    f"{self._place(function)}: the {step} step of {self.name} asks for "
+                    f"{parameter.name!r}, which nobody offers: {hint}"
+                )
+        self.steps[step] = function
+        return function
+
+    def call(self, step: str, **available: Any) -> Any:
+        """Call a step with what its signature asks for; None when there is no such step."""
+        function = self.steps.get(step)
+        if function is None:
+            return None
+        parameters = inspect.signature(function).parameters
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return function(**available)
+        return function(**{name: available[name] for name in parameters if name in available})
+
+    # -- identity -----------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Category and name: ``array.basic_sum``."""
+        return f"{self.category}.{self.short_name}"
+
+    @property
+    def description(self) -> str:
+        """The docstring."""
+        return inspect.cleandoc(self.main.__doc__ or "")
+
+    @property
+    def path(self) -> str:
+        """The file that declares it."""
+        return self.main.__code__.co_filename if hasattr(self.main, "__code__") else ""
+
+    @property
+    def line(self) -> int:
+        """The line of the file on which it begins."""
+        return self.main.__code__.co_firstlineno if hasattr(self.main, "__code__") else 0
+
+    def _place(self, function: Callable) -> str:
+        code = getattr(function, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+    @property
+    def source(self) -> str:
+        """Text of all steps and of the helpers of the same file that they use."""
+        return "\n\n".join(
+            text for text in (source_of(function) for function in self._functions()) if text
+        )
+
+    @property
+    def source_hash(self) -> str:
+        """Hash of what the source does: comments, docstrings and layout do not count."""
+        digest = hashlib.sha256()
+        for function in self._functions():
+            digest.update(meaning_of(function).encode())
+        digest.update(repr(self.requires + self.features).encode())
+        return digest.hexdigest()[:16]
+
+    def _functions(self) -> list[Callable]:
+        """Return the steps in order, then what they use of their own file, and so on."""
+        found = [self.steps[step] for step in STEPS if step in self.steps]
+        module = sys.modules.get(self.main.__module__)
+        for function in found:  # grows while it is walked
+            for name in sorted(names_used(function)):
+                helper = getattr(function, "__globals__", {}).get(name)
+                own = getattr(helper, "__module__", None) == getattr(module, "__name__", ".")
+                if own and isinstance(helper, (FunctionType, type)) and helper not in found:
+                    found.append(helper)
+        return found
+
+    # -- variants -----------------------------------------------------------------------------
+
+    def variants(self) -> list[Variant]:
+        """Return every combination of parameter values, the first parameter slowest."""
+        combinations = itertools.product(*self.parameters.values())
+        return [
+            Variant(self, dict(zip(self.parameters, values, strict=True)))
+            for values in combinations
+        ]
+
+    def bind(self, **params: Any) -> Variant:
+        """Return the variant of these values; parameters left out take their first value.
+
+        Raises
+        ------
+        BadParameter
+            The workload has no such parameter.
+        """
+        for name in params:
+            if name not in self.parameters:
+                known = list(self.parameters)
+                hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
+                raise BadParameter(f"{self.name} has no parameter {name!r}: {hint}")
+        first = {name: values[0] for name, values in self.parameters.items()}
+        return Variant(self, {**first, **params})
+
+    def __repr__(self) -> str:
+        return f"<Workload {self.name}: {len(self.variants())} variants>"
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A workload with its parameters bound."""
+
+    workload: Workload
+    params: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Full name: ``array.basic_sum[chunks=thin]``."""
+        if not self.params:
+            return self.workload.name
+        inside = ",".join(f"{key}={value}" for key, value in self.params.items())
+        return f"{self.workload.name}[{inside}]"
+
+    def missing_packages(self) -> list[str]:
+        """Return which required modules cannot be imported here."""
+        return [name for name in self.workload.requires if not _is_importable(name)]
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Variant) and other.name == self.name
+
+    def __repr__(self) -> str:
+        return f"<Variant {self.name}>"
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
