@@ -38,6 +38,7 @@ __all__ = [
     "MissingExtra",
     "MissingPackage",
     "NotEnoughRuns",
+    "StoreTrouble",
     "UnknownRun",
     "UnknownWorkload",
     "UnreadableRun",
@@ -57,6 +58,10 @@ class AlreadyStored(BenchkitError):
 
 class BadStore(UsageError):
     """The place named as a store is not one, or not one that this benchkit can read."""
+
+
+class StoreTrouble(BenchkitError):
+    """A store could not be written or read: disk full, no permission, index in motion."""
 
 
 class UnknownRun(UsageError):

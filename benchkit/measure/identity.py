@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 import uuid
 
-__all__ = ["derived_id", "id_time", "new_id"]
+__all__ = ["derived_id", "id_time", "is_id", "new_id"]
+
+_SHAPE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 _lock = threading.Lock()
 _last_ms = 0
@@ -27,7 +30,8 @@ def new_id() -> str:
         if now_ms > _last_ms:
             _last_ms, _last_low = now_ms, int.from_bytes(os.urandom(9), "big")
         else:
-            _last_low += 1 + os.urandom(1)[0]
+            # A step of 32 random bits: two forks of one process continue from the same number.
+            _last_low += 1 + int.from_bytes(os.urandom(4), "big")
         return _build(_last_ms, _last_low)
 
 
@@ -36,18 +40,30 @@ def derived_id(moment: float, text: str) -> str:
 
     The same input gives the same id, so that importing twice changes nothing.
     """
+    if not 0 <= moment < 2**48 / 1000:
+        raise ValueError(f"{moment!r} s: an id holds a time from 1970 to the year 10889")
     low = int.from_bytes(hashlib.sha256(text.encode()).digest()[:9], "big")
-    return _build(int(moment * 1000), low)
+    return _build(round(moment * 1000), low)
+
+
+def is_id(text: object) -> bool:
+    """Tell whether a text is an id as `new_id` and `derived_id` make them.
+
+    Ask before an id that came from outside becomes part of a path.
+    """
+    return isinstance(text, str) and _SHAPE.fullmatch(text) is not None
 
 
 def id_time(run_id: str) -> float:
-    """Return when the id was made, in Unix s.
+    """Return when the id was made, in Unix s, to the millisecond.
 
     Raises
     ------
     ValueError
-        `run_id` is no UUID.
+        `run_id` is not an id.
     """
+    if not is_id(run_id):
+        raise ValueError(f"{run_id!r} is not an id: an id is a UUID of version 7 in lower case")
     return (uuid.UUID(run_id).int >> 80) / 1000
 
 

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+
+import pytest
+
+from benchkit.measure import identity
+from benchkit.measure.identity import derived_id, id_time, is_id, new_id
+
+
+def test_an_id_is_a_uuid_of_version_7():
+    parsed = uuid.UUID(new_id())
+
+    assert parsed.version == 7
+    assert parsed.variant == uuid.RFC_4122
+
+
+def test_ids_of_one_process_sort_as_they_were_made():
+    made = [new_id() for _ in range(20_000)]
+
+    assert made == sorted(set(made))
+
+
+def test_ids_stay_sorted_when_the_clock_is_set_back(monkeypatch):
+    before = new_id()
+    monkeypatch.setattr(identity.time, "time_ns", lambda: 1)
+
+    assert before < new_id() < new_id()
+
+
+def test_threads_never_get_the_same_id():
+    made: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: made.extend([new_id() for _ in range(2000)]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(set(made)) == 16_000
+
+
+def test_an_id_tells_when_it_was_made():
+    before = time.time()
+
+    assert before - 0.002 <= id_time(new_id()) <= time.time()
+
+
+def test_a_derived_id_depends_on_time_and_text_only():
+    assert derived_id(1785587400.25, "a") == derived_id(1785587400.25, "a")
+    assert derived_id(1785587400.25, "a") != derived_id(1785587400.25, "b")
+    assert derived_id(1785587400.25, "a") != derived_id(1785587400.251, "a")
+
+
+def test_a_derived_id_keeps_its_time_to_the_millisecond():
+    run_id = derived_id(1785587400.123, "a")
+
+    assert id_time(run_id) == 1785587400.123
+    assert is_id(run_id)
+    assert uuid.UUID(run_id).version == 7
+
+
+def test_derived_ids_sort_by_time():
+    assert derived_id(1.0, "z") < derived_id(1.001, "a") < derived_id(1e9, "a")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "../../etc/passwd", str(uuid.uuid4()), new_id().upper(), new_id() + "\n"]
+)
+def test_what_is_not_an_id_is_refused(text):
+    assert not is_id(text)
+    with pytest.raises(ValueError, match="UUID of version 7"):
+        id_time(text)
+
+
+def test_a_time_before_1970_is_refused():
+    with pytest.raises(ValueError, match="1970"):
+        derived_id(-1.0, "x")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_two_forks_of_a_process_never_make_the_same_id(monkeypatch):
+    monkeypatch.setattr(identity.time, "time_ns", lambda: 10**18)  # all in one millisecond
+    new_id()
+    reader, writer = os.pipe()
+    for _ in range(8):
+        if os.fork() == 0:
+            os.write(writer, "".join(new_id() for _ in range(20)).encode())
+            os._exit(0)
+    for _ in range(8):
+        os.wait()
+    os.close(writer)
+    text = os.fdopen(reader).read()
+
+    made = [text[start : start + 36] for start in range(0, len(text), 36)]
+    assert len(made) == len(set(made)) == 160
