@@ -1,0 +1,161 @@
+"""The types of the index: records to Arrow columns, Arrow columns to a DataFrame.
+
+One explicit schema, derived from the table of fields and metrics, so that a record, a segment and
+an empty store agree. A field that this benchkit does not know, from a newer one, is kept: numbers
+as float64, anything else as text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchkit.store.schema import METRICS, RECORD_FIELDS
+
+__all__ = ["SCHEMA", "decode_json", "map_texts", "records_to_table", "table_to_frame", "unite"]
+
+_TYPES = {
+    "str": pa.string(),
+    "json": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "time": pa.timestamp("us", tz="UTC"),
+}
+#: Of every column that this benchkit knows; an empty column would get another type in each segment.
+SCHEMA = pa.schema(
+    [(name, _TYPES[kind]) for name, kind in RECORD_FIELDS.items()]
+    + [(name, pa.float64()) for name in METRICS]
+)
+
+
+def records_to_table(
+    records: Sequence[dict[str, Any]], wanted: Collection[str] | None = None
+) -> pa.Table:
+    """Return records as a table in the types of the schema.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        JSON objects. A value that its column cannot hold becomes null: the run file has it.
+    wanted : collection of str, optional
+        Only these columns.
+    """
+    extra = sorted({name for record in records for name in record} - set(SCHEMA.names))
+    fields = [*SCHEMA, *(pa.field(name, _type_of(records, name)) for name in extra)]
+    if wanted is not None:
+        fields = [field for field in fields if field.name in wanted]
+    arrays = [_column([record.get(field.name) for record in records], field) for field in fields]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _type_of(records: Iterable[dict[str, Any]], name: str) -> pa.DataType:
+    numbers = all(
+        isinstance(value, (int, float)) and not isinstance(value, bool)
+        for value in (record.get(name) for record in records)
+        if value is not None
+    )
+    return pa.float64() if numbers else pa.string()
+
+
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    convert = _CONVERTERS[str(field.type)]
+    return pa.array([None if v is None else convert(v) for v in values], type=field.type)
+
+
+def _tolerant(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def converted(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (TypeError, ValueError, OverflowError):
+            return None
+
+    return converted
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _whole(value: Any) -> int | None:
+    number = int(value)
+    return number if number == float(value) and -(2**63) <= number < 2**63 else None
+
+
+def _number(value: Any) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _moment(value: Any) -> datetime:
+    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))  # Python 3.10 reads no Z
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+_CONVERTERS = {
+    "string": _text,
+    "int64": _tolerant(_whole),
+    "double": _tolerant(_number),
+    "timestamp[us, tz=UTC]": _tolerant(_moment),
+}
+
+
+def unite(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables one below the other; columns are united by name, absent ones are null."""
+    fields: dict[str, pa.Field] = {}
+    for table in tables:
+        for field in table.schema:
+            if field.name in SCHEMA.names:
+                fields[field.name] = SCHEMA.field(field.name)
+            elif fields.setdefault(field.name, field).type != field.type:
+                # An unknown field that is a number here and a text there is text.
+                fields[field.name] = pa.field(field.name, pa.string())
+    ordered = [name for name in SCHEMA.names if name in fields]
+    ordered += sorted(set(fields) - set(ordered))
+    schema = pa.schema([fields[name] for name in ordered])
+    return pa.concat_tables([_fit(table, schema) for table in tables])
+
+
+def _fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def map_texts(column: pa.ChunkedArray, change: Callable[[str], Any]) -> list[Any]:
+    """Return ``change`` of each text, called once for each different text; null stays None."""
+    known = {text: change(text) for text in pc.unique(column).to_pylist() if text is not None}
+    return [known.get(text) for text in column.to_pylist()]
+
+
+def decode_json(text: str) -> dict[str, Any]:
+    """Return the object in a JSON column's text; an empty one if there is none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def table_to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a table as a DataFrame.
+
+    Counts are pandas' nullable ``Int64``, or their type would depend on whether one is missing;
+    the fields that hold JSON are dicts.
+    """
+    frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    for name, kind in RECORD_FIELDS.items():
+        if kind == "json" and name in frame:
+            decoded = map_texts(table[name], decode_json)
+            frame[name] = pd.Series([dict(value or {}) for value in decoded], dtype=object)
+    return frame

@@ -1,0 +1,148 @@
+"""Compare the files of a store with its index: orphans, strangers, damage, leftovers."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchkit.errors import UnreadableRun
+from benchkit.store.catalogue import Catalogue
+from benchkit.store.objects import LocalFiles
+from benchkit.store.runfile import read_record, run_name
+
+__all__ = ["CheckReport", "inspect_store"]
+
+_ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_OURS = re.compile(
+    rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|marks/{_ID}\.json|index/new/{_ID}\.json"
+    rf"|index/{_ID}\.parquet|experiments/.*|trash/.*"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class CheckReport:
+    """What a check of a store found.
+
+    Attributes
+    ----------
+    runs : int
+        Runs with a readable file.
+    adopted, orphans : list of str
+        Runs that were not listed: listed now, or still to be.
+    missing : list of str
+        Ids that are listed but have no file.
+    unreadable : list of str
+        Damaged runs and marks, each with its reason.
+    damaged_index : list of str
+        Index files that cannot be read; with repair they are gone, and made anew from the runs.
+    strangers : list of str
+        Files that do not belong into a store.
+    leftovers : list of str
+        Unfinished writes whose writer is dead.
+    """
+
+    runs: int = 0
+    adopted: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    damaged_index: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is lost or damaged; strangers and leftovers harm nobody."""
+        return not (self.orphans or self.missing or self.unreadable)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {**asdict(self), "healthy": self.healthy}
+
+    def __repr__(self) -> str:
+        lines = [f"{self.runs} runs, {'all is well' if self.healthy else 'not all is well'}"]
+        for name, text in (
+            ("adopted", "were not listed and are now"),
+            ("orphans", "are not listed"),
+            ("missing", "are listed, but their file is gone"),
+            ("unreadable", "cannot be read"),
+            ("damaged_index", "are damaged files of the index, which is made anew from the runs"),
+            ("strangers", "do not belong here"),
+            ("leftovers", "are unfinished writes"),
+        ):
+            names = getattr(self, name)
+            if names:
+                lines.append(f"{len(names)} {text}:")
+                lines += [f"  {item}" for item in names[:20]]
+                lines += [f"  ... and {len(names) - 20} more"] if len(names) > 20 else []
+        return "\n".join(lines)
+
+
+def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> CheckReport:
+    """Look at every file of a store; with `repair`, adopt orphans and remove leftovers.
+
+    The index is read before the files: a run that is added meanwhile looks like an orphan for a
+    moment, and adopting it does what its writer is about to do.
+    """
+    damaged = catalogue.damaged()
+    if repair:
+        for name in damaged:
+            files.delete(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the damage is in the report
+        listed = catalogue.ids()
+    found: set[str] = set()
+    n_readable = 0
+    adopted, orphans, unreadable, strangers = [], [], [], []
+    for name in files.walk():
+        if not _OURS.fullmatch(name):
+            strangers.append(name)
+        elif name.startswith("marks/"):
+            unreadable += _mark_trouble(files, name)
+        elif name.startswith("runs/"):
+            run_id = name.rpartition("/")[2].removesuffix(".nc")
+            if name != run_name(run_id):
+                strangers.append(name)
+                continue
+            found.add(run_id)
+            try:
+                record = read_record(files.path(name))
+                if record.get("id") != run_id:
+                    raise UnreadableRun(f"{files.path(name)}: holds run {record.get('id')}")
+            except UnreadableRun as error:
+                unreadable.append(str(error))
+                continue
+            n_readable += 1
+            if run_id in listed:
+                continue
+            if not repair:
+                orphans.append(run_id)
+            elif catalogue.adopt(record):
+                adopted.append(run_id)
+    leftovers = files.leftovers()
+    if repair:
+        for name in leftovers:
+            files.delete(name)
+    return CheckReport(
+        runs=n_readable,
+        adopted=adopted,
+        orphans=orphans,
+        missing=sorted(listed - found),
+        unreadable=unreadable,
+        damaged_index=damaged,
+        strangers=strangers,
+        leftovers=leftovers,
+    )
+
+
+def _mark_trouble(files: LocalFiles, name: str) -> list[str]:
+    try:
+        mark = json.loads(files.read(name))
+        if f"marks/{mark['id']}.json" == name and isinstance(mark["kind"], str):
+            return []
+    except (ValueError, KeyError, TypeError):
+        pass
+    return [f"{files.path(name)}: damaged, it is not a mark"]

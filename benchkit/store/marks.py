@@ -1,0 +1,199 @@
+"""Marks: opinions on runs, added later, applied when read. Nothing is ever deleted or rewritten.
+
+bankruptcy  runs before a moment say nothing about today
+exclude     these runs say nothing at all
+accept      this change is known and wanted; read by the ledger of regressions, changes no run
+rename      a workload, parameter or environment goes on under another name
+undo        a mark is taken back (also an undo)
+
+A mark is a JSON object in ``marks/<id>.json``: kind, reason, by, and which runs it is about: runs
+(ids), workload (name or glob), where (field or tag -> value), since, before. Marks are applied in
+the order of their ids, which is that of time, so that copies of a store agree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchkit.errors import UsageError, did_you_mean
+from benchkit.measure.identity import new_id
+from benchkit.store.columns import decode_json, map_texts
+from benchkit.store.query import columns_needed, matching, parse_moment
+
+__all__ = [
+    "KINDS",
+    "RENAMED_FIELDS",
+    "active_marks",
+    "apply_marks",
+    "encode_mark",
+    "mark_columns",
+    "new_mark",
+]
+
+_SELECTORS = ("runs", "workload", "where", "since", "before")
+_REQUIRED = {
+    "accept": ("workload",),
+    "bankruptcy": ("before",),
+    "exclude": (),
+    "rename": ("from", "to"),
+    "undo": ("mark",),
+}
+_ALLOWED = {
+    "accept": (*_SELECTORS, "metric", "at"),
+    "bankruptcy": _SELECTORS,
+    "exclude": _SELECTORS,
+    "rename": ("from", "to", "field", "workload"),
+    "undo": ("mark",),
+}
+KINDS = tuple(_REQUIRED)
+#: What a rename can be about; `workload` unless the mark says otherwise.
+RENAMED_FIELDS = ("workload", "parameter", "environment")
+
+
+def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[str, Any]:
+    """Return a mark, complete and checked, ready to be written.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    reason, by : str
+        Why, and who says so.
+    **what
+        As the module says. A bankruptcy without `before` means: before now. As ``from`` is a
+        Python keyword, ``from_`` does as well.
+
+    Raises
+    ------
+    UsageError
+        The mark could not be applied.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"mark {kind!r}: {did_you_mean(kind, KINDS, 'use ' + ', '.join(KINDS))}")
+    what = {name.removesuffix("_"): value for name, value in what.items() if value is not None}
+    if kind == "bankruptcy":
+        what.setdefault("before", "0s")
+    for name in what:
+        if name not in _ALLOWED[kind]:
+            hint = did_you_mean(name, _ALLOWED[kind], "it knows " + ", ".join(_ALLOWED[kind]))
+            raise UsageError(f"mark {kind}: {name!r} says nothing to it: {hint}")
+    missing = [name for name in _REQUIRED[kind] if not what.get(name)]
+    if missing:
+        raise UsageError(f"mark {kind}: {', '.join(missing)} is missing")
+    if kind == "exclude" and not any(what.get(name) for name in _SELECTORS):
+        raise UsageError(f"mark exclude: say which runs, by {', '.join(_SELECTORS)}")
+    if kind == "rename" and what.setdefault("field", "workload") not in RENAMED_FIELDS:
+        raise UsageError(f"mark rename: field is one of {', '.join(RENAMED_FIELDS)}")
+    if "runs" in what:
+        what["runs"] = [what["runs"]] if isinstance(what["runs"], str) else list(what["runs"])
+    for name in ("since", "before", "at"):
+        if name in what:
+            what[name] = parse_moment(what[name]).isoformat()
+    return {"id": new_id(), "kind": kind, "reason": reason, "by": by, **what}
+
+
+def encode_mark(mark: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a mark's file."""
+    try:
+        return json.dumps(mark, indent=1).encode()
+    except TypeError as error:
+        raise UsageError(f"mark {mark['kind']}: give texts and numbers: {error}") from error
+
+
+def active_marks(marks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the marks that nobody took back, oldest first, without the undos themselves."""
+    ordered = sorted(marks, key=lambda mark: str(mark.get("id", "")))
+    undone: set[str] = set()
+    active = []
+    for mark in reversed(ordered):  # an undo that was undone itself undoes nothing
+        if mark.get("id") in undone:
+            continue
+        if mark.get("kind") == "undo":
+            undone.add(str(mark.get("mark")))
+        else:
+            active.append(mark)
+    return active[::-1]
+
+
+def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the columns that `apply_marks` reads for these marks."""
+    columns: set[str] = set()
+    for mark in marks:
+        if mark.get("kind") == "rename":
+            columns |= {"workload", "category", "params", "environment"}
+        elif mark.get("kind") in ("bankruptcy", "exclude"):
+            columns |= {"id", "workload", "started"} | columns_needed(mark.get("where") or ())
+    return columns
+
+
+def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return the runs with the columns ``comparable`` and ``reason``, and with new names.
+
+    Parameters
+    ----------
+    table : Table
+        Of the index, with the columns that `mark_columns` names.
+    marks : iterable of mapping
+        As `active_marks` returns them. A kind that this benchkit does not know changes nothing.
+    """
+    comparable = np.ones(table.num_rows, bool)
+    reason = np.full(table.num_rows, "", object)
+    for mark in marks:
+        try:
+            if mark.get("kind") == "rename":
+                table = _rename(table, mark)
+            elif mark.get("kind") in ("bankruptcy", "exclude"):
+                hit = matching(table, **{k: mark[k] for k in _SELECTORS if mark.get(k) is not None})
+                comparable &= ~hit
+                reason[hit] = str(mark.get("reason") or mark["kind"])
+        except (UsageError, KeyError, TypeError, ValueError) as error:
+            # Written by hand or by a newer benchkit: one mark must not hide all runs.
+            warnings.warn(f"mark {mark.get('id')}: left out: {error}", stacklevel=2)
+    table = table.append_column("comparable", pa.array(comparable))
+    return table.append_column("reason", pa.array(reason, pa.string()))
+
+
+def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:
+    old, new = str(mark["from"]), str(mark["to"])
+    if mark.get("field", "workload") == "environment":
+        return _change(table, "environment", lambda name: new if name == old else name)
+    if mark.get("field", "workload") == "parameter":
+        chosen = matching(table, workload=mark.get("workload"))
+        # In the brackets a parameter is the word between "[" or "," and "=".
+        word = re.compile(rf"(?<=[\[,]){re.escape(old)}(?==)")
+        table = _change(table, "workload", lambda name: word.sub(lambda _: new, name), chosen)
+        return _change(table, "params", lambda text: _rename_key(text, old, new), chosen)
+
+    def renamed(name: str) -> str:
+        base, bracket, rest = name.partition("[")
+        if name == old:
+            return new
+        return new + bracket + rest if base == old else name
+
+    before = table["workload"].to_pylist()
+    table = _change(table, "workload", renamed)
+    moved = np.array([a != b for a, b in zip(before, table["workload"].to_pylist(), strict=True)])
+    category = new.partition(".")[0]
+    return _change(table, "category", lambda _: category, moved) if moved.any() else table
+
+
+def _rename_key(text: str, old: str, new: str) -> str:
+    return json.dumps({new if k == old else k: v for k, v in decode_json(text).items()})
+
+
+def _change(table: pa.Table, name: str, change: Any, chosen: np.ndarray | None = None) -> pa.Table:
+    values = map_texts(table[name], change)
+    if chosen is not None:
+        same = table[name].to_pylist()
+        values = [
+            value if yes else kept for value, kept, yes in zip(values, same, chosen, strict=True)
+        ]
+    index = table.column_names.index(name)
+    return table.set_column(index, name, pa.array(values, pa.string()))

@@ -1,0 +1,119 @@
+"""Encode a DataTree as the bytes of a NetCDF4 file.
+
+Written by h5py straight into memory, after the rules by which NetCDF4 lies in HDF5. The tree of a
+run has 120 small variables, and ``DataTree.to_netcdf`` asks each several hundred questions: 200 ms
+through h5netcdf, 43 ms through netCDF4, 22 ms here, identical when read. In memory, because HDF5
+that meets a full disk cannot be closed cleanly; bytes can be written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import h5py
+import numpy as np
+import xarray as xr
+from xarray import conventions
+
+__all__ = ["encode_tree"]
+
+_TEXT = h5py.string_dtype()
+#: HDF5 1.10 of 2016: reads everywhere, and a compressed variable needs no chunk index (20 % less).
+_LAYOUT = ("v110", "v110")
+#: zlib 4 and shuffle: 391 kB where none takes 892 kB; level 9 saves 2 % and takes three times as
+#: long. Below 2 kB a chunk's own overhead is more than what compression saves.
+_COMPRESSION: dict[str, Any] = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
+_COMPRESS_FROM_BYTES = 2048
+_CHUNK_BYTES = 4 * 2**20
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable. %10d"
+
+
+def encode_tree(tree: xr.DataTree) -> bytes:
+    """Return the NetCDF4 file of a tree.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Numbers, texts and times. A NUL or half a surrogate pair inside a text, which HDF5 cannot
+        hold, is written as its escape sequence.
+
+    Returns
+    -------
+    bytes
+        Numbers compressed with zlib 4 + shuffle, texts as UTF-8 of variable length.
+    """
+    sink = io.BytesIO()
+    dimension_ids = itertools.count()  # unique in the whole file, or netCDF-C mixes them up
+    with h5py.File(sink, "w", libver=_LAYOUT) as file:
+        file.attrs["_NCProperties"] = f"version=2,h5py={h5py.__version__}"
+        for node in tree.subtree:
+            group = file if node.path == "/" else file.require_group(node.path)
+            _write_group(group, node.to_dataset(inherit=False), dimension_ids)
+    return sink.getvalue()
+
+
+def _write_group(group: h5py.Group, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:
+    variables, attrs = conventions.encode_dataset_coordinates(dataset)
+    _write_attrs(group, attrs)
+    written = {
+        str(name): (_write_variable(group, str(name), variable), variable.dims)
+        for name, variable in variables.items()
+    }
+    scales = {}
+    for dim, size in dataset.sizes.items():
+        name = str(dim)
+        if name in written:
+            scale, label = written[name][0], name
+        else:
+            # NetCDF takes length 0 for a dimension that can grow.
+            grows = {} if size else {"maxshape": (None,), "chunks": (1024,)}
+            scale = group.create_dataset(name, shape=(size,), dtype="f4", **grows)
+            label = _NO_VARIABLE % size
+        scale.make_scale(label)
+        scale.attrs["_Netcdf4Dimid"] = np.int32(next(dimension_ids))
+        scales[name] = scale
+    for name, (target, dims) in written.items():
+        for axis, dim in enumerate(dims):
+            if dims != (name,):
+                target.dims[axis].attach_scale(scales[str(dim)])
+
+
+def _write_variable(group: h5py.Group, name: str, variable: xr.Variable) -> h5py.Dataset:
+    if variable.dtype.kind not in "fiuOU":  # times and booleans
+        variable = conventions.encode_cf_variable(variable, name=name)
+    values = np.asarray(variable.values)
+    options: dict[str, Any] = {"dtype": values.dtype}
+    if values.dtype.kind in "OU":
+        values = np.array([_text(v) for v in values.ravel()], object).reshape(values.shape)
+        options = {"dtype": _TEXT}
+    if values.ndim and not values.size:
+        options |= {"maxshape": tuple(size or None for size in values.shape), "chunks": True}
+    elif values.nbytes >= _COMPRESS_FROM_BYTES and values.ndim and values.dtype.kind != "O":
+        rows = max(1, min(len(values), _CHUNK_BYTES // (values.nbytes // len(values) or 1)))
+        options |= {**_COMPRESSION, "chunks": (rows, *values.shape[1:])}
+    target = group.create_dataset(name, data=values, **options)
+    _write_attrs(target, variable.attrs)
+    return target
+
+
+def _write_attrs(target: h5py.Group | h5py.Dataset, attrs: dict[Any, Any]) -> None:
+    for name, value in attrs.items():
+        if isinstance(value, str):
+            target.attrs[str(name)] = _text(value)
+        elif isinstance(value, (bool, np.bool_)):
+            target.attrs[str(name)] = np.int8(value)  # netCDF-C does not know HDF5's booleans
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
+            texts = np.array([_text(text) for text in value], object)
+            target.attrs.create(str(name), texts, dtype=_TEXT)
+        else:
+            target.attrs[str(name)] = value
+
+
+def _text(value: Any) -> str:
+    text = "" if value is None else str(value)
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,409 @@
+"""Store: a folder of immutable run files, what is thought of them, and an index to find them.
+
+Its meaning is the union of its files, so merging two stores is copying files. A crash between the
+two writes of `add` leaves a whole run that `check` lists again.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import xarray as xr
+
+from benchkit.errors import (
+    AlreadyStored,
+    BadStore,
+    StoreTrouble,
+    UnknownRun,
+    UsageError,
+    did_you_mean,
+)
+from benchkit.measure.identity import is_id
+from benchkit.store.catalogue import Catalogue
+from benchkit.store.columns import table_to_frame
+from benchkit.store.format import FORMAT_VERSION, default_store, read_meta, write_meta
+from benchkit.store.inspection import CheckReport, inspect_store
+from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
+from benchkit.store.objects import LocalFiles
+from benchkit.store.query import check_names, columns_needed, matching
+from benchkit.store.runfile import encode_run, open_run, read_record, run_name
+from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.text import format_bytes
+
+__all__ = ["Store"]
+
+#: An id may be cut to this many characters, if what is left is unique.
+SHORTEST_ID = 4
+#: A writer looks this often whether the index wants compacting; listing it takes 0.3 ms.
+_LOOK_EVERY = 64
+_ADDED_BY_MARKS = ("comparable", "reason")
+
+
+class Store:
+    """A set of runs in a folder.
+
+    Any number of processes and threads may use one store at once, on one machine or on many.
+
+    Parameters
+    ----------
+    path : path, optional
+        The folder; by default as `default_store` says.
+    create : bool, default True
+        Make it if there is none. Nothing is written before the first run is added.
+
+    Raises
+    ------
+    BadStore
+        There is something else at `path`, or nothing and `create` is false.
+
+    Examples
+    --------
+    >>> store = Store("./benchkit-store")  # doctest: +SKIP
+    >>> store.runs("array.*", outcome="ok", since="30d")  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path | None = None, create: bool = True) -> None:
+        text = str(path if path is not None else default_store()).removeprefix("file://")
+        if "://" in text:
+            raise BadStore(f"{text}: stores in buckets are not supported yet: give a folder")
+        self.path = Path(text).expanduser()
+        self.files = LocalFiles(self.path)
+        self.catalogue = Catalogue(self.files)
+        self._meta = read_meta(self.files, create=create)
+        self._n_added = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store, (self.path,)  # a worker process reads for itself
+
+    def _ensure(self) -> None:
+        if not self._meta:
+            self._meta = write_meta(self.files)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def add(self, tree: xr.DataTree) -> str:
+        """Keep a run: its file first, durably, then its line in the index.
+
+        Adding the very same run again completes what a crash or a lost answer left open, and
+        changes nothing otherwise.
+
+        Parameters
+        ----------
+        tree : DataTree
+            As `run_from_recording` makes it; the attributes ``id`` and ``record`` are used.
+
+        Returns
+        -------
+        str
+            The run's id.
+
+        Raises
+        ------
+        AlreadyStored
+            Another run of that id is there.
+        StoreTrouble
+            It could not be written (disk full, no permission); nothing half-written is left.
+        UsageError
+            The tree is not a run.
+        """
+        run_id, record, data = encode_run(tree)
+        self._ensure()
+        try:
+            self.files.create(run_name(run_id), data)
+        except AlreadyStored:
+            if read_record(self.files.path(run_name(run_id))) != record:
+                raise
+        self.catalogue.adopt(record)
+        self._n_added += 1
+        if self._n_added % _LOOK_EVERY == 1 and self.catalogue.wants_compaction():
+            with suppress(StoreTrouble):  # the run is kept; the next one compacts
+                self.catalogue.compact(fold=False)
+        return run_id
+
+    def mark(self, kind: str, *, reason: str = "", by: str = "", **what: Any) -> str:
+        """Add an opinion on runs; it is applied whenever runs are read.
+
+        Parameters
+        ----------
+        kind : {"accept", "bankruptcy", "exclude", "rename", "undo"}
+            See `benchkit.store.marks`.
+        reason, by : str
+            Why, and who says so.
+        **what
+            Which runs: ``runs`` (ids or beginnings of ids), ``workload``, ``where``, ``since``,
+            ``before``; for a rename ``from_``, ``to`` and ``field``; for an undo ``mark``.
+
+        Returns
+        -------
+        str
+            The mark's id.
+
+        Raises
+        ------
+        UsageError
+            The mark could not be applied.
+
+        Examples
+        --------
+        >>> store.mark("bankruptcy", workload="shuffle.*", reason="new disks")  # doctest: +SKIP
+        """
+        mark = new_mark(kind, reason=reason, by=by, **what)
+        if "runs" in mark:
+            mark["runs"] = [self.resolve(run) for run in mark["runs"]]
+        if kind == "undo" and not self.files.exists(f"marks/{mark['mark']}.json"):
+            raise UsageError(f"mark undo: there is no mark {mark['mark']!r} in {self.path}")
+        data = encode_mark(mark)
+        self._ensure()
+        self.files.create(f"marks/{mark['id']}.json", data)
+        return str(mark["id"])
+
+    def compact(self) -> dict[str, int]:
+        """Fold the index into few segments; anyone may, at any time. Returns what went in."""
+        return self.catalogue.compact()
+
+    def copy(self, to: Store | str | Path) -> int:
+        """Add all runs, marks and experiments to another store, which keeps its own.
+
+        Returns
+        -------
+        int
+            How many runs the other store did not have.
+        """
+        other = to if isinstance(to, Store) else Store(to)
+        other._ensure()
+        copied = 0
+        for folder in ("runs", "marks", "experiments"):
+            for name in self.files.walk(folder):
+                if other.files.exists(name):
+                    continue
+                with suppress(AlreadyStored):
+                    other.files.create(name, self.files.read(name))
+                if folder == "runs":
+                    copied += other.catalogue.adopt(read_record(other.files.path(name)))
+        return copied
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def open(self, run_id: str) -> xr.DataTree:
+        """Open a run by its id, the beginning of it, or ``"latest"``; data are read when used.
+
+        Raises
+        ------
+        UnknownRun
+            There is none, or more than one begins so.
+        UnreadableRun
+            The file is damaged.
+        """
+        whole = self.resolve(run_id)
+        try:
+            return open_run(self.files.path(run_name(whole)))
+        except FileNotFoundError as error:
+            raise UnknownRun(
+                f"run {whole}: listed, but its file is gone from {self.path}: copy it back"
+            ) from error
+
+    def resolve(self, run_id: str) -> str:
+        """Return the whole id for an id, the beginning of one, or ``"latest"``."""
+        if is_id(run_id) and self.files.exists(run_name(run_id)):
+            return run_id
+        ids = self.ids()
+        if not ids:
+            raise UnknownRun(f"{self.path}: no runs yet: `benchkit run` measures some")
+        if run_id == "latest":
+            return ids[-1]
+        if len(run_id) < SHORTEST_ID:
+            raise UnknownRun(f"run {run_id!r}: give at least {SHORTEST_ID} characters of the id")
+        found = [known for known in ids if known.startswith(run_id.lower())]
+        if not found:
+            raise UnknownRun(
+                f"no run {run_id!r} in {self.path}: see `benchkit list runs`, or say 'latest'"
+            )
+        if len(found) > 1:
+            raise UnknownRun(
+                f"{len(found)} runs begin with {run_id!r}: give more, such as {found[-1]}"
+            )
+        return found[0]
+
+    def marks(self) -> list[dict[str, Any]]:
+        """Return all marks in the order in which they were made, also those taken back."""
+        marks = []
+        for name in self.files.list("marks", ".json"):
+            with suppress(ValueError):  # `check` reports it
+                mark = json.loads(self.files.read(name))
+                if isinstance(mark, dict):
+                    marks.append(mark)
+        return marks
+
+    def ids(self) -> list[str]:
+        """Return the ids of all runs, oldest first."""
+        return sorted(self.catalogue.ids())
+
+    def __len__(self) -> int:
+        return len(self.catalogue.ids())
+
+    def __contains__(self, run_id: object) -> bool:
+        return is_id(run_id) and self.files.exists(run_name(str(run_id)))
+
+    def runs(
+        self,
+        workload: str | Sequence[str] | None = None,
+        *,
+        since: Any = None,
+        until: Any = None,
+        columns: Sequence[str] | None = None,
+        comparable: bool | None = None,
+        **filters: Any,
+    ) -> pd.DataFrame:
+        """Return a row per run, oldest first.
+
+        Parameters
+        ----------
+        workload : str or sequence of str, optional
+            A name or glob, or several; ``"array.sum"`` also finds its variants.
+        since, until : str, datetime or timedelta, optional
+            A moment (ISO 8601; UTC if it does not say), or an age such as ``"7d"``. `since` is
+            included, `until` is not.
+        columns : sequence of str, optional
+            Only these fields and metrics; all by default. Asking for few is quick: 8 columns of
+            100 000 runs take less than a tenth of a second.
+        comparable : bool, optional
+            Only runs that no mark sets aside (or only those that one does).
+        **filters
+            A field, tag or parameter and its value, glob, or a list of them: ``outcome="ok"``,
+            ``environment=["main", "dev-*"]``, ``variant="A"``.
+
+        Returns
+        -------
+        DataFrame
+            Metrics in the units of `METRICS`; counts as ``Int64``; ``params``, ``tags`` and
+            ``extra_metrics`` as dicts; ``comparable`` and ``reason`` from the marks.
+
+        Raises
+        ------
+        UsageError
+            A column or filter does not exist.
+        """
+        filters = {name: wanted for name, wanted in filters.items() if wanted is not None}
+        known = self._known_names({*(columns or ()), *filters})
+        for name in columns or ():
+            if name not in known:
+                hint = did_you_mean(name, known, "see `benchkit list metrics`")
+                raise UsageError(f"no field of runs is named {name!r}: {hint}")
+        marks = active_marks(self.marks())
+        needed = {"id", "started", "workload", *columns_needed(filters), *mark_columns(marks)}
+        if columns is not None:
+            needed.update(set(columns) - set(_ADDED_BY_MARKS))
+        table = self.catalogue.table(None if columns is None else needed)
+        table = apply_marks(table, marks)
+        check_names(table, filters, known)
+        keep = matching(table, workload=workload, since=since, before=until, where=filters)
+        if comparable is not None:
+            keep &= table["comparable"].to_numpy().astype(bool) == comparable
+        if not keep.all():
+            table = table.filter(keep)
+        table = table.take(_by_time(table))
+        if columns is not None:
+            table = table.select(list(dict.fromkeys(columns)))
+        return table_to_frame(table)
+
+    def _known_names(self, asked: set[str]) -> list[str]:
+        known = [*RECORD_FIELDS, *METRICS, *_ADDED_BY_MARKS]
+        if asked <= set(known):
+            return known
+        return known + sorted(self.catalogue.names() - set(known))  # fields of a newer benchkit
+
+    def dataset(self, workload: str | Sequence[str] | None = None, **selection: Any) -> xr.Dataset:
+        """Return the same as `runs`, as a Dataset on an integer ``run`` dimension with units.
+
+        Fields are coordinates without an index, metrics are variables; times are UTC.
+        """
+        frame = self.runs(workload, **selection)
+        # A string id as index takes 7 s at a million runs; a plain coordinate takes nothing.
+        variables: dict[str, Any] = {}
+        for name in frame.columns:
+            attrs = METRICS[name].attrs if name in METRICS else {}
+            variables[name] = ("run", _plain_array(frame[name]), attrs)
+        coordinates = [name for name in frame.columns if name not in METRICS]
+        dataset = xr.Dataset(variables, {"run": np.arange(len(frame))})
+        return dataset.set_coords(coordinates)
+
+    # -- looking after ------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """Return counts and sizes: what `benchkit store info` prints."""
+        frame = self.runs(columns=["workload", "started", "outcome", "environment"])
+        sizes = [self.files.size(name) for name in self.files.walk()]
+        return {
+            "path": str(self.path),
+            "id": self._meta.get("id"),
+            "created": self._meta.get("created"),
+            "version": self._meta.get("version", FORMAT_VERSION),
+            "runs": len(frame),
+            "workloads": int(frame["workload"].nunique()),
+            "environments": int(frame["environment"].nunique()),
+            "outcomes": {str(k): int(v) for k, v in frame["outcome"].value_counts().items()},
+            "first": frame["started"].min().isoformat() if len(frame) else None,
+            "last": frame["started"].max().isoformat() if len(frame) else None,
+            "marks": len(self.marks()),
+            "records": len(self.files.list("index/new", ".json")),
+            "segments": len(self.files.list("index", ".parquet")),
+            "files": len(sizes),
+            "bytes": int(sum(sizes)),
+        }
+
+    def check(self, *, repair: bool = True) -> CheckReport:
+        """Compare index and files; list again the runs that a crash left unlisted.
+
+        Parameters
+        ----------
+        repair : bool, default True
+            Adopt orphans, remove damaged index files (they are made anew from the runs) and
+            unfinished writes a day old; else only report.
+        """
+        return inspect_store(self.files, self.catalogue, repair=repair)
+
+    def __repr__(self) -> str:
+        return f"<benchkit.Store {self.path}: {len(self)} runs>"
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        info["outcomes"] = ", ".join(f"{n} {outcome}" for outcome, n in info["outcomes"].items())
+        shown = ("runs", "outcomes", "workloads", "environments", "first", "last", "marks")
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td style='text-align:left'>{html.escape(str(info[name]))}</td></tr>"
+            for name in shown
+            if info[name] not in (None, "")
+        )
+        place = f"{html.escape(str(self.path))}</code>, {format_bytes(info['bytes'])}"
+        return f"<h4>benchkit store</h4><p><code>{place}</p><table>{rows}</table>"
+
+
+def _by_time(table: pa.Table) -> np.ndarray:
+    """Return the order of rows by `started`, then id; runs without a time come last."""
+    started = pc.fill_null(table["started"].cast(pa.int64()), 2**63 - 1).to_numpy()
+    order = np.argsort(started, kind="stable")
+    if len(order) and (np.diff(started[order]) == 0).any():  # seldom, and ids are slow to sort
+        order = np.lexsort((table["id"].to_numpy(), started))
+    return order
+
+
+def _plain_array(column: pd.Series) -> np.ndarray:
+    """Return a column as an array that NetCDF can hold; a missing text is empty."""
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column.dt.tz_localize(None).to_numpy()
+    if pd.api.types.is_integer_dtype(column.dtype):
+        return column.to_numpy(float, na_value=np.nan) if column.hasnans else column.to_numpy(int)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy()
+    texts = [json.dumps(v) if isinstance(v, dict) else v for v in column]
+    return np.array(["" if not isinstance(v, str) else v for v in texts], object)
