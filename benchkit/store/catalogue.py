@@ -106,8 +106,12 @@ class Catalogue:
 
     def _look(self) -> tuple[list[str], list[str]]:
         # Records first, then segments: what is compacted in between is seen twice, not never.
-        records = self.files.list(NEW, ".json")
-        return records, self.files.list(INDEX, ".parquet")
+        return self._listed(NEW, ".json"), self._listed(INDEX, ".parquet")
+
+    def _listed(self, folder: str, suffix: str) -> list[str]:
+        # What is not named after an id is a stranger: `check` reports it.
+        names = self.files.list(folder, suffix)
+        return [name for name in names if is_id(name[len(folder) + 1 : -len(suffix)])]
 
     def _retry(self, read: Callable[[], T]) -> T:
         for look in range(_LOOKS):

@@ -13,13 +13,23 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
-__all__ = ["SCHEMA", "decode_json", "map_texts", "records_to_table", "table_to_frame", "unite"]
+__all__ = [
+    "SCHEMA",
+    "decode_json",
+    "map_texts",
+    "order_by_time",
+    "plain_array",
+    "records_to_table",
+    "table_to_frame",
+    "unite",
+]
 
 _TYPES = {
     "str": pa.string(),
@@ -94,7 +104,7 @@ def _number(value: Any) -> float | None:
 
 
 def _moment(value: Any) -> datetime:
-    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))  # Python 3.10 reads no Z
+    moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))  # Python 3.10 reads no Z
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
@@ -159,3 +169,24 @@ def table_to_frame(table: pa.Table) -> pd.DataFrame:
             decoded = map_texts(table[name], decode_json)
             frame[name] = pd.Series([dict(value or {}) for value in decoded], dtype=object)
     return frame
+
+
+def order_by_time(table: pa.Table) -> np.ndarray:
+    """Return the order of rows by `started`, then id; runs without a time come last."""
+    started = pc.fill_null(table["started"].cast(pa.int64()), 2**63 - 1).to_numpy()
+    order = np.argsort(started, kind="stable")
+    if len(order) and (np.diff(started[order]) == 0).any():  # seldom, and ids are slow to sort
+        order = np.lexsort((table["id"].to_numpy(), started))
+    return order
+
+
+def plain_array(column: pd.Series) -> np.ndarray:
+    """Return a column as an array that NetCDF can hold; a missing text is empty."""
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column.dt.tz_localize(None).to_numpy()
+    if pd.api.types.is_integer_dtype(column.dtype):
+        return column.to_numpy(float, na_value=np.nan) if column.hasnans else column.to_numpy(int)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy()
+    texts = [json.dumps(v) if isinstance(v, dict) else v for v in column]
+    return np.array(["" if not isinstance(v, str) else v for v in texts], object)

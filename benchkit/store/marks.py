@@ -129,7 +129,9 @@ def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
         if mark.get("kind") == "rename":
             columns |= {"workload", "category", "params", "environment"}
         elif mark.get("kind") in ("bankruptcy", "exclude"):
-            columns |= {"id", "workload", "started"} | columns_needed(mark.get("where") or ())
+            where = mark.get("where")
+            columns |= {"id", "workload", "started"}
+            columns |= columns_needed(where if isinstance(where, Mapping) else ())
     return columns
 
 

@@ -158,6 +158,8 @@ def matching(
         if moment is not None:
             limit = pa.scalar(parse_moment(moment), table["started"].type)
             keep &= _flags(compare(table["started"], limit))
+    if not isinstance(where or {}, Mapping):
+        raise UsageError(f"where={where!r}: give a dict, such as where={{'environment': 'main'}}")
     for name, wanted in (where or {}).items():
         keep &= _where(table, name, wanted)
     return keep
@@ -175,9 +177,7 @@ def _texts(column: pa.ChunkedArray, test: Callable[[str], bool]) -> np.ndarray:
 def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
     if name in _JSON:
         if not isinstance(wanted, Mapping):
-            raise UsageError(
-                f"{name}={wanted!r}: give a mapping, such as {name}={{'key': 'value'}}"
-            )
+            raise UsageError(f"{name}={wanted!r}: give a dict, such as {name}={{'key': 'value'}}")
         keep = np.ones(table.num_rows, bool)
         for key, value in wanted.items():
             keep &= _inside(table[name], key, _test(value))

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 import xarray as xr
 
 from benchkit.errors import (
@@ -29,7 +27,7 @@ from benchkit.errors import (
 )
 from benchkit.measure.identity import is_id
 from benchkit.store.catalogue import Catalogue
-from benchkit.store.columns import table_to_frame
+from benchkit.store.columns import order_by_time, plain_array, table_to_frame
 from benchkit.store.format import FORMAT_VERSION, default_store, read_meta, write_meta
 from benchkit.store.inspection import CheckReport, inspect_store
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
@@ -310,7 +308,7 @@ class Store:
             keep &= table["comparable"].to_numpy().astype(bool) == comparable
         if not keep.all():
             table = table.filter(keep)
-        table = table.take(_by_time(table))
+        table = table.take(order_by_time(table))
         if columns is not None:
             table = table.select(list(dict.fromkeys(columns)))
         return table_to_frame(table)
@@ -331,7 +329,7 @@ class Store:
         variables: dict[str, Any] = {}
         for name in frame.columns:
             attrs = METRICS[name].attrs if name in METRICS else {}
-            variables[name] = ("run", _plain_array(frame[name]), attrs)
+            variables[name] = ("run", plain_array(frame[name]), attrs)
         coordinates = [name for name in frame.columns if name not in METRICS]
         dataset = xr.Dataset(variables, {"run": np.arange(len(frame))})
         return dataset.set_coords(coordinates)
@@ -386,24 +384,3 @@ class Store:
         )
         place = f"{html.escape(str(self.path))}</code>, {format_bytes(info['bytes'])}"
         return f"<h4>benchkit store</h4><p><code>{place}</p><table>{rows}</table>"
-
-
-def _by_time(table: pa.Table) -> np.ndarray:
-    """Return the order of rows by `started`, then id; runs without a time come last."""
-    started = pc.fill_null(table["started"].cast(pa.int64()), 2**63 - 1).to_numpy()
-    order = np.argsort(started, kind="stable")
-    if len(order) and (np.diff(started[order]) == 0).any():  # seldom, and ids are slow to sort
-        order = np.lexsort((table["id"].to_numpy(), started))
-    return order
-
-
-def _plain_array(column: pd.Series) -> np.ndarray:
-    """Return a column as an array that NetCDF can hold; a missing text is empty."""
-    if isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_localize(None).to_numpy()
-    if pd.api.types.is_integer_dtype(column.dtype):
-        return column.to_numpy(float, na_value=np.nan) if column.hasnans else column.to_numpy(int)
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.to_numpy()
-    texts = [json.dumps(v) if isinstance(v, dict) else v for v in column]
-    return np.array(["" if not isinstance(v, str) else v for v in texts], object)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from benchkit.store.store import Store
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from synthetic_runs import make_run as _make_run
+
+
+@pytest.fixture
+def make_run() -> Callable[..., xr.DataTree]:
+    """Make a small run that follows the schema; see `synthetic_runs.make_run`."""
+    return _make_run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store."""
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    """Six runs without groups: two workloads, two environments, tags, one that failed."""
+    for index in range(6):
+        store.add(
+            _make_run(
+                ("array.basic_sum[chunks=thin]", "array.basic_sum[chunks=square]", "frame.join")[
+                    index % 3
+                ],
+                groups=False,
+                environment="main" if index < 3 else "dev-2026.9",
+                tags={"variant": "AB"[index % 2], "n": index},
+                started=f"2026-08-0{index + 1}T02:00:00.000000+00:00",
+                outcome="failed" if index == 5 else "ok",
+                error="ValueError: no" if index == 5 else None,
+                duration=None if index == 5 else 10.0 + index,
+            )
+        )
+    return store

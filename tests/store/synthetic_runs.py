@@ -1,0 +1,155 @@
+"""Small runs made from nothing, shaped by the schema: what tests and benchmarks of the store keep.
+
+No cluster, no clock: the same arguments give the same run, but for its id.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benchkit.measure.identity import new_id
+from benchkit.store.schema import ACTIVITIES, COORDINATES, GROUPS, METRICS, RECORD_FIELDS
+
+STARTED = "2026-08-01T02:00:00.000000+00:00"
+
+
+def make_run(
+    workload: str = "array.basic_sum[chunks=thin]",
+    *,
+    groups: bool = True,
+    n_samples: int = 20,
+    n_workers: int = 2,
+    n_tasks: int = 60,
+    seed: int = 0,
+    tags: dict[str, Any] | None = None,
+    attrs: dict[str, Any] | None = None,
+    **facts: Any,
+) -> xr.DataTree:
+    """Return a run. `facts` are fields of the record or metrics; `attrs` go beside them."""
+    bare, _, brackets = workload.partition("[")
+    params = dict(pair.split("=") for pair in brackets.rstrip("]").split(",") if pair)
+    record: dict[str, Any] = {
+        "id": new_id(),
+        "workload": workload,
+        "category": bare.partition(".")[0],
+        "params": json.dumps(params),
+        "version": 1,
+        "source_hash": "5f2c9e",
+        "environment": "main",
+        "tags": json.dumps(tags or {}),
+        "started": STARTED,
+        "outcome": "ok",
+        "capture": "full",
+        "scale": 1.0,
+        "seed": seed,
+        "host": "bench-1",
+        "cluster": "distributed.LocalCluster",
+        "n_workers": n_workers,
+        "n_threads": n_workers,
+        "memory_limit": n_workers * 2**30,
+        "python": "3.11.7",
+        "dask": "2026.8.0",
+        "distributed": "2026.8.0",
+        "extra_metrics": "{}",
+    }
+    if groups:
+        record |= {"duration": 10.0 + seed, "memory_peak": 1.5e9, "n_tasks": float(n_tasks)}
+        record |= {"biggest_group": "sum-aggregate-0", "biggest_group_share": 0.5}
+    record |= facts
+    record = {name: value for name, value in record.items() if value is not None}
+    metrics = {name: record[name] for name in record if name in METRICS}
+
+    root = xr.Dataset({name: ((), value, METRICS[name].attrs) for name, value in metrics.items()})
+    root.attrs = {name: value for name, value in record.items() if name in RECORD_FIELDS}
+    root.attrs |= {"benchkit_format": 1, "record": json.dumps(record), "source": "def f(): ..."}
+    root.attrs |= {"clock_on": 1785549600.0, "clock_off": 1785549610.0, "capture_errors": "[]"}
+    root.attrs |= attrs or {}
+    if not groups:
+        return xr.DataTree(root)
+    made = _groups(n_samples, n_workers, n_tasks, np.random.default_rng(seed))
+    return xr.DataTree.from_dict({"/": root, **{f"/{name}": ds for name, ds in made.items()}})
+
+
+def _groups(
+    n_samples: int, n_workers: int, n_tasks: int, rng: np.random.Generator
+) -> dict[str, xr.Dataset]:
+    keys = zlib.compress("\n".join(f"('sum', {i})" for i in range(n_tasks)).encode())
+    sizes = {
+        "time": n_samples,
+        "worker": n_workers,
+        "task_group": 3,
+        "action": len(ACTIVITIES),
+        "metric": 4,
+        "task": n_tasks,
+        "event": n_tasks // 2,
+        "byte": len(keys),
+        "error": 0,  # as in most runs
+    }
+    texts = {
+        "task_group": [f"sum-aggregate-{i}" for i in range(3)],
+        "action": list(ACTIVITIES),
+        "dependencies": ["[]"] * 3,
+    }
+
+    def values(name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+        if name == "key_blob":
+            return np.frombuffer(keys, np.uint8)
+        if dtype == "str":
+            return np.array(texts.get(name, [f"{name} {i}" for i in range(shape[0])]), object)
+        if dtype.startswith("f"):
+            series = np.cumsum(rng.random(shape), axis=0)
+            series[:1] = np.nan  # before the first heartbeat nothing is known
+            return series.astype(dtype)
+        return rng.integers(0, 3, shape).astype(dtype)
+
+    made = {}
+    for group, variables in GROUPS.items():
+        dims = {dim for variable in variables for dim in variable.dims}
+        made[group] = xr.Dataset(
+            {
+                v.name: (
+                    v.dims,
+                    values(v.name, v.dtype, tuple(sizes[dim] for dim in v.dims)),
+                    v.attrs,
+                )
+                for v in variables
+            },
+            {
+                name: (
+                    dim,
+                    np.arange(sizes[dim]) * 0.5
+                    if name == "time"
+                    else values(name, dtype, (sizes[dim],)),
+                    {"units": units, "long_name": long_name},
+                )
+                for dim in dims & set(COORDINATES)
+                for name, dtype, units, long_name in COORDINATES[dim]
+            },
+        )
+    return made
+
+
+def make_record(index: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Return a record with all metrics, as in the index of a store with years of nightlies."""
+    workload = f"{('array', 'frame', 'shuffle')[index % 3]}.work_{index % 100}"
+    moment = np.datetime64("2024-01-01T00:00:00.000000") + np.timedelta64(index * 300, "s")
+    record = dict(
+        make_run(
+            workload,
+            groups=False,
+            started=f"{moment}+00:00",
+            environment=f"env-{index % 7}",
+            tags={"variant": "AB"[index % 2]},
+            outcome="failed" if index % 50 == 0 else "ok",
+            source_hash=f"{index % 100:x}" * 8,
+            git_commit=f"{index // 500:040x}",
+            packages_hash=f"{index // 1000:016x}",
+        ).attrs
+    )
+    record = {name: value for name, value in record.items() if name in RECORD_FIELDS}
+    return record | dict(zip(METRICS, rng.lognormal(2, 1, len(METRICS)).tolist(), strict=True))

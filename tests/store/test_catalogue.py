@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from synthetic_runs import make_record
+
+from benchkit.errors import AlreadyStored, StoreTrouble
+from benchkit.measure.identity import new_id
+from benchkit.store import catalogue as module
+from benchkit.store.catalogue import Catalogue
+from benchkit.store.objects import LocalFiles
+from benchkit.store.runfile import encode_run, run_name
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    return Catalogue(LocalFiles(tmp_path))
+
+
+def record(**fields):
+    return {"id": new_id(), "workload": "array.sum", **fields}
+
+
+def add(catalogue, n, **fields):
+    records = [record(**fields) for _ in range(n)]
+    for one in records:
+        catalogue.add(one)
+    return {one["id"] for one in records}
+
+
+def files_of(catalogue):
+    return sorted(catalogue.files.walk("index"))
+
+
+def test_an_index_that_is_not_there_is_empty(catalogue):
+    assert catalogue.ids() == set()
+    assert catalogue.table().num_rows == 0
+    assert catalogue.compact() == {"runs": 0, "records": 0, "segments": 0, "adopted": 0}
+
+
+def test_a_record_is_listed_at_once(catalogue):
+    ids = add(catalogue, 3)
+
+    assert catalogue.ids() == ids
+
+
+def test_a_record_twice_is_refused(catalogue):
+    one = record()
+    catalogue.add(one)
+
+    with pytest.raises(AlreadyStored):
+        catalogue.add(one)
+
+
+def test_records_are_strict_json_without_nan(catalogue):
+    one = record(duration=float("nan"), memory_peak=float("inf"), cost=1.5)
+    catalogue.add(one)
+
+    text = catalogue.files.read(f"index/new/{one['id']}.json").decode()
+
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert json.loads(text)["cost"] == 1.5
+
+
+def test_reading_records_and_reading_their_segment_give_the_same_table(catalogue):
+    rng = np.random.default_rng(0)
+    for index in range(20):
+        catalogue.add(make_record(index, rng) | {"unknown_number": index, "unknown_text": "x"})
+    catalogue.add({"id": new_id()})
+    before = catalogue.table()
+
+    catalogue.compact()
+
+    after = catalogue.table()
+    assert after.schema == before.schema
+    assert after.sort_by("id").equals(before.sort_by("id"))
+    assert [name.rpartition(".")[2] for name in files_of(catalogue)] == ["parquet"]
+
+
+def test_a_reader_with_a_warm_memory_sees_what_others_did(catalogue):
+    other = Catalogue(catalogue.files)
+    ids = add(catalogue, 5)
+    assert other.ids() == ids
+
+    catalogue.compact()
+    ids |= add(catalogue, 2)
+
+    assert other.ids() == ids
+
+
+def test_chosen_columns_only_are_read_and_the_id_comes_along(catalogue):
+    add(catalogue, 2, duration=1.0)
+    catalogue.compact()
+    add(catalogue, 1, duration=2.0)
+
+    assert catalogue.table(["duration"]).column_names == ["id", "duration"]
+
+
+def test_a_run_in_two_segments_and_a_record_is_counted_once(catalogue):
+    one = record(duration=1.0)
+    catalogue.add(one)
+    kept = catalogue.files.read(f"index/new/{one['id']}.json")
+    catalogue.compact()
+    segment = catalogue.files.list("index", ".parquet")[0]
+    catalogue.files.create(f"index/{new_id()}.parquet", catalogue.files.read(segment))
+    catalogue.files.create(f"index/new/{one['id']}.json", kept)
+
+    assert catalogue.table().num_rows == 1
+
+    catalogue.compact()
+    assert catalogue.table().num_rows == 1
+    assert len(files_of(catalogue)) == 1
+
+
+def test_fields_of_a_newer_benchkit_are_kept_through_compaction(catalogue):
+    add(catalogue, 1, joules=12.5)
+    catalogue.compact()
+    add(catalogue, 1, colour="red")
+    catalogue.compact()
+
+    table = catalogue.table()
+
+    assert sorted(table["joules"].to_pylist(), key=str) == [12.5, None]
+    assert sorted(table["colour"].to_pylist(), key=str) == [None, "red"]
+    assert {"joules", "colour"} <= catalogue.names()
+
+
+def test_a_field_that_changed_its_type_does_not_stop_anybody(catalogue):
+    add(catalogue, 1, colour=1.5, block="three", duration="fast")
+    catalogue.compact()
+    add(catalogue, 1, colour="red", block=4, duration=2)
+
+    table = catalogue.table()
+
+    assert sorted(table["colour"].to_pylist()) == ["1.5", "red"]
+    assert sorted(table["block"].to_pylist(), key=str) == [4, None]
+
+
+def test_a_file_that_vanishes_while_reading_was_compacted_so_look_again(catalogue, monkeypatch):
+    ids = add(catalogue, 4)
+    look = Catalogue._look
+    looks = []
+
+    def compacted_after_the_first_look(self):
+        names = look(self)
+        looks.append(names)
+        if len(looks) == 1:
+            Catalogue(catalogue.files).compact()
+        return names
+
+    monkeypatch.setattr(Catalogue, "_look", compacted_after_the_first_look)
+
+    assert Catalogue(catalogue.files).ids() == ids
+
+
+def test_an_index_that_never_stands_still_is_reported(catalogue, monkeypatch):
+    add(catalogue, 1)
+
+    def gone(_):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(module, "_LOOKS", 3)
+    monkeypatch.setattr(catalogue.files, "read", gone)
+
+    with pytest.raises(StoreTrouble, match="changed 3 times while it was read"):
+        catalogue.ids()
+
+
+def test_compaction_deletes_only_what_it_read(catalogue, monkeypatch):
+    ids = add(catalogue, 3)
+    create = LocalFiles.create
+
+    def one_more_comes_meanwhile(files, name, data):
+        monkeypatch.setattr(LocalFiles, "create", create)
+        ids.update(add(catalogue, 1))
+        create(files, name, data)
+
+    monkeypatch.setattr(LocalFiles, "create", one_more_comes_meanwhile)
+
+    assert catalogue.compact()["records"] == 3
+    assert len(catalogue.files.list("index/new")) == 1
+    assert catalogue.ids() == ids
+
+
+def test_a_compaction_that_cannot_write_deletes_nothing(catalogue, monkeypatch):
+    ids = add(catalogue, 3)
+
+    def full(*_):
+        raise StoreTrouble("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalogue.files, "create", full)
+        with pytest.raises(StoreTrouble):
+            catalogue.compact()
+
+    assert catalogue.ids() == ids
+
+
+def test_compaction_adopts_runs_of_the_newest_months_that_a_crash_left_out(catalogue, make_run):
+    run_id, _, data = encode_run(make_run(groups=False))
+    catalogue.files.create(run_name(run_id), data)
+
+    assert catalogue.compact()["adopted"] == 1
+    assert catalogue.ids() == {run_id}
+    assert catalogue.compact()["adopted"] == 0
+
+
+def test_full_segments_are_split_and_not_folded_again(catalogue, monkeypatch):
+    monkeypatch.setattr(module, "SEGMENT_ROWS", 10)
+    ids = add(catalogue, 25)
+
+    catalogue.compact()
+    n_rows = {n: pq.read_metadata(catalogue.files.path(n)).num_rows for n in files_of(catalogue)}
+    full = {name for name, rows in n_rows.items() if rows == 10}
+    ids |= add(catalogue, 2)
+    catalogue.compact()
+
+    assert sorted(n_rows.values()) == [5, 10, 10]
+    assert full < set(files_of(catalogue))
+    assert catalogue.ids() == ids
+
+
+def test_without_folding_few_segments_stay_as_they_are(catalogue, monkeypatch):
+    monkeypatch.setattr(module, "COMPACT_SEGMENTS", 3)
+    ids = set()
+    counts = []
+    for _ in range(6):
+        ids |= add(catalogue, 1)
+        catalogue.compact(fold=False)
+        counts.append(len(files_of(catalogue)))
+
+    assert counts == [1, 2, 3, 4, 1, 2]
+    assert catalogue.ids() == ids
+
+
+def test_segments_are_sorted_by_workload_then_id(catalogue):
+    for workload in ("c", "a", "b", "a"):
+        catalogue.add(record(workload=workload))
+    catalogue.compact()
+
+    (name,) = files_of(catalogue)
+    table = pq.read_table(catalogue.files.path(name), columns=["workload", "id"]).to_pylist()
+
+    assert table == sorted(table, key=lambda row: (row["workload"], row["id"]))
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1 but not really", b"{}"])
+def test_a_damaged_segment_is_left_out_loudly_and_never_deleted_by_compaction(catalogue, data):
+    ids = add(catalogue, 2)
+    catalogue.compact()
+    ids |= add(catalogue, 1)
+    bad = f"index/{new_id()}.parquet"
+    catalogue.files.create(bad, data)
+
+    with pytest.warns(UserWarning, match=f"{bad}: left out.*benchkit store check"):
+        assert catalogue.ids() == ids
+    with pytest.warns(UserWarning, match="left out"):
+        catalogue.compact()
+
+    assert catalogue.damaged() == [bad]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"id": "another"}', b"\xff\xfe"])
+def test_a_damaged_record_is_left_out_loudly(catalogue, data):
+    ids = add(catalogue, 2)
+    bad = f"index/new/{new_id()}.json"
+    catalogue.files.create(bad, data)
+
+    with pytest.warns(UserWarning, match=f"{bad}: left out"):
+        assert catalogue.ids() == ids
+    assert Catalogue(catalogue.files).damaged() == [bad]
+
+
+def test_a_segment_of_somebody_elses_columns_is_damaged(catalogue):
+    bad = f"index/{new_id()}.parquet"
+    catalogue.files.create("index/x", b"")
+    pq.write_table(pa.table({"other": [1]}), catalogue.files.path(bad))
+
+    assert catalogue.damaged() == [bad]
+
+
+def test_readers_writers_and_compactors_at_once_lose_nothing(catalogue):
+    stop, wrong, ids = threading.Event(), [], set()
+
+    def compact():
+        while not stop.is_set():
+            Catalogue(catalogue.files).compact()
+
+    def read():
+        mine = Catalogue(catalogue.files)
+        while not stop.is_set():
+            expected = set(ids)
+            missing = expected - mine.ids()
+            if missing:
+                wrong.append(missing)
+
+    threads = [threading.Thread(target=work) for work in (compact, compact, read, read)]
+    for thread in threads:
+        thread.start()
+    for _ in range(150):
+        one = record()
+        catalogue.add(one)
+        ids.add(one["id"])
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+    assert wrong == []
+    assert catalogue.ids() == ids
+    assert catalogue.table().num_rows == 150

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from benchkit.store.columns import (
+    SCHEMA,
+    map_texts,
+    order_by_time,
+    plain_array,
+    records_to_table,
+    table_to_frame,
+    unite,
+)
+from benchkit.store.schema import METRICS, RECORD_FIELDS
+
+
+def test_the_schema_has_every_field_and_metric_once():
+    assert SCHEMA.names == [*RECORD_FIELDS, *METRICS]
+
+
+def test_an_empty_table_has_the_types_of_a_full_one():
+    full = records_to_table([{"id": "a", "block": 1, "duration": 2, "started": "2026-08-01"}])
+
+    assert records_to_table([]).schema == full.schema == SCHEMA
+
+
+def test_times_are_utc_whatever_zone_they_were_written_in():
+    moments = ["2026-08-01T02:00:00+02:00", "2026-08-01T00:00:00Z", "2026-08-01T00:00:00.000000"]
+
+    started = records_to_table([{"started": text} for text in moments])["started"].to_pylist()
+
+    assert started == [pd.Timestamp("2026-08-01", tz="UTC").to_pydatetime()] * 3
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("started", "yesterday"),
+        ("started", 17),
+        ("block", "two"),
+        ("block", 1.5),
+        ("block", 2**70),
+        ("duration", "long"),
+        ("duration", float("nan")),
+        ("duration", []),
+    ],
+)
+def test_a_value_that_its_column_cannot_hold_is_missing(field, value):
+    assert records_to_table([{"id": "a", field: value}])[field].to_pylist() == [None]
+
+
+def test_unknown_fields_are_kept_as_numbers_or_text():
+    table = records_to_table(
+        [{"id": "a", "zeta": 1, "label": "x", "mixed": 1}, {"id": "b", "mixed": "y", "list": [1]}]
+    )
+
+    assert table["zeta"].to_pylist() == [1.0, None]
+    assert table["label"].to_pylist() == ["x", None]
+    assert table["mixed"].to_pylist() == ["1", "y"]
+    assert table["list"].to_pylist() == [None, "[1]"]
+
+
+def test_tables_are_united_by_name_and_absent_is_missing():
+    old = pa.table({"id": ["a"], "duration": pa.array([1], pa.int64()), "gone": [7.0]})
+
+    table = unite([old, records_to_table([{"id": "b", "duration": 2.5, "new": "x"}])])
+
+    assert table["duration"].to_pylist() == [1.0, 2.5]
+    assert table["gone"].to_pylist() == [7.0, None]
+    assert table["new"].to_pylist() == [None, "x"]
+    assert table.schema.field("duration").type == pa.float64()
+
+
+def test_an_unknown_field_that_is_a_number_here_and_a_text_there_is_text():
+    tables = [records_to_table([{"id": "a", "x": 1.5}]), records_to_table([{"id": "b", "x": "y"}])]
+
+    assert unite(tables)["x"].to_pylist() == ["1.5", "y"]
+
+
+def test_a_count_has_one_type_whether_or_not_one_is_missing():
+    whole = table_to_frame(records_to_table([{"id": "a", "block": 1}]))
+    holey = table_to_frame(records_to_table([{"id": "a", "block": 1}, {"id": "b"}]))
+
+    assert whole["block"].dtype == holey["block"].dtype == pd.Int64Dtype()
+    assert holey["block"].isna().tolist() == [False, True]
+
+
+def test_fields_that_hold_json_become_dicts_that_rows_do_not_share():
+    frame = table_to_frame(records_to_table([{"tags": '{"a": 1}'}, {"tags": '{"a": 1}'}, {}]))
+
+    frame["tags"][0]["a"] = 2
+
+    assert frame["tags"].tolist() == [{"a": 2}, {"a": 1}, {}]
+
+
+def test_each_different_text_is_looked_at_once():
+    calls = []
+    column = pa.chunked_array([["a", "b", "a"], ["a", None]])
+
+    assert map_texts(column, lambda t: calls.append(t) or t.upper()) == ["A", "B", "A", "A", None]
+    assert sorted(calls) == ["a", "b"]
+
+
+def test_rows_are_ordered_by_time_then_id_and_those_without_a_time_come_last():
+    table = records_to_table(
+        [
+            {"id": "d"},
+            {"id": "c", "started": "2026-08-01"},
+            {"id": "b", "started": "2026-08-01"},
+            {"id": "a", "started": "2026-08-02"},
+        ]
+    )
+
+    assert table["id"].take(pa.array(order_by_time(table))).to_pylist() == ["b", "c", "a", "d"]
+
+
+def test_columns_become_arrays_that_netcdf_can_hold():
+    assert plain_array(pd.Series([1, None], dtype="Int64"))[0] == 1.0
+    assert plain_array(pd.Series([1, 2], dtype="Int64")).dtype == np.int64
+    assert plain_array(pd.Series(["a", None])).tolist() == ["a", ""]
+    assert plain_array(pd.Series([{"a": 1}], dtype=object)).tolist() == ['{"a": 1}']
+    assert plain_array(pd.Series([True, False])).dtype == bool

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+import threading
+
+import dask
+import pytest
+
+from benchkit.errors import BadStore
+from benchkit.store.format import default_store, read_meta, write_meta
+from benchkit.store.objects import LocalFiles
+from benchkit.store.store import Store
+
+
+def test_the_place_of_the_store_is_looked_up_in_three_places(monkeypatch):
+    monkeypatch.delenv("BENCHKIT_STORE", raising=False)
+    assert default_store() == "./benchkit-store"
+
+    with dask.config.set({"benchkit.store": "/from/config"}):
+        assert default_store() == "/from/config"
+
+        monkeypatch.setenv("BENCHKIT_STORE", "/from/environment")
+        assert default_store() == "/from/environment"
+
+
+def test_a_new_store_says_what_it_is(tmp_path):
+    meta = write_meta(LocalFiles(tmp_path / "new"))
+
+    assert json.loads((tmp_path / "new" / "store.json").read_bytes()) == meta
+    assert meta["format"] == "benchkit-store"
+    assert meta["version"] == 1
+    assert set(meta) == {"format", "version", "created", "id"}
+
+
+def test_many_who_make_a_store_at_once_make_one(tmp_path):
+    barrier, made = threading.Barrier(8), []
+
+    def make():
+        barrier.wait()
+        files = LocalFiles(tmp_path / "new")
+        read_meta(files, create=True)
+        made.append(write_meta(files)["id"])
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(made) == 8
+    assert len(set(made)) == 1
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_folder_of_other_things_is_left_alone(tmp_path, create):
+    (tmp_path / "thesis.tex").write_text("")
+
+    with pytest.raises(BadStore, match=r"no store\.json.*empty or a new folder"):
+        Store(tmp_path, create=create)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_store(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(BadStore, match="give a folder"):
+        Store(tmp_path / "file")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_without_create_there_must_be_a_store(tmp_path, exists):
+    if exists:
+        (tmp_path / "folder").mkdir()
+
+    with pytest.raises(BadStore, match="`benchkit run` makes one"):
+        Store(tmp_path / "folder", create=False)
+
+
+def test_nothing_is_written_before_the_first_run(tmp_path):
+    store = Store(tmp_path / "new")
+
+    assert len(store.runs()) == len(store) == 0
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "damaged, it is not JSON"),
+        ("[]", "not that of a benchkit store"),
+        ('{"format": "other", "version": 1}', "not that of a benchkit store"),
+        ('{"format": "benchkit-store", "version": "x"}', "not that of a benchkit store"),
+        ('{"format": "benchkit-store", "version": 2}', "written in format 2.*upgrade benchkit"),
+    ],
+)
+def test_a_store_that_cannot_be_read_is_refused_in_one_line(tmp_path, text, message):
+    (tmp_path / "store.json").write_text(text)
+
+    with pytest.raises(BadStore, match=message) as caught:
+        Store(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bucket_is_refused_in_one_line():
+    with pytest.raises(BadStore, match="s3://bucket/prefix: stores in buckets"):
+        Store("s3://bucket/prefix")

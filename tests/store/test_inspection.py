@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+
+import pytest
+
+from benchkit.measure.identity import derived_id, new_id
+from benchkit.store.inspection import CheckReport
+from benchkit.store.runfile import encode_run, run_name
+
+
+def put_unlisted(store, run):
+    """Do what a crash between the two writes of `add` does."""
+    run_id, _, data = encode_run(run)
+    store.files.create(run_name(run_id), data)
+    return run_id
+
+
+def test_a_store_that_is_as_it_should_be(filled):
+    report = filled.check()
+
+    assert report == CheckReport(runs=6)
+    assert report.healthy
+    assert repr(report) == "6 runs, all is well"
+
+
+def test_a_run_that_a_crash_left_unlisted_is_adopted_whatever_its_month(filled, make_run):
+    orphan = put_unlisted(filled, make_run(groups=False, id=derived_id(1e9, "old")))
+    assert orphan not in filled.ids()
+
+    report = filled.check()
+
+    assert report.adopted == [orphan]
+    assert report.healthy
+    assert orphan in filled.ids()
+    assert filled.check().adopted == []
+
+
+def test_without_repair_nothing_is_changed(filled, make_run):
+    orphan = put_unlisted(filled, make_run(groups=False))
+    before = sorted(filled.files.walk())
+
+    report = filled.check(repair=False)
+
+    assert report.orphans == [orphan]
+    assert not report.healthy
+    assert sorted(filled.files.walk()) == before
+
+
+def test_an_index_that_is_gone_is_made_anew_from_the_runs(filled):
+    before = filled.runs()
+    filled.compact()
+    shutil.rmtree(filled.path / "index")
+
+    report = filled.check()
+
+    assert len(report.adopted) == 6
+    assert filled.runs().equals(before)
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_damaged_index_is_made_anew_from_the_runs(filled, compacted):
+    before = filled.runs()
+    if compacted:
+        filled.compact()
+    (name,) = filled.files.list("index", ".parquet") or filled.files.list("index/new")[:1]
+    filled.files.path(name).write_bytes(b"rubbish")
+
+    report = type(filled)(filled.path).check()
+
+    assert report.damaged_index == [name]
+    assert len(report.adopted) == (6 if compacted else 1)
+    assert type(filled)(filled.path).runs().equals(before)
+
+
+def test_a_damaged_run_is_reported_by_name(filled):
+    name = run_name(filled.ids()[0])
+    path = filled.files.path(name)
+    path.write_bytes(path.read_bytes()[:1000])
+
+    report = filled.check()
+
+    assert len(report.unreadable) == 1
+    assert name in report.unreadable[0]
+    assert not report.healthy
+    assert report.runs == 5
+    assert report.missing == []
+
+
+def test_a_run_under_another_id_is_reported(filled):
+    run_id = new_id()
+    shutil.copy(
+        filled.files.path(run_name(filled.ids()[0])), filled.files.path("") / "runs" / "copy.nc"
+    )
+    other = filled.files.path(run_name(run_id))
+    other.parent.mkdir(exist_ok=True)
+    shutil.copy(filled.files.path(run_name(filled.ids()[0])), other)
+
+    report = filled.check()
+
+    assert report.strangers == ["runs/copy.nc"]
+    assert len(report.unreadable) == 1
+    assert "holds run" in report.unreadable[0]
+
+
+def test_files_that_do_not_belong_are_reported_and_left_alone(filled):
+    run_id = filled.ids()[0]
+    wrong_month = f"runs/1999-01/{run_id}.nc"
+    for name in ("notes.txt", "index/new/x.json", wrong_month, "runs/2026-08/x.nc"):
+        filled.files.create(name, b"")
+    filled.files.create("experiments/nightly/report.html", b"")
+
+    report = filled.check()
+
+    assert report.strangers == ["index/new/x.json", "notes.txt", wrong_month, "runs/2026-08/x.nc"]
+    assert all(filled.files.exists(name) for name in report.strangers)
+    assert report.healthy
+
+
+def test_a_listed_run_whose_file_is_gone_is_reported(filled):
+    run_id = filled.ids()[2]
+    filled.files.delete(run_name(run_id))
+
+    report = filled.check()
+
+    assert report.missing == [run_id]
+    assert not report.healthy
+
+
+def test_only_old_unfinished_writes_are_swept(filled):
+    for name, age in (("young", 0), ("old", 25 * 3600)):
+        path = filled.path / "tmp" / name
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - age,) * 2)
+
+    assert filled.check(repair=False).leftovers == ["tmp/old"]
+    assert filled.check().leftovers == ["tmp/old"]
+    assert [path.name for path in (filled.path / "tmp").iterdir()] == ["young"]
+
+
+def test_a_damaged_mark_is_reported_and_hides_nothing(filled):
+    name = f"marks/{new_id()}.json"
+    filled.files.create(name, b"{")
+
+    assert len(filled.runs()) == 6
+    assert name in filled.check().unreadable[0]
+
+
+def test_a_report_is_frozen_plain_data_and_readable(filled, make_run):
+    put_unlisted(filled, make_run(groups=False))
+    filled.files.create("notes.txt", b"")
+
+    report = filled.check(repair=False)
+
+    assert report.to_dict()["strangers"] == ["notes.txt"]
+    assert report.to_dict()["healthy"] is False
+    assert "1 are not listed:" in repr(report)
+    assert "notes.txt" in repr(report)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.runs = 3

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchkit.errors import UnknownRun, UsageError
+from benchkit.measure.identity import new_id
+from benchkit.store.marks import KINDS, active_marks, new_mark
+
+THIN, SQUARE = "array.basic_sum[chunks=thin]", "array.basic_sum[chunks=square]"
+
+
+def set_aside(store):
+    """Return the days of August whose runs are not comparable."""
+    frame = store.runs(comparable=False)
+    return [moment.day for moment in frame["started"]]
+
+
+def test_without_marks_all_runs_are_comparable(filled):
+    frame = filled.runs()
+
+    assert frame["comparable"].tolist() == [True] * 6
+    assert frame["reason"].tolist() == [""] * 6
+
+
+@pytest.mark.parametrize(
+    ("what", "days"),
+    [
+        ({"before": "2026-08-03"}, [1, 2]),
+        ({"before": "2026-08-03T02:00:00+00:00"}, [1, 2]),
+        ({"before": "2026-08-06", "workload": "array.*"}, [1, 2, 4, 5]),
+        ({"before": "2026-08-06", "workload": "array.basic_sum"}, [1, 2, 4, 5]),
+        ({"before": "2026-08-06", "workload": THIN}, [1, 4]),
+        ({"before": "2026-08-06", "where": {"environment": "dev-*"}}, [4, 5]),
+        ({"before": "2026-08-06", "where": {"variant": "B"}}, [2, 4]),
+        ({"before": "2026-08-06", "where": {"variant": "Z"}}, []),
+        ({"before": "2026-08-06", "where": {"chunks": "thin"}}, [1, 4]),
+        ({}, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_a_bankruptcy_sets_aside_what_was_before(filled, what, days):
+    filled.mark("bankruptcy", reason="new disks", **what)
+
+    assert set_aside(filled) == days
+    assert set(filled.runs(comparable=False)["reason"]) <= {"new disks"}
+
+
+def test_a_bankruptcy_says_nothing_about_what_comes_later(filled, make_run):
+    filled.mark("bankruptcy")
+    later = make_run(groups=False, started="2100-01-01T00:00:00+00:00")
+
+    filled.add(later)
+
+    assert filled.runs(comparable=True)["id"].tolist() == [later.attrs["id"]]
+
+
+def test_runs_are_excluded_by_id_or_its_beginning(filled):
+    first, second = filled.runs()["id"][:2]
+
+    filled.mark("exclude", runs=first, reason="laptop on battery")
+    filled.mark("exclude", runs=[second], reason="wrong machine")
+
+    frame = filled.runs(comparable=False, columns=["id", "reason"])
+    assert frame["id"].tolist() == [first, second]
+    assert frame["reason"].tolist() == ["laptop on battery", "wrong machine"]
+
+
+def test_a_run_that_is_not_there_cannot_be_excluded(filled):
+    with pytest.raises(UnknownRun):
+        filled.mark("exclude", runs=["ffffffff"])
+    assert filled.marks() == []
+
+
+def test_an_undo_takes_a_mark_back_and_can_be_taken_back_itself(filled):
+    mark = filled.mark("exclude", workload="frame.join")
+    assert set_aside(filled) == [3, 6]
+
+    undo = filled.mark("undo", mark=mark, by="me")
+    assert set_aside(filled) == []
+
+    filled.mark("undo", mark=undo)
+    assert set_aside(filled) == [3, 6]
+    assert [mark["kind"] for mark in filled.marks()] == ["exclude", "undo", "undo"]
+
+
+def test_a_mark_that_is_not_there_cannot_be_undone(filled):
+    with pytest.raises(UsageError, match="there is no mark"):
+        filled.mark("undo", mark=new_id())
+    with pytest.raises(UsageError, match="there is no mark"):
+        filled.mark("undo", mark="../store")
+
+
+def test_an_accepted_change_is_kept_for_the_ledger_and_changes_no_run(filled):
+    filled.mark("accept", workload="frame.join", metric="duration", at="2026-08-03", reason="safer")
+
+    assert set_aside(filled) == []
+    (mark,) = filled.marks()
+    assert mark["at"] == "2026-08-03T00:00:00+00:00"
+    assert mark["metric"] == "duration"
+
+
+def test_a_workload_goes_on_under_another_name_with_its_variants(filled):
+    filled.mark("rename", from_="array.basic_sum", to="reduction.column_sum")
+
+    frame = filled.runs("reduction.*")
+
+    assert frame["workload"].unique().tolist() == [
+        "reduction.column_sum[chunks=thin]",
+        "reduction.column_sum[chunks=square]",
+    ]
+    assert set(frame["category"]) == {"reduction"}
+    assert filled.runs("array.*").empty
+    assert len(filled.runs("frame.join")) == 2
+    assert set(filled.runs("frame.join")["category"]) == {"frame"}
+
+
+def test_one_variant_can_be_renamed_alone(filled):
+    filled.mark("rename", from_=THIN, to="array.thin_sum")
+
+    assert len(filled.runs("array.thin_sum")) == 2
+    assert len(filled.runs(SQUARE)) == 2
+
+
+def test_a_parameter_goes_on_under_another_name(filled):
+    filled.mark("rename", field="parameter", from_="chunks", to="shape", workload="array.*")
+
+    frame = filled.runs("array.basic_sum[shape=thin]")
+
+    assert len(frame) == 2
+    assert frame["params"].tolist() == [{"shape": "thin"}] * 2
+    assert len(filled.runs(shape="square")) == 2
+
+
+def test_an_environment_goes_on_under_another_name(filled):
+    filled.mark("rename", field="environment", from_="dev-2026.9", to="main")
+
+    assert len(filled.runs(environment="main")) == 6
+
+
+def test_marks_are_applied_in_the_order_in_which_they_were_made(filled):
+    filled.mark("exclude", workload="frame.join", reason="before the rename")
+    filled.mark("rename", from_="frame.join", to="frame.merge")
+    filled.mark("exclude", workload="frame.join", reason="nobody is called so any more")
+
+    assert set(filled.runs("frame.merge")["reason"]) == {"before the rename"}
+
+
+def test_columns_that_only_marks_need_are_read_but_not_returned(filled):
+    filled.mark("exclude", where={"variant": "A"})
+    filled.mark("rename", from_="frame.join", to="frame.merge")
+
+    frame = filled.runs("frame.merge", columns=["duration", "comparable"])
+
+    assert frame.columns.tolist() == ["duration", "comparable"]
+    assert frame["comparable"].tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "message"),
+    [
+        ("exlude", {}, "did you mean 'exclude'"),
+        ("exclude", {}, "say which runs"),
+        ("exclude", {"workloads": "x"}, "did you mean 'workload'"),
+        ("exclude", {"before": "soon"}, "is no moment"),
+        ("rename", {"from_": "a"}, "to is missing"),
+        ("rename", {"from_": "a", "to": "b", "field": "host"}, "workload, parameter, environment"),
+        ("undo", {}, "mark is missing"),
+        ("accept", {}, "workload is missing"),
+    ],
+)
+def test_a_mark_that_could_not_be_applied_is_refused(kind, what, message):
+    with pytest.raises(UsageError, match=message):
+        new_mark(kind, **what)
+
+
+def test_a_mark_that_is_no_json_is_refused(filled):
+    with pytest.raises(UsageError, match="texts and numbers"):
+        filled.mark("exclude", where={"variant": object()})
+    assert filled.marks() == []
+
+
+def test_every_kind_can_be_written_and_read(filled):
+    what = {
+        "accept": {"workload": "x"},
+        "bankruptcy": {},
+        "exclude": {"workload": "x"},
+        "rename": {"from": "x", "to": "y"},
+    }
+    made = {kind: filled.mark(kind, by="me", **what[kind]) for kind in KINDS if kind != "undo"}
+    made["undo"] = filled.mark("undo", mark=made["rename"])
+
+    assert {mark["kind"]: mark["id"] for mark in filled.marks()} == made
+
+
+def test_the_order_of_files_does_not_matter():
+    marks = [new_mark("exclude", workload="a"), new_mark("exclude", workload="b")]
+    marks.append(new_mark("undo", mark=marks[0]["id"]))
+
+    assert active_marks(marks) == active_marks(marks[::-1]) == [marks[1]]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"kind": "exclude", "before": "soon"},
+        {"kind": "exclude", "where": {"started": 1}},
+        {"kind": "exclude", "where": "nonsense"},
+        {"kind": "rename"},
+    ],
+)
+def test_a_mark_from_elsewhere_that_makes_no_sense_hides_no_runs(filled, mark):
+    mark |= {"id": new_id()}
+    filled.files.create(f"marks/{mark['id']}.json", json.dumps(mark).encode())
+
+    with pytest.warns(UserWarning, match=f"mark {mark['id']}: left out"):
+        assert len(filled.runs()) == 6
+
+
+def test_a_kind_of_a_newer_benchkit_changes_nothing(filled):
+    mark = {"id": new_id(), "kind": "blessing", "workload": "*"}
+    filled.files.create(f"marks/{mark['id']}.json", json.dumps(mark).encode())
+
+    assert filled.runs()["comparable"].all()
+    assert filled.marks() == [mark]

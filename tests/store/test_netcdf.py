@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from benchkit.store.netcdf import encode_tree
+from benchkit.store.netcdf_reader import is_ours, read_tree
+
+
+@pytest.fixture(params=["ours", "h5netcdf", "netcdf4"])
+def roundtrip(request, tmp_path):
+    """Encode a tree, and read the file as we and other programs do."""
+    if request.param == "netcdf4":
+        pytest.importorskip("netCDF4")
+
+    def run(tree):
+        path = tmp_path / "tree.nc"
+        path.write_bytes(encode_tree(tree))
+        if request.param == "ours":
+            assert is_ours(path)
+            return read_tree(path).load()
+        with xr.open_datatree(path, engine=request.param) as opened:
+            return opened.load()
+
+    return run
+
+
+def test_a_run_is_read_back_as_it_was(roundtrip, make_run):
+    run = make_run(seed=3)
+
+    xr.testing.assert_identical(roundtrip(run), run)
+
+
+def test_a_run_is_what_xarray_itself_would_have_written(make_run, tmp_path):
+    run = make_run()
+    (tmp_path / "ours.nc").write_bytes(encode_tree(run))
+    run.to_netcdf(tmp_path / "theirs.nc", engine="h5netcdf")
+
+    with (
+        xr.open_datatree(tmp_path / "ours.nc", engine="h5netcdf") as ours,
+        xr.open_datatree(tmp_path / "theirs.nc", engine="h5netcdf") as theirs,
+    ):
+        xr.testing.assert_identical(ours.load(), theirs.load())
+
+
+def test_types_survive(roundtrip):
+    tree = xr.DataTree(
+        xr.Dataset(
+            {
+                "short": ("x", np.array([1, 2], "i1")),
+                "long": ("x", np.array([2**62, -1])),
+                "single": ("x", np.array([0.5, np.nan], "f4")),
+                "text": ("x", np.array(["ä", ""], object)),
+                "fixed": ("x", np.array(["ab", "c"])),
+                "flag": ("x", np.array([True, False])),
+                "when": ("x", pd.to_datetime(["2026-08-01T00:00:00", "2026-08-02T03:04:05"])),
+                "scalar": ((), 1.5),
+                "square": (("x", "y"), np.arange(6.0).reshape(2, 3)),
+            },
+            {"y": [10, 20, 30], "label": ("y", np.array(["p", "q", "r"], object))},
+        )
+    )
+
+    got = roundtrip(tree)
+
+    xr.testing.assert_equal(got, tree)
+    for name in ("short", "long", "single", "flag"):
+        assert got[name].dtype == tree[name].dtype
+    assert "label" in got.coords
+
+
+def test_long_variables_and_attributes_survive(roundtrip):
+    rng = np.random.default_rng(0)
+    tree = xr.DataTree(
+        xr.Dataset(
+            {"wide": (("x", "y"), rng.random((3, 400_000))), "n": ("z", np.arange(2_000_000))},
+            attrs={"source": "s" * 300_000, "list": [1, 2, 3], "empty": "", "unit": "µs"},
+        )
+    )
+
+    got = roundtrip(tree)
+
+    xr.testing.assert_equal(got, tree)
+    assert got.attrs["source"] == tree.attrs["source"]
+    assert got.attrs["unit"] == "µs"
+    assert got.attrs["empty"] == ""
+    assert list(got.attrs["list"]) == [1, 2, 3]
+
+
+def test_many_attributes_survive(roundtrip):
+    attrs = {f"name_{index}": f"{index}" * (index * 10 + 1) for index in range(150)}
+
+    assert roundtrip(xr.DataTree(xr.Dataset(attrs=attrs))).attrs == attrs
+
+
+def test_dimensions_of_length_zero_stay_empty(roundtrip):
+    tree = xr.DataTree.from_dict(
+        {"/a": xr.Dataset({"f": ("x", np.zeros(0)), "s": ("x", np.zeros(0, object))})}
+    )
+
+    got = roundtrip(tree)
+
+    assert got["a/f"].shape == got["a/s"].shape == (0,)
+
+
+def test_equal_names_of_dimensions_in_two_groups_are_two_dimensions(roundtrip):
+    groups = {f"/{n}": xr.Dataset({"v": (("time", "w"), np.ones((n, 2)))}) for n in (3, 4, 5)}
+    tree = xr.DataTree.from_dict(groups)
+
+    xr.testing.assert_identical(roundtrip(tree), tree)
+
+
+def test_text_that_hdf5_cannot_hold_is_escaped(roundtrip):
+    dataset = xr.Dataset(
+        {"key": ("error", np.array(["a\0b"], object))}, attrs={"log": "a\0b\udc80c"}
+    )
+
+    got = roundtrip(xr.DataTree(dataset))
+
+    assert got.attrs["log"] == "a\\x00b\\udc80c"
+    assert got["key"].item() == "a\\x00b"
+
+
+def test_numbers_are_compressed_as_the_contract_says(make_run, tmp_path):
+    (tmp_path / "run.nc").write_bytes(encode_tree(make_run(n_samples=500)))
+
+    with h5py.File(tmp_path / "run.nc") as file:
+        process = file["workers/process"]
+        assert (process.compression, process.compression_opts, process.shuffle) == ("gzip", 4, True)

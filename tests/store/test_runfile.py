@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from benchkit.errors import UnreadableRun, UsageError
+from benchkit.measure.identity import derived_id
+from benchkit.store.runfile import encode_run, open_run, read_record, run_name
+from benchkit.store.schema import GROUPS
+
+
+@pytest.fixture
+def path(make_run, tmp_path):
+    """The file of a run."""
+    path = tmp_path / "run.nc"
+    path.write_bytes(encode_run(make_run())[2])
+    return path
+
+
+def test_a_run_lies_in_the_folder_of_its_month_in_utc():
+    run_id = derived_id(1785549599.0, "x")  # 2026-08-01T01:59:59Z
+
+    assert run_name(run_id) == f"runs/2026-08/{run_id}.nc"
+
+
+@pytest.mark.parametrize("bad", ["", "../../etc/passwd", "latest"])
+def test_what_is_no_id_never_becomes_a_path(bad):
+    with pytest.raises(ValueError, match="is not an id"):
+        run_name(bad)
+
+
+def test_every_variable_of_an_opened_run_says_its_unit_and_source(path):
+    tree = open_run(path)
+
+    for group, variables in GROUPS.items():
+        for variable in variables:
+            assert tree[group][variable.name].attrs == variable.attrs, variable.name
+    tree.close()
+
+
+def test_an_opened_run_is_the_one_that_was_written(make_run, tmp_path):
+    run = make_run(n_samples=400, n_tasks=50_000)
+    (tmp_path / "run.nc").write_bytes(encode_run(run)[2])
+
+    tree = open_run(tmp_path / "run.nc")
+
+    xr.testing.assert_identical(tree, run)
+
+
+def test_a_run_that_another_program_wrote_again_opens_too(path, make_run):
+    run = make_run()
+    run.to_netcdf(path, engine="h5netcdf")
+
+    with open_run(path) as tree:
+        xr.testing.assert_identical(tree.load(), run)
+
+
+def test_large_variables_are_read_when_they_are_used(make_run, tmp_path):
+    run = make_run(n_tasks=100_000)
+    path = tmp_path / "run.nc"
+    path.write_bytes(encode_run(run)[2])
+
+    tree = open_run(path)
+    lazy, small = tree["tasks/start"], tree["workers/process"]
+
+    assert not lazy.variable._in_memory
+    assert small.variable._in_memory
+    assert lazy[99_990:].sum().item() == run["tasks/start"][99_990:].sum().item()
+    picked = lazy.isel(task=[5, 3, 70_000])
+    np.testing.assert_array_equal(picked.values, run["tasks/start"].values[[5, 3, 70_000]])
+    np.testing.assert_array_equal(lazy.values, run["tasks/start"].values)
+    assert pickle.loads(pickle.dumps(open_run(path))).identical(run)
+
+
+def test_an_open_run_holds_no_file_open(path):
+    held = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+
+    trees = [open_run(path) for _ in range(20)]
+
+    if held is not None:
+        assert len(os.listdir("/proc/self/fd")) <= held + 1
+    path.unlink()
+    assert all(tree["workers/process"].notnull().any() for tree in trees)
+
+
+def test_the_record_can_be_read_alone(path):
+    assert read_record(path)["workload"] == "array.basic_sum[chunks=thin]"
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "text", "first kilobyte"])
+@pytest.mark.parametrize("read", [open_run, read_record])
+def test_a_damaged_file_is_named_in_one_line(path, damage, read):
+    data = path.read_bytes()
+    broken = {
+        "empty": b"",
+        "half": data[: len(data) // 2],
+        "text": b"<html>502 Bad Gateway</html>",
+        "first kilobyte": bytes(1024) + data[1024:],
+    }
+    path.write_bytes(broken[damage])
+
+    with pytest.raises(UnreadableRun) as caught:
+        read(path)
+
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("read", [open_run, read_record])
+def test_another_netcdf_file_is_not_a_run(tmp_path, read):
+    xr.Dataset({"a": 1.0}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+
+    with pytest.raises(UnreadableRun, match=r"other\.nc"):
+        read(tmp_path / "other.nc")
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"id": "17"}, "UUID of version 7"),
+        ({"record": "no json"}, "must hold JSON"),
+        ({"record": '{"id": "another"}'}, "of another run"),
+    ],
+)
+def test_a_tree_that_is_no_run_is_refused(make_run, attrs, message):
+    with pytest.raises(UsageError, match=message):
+        encode_run(make_run(groups=False, attrs=attrs))
+
+
+def test_threads_can_open_and_read_runs_at_once(make_run, tmp_path):
+    runs = {}
+    for seed in range(8):
+        path = tmp_path / f"{seed}.nc"
+        tree = make_run(seed=seed)
+        path.write_bytes(encode_run(tree)[2])
+        runs[path] = float(tree["workers/process"].sum())
+    wrong = []
+
+    def read():
+        for _ in range(4):
+            for path, expected in runs.items():
+                if float(open_run(path)["workers/process"].sum()) != expected:
+                    wrong.append(path)
+
+    threads = [threading.Thread(target=read) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert wrong == []

@@ -1,0 +1,431 @@
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import random
+import shutil
+import threading
+from datetime import datetime, timezone
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import benchkit
+from benchkit.errors import (
+    AlreadyStored,
+    StoreTrouble,
+    UnknownRun,
+    UnreadableRun,
+    UsageError,
+)
+from benchkit.measure.identity import derived_id
+from benchkit.store import store as module
+from benchkit.store.inspection import CheckReport
+from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.store import Store
+
+# -- adding and opening ---------------------------------------------------------------------------
+
+
+def test_a_run_that_was_added_opens_as_it_was(store, make_run):
+    run = make_run(seed=7, tags={"variant": "A"})
+
+    run_id = store.add(run)
+
+    with store.open(run_id) as opened:
+        xr.testing.assert_identical(opened.load(), run)
+
+
+def test_a_store_lies_on_disk_as_the_contract_says(store, make_run):
+    run = make_run(groups=False, id=derived_id(1785549600.0, "x"))
+    store.add(run)
+    mark = store.mark("bankruptcy")
+
+    run_id = run.attrs["id"]
+    assert sorted(store.files.walk()) == sorted(
+        [
+            "store.json",
+            f"runs/2026-08/{run_id}.nc",
+            f"index/new/{run_id}.json",
+            f"marks/{mark}.json",
+        ]
+    )
+    record = json.loads(store.files.read(f"index/new/{run_id}.json"))
+    assert record == json.loads(run.attrs["record"])
+    assert store.compact()["runs"] == 1
+    assert [len(store.files.list("index/new")), len(store.files.list("index"))] == [0, 1]
+
+
+def test_anybody_can_open_a_run_with_xarray_alone(store, make_run):
+    run_id = store.add(make_run())
+
+    with xr.open_datatree(store.path / run_name(run_id)) as tree:
+        assert tree["workers/process"].attrs["units"] == "B"
+        assert tree["duration"].attrs["better"] == "lower"
+
+
+def test_adding_the_same_run_again_changes_nothing(store, make_run):
+    run = make_run(groups=False)
+    store.add(run)
+    before = sorted(store.files.walk())
+
+    assert store.add(run) == run.attrs["id"]
+    assert sorted(store.files.walk()) == before
+
+
+def test_adding_again_completes_what_a_crash_left_open(store, make_run):
+    run = make_run(groups=False)
+    run_id, _, data = encode_run(run)
+    store.files.create(run_name(run_id), data)
+    assert store.ids() == []
+
+    store.add(run)
+
+    assert store.ids() == [run_id]
+
+
+def test_another_run_of_the_same_id_is_refused(store, make_run):
+    run_id = store.add(make_run(groups=False, duration=1.0))
+
+    with pytest.raises(AlreadyStored, match=run_id):
+        store.add(make_run(groups=False, id=run_id, duration=2.0))
+    assert store.runs()["duration"].tolist() == [1.0]
+
+
+def test_what_is_no_run_is_refused_before_anything_is_written(store):
+    with pytest.raises(UsageError, match="attribute id"):
+        store.add(xr.DataTree(xr.Dataset()))
+    assert not store.path.exists()
+
+
+def test_many_runs_are_compacted_on_the_way(store, make_run, monkeypatch):
+    monkeypatch.setattr(module, "_LOOK_EVERY", 10)
+    monkeypatch.setattr("benchkit.store.catalogue.COMPACT_RECORDS", 15)
+    ids = {store.add(make_run(groups=False)) for _ in range(25)}
+
+    assert store.info()["segments"] == 1
+    assert store.info()["records"] < 15
+    assert set(store.ids()) == ids
+
+
+def test_a_compaction_that_fails_does_not_fail_the_run(store, make_run, monkeypatch):
+    def full(**_):
+        raise StoreTrouble("disk full")
+
+    monkeypatch.setattr(store.catalogue, "wants_compaction", lambda: True)
+    monkeypatch.setattr(store.catalogue, "compact", full)
+
+    run_id = store.add(make_run(groups=False))
+
+    assert store.ids() == [run_id]
+
+
+def test_threads_can_add_and_read_at_once(store, make_run):
+    added, trouble = [], []
+
+    def work(number):
+        try:
+            for _ in range(5):
+                run_id = store.add(make_run(seed=number, n_samples=5, n_tasks=5))
+                added.append(run_id)
+                with store.open(run_id) as tree:
+                    assert tree["duration"].item() == 10.0 + number
+                assert run_id in set(store.runs(columns=["id"])["id"])
+        except Exception as error:
+            trouble.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert trouble == []
+    assert sorted(added) == store.ids()
+
+
+# -- finding one ----------------------------------------------------------------------------------
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id_or_as_the_latest(store, make_run):
+    old, new = (
+        store.add(make_run(groups=False, id=derived_id(t, "x"))) for t in (1e9, 1785549600.0)
+    )
+
+    assert store.resolve("latest") == new
+    assert store.resolve(old[:4]) == old
+    assert store.resolve(new[:13].upper()) == new
+    assert store.resolve(old) == old
+    assert old in store
+    assert "latest" not in store
+
+
+def test_a_beginning_that_fits_several_says_how_many_in_one_line(store, make_run):
+    for text in "xyz":
+        store.add(make_run(groups=False, id=derived_id(1e9, text)))
+
+    with pytest.raises(UnknownRun, match="3 runs begin with '00e8'") as caught:
+        store.open("00e8")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ffffffff", "no run 'ffffffff'.*say 'latest'"),
+        ("01", "at least 4 characters"),
+        ("", "at least 4 characters"),
+        ("../../store.json", "no run"),
+        ("01a1fb52-0000-7000-8000-000000000000", "no run"),
+    ],
+)
+def test_a_run_that_is_not_there_is_one_line(filled, name, message):
+    with pytest.raises(UnknownRun, match=message) as caught:
+        filled.open(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_store_says_how_to_get_runs(store):
+    with pytest.raises(UnknownRun, match="`benchkit run` measures some"):
+        store.open("latest")
+
+
+def test_a_run_whose_file_is_gone_or_damaged_is_one_line(filled):
+    gone, damaged = filled.ids()[:2]
+    filled.files.delete(run_name(gone))
+    filled.files.path(run_name(damaged)).write_bytes(b"rubbish")
+
+    with pytest.raises(UnknownRun, match="listed, but its file is gone"):
+        filled.open(gone)
+    with pytest.raises(UnreadableRun, match=damaged):
+        filled.open(damaged)
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def days(frame):
+    return [moment.day for moment in frame["started"]]
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"workload": "array.*"}, [1, 2, 4, 5]),
+        ({"workload": "array.basic_sum[chunks=thin]"}, [1, 4]),
+        ({"workload": ["frame.join", "*square*"]}, [2, 3, 5, 6]),
+        ({"outcome": "ok"}, [1, 2, 3, 4, 5]),
+        ({"environment": "dev-*"}, [4, 5, 6]),
+        ({"environment": ["main"]}, [1, 2, 3]),
+        ({"variant": "A"}, [1, 3, 5]),
+        ({"n": 3}, [4]),
+        ({"chunks": "square"}, [2, 5]),
+        ({"duration": 12.0}, [3]),
+        ({"since": "2026-08-03T02:00"}, [3, 4, 5, 6]),
+        ({"until": datetime(2026, 8, 3, 2, tzinfo=timezone.utc)}, [1, 2]),
+        ({"since": "2026-08-02", "until": "2026-08-04", "variant": "B"}, [2]),
+        ({"outcome": None, "host": None}, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+@pytest.mark.parametrize("compacted", [False, True])
+def test_runs_are_chosen_by_fields_tags_and_time(filled, selection, expected, compacted):
+    if compacted:
+        filled.compact()
+
+    assert days(filled.runs(**selection)) == expected
+
+
+def test_an_age_chooses_recent_runs(store, make_run):
+    now = datetime.now(timezone.utc).isoformat()
+    store.add(make_run(groups=False))
+    recent = store.add(make_run(groups=False, started=now))
+
+    assert store.runs(since="7d")["id"].tolist() == [recent]
+
+
+def test_all_fields_and_metrics_are_columns_also_in_an_empty_store(store, make_run):
+    expected = [*RECORD_FIELDS, *METRICS, "comparable", "reason"]
+    assert store.runs().columns.tolist() == expected
+    assert store.runs(variant="A", columns=["id"]).empty
+
+    store.add(make_run())
+
+    assert store.runs().columns.tolist() == expected
+
+
+def test_missing_is_missing_and_never_zero(store, make_run):
+    store.add(make_run(groups=False, seed=None))
+
+    row = store.runs().iloc[0]
+
+    assert np.isnan(row["duration"])
+    assert pd.isna(row["seed"])
+    assert pd.isna(row["error"])
+
+
+def test_columns_come_as_they_were_asked_for(filled):
+    frame = filled.runs(columns=["duration", "tags", "workload", "duration"])
+
+    assert frame.columns.tolist() == ["duration", "tags", "workload"]
+    assert frame["tags"][1] == {"variant": "B", "n": 1}
+    assert frame.index.tolist() == list(range(6))
+
+
+def test_a_column_or_filter_that_nobody_knows_is_refused_with_the_nearest(filled):
+    with pytest.raises(UsageError, match=r"no field of runs is named 'durration'.*'duration'"):
+        filled.runs(columns=["durration"])
+    with pytest.raises(UsageError, match=r"'enviroment' is no field.*'environment'"):
+        filled.runs(enviroment="main")
+    with pytest.raises(UsageError, match=r"'variannt' is no field, tag or.*'variant'"):
+        filled.runs(variannt="A")
+
+
+def test_fields_of_a_newer_benchkit_can_be_read_and_filtered(filled, make_run):
+    run = make_run(groups=False, started="2026-08-09")
+    record = json.loads(run.attrs["record"]) | {"joules": 3.5, "colour": "red"}
+    run.attrs["record"] = json.dumps(record)
+    filled.add(run)
+
+    assert filled.runs(columns=["colour", "joules"], colour="r*").values.tolist() == [["red", 3.5]]
+    assert days(filled.runs(joules=3.5)) == [9]
+    assert filled.runs().columns[-4:].tolist() == ["colour", "joules", "comparable", "reason"]
+
+
+def test_a_run_that_takes_place_later_but_is_listed_first_comes_last(store, make_run):
+    late = store.add(make_run(groups=False, started="2026-08-02"))
+    early = store.add(make_run(groups=False, started="2026-08-01"))
+
+    assert store.runs()["id"].tolist() == [early, late]
+
+
+def test_the_dataset_has_units_and_an_integer_dimension(filled):
+    dataset = filled.dataset("array.*", outcome="ok")
+
+    assert dataset.sizes == {"run": 4}
+    assert dataset["run"].dtype.kind == "i"
+    assert dataset["duration"].attrs == METRICS["duration"].attrs
+    assert dataset["duration"].values.tolist() == [10.0, 11.0, 13.0, 14.0]
+    assert dataset["started"].values[0] == np.datetime64("2026-08-01T02:00:00")
+    assert json.loads(dataset["tags"].values[0]) == {"variant": "A", "n": 0}
+    assert list(dataset.indexes) == ["run"]
+
+
+@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
+def test_the_dataset_can_be_kept_as_netcdf(filled, tmp_path, engine):
+    pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
+    dataset = filled.dataset()
+
+    dataset.to_netcdf(tmp_path / "runs.nc", engine=engine)
+
+    with xr.open_dataset(tmp_path / "runs.nc", engine=engine) as read:
+        xr.testing.assert_equal(read.load(), dataset)
+
+
+# -- looking after --------------------------------------------------------------------------------
+
+
+def test_info_counts_what_is_there(filled):
+    filled.mark("exclude", workload="frame.join")
+
+    info = filled.info()
+
+    assert (info["runs"], info["workloads"], info["environments"], info["marks"]) == (6, 3, 2, 1)
+    assert info["outcomes"] == {"ok": 5, "failed": 1}
+    assert info["first"] == "2026-08-01T02:00:00+00:00"
+    assert info["bytes"] == sum(p.stat().st_size for p in filled.path.rglob("*") if p.is_file())
+    json.dumps(info)
+
+
+def test_info_of_an_empty_store_is_plain_data_too(store):
+    assert json.loads(json.dumps(store.info()))["runs"] == 0
+
+
+def test_a_store_shows_itself_and_escapes_what_others_wrote(tmp_path, make_run):
+    store = Store(tmp_path / "<b>store")
+    store.add(make_run(groups=False, outcome="<script>alert(1)</script>"))
+
+    shown = store._repr_html_()
+
+    assert "<script>" not in shown
+    assert "<b>store" not in shown
+    assert "&lt;script&gt;" in shown
+    assert repr(store) == f"<benchkit.Store {store.path}: 1 runs>"
+
+
+def test_a_store_can_be_sent_to_another_process(filled):
+    assert pickle.loads(pickle.dumps(filled)).ids() == filled.ids()
+
+
+def test_the_store_is_a_public_name():
+    assert benchkit.Store is Store
+
+
+# -- merging --------------------------------------------------------------------------------------
+
+
+def same(first, second):
+    pd.testing.assert_frame_equal(first.runs(), second.runs())
+    assert sorted(m["id"] for m in first.marks()) == sorted(m["id"] for m in second.marks())
+
+
+def test_a_copy_holds_everything_and_copying_again_adds_nothing(filled, tmp_path):
+    filled.mark("exclude", workload="frame.join", reason="no")
+    filled.files.create("experiments/nightly/plan.json", b"{}")
+    filled.compact()
+    other = Store(tmp_path / "other")
+
+    assert filled.copy(other) == 6
+    same(filled, other)
+    assert other.files.read("experiments/nightly/plan.json") == b"{}"
+    assert filled.copy(str(other.path)) == 0
+    assert other.check() == CheckReport(runs=6)
+
+
+def copy_files(source, target):
+    """Merge as `cp -rn` does."""
+    for path in source.path.rglob("*"):
+        other = target.path / path.relative_to(source.path)
+        if path.is_file() and not other.exists():
+            other.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, other)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_merging_by_copying_files_is_commutative_associative_and_idempotent(
+    tmp_path, make_run, seed
+):
+    rng = random.Random(seed)
+    runs = [
+        make_run(rng.choice(["a.x", "b.y[n=1]"]), groups=False, tags={"n": n}, duration=float(n))
+        for n in range(9)
+    ]
+    parts = []
+    for number in range(3):
+        part = Store(tmp_path / f"part-{number}")
+        for run in rng.sample(runs, rng.randrange(1, 9)):
+            part.add(run)
+            if rng.random() < 0.3:
+                part.compact()
+        if rng.random() < 0.5:
+            part.mark("exclude", workload=rng.choice(["a.*", "b.*"]), reason=f"part {number}")
+        parts.append(part)
+
+    merged = []
+    for number, order in enumerate(itertools.permutations(parts)):
+        target = Store(tmp_path / f"merged-{number}")
+        for part in (*order, *rng.sample(order, 2)):
+            copy_files(part, target)
+            if rng.random() < 0.3:
+                Store(target.path).compact()
+        merged.append(Store(target.path))
+
+    expected = set().union(*(part.ids() for part in parts))
+    for store in merged:
+        assert set(store.ids()) == expected
+        same(merged[0], store)
+        assert store.check().healthy
