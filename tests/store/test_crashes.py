@@ -1,0 +1,167 @@
+"""What a store holds after its writers were killed, or its disk was full."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchkit.store.store import Store
+
+HERE = Path(__file__).parent
+PREAMBLE = f"""
+import json, sys
+sys.path[:0] = [{str(HERE.parents[1])!r}, {str(HERE)!r}]
+from synthetic_runs import make_run
+from benchkit.errors import StoreTrouble
+from benchkit.store.store import Store
+store = Store(sys.argv[1])
+"""
+#: Adds runs until it is killed, and writes down what it was promised.
+WRITER = f"""{PREAMBLE}
+with open(sys.argv[2], "a") as promised:
+    while True:
+        promised.write(store.add(make_run(n_samples=5, n_tasks=5)) + "\\n")
+        promised.flush()
+"""
+COMPACTOR = f"""{PREAMBLE}
+while True:
+    store.compact()
+"""
+#: Adds runs until one cannot be written.
+FILLER = f"""{PREAMBLE}
+added, error = [], None
+while error is None:
+    run = make_run(groups=len(added) % 2 > 0)
+    try:
+        added.append(store.add(run))
+    except StoreTrouble as trouble:
+        error = str(trouble)
+print(json.dumps({{"added": added, "failed": run.attrs["id"], "error": error}}))
+"""
+
+
+def start(script, *arguments):
+    return subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
+
+
+def lines(path):
+    """Return the whole lines of a file: the last may be torn."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def wait_for(condition, what):
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.02)
+    pytest.fail(f"waited a minute for {what}")
+
+
+@pytest.mark.slow
+def test_killed_writers_lose_nothing_and_leave_nothing_half_written(tmp_path):
+    rng = random.Random(0)
+    path, kills = tmp_path / "store", 0
+    ledgers = []
+    compactors = [start(COMPACTOR, path)]
+    for _ in range(5):
+        writers = []
+        for _ in range(3):
+            ledgers.append(tmp_path / f"promised-{len(ledgers)}")
+            writers.append((start(WRITER, path, ledgers[-1]), ledgers[-1]))
+        for _, ledger in writers:
+            wait_for(lambda ledger=ledger: lines(ledger), "a first run")
+        for process, _ in writers:
+            time.sleep(rng.random() * 0.15)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+        compactors[-1].send_signal(signal.SIGKILL)  # it is half-way through something as well
+        compactors[-1].wait()
+        compactors.append(start(COMPACTOR, path))
+    compactors[-1].kill()
+    compactors[-1].wait()
+
+    promised = {run_id for ledger in ledgers for run_id in lines(ledger)}
+    store = Store(path)
+    assert kills == 15
+    assert len(promised) >= kills
+    assert promised <= set(store.ids())
+
+    report = store.check()
+    assert report.healthy, report
+    assert report.strangers == []
+    assert report.damaged_index == []
+    frame = store.runs(columns=["id"])
+    assert frame["id"].is_unique
+    assert len(frame) == report.runs
+    for run_id in frame["id"]:
+        assert store.open(run_id)["workers/process"].shape == (5, 2)
+    before = store.runs()
+    store.compact()
+    assert store.runs().equals(before)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 1 MB, and what makes a process feel it: a mount, else a limit."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0:
+        yield folder, None, "No space left on device"
+        subprocess.run(["umount", str(folder)], check=True)
+    else:
+        yield folder, _limit_files, "File too large"
+
+
+def _limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+
+def fill(folder, limit):
+    done = subprocess.run(
+        [sys.executable, "-c", FILLER, str(folder)],
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def assert_filled_store_is_whole(folder, outcome, message):
+    store = Store(folder / "store", create=False)
+    assert message in outcome["error"]
+    assert "\n" not in outcome["error"]
+    assert outcome["added"]
+    assert store.files.list("tmp") == []
+    assert set(store.ids()) == set(outcome["added"])
+    report = store.check(repair=False)
+    assert report.unreadable == report.strangers == report.missing == report.damaged_index == []
+    # The file of the last run may have found room when its line in the index did not.
+    assert set(report.orphans) <= {outcome["failed"]}
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(small_disk):
+    folder, limit, message = small_disk
+
+    outcome = fill(folder / "store", limit)
+
+    assert_filled_store_is_whole(folder, outcome, message)
+
+
+def test_a_limit_on_file_size_is_one_line_and_leaves_nothing_half_written(tmp_path):
+    outcome = fill(tmp_path / "store", _limit_files)
+
+    assert_filled_store_is_whole(tmp_path, outcome, "File too large")

@@ -1,0 +1,81 @@
+"""Every store ever written opens in every later version: one small store per format version."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from benchkit.store.format import FORMAT_VERSION
+from benchkit.store.inspection import CheckReport
+from benchkit.store.schema import GROUPS
+from benchkit.store.store import Store
+
+DATA = Path(__file__).parents[1] / "data"
+VERSIONS = sorted(int(path.name) for path in DATA.iterdir() if path.name.isdigit())
+
+
+@pytest.fixture(params=VERSIONS)
+def old(request, tmp_path):
+    """A copy of the store of a format version."""
+    return Store(shutil.copytree(DATA / str(request.param), tmp_path / "old"), create=False)
+
+
+def test_there_is_a_store_of_each_version():
+    assert VERSIONS == list(range(1, FORMAT_VERSION + 1))
+
+
+def test_its_runs_are_listed_with_their_marks(old):
+    frame = old.runs()
+
+    assert frame["workload"].tolist() == [
+        "array.column_sum[chunks=thin]",
+        "array.column_sum[chunks=thin]",
+        "frame.join",
+        "frame.join",
+    ]
+    assert frame["outcome"].tolist() == ["ok", "ok", "failed", "skipped"]
+    assert frame["duration"].tolist()[:2] == [11.0, 12.5]
+    assert frame["duration"].isna().tolist() == [False, False, True, True]
+    assert frame["started"][0] == pd.Timestamp("2026-08-01T02:00:00Z")
+    assert frame["n_threads"].tolist()[:3] == [2, 2, 2]
+    assert pd.isna(frame["n_threads"][3])
+    assert frame["tags"].tolist() == [{"variant": "A"}, {}, {}, {}]
+    assert frame["error"][2] == "ValueError: <b>no</b> µ"
+    assert frame["comparable"].tolist() == [True, True, True, False]
+    assert frame["reason"][3] == "pandas was missing"
+
+
+def test_a_run_opens_with_all_its_groups(old):
+    tree = old.open(old.runs()["id"][0])
+
+    assert set(GROUPS) <= set(tree.children)
+    assert tree["workers/process"].shape == (6, 2)
+    assert tree["workers/process"].attrs["units"] == "B"
+    assert tree["task_groups/seconds"].dims == ("task_group", "action")
+    assert np.isfinite(tree["workers/process"].values[1:]).all()
+    assert tree.attrs["clock_off"] - tree.attrs["clock_on"] == 10.0
+
+
+@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
+def test_other_programs_read_the_same(old, engine):
+    pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
+    for name in old.files.walk("runs"):
+        ours = old.open(Path(name).stem)
+        with xr.open_datatree(old.path / name, engine=engine) as theirs:
+            xr.testing.assert_identical(theirs.load(), ours.load())
+
+
+def test_it_is_healthy_can_be_compacted_and_added_to(old, make_run):
+    before = old.runs()
+    assert old.check(repair=False) == CheckReport(runs=4)
+
+    old.compact()
+    pd.testing.assert_frame_equal(old.runs(), before)
+
+    old.add(make_run(groups=False))
+    assert len(old) == 5
