@@ -134,7 +134,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         unreadable=unreadable,
         damaged_index=damaged,
         strangers=strangers,
-        leftovers=leftovers,
+        leftovers=list(leftovers),
     )
 
 

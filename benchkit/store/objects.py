@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -111,15 +111,15 @@ class LocalFiles:
         """Whether there is a file of that name."""
         return (self.root / name).is_file()
 
-    def list(self, folder: str, suffix: str = "") -> list[str]:
+    def list(self, folder: str, suffix: str = "") -> Sequence[str]:
         """Return the names of the files directly in a folder, sorted; none without the folder."""
         return [name for name, is_folder in self._entries(folder, suffix) if not is_folder]
 
-    def folders(self, folder: str) -> list[str]:
+    def folders(self, folder: str) -> Sequence[str]:
         """Return the names of the folders directly in a folder, sorted."""
         return [name for name, is_folder in self._entries(folder, "") if is_folder]
 
-    def _entries(self, folder: str, suffix: str) -> list[tuple[str, bool]]:
+    def _entries(self, folder: str, suffix: str) -> Sequence[tuple[str, bool]]:
         prefix = f"{folder}/" if folder else ""
         try:
             with os.scandir(self.root / folder) as entries:
@@ -140,7 +140,7 @@ class LocalFiles:
         """Delete a file; nothing happens if somebody else did."""
         (self.root / name).unlink(missing_ok=True)
 
-    def leftovers(self) -> list[str]:
+    def leftovers(self) -> Sequence[str]:
         """Return unfinished writes that are a day old: their writer is dead."""
         return [name for name in self.list("tmp") if self._age_s(name) > STALE_AFTER_S]
 
