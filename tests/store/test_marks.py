@@ -159,7 +159,7 @@ def test_columns_that_only_marks_need_are_read_but_not_returned(filled):
 @pytest.mark.parametrize(
     ("kind", "what", "message"),
     [
-        ("exlude", {}, "did you mean 'exclude'"),
+        ("exclud", {}, "did you mean 'exclude'"),
         ("exclude", {}, "say which runs"),
         ("exclude", {"workloads": "x"}, "did you mean 'workload'"),
         ("exclude", {"before": "soon"}, "is no moment"),
