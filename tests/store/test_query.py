@@ -147,7 +147,7 @@ def test_a_filter_by_a_name_that_nobody_knows_is_refused_with_the_nearest(table)
     with pytest.raises(UsageError, match=r"'environmant' is no field.*did you mean 'environment'"):
         check_names(table, ["environmant"], known)
     with pytest.raises(UsageError, match="did you mean 'variant'"):
-        check_names(table, ["varant"], known)
+        check_names(table, ["varianx"], known)
 
 
 def test_in_an_empty_store_any_tag_may_be_asked_for():
