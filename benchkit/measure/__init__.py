@@ -22,6 +22,8 @@ _HOMES = {
     "execute": "execute",
     "expect": "answers",
     "open_cluster": "cluster",
+    "random_array": "generate",
+    "random_frame": "generate",
     "recipe": "recipes",
     "timeseries": "sizing",
     "workload": "workload",

@@ -1,0 +1,250 @@
+"""The shipped recipes: TPC-H, the h2o group-by table, a wide time series.
+
+What each dataset contains and why; where it is kept is the business of `datasets`, whose calls
+are offered here too, so that this module is the one door. Generators are imported when a dataset
+is made: measuring needs none of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchkit.measure.datasets import (
+    Dataset,
+    Recipe,
+    clear,
+    data_folder,
+    dataset,
+    list_datasets,
+    recipe,
+)
+from benchkit.measure.errors import DatasetTrouble, MissingPackage
+
+__all__ = [
+    "Dataset",
+    "Recipe",
+    "clear",
+    "data_folder",
+    "dataset",
+    "h2o",
+    "list_datasets",
+    "recipe",
+    "tpch",
+    "wide",
+]
+
+#: The seed of the published db-benchmark data.
+H2O_SEED = 108
+#: Rows rewritten at a time, so that memory does not grow with the scale factor.
+BATCH_ROWS = 500_000
+
+
+@recipe(
+    "tpch",
+    version=1,
+    sizes={
+        "tiny": {"sf": 0.01, "parts": 2},
+        "ci": {"sf": 0.1, "parts": 4},
+        "laptop": {"sf": 1.0, "parts": 16},
+        "cluster": {"sf": 100.0, "parts": 400},
+    },
+)
+def tpch(folder: Path, *, sf: float = 0.1, parts: int = 4) -> Mapping[str, Any]:
+    """Make the eight tables of TPC-H with tpchgen-cli, then relax their types.
+
+    Decimals become floats, days become timestamps (pandas 3 refuses to compare ``date32`` with a
+    moment) and string views become strings (which older readers do not know).
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write.
+    sf : float
+        Scale factor; 1 is about 1 GB of text, 330 MiB of Parquet.
+    parts : int
+        Files of each large table.
+    """
+    _need("pyarrow", "tpch")
+    program = _program("tpchgen-cli", "tpch")
+    raw = folder / "raw"
+    command = [program, "parquet", "-s", str(sf), "--parts", str(parts), "-o", str(raw), "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise DatasetTrouble(f"tpchgen-cli failed with code {done.returncode}: {said}")
+    rows: dict[str, int] = {}
+    for path in sorted(raw.rglob("*.parquet")):
+        table = path.parent.name
+        (folder / table).mkdir(exist_ok=True)
+        # tpchgen numbers parts from 1; with zeros their order is that of the names.
+        number = int(path.stem.rpartition(".")[2])
+        target = folder / table / f"{number - 1:05d}.parquet"
+        rows[table] = rows.get(table, 0) + _relax(path, target)
+        path.unlink()
+    shutil.rmtree(raw)
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return {
+        "rows": rows,
+        "tables": {table: f"{table}/*.parquet" for table in rows},
+        "seed": 0,  # TPC-H fixes its own
+        "generators": {"tpchgen-cli": version.stdout.split()[-1], **_versions("pyarrow")},
+    }
+
+
+@recipe(
+    "h2o",
+    version=1,
+    sizes={
+        "tiny": {"rows": 20_000, "groups": 20, "files": 2},
+        "ci": {"rows": 1_000_000, "groups": 100, "files": 8},
+        "laptop": {"rows": 10_000_000, "groups": 100, "files": 40},
+        "cluster": {"rows": 1_000_000_000, "groups": 100, "files": 1000},
+    },
+)
+def h2o(
+    folder: Path, *, rows: int = 1_000_000, groups: int = 100, files: int = 8
+) -> Mapping[str, Any]:
+    """Make the group-by table of db-benchmark: six keys, three values, no nulls, unsorted.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write.
+    rows : int
+        Rows in all (N).
+    groups : int
+        Values of the small keys (K); the large keys have N / K.
+    files : int
+        Files of about equal length.
+    """
+    _need("pyarrow", "h2o")
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    many = max(1, rows // groups)
+    small_names = pa.array([f"id{i:03d}" for i in range(1, groups + 1)])
+    large_names = pa.array([f"id{i:010d}" for i in range(1, many + 1)])
+    edges = np.linspace(0, rows, files + 1).astype(int)
+    for number, count in enumerate(np.diff(edges)):
+        rng = np.random.default_rng([H2O_SEED, number])
+
+        def one_to(top: int, rng: Any = rng, count: int = count) -> Any:
+            return rng.integers(1, top + 1, count)
+
+        columns = {
+            "id1": small_names.take(pa.array(one_to(groups) - 1)),
+            "id2": small_names.take(pa.array(one_to(groups) - 1)),
+            "id3": large_names.take(pa.array(one_to(many) - 1)),
+            "id4": one_to(groups),
+            "id5": one_to(groups),
+            "id6": one_to(many),
+            "v1": one_to(5),
+            "v2": one_to(15),
+            "v3": (rng.random(count) * 100).round(6),
+        }
+        parquet.write_table(pa.table(columns), folder / f"{number:05d}.parquet")
+    return {
+        "rows": {"h2o": rows},
+        "tables": {"h2o": "*.parquet"},
+        "seed": H2O_SEED,
+        "generators": _versions("numpy", "pyarrow"),
+    }
+
+
+@recipe(
+    "wide",
+    version=1,
+    sizes={
+        "tiny": {"files": 2, "rows_per_file": 500},
+        "ci": {"files": 16, "rows_per_file": 10_000},
+        "laptop": {"files": 60, "rows_per_file": 20_000},
+        "cluster": {"files": 700, "rows_per_file": 360_000},
+    },
+)
+def wide(
+    folder: Path, *, files: int = 16, rows_per_file: int = 10_000, seed: int = 0
+) -> Mapping[str, Any]:
+    """Make a time series of 100 columns: 25 each of strings, floats, integers and categories.
+
+    The same columns as `benchkit.measure.random_frame` makes in memory, for workloads that read.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write.
+    files, rows_per_file : int
+        Files, and rows of each, 10 ms apart.
+    seed : int
+        Seed of the data.
+    """
+    _need("pandas", "wide")
+    _need("pyarrow", "wide")
+    from benchkit.measure.generate import WIDE, frame_maker
+
+    make = frame_maker(WIDE, rows_per_file, freq="10ms", seed=seed)
+    for number in range(files):
+        make(number).to_parquet(folder / f"{number:05d}.parquet", engine="pyarrow")
+    return {
+        "rows": {"wide": files * rows_per_file},
+        "tables": {"wide": "*.parquet"},
+        "seed": seed,
+        "generators": _versions("numpy", "pandas", "pyarrow"),
+    }
+
+
+def _relax(source: Path, target: Path) -> int:
+    """Rewrite a Parquet file with types that every reader knows; return its rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(source)
+    schema = pa.schema([(part.name, _relaxed(part.type)) for part in file.schema_arrow])
+    with parquet.ParquetWriter(target, schema) as writer:
+        for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            columns = [
+                column.cast(part.type) for column, part in zip(batch.columns, schema, strict=True)
+            ]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+    return file.metadata.num_rows
+
+
+def _relaxed(kind: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return pa.float64()
+    if pa.types.is_date(kind):
+        return pa.timestamp("ms")
+    # By name: releases of PyArrow before 16 have no `is_string_view`.
+    return pa.string() if str(kind) in ("string_view", "large_string") else kind
+
+
+def _need(package: str, name: str) -> None:
+    try:
+        import_module(package)
+    except ImportError as error:
+        raise MissingPackage(
+            f"recipe {name} needs {package}, not installed here: pip install {package}"
+        ) from error
+
+
+def _program(program: str, name: str) -> str:
+    """Find a program that pip put beside this Python, or one on the path."""
+    beside = shutil.which(program, path=str(Path(sys.executable).parent))
+    found = beside or shutil.which(program)
+    if found is None:
+        raise MissingPackage(
+            f"recipe {name} needs {program}, not installed here: pip install {program}"
+        )
+    return found
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    return {package: str(import_module(package).__version__) for package in packages}

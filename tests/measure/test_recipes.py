@@ -1,0 +1,117 @@
+import shutil
+import sys
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from benchkit.measure.errors import DatasetTrouble, MissingPackage
+from benchkit.measure.recipes import dataset, h2o, tpch, wide
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def schema_of(made, table):
+    return parquet.read_schema(made.files(table)[0])
+
+
+def test_each_recipe_has_the_four_named_sizes():
+    for each in (tpch, h2o, wide):
+        assert list(each.sizes) == ["tiny", "ci", "laptop", "cluster"]
+        for size in each.sizes:
+            assert each.bind(size) == {**each.bind(), **each.sizes[size]}
+
+
+def test_tpch_has_eight_tables_with_the_rows_of_the_specification():
+    made = dataset("tpch", size="tiny")
+
+    assert made.manifest["rows"] == {
+        "customer": 1500,
+        "lineitem": 60175,
+        "nation": 25,
+        "orders": 15000,
+        "part": 2000,
+        "partsupp": 8000,
+        "region": 5,
+        "supplier": 100,
+    }
+    assert len(made.files("lineitem")) == 2
+    read = sum(parquet.read_metadata(path).num_rows for path in made.files("lineitem"))
+    assert read == 60175
+    assert made.manifest["generators"]["tpchgen-cli"][0].isdigit()
+
+
+def test_tpch_types_are_those_that_every_reader_knows():
+    made = dataset("tpch", size="tiny")
+
+    kinds = {
+        kind for table in made.manifest["tables"] for kind in map(str, schema_of(made, table).types)
+    }
+
+    assert kinds == {"int32", "int64", "double", "string", "timestamp[ms]"}
+    assert schema_of(made, "lineitem").field("l_discount").type == pa.float64()
+    assert schema_of(made, "lineitem").field("l_shipdate").type == pa.timestamp("ms")
+
+
+def test_h2o_follows_the_published_recipe():
+    made = dataset("h2o", size="tiny", rows=20_001)
+    frame = pd.concat([pd.read_parquet(path) for path in made.files("h2o")])
+
+    assert len(frame) == 20_001
+    assert list(frame) == ["id1", "id2", "id3", "id4", "id5", "id6", "v1", "v2", "v3"]
+    assert set(frame.id1) == {f"id{i:03d}" for i in range(1, 21)}
+    assert frame.id3.str.fullmatch(r"id\d{10}").all()
+    for column, top in {"id4": 20, "id5": 20, "id6": 1000, "v1": 5, "v2": 15}.items():
+        assert (frame[column].min(), frame[column].max()) == (1, top)
+    assert frame.v3.between(0, 100).all()
+    assert frame.v3.round(6).equals(frame.v3)
+    assert not frame.isna().any(axis=None)
+    assert not frame.id6.is_monotonic_increasing
+
+
+def test_h2o_is_the_same_when_it_is_made_again(tmp_path):
+    first = [pd.read_parquet(path) for path in dataset("h2o", size="tiny").files("h2o")]
+    shutil.rmtree(dataset("h2o", size="tiny").path)
+    second = [pd.read_parquet(path) for path in dataset("h2o", size="tiny").files("h2o")]
+
+    for a, b in zip(first, second, strict=True):
+        pd.testing.assert_frame_equal(a, b)
+    assert not first[0].head(100).equals(first[1].head(100))
+
+
+def test_wide_has_25_columns_of_each_kind_and_a_time_index():
+    made = dataset("wide", size="tiny")
+    frames = [pd.read_parquet(path) for path in made.files("wide")]
+
+    assert [len(frame) for frame in frames] == [500, 500]
+    kinds = frames[0].dtypes.astype(str).str.replace(r"^(object|string)$", "str", regex=True)
+    assert kinds.value_counts().to_dict() == {"str": 25, "float64": 25, "int64": 25, "category": 25}
+    steps = pd.concat(frames).index.to_series().diff().dropna()
+    assert (steps == pd.Timedelta("10ms")).all()
+
+
+def test_a_missing_generator_is_named_in_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(MissingPackage, match=r"^recipe tpch needs tpchgen-cli, not installed here"):
+        dataset("tpch", size="tiny")
+
+
+def test_a_missing_library_is_named_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(MissingPackage, match=r"^recipe h2o needs pyarrow, not installed here"):
+        dataset("h2o", size="tiny")
+
+
+def test_a_generator_that_fails_is_quoted(folder):
+    with pytest.raises(DatasetTrouble, match="tpchgen-cli failed with code"):
+        dataset("tpch", sf=-1.0)
+
+    assert [path.name for path in folder.iterdir() if path.name.startswith("tpch")] == []
