@@ -109,8 +109,8 @@ class _Parser:
         if key == "name":
             return lambda v: _name_matches(v.name, value)
         if key == "profile":
-            return lambda v: f"profile:{value}" in v.workload.tags or value in v.workload.tags
-        return lambda v: any(fnmatchcase(tag, value) for tag in v.workload.tags)
+            return lambda v: bool({value, f"profile:{value}"} & set(v.tags))
+        return lambda v: any(fnmatchcase(tag, value) for tag in v.tags)
 
     def peek(self) -> str | None:
         return self.tokens[self.index][0] if self.index < len(self.tokens) else None

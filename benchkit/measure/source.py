@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 
-__all__ = ["meaning_of", "names_used", "source_of"]
+__all__ = ["constants_of", "meaning_of", "names_used", "source_of"]
 
 
 def source_of(function: Callable) -> str:
@@ -37,6 +37,17 @@ def meaning_of(function: Callable) -> str:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.decorator_list = []  # tags and deadlines do not change what is computed
     return ast.dump(tree)
+
+
+def constants_of(function: Callable) -> str:
+    """Return the plain values of the global names that a function mentions: ``SLEEP_S = 0.5``."""
+    values = getattr(function, "__globals__", {})
+    plain = (bool, int, float, str, bytes, tuple, list, dict, frozenset)
+    return "".join(
+        f"{name} = {values[name]!r}\n"
+        for name in sorted(names_used(function))
+        if isinstance(values.get(name), plain)
+    )
 
 
 def names_used(function: Callable) -> set[str]:

@@ -14,16 +14,18 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from benchkit.measure.errors import BadParameter, BadWorkload, did_you_mean
-from benchkit.measure.source import meaning_of, names_used, source_of
+from benchkit.measure.source import constants_of, meaning_of, names_used, source_of
 
 __all__ = ["STEPS", "Variant", "Workload", "workload"]
 
 #: The steps of a workload; only `run` is inside the clock.
 STEPS = ("prepare", "run", "check", "cleanup")
+_GENERATORS = "benchkit.measure.generate"
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 #: What a step may ask for by name, beside the workload's parameters.
 _OFFERED = ("client", "scale", "prepared", "result", "seed")
@@ -230,20 +232,34 @@ class Workload:
         digest = hashlib.sha256()
         for function in self._functions():
             digest.update(meaning_of(function).encode())
+            digest.update(constants_of(function).encode())
         digest.update(repr(self.requires + self.features).encode())
         return digest.hexdigest()[:16]
 
     def _functions(self) -> list[Callable]:
-        """Return the steps in order, then what they use of their own file, and so on."""
+        """Return the steps in order, then what they use of their own files, and so on."""
         found = [self.steps[step] for step in STEPS if step in self.steps]
-        module = sys.modules.get(self.main.__module__)
         for function in found:  # grows while it is walked
             for name in sorted(names_used(function)):
                 helper = getattr(function, "__globals__", {}).get(name)
-                own = getattr(helper, "__module__", None) == getattr(module, "__name__", ".")
-                if own and isinstance(helper, (FunctionType, type)) and helper not in found:
+                if (
+                    isinstance(helper, (FunctionType, type))
+                    and self._is_own(helper.__module__)
+                    and helper not in found
+                ):
                     found.append(helper)
         return found
+
+    def _is_own(self, module: str) -> bool:
+        """Tell whether a module's functions are part of the workload's meaning.
+
+        Its own file, the helper files beside it (``_name.py``), and ours that makes its data.
+        """
+        if module in (self.main.__module__, _GENERATORS):
+            return True
+        file = getattr(sys.modules.get(module), "__file__", None)
+        beside = file is not None and Path(file).parent == Path(self.path).resolve().parent
+        return beside and module.startswith("_")
 
     # -- variants -----------------------------------------------------------------------------
 
@@ -289,6 +305,20 @@ class Variant:
             return self.workload.name
         inside = ",".join(f"{key}={value}" for key, value in self.params.items())
         return f"{self.workload.name}[{inside}]"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The workload's tags that hold for this variant.
+
+        ``quick[kind=thin]`` among the workload's tags is ``quick`` for variants of that kind.
+        """
+        found = []
+        for tag in self.workload.tags:
+            name, _, inside = tag.partition("[")
+            wanted = {part.strip() for part in inside.rstrip("]").split(",") if part.strip()}
+            if wanted <= {f"{key}={value}" for key, value in self.params.items()}:
+                found.append(name)
+        return tuple(found)
 
     def missing_packages(self) -> list[str]:
         """Return which required modules cannot be imported here."""

@@ -135,9 +135,7 @@ def test_a_recipe_that_fails_leaves_nothing_and_is_named(folder):
         (folder / "half").write_text("x")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(
-        DatasetTrouble, match=r"failing\(count=1\) could not.*No space left"
-    ):
+    with pytest.raises(DatasetTrouble, match=r"failing\(count=1\) could not.*No space left"):
         dataset("failing")
 
     assert list_datasets() == []
@@ -284,7 +282,5 @@ def test_a_missing_duckdb_is_named(monkeypatch):
     made = dataset("h2o", size="tiny")
     monkeypatch.setitem(sys.modules, "duckdb", None)
 
-    with pytest.raises(
-        MissingPackage, match="needs duckdb, not installed.*pip install duckdb"
-    ):
+    with pytest.raises(MissingPackage, match=r"needs duckdb, not installed.*pip install duckdb"):
         made.answer("select 1 as one from h2o")

@@ -1,0 +1,5 @@
+"""`python -m benchkit`: the command line."""
+
+from benchkit.cli.main import main
+
+main()
