@@ -26,14 +26,13 @@ _HOMES = {
     "Scale": "benchkit.measure.sizing",
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
-    "collect": "benchkit.measure.collect",
+    "collect": "benchkit.measure.collection",
     "dataset": "benchkit.measure.recipes",
     "expect": "benchkit.measure.answers",
-    "measure_workload": "benchkit.experiment.interactive",
     "open_cluster": "benchkit.measure.cluster",
     "record": "benchkit.experiment.record",
     "timeseries": "benchkit.measure.sizing",
-    "workload": "benchkit.measure.workload",
+    "workload": "benchkit.measure.workloads",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

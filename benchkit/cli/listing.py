@@ -7,7 +7,7 @@ from typing import Any
 
 from benchkit.errors import UsageError
 from benchkit.experiment.folders import folders_of
-from benchkit.measure.collect import collect
+from benchkit.measure.collection import collect
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from benchkit.store.text import format_bytes, format_seconds

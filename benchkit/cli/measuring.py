@@ -8,7 +8,7 @@ from typing import Any
 from benchkit.experiment.environment import find_environment
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.folders import folders_of
-from benchkit.measure.collect import collect
+from benchkit.measure.collection import collect
 from benchkit.store.store import Store
 from benchkit.store.text import format_seconds
 

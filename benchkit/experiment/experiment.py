@@ -18,10 +18,10 @@ from typing import Any
 from benchkit.experiment.environment import Environment
 from benchkit.experiment.folders import notebook_path
 from benchkit.experiment.kernel import KernelTrouble, MeasuringKernel
-from benchkit.measure.execute import DEFAULT_DEADLINE_S
+from benchkit.measure.execution import DEFAULT_DEADLINE_S
 from benchkit.measure.identity import new_id
 from benchkit.measure.recording import RecordingWriter
-from benchkit.measure.workload import Variant
+from benchkit.measure.workloads import Variant
 from benchkit.store.run import run_from_recording
 from benchkit.store.store import Store
 
@@ -59,7 +59,7 @@ class Experiment:
     repeats : int, default 1
         How often; all variants once, then all again, so that a slow minute is shared.
     scale, capture, deadline_s
-        See `benchkit.measure.execute.execute`.
+        See `benchkit.measure.execution.execute`.
     tags : mapping of str to str, optional
         What the runs are tagged with.
     """

@@ -11,22 +11,22 @@ from typing import Any
 
 _HOMES = {
     "ClusterSpec": "cluster",
-    "Collection": "collect",
+    "Collection": "collection",
     "Scale": "sizing",
-    "Variant": "workload",
-    "Workload": "workload",
+    "Variant": "workloads",
+    "Workload": "workloads",
     "WrongAnswer": "errors",
-    "collect": "collect",
+    "collect": "collection",
     "dataset": "recipes",
     "downscale": "sizing",
-    "execute": "execute",
+    "execute": "execution",
     "expect": "answers",
     "open_cluster": "cluster",
     "random_array": "generate",
     "random_frame": "generate",
     "recipe": "recipes",
     "timeseries": "sizing",
-    "workload": "workload",
+    "workload": "workloads",
 }
 
 __all__ = sorted(_HOMES)

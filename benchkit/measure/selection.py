@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from benchkit.measure.errors import BadSelection, did_you_mean
-from benchkit.measure.workload import Variant
+from benchkit.measure.workloads import Variant
 
 __all__ = ["matcher"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.measure.cluster import ClusterSpec
-from benchkit.measure.collect import collect
+from benchkit.measure.collection import collect
 from benchkit.measure.errors import UsageError
-from benchkit.measure.execute import execute
+from benchkit.measure.execution import execute
 
 __all__ = ["measure"]
 
@@ -42,7 +42,7 @@ def measure(
     cluster, clusters : mapping, optional
         Class and options of the cluster, and named shapes, as in an environment file.
     scale, capture, deadline_s, facts
-        See `benchkit.measure.execute.execute`.
+        See `benchkit.measure.execution.execute`.
 
     Returns
     -------

@@ -22,7 +22,7 @@ import cloudpickle
 
 from benchkit.measure.errors import BadSelection, UnknownWorkload, UsageError
 from benchkit.measure.selection import matcher
-from benchkit.measure.workload import Variant, Workload
+from benchkit.measure.workloads import Variant, Workload
 
 __all__ = ["Broken", "Collection", "collect"]
 

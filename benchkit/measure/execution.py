@@ -36,7 +36,7 @@ from benchkit.measure.identity import new_id
 from benchkit.measure.observe import Observer
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.sizing import Scale
-from benchkit.measure.workload import Variant
+from benchkit.measure.workloads import Variant
 
 __all__ = ["DEFAULT_DEADLINE_S", "execute", "settle"]
 
