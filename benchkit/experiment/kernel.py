@@ -6,6 +6,7 @@ start, use, interrupt and kill it. Does not know what the notebook measures.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -28,6 +29,8 @@ from benchkit.experiment.environment import Environment
 __all__ = ["KernelTrouble", "MeasuringKernel"]
 
 START_TIMEOUT_S = 60.0
+# It warns of parameters it cannot parse (a text with `=` in it) and sets them all the same.
+logging.getLogger("papermill").setLevel(logging.ERROR)
 
 
 class KernelTrouble(BenchkitError):

@@ -42,12 +42,21 @@ def meaning_of(function: Callable) -> str:
 def constants_of(function: Callable) -> str:
     """Return the plain values of the global names that a function mentions: ``SLEEP_S = 0.5``."""
     values = getattr(function, "__globals__", {})
-    plain = (bool, int, float, str, bytes, tuple, list, dict, frozenset)
     return "".join(
         f"{name} = {values[name]!r}\n"
         for name in sorted(names_used(function))
-        if isinstance(values.get(name), plain)
+        if name in values and not name.startswith("__") and _is_plain(values[name])
     )
+
+
+def _is_plain(value: object) -> bool:
+    if not isinstance(value, (bool, int, float, str, bytes, tuple, list, dict)):
+        return False
+    try:
+        ast.literal_eval(repr(value))  # a list of functions, say, prints addresses in memory
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def names_used(function: Callable) -> set[str]:
