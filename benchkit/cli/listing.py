@@ -22,7 +22,7 @@ def workloads(folders: Sequence[str], expression: str | None) -> list[dict[str, 
         {
             "name": variant.name,
             "category": variant.workload.category,
-            "tags": list(variant.workload.tags),
+            "tags": list(variant.tags),
             "available": not variant.missing_packages(),
             "reason": ", ".join(variant.missing_packages()),
         }

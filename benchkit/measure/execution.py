@@ -278,7 +278,8 @@ class _Execution:
         heavy = ("numpy", "pandas", "pyarrow", "dask.array", "dask.dataframe", "xarray")
         names = [name for name in heavy if name in sys.modules]
         names += [name for name in self.workload.requires if name not in names]
-        with deadline(self.deadline_s, "warm-up"):
+        # Importing pandas on a busy machine takes longer than a short workload may.
+        with deadline(max(self.deadline_s, 60.0), "warm-up"):
             client.run(_importer(names))
 
     def _timed(self, client: Any, available: dict[str, Any]) -> Any:

@@ -63,7 +63,8 @@ def workload(
     variants : mapping of str to sequence, optional
         Values of each parameter; every combination is a variant.
     tags : iterable of str
-        Words to select by; ``profile:quick`` puts it into the profile `quick`.
+        Words to select by; ``profile:quick`` puts it into the profile `quick`, and
+        ``quick[kind=thin]`` tags only the variants of that kind.
     requires : iterable of str
         Modules that must be importable; where one is absent the workload is skipped.
     max_threads : int, optional

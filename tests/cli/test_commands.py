@@ -1,0 +1,47 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def benchkit(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "benchkit", *arguments], capture_output=True, text=True, timeout=240
+    )
+
+
+def test_an_unknown_workload_is_one_line_and_exit_code_2(tmp_path):
+    done = benchkit("run", "sched.task_thruput", "--store", str(tmp_path / "s"))
+
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines() == [
+        "error: no workload named 'sched.task_thruput': did you mean 'sched.task_throughput'?"
+    ]
+    assert not (tmp_path / "s").exists()
+
+
+def test_importing_benchkit_loads_no_third_party_module():
+    code = (
+        "import sys; before = set(sys.modules); import benchkit;"
+        "print([m for m in set(sys.modules) - before"
+        " if m.split('.')[0] not in sys.stdlib_module_names and not m.startswith('benchkit')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_a_run_is_measured_kept_and_listed(tmp_path):
+    store = str(tmp_path / "store")
+    done = benchkit(
+        "run", "sched.task_throughput[n=1000]", "-e", "baseline", "--store", store, "--json"
+    )
+
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["outcome"] == "ok"
+    assert record["n_tasks"] == 1000
+    (listed,) = json.loads(benchkit("list", "runs", "--store", store, "--json").stdout)
+    assert listed["id"] == record["id"]

@@ -1,0 +1,11 @@
+"""Help for workloads whose data comes from recipes."""
+
+from __future__ import annotations
+
+import math
+
+
+def in_steps(value):
+    """Return the largest of 1, 2, 5, 10, 20, 50, ... up to a value: few datasets serve all."""
+    power = 10.0 ** math.floor(math.log10(value) + 1e-9)
+    return max(step * power for step in (1, 2, 5) if step * power <= value * (1 + 1e-9))
