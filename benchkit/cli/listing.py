@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchkit.errors import UsageError
+from benchkit.errors import BenchkitError, UsageError
+from benchkit.experiment.environment import CURRENT, find_environment, list_environments
 from benchkit.experiment.folders import folders_of
 from benchkit.measure.collection import collect
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from benchkit.store.text import format_bytes, format_seconds
 
-__all__ = ["as_table", "metrics", "run_row", "runs", "workloads"]
+__all__ = ["as_table", "environments", "metrics", "run_row", "runs", "workloads"]
 
 
 def workloads(folders: Sequence[str], expression: str | None) -> list[dict[str, Any]]:
@@ -47,6 +48,19 @@ def runs(store: str | None) -> list[dict[str, Any]]:
     frame = Store(store, create=False).runs()
     frame = frame.astype(object).where(frame.notna(), None)
     return frame.to_dict("records")
+
+
+def environments() -> list[dict[str, Any]]:
+    """Return a row per environment, the one that benchkit runs in first."""
+    folders = folders_of("environments")
+    rows = []
+    for name in [CURRENT, *list_environments(folders)]:
+        try:
+            found = find_environment(name, folders)
+            rows.append({"name": name, "description": found.description, "error": ""})
+        except BenchkitError as error:
+            rows.append({"name": name, "description": "", "error": str(error)})
+    return rows
 
 
 def metrics() -> list[dict[str, Any]]:

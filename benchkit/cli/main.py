@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import click
 
 from benchkit import __version__
+from benchkit.cli.data import data
+from benchkit.cli.options import common, print_json
 from benchkit.errors import BenchkitError
 
 __all__ = ["benchkit", "main"]
 
 INTERRUPTED = 130
+THINGS = ["workloads", "environments", "runs", "metrics"]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,41 +40,15 @@ def main() -> None:
         sys.exit(done.exit_code)
 
 
-def common(*names: str) -> Callable:
-    """Return a decorator that adds the options of these names, as all commands have them."""
-    options = {
-        "store": click.option(
-            "--store",
-            metavar="FOLDER",
-            help="Store of runs; default $BENCHKIT_STORE, ./benchkit-store.",
-        ),
-        "workloads": click.option(
-            "--workloads", "folders", multiple=True, metavar="DIR", help="Folder of workload files."
-        ),
-        "select": click.option("-k", "expression", metavar="EXPR", help="Select as pytest does."),
-        "json": click.option("--json", "as_json", is_flag=True, help="Print a JSON array."),
-    }
-
-    def decorate(function: Callable) -> Callable:
-        for name in reversed(names):
-            function = options[name](function)
-        return function
-
-    return decorate
-
-
-def print_json(rows: list[dict[str, Any]]) -> None:
-    """Print rows as one JSON array; what is missing is null."""
-    click.echo(json.dumps(rows, default=str, indent=1))
-
-
 @benchkit.command("list")
-@click.argument("what", type=click.Choice(["workloads", "runs", "metrics"]), default="workloads")
+@click.argument(
+    "what", type=click.Choice(["workloads", "environments", "runs", "metrics"]), default="workloads"
+)
 @common("store", "workloads", "select", "json")
 def list_things(
     what: str, store: str | None, folders: tuple[str, ...], expression: str | None, as_json: bool
 ) -> None:
-    r"""List workloads, runs or metrics.
+    r"""List workloads, environments, runs or metrics.
 
     \b
     Example:
@@ -84,6 +58,7 @@ def list_things(
 
     rows = {
         "workloads": lambda: listing.workloads(folders, expression),
+        "environments": listing.environments,
         "runs": lambda: listing.runs(store),
         "metrics": listing.metrics,
     }[what]()
@@ -182,3 +157,6 @@ def store_compact(store: str | None, as_json: bool) -> None:
 
     done = dict(Store(store, create=False).compact())
     print_json([done]) if as_json else click.echo(str(done))
+
+
+benchkit.add_command(data)

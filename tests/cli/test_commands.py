@@ -45,3 +45,19 @@ def test_a_run_is_measured_kept_and_listed(tmp_path):
     assert record["n_tasks"] == 1000
     (listed,) = json.loads(benchkit("list", "runs", "--store", store, "--json").stdout)
     assert listed["id"] == record["id"]
+
+
+def test_datasets_are_made_listed_and_cleared(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
+
+    assert benchkit("data", "make", "h2o", "--size", "tiny").returncode == 0
+    (listed,) = json.loads(benchkit("data", "list", "--json").stdout)
+    assert listed["bytes"] > 0
+    assert benchkit("data", "clear").returncode == 0
+    assert json.loads(benchkit("data", "list", "--json").stdout) == []
+
+
+def test_environments_are_listed_with_the_current_one_first():
+    listed = json.loads(benchkit("list", "environments", "--json").stdout)
+
+    assert [row["name"] for row in listed][:2] == ["current", "baseline"]
