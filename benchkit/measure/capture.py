@@ -220,7 +220,7 @@ class Capture(SchedulerPlugin):
         self.on = False
         self.t_on = self.t_off = NAN
         self.errors: list[str] = []
-        self.workers: dict[str, int] = {}
+        self.workers: dict[Any, int] = {}
         self.worker_info: list[dict] = []
         self.groups: dict[Any, int] = {}
         self.group_list: list[Any] = []
@@ -237,7 +237,7 @@ class Capture(SchedulerPlugin):
         for address, state in list(scheduler.workers.items()):
             self._meet(address, state)
         self.lag = LoopLag()
-        self.sample_handle = self.lag.loop.call_later(SAMPLE_TICK_S, self._sample_tick)
+        self.sample_handle: Any = self.lag.loop.call_later(SAMPLE_TICK_S, self._sample_tick)
         for op in ("on", "off", "drain", "end"):
             scheduler.handlers[f"{self.name}_{op}"] = getattr(self, f"handle_{op}")
         await self._probe_call(scheduler.register_worker_plugin, plugin=self.probe)
@@ -251,9 +251,11 @@ class Capture(SchedulerPlugin):
             self._note(f"probe: {type(error).__name__}: {error}")
 
     def _fresh_buffers(self) -> None:
-        self.tasks = {name: array(code) for name, code in TASK_COLUMNS.items()}
+        self.tasks: dict[str, Any] = {name: array(code) for name, code in TASK_COLUMNS.items()}
         self.keys: list[Any] = []
-        self.task_events = {name: array(code) for name, code in EVENT_COLUMNS.items()}
+        self.task_events: dict[str, Any] = {
+            name: array(code) for name, code in EVENT_COLUMNS.items()
+        }
         self.samples = array("d")
         self.scheduler_samples = array("d")
         self.events: list[tuple] = []

@@ -336,7 +336,7 @@ def describe(client: Client, spec: ClusterSpec | None, workers: str) -> dict[str
 def _versions(client: Client) -> dict[str, Any]:
     """Return the packages that matter on the wire: client, scheduler, and the set of workers'."""
     try:
-        versions = client.get_versions(check=False)
+        versions: Any = client.get_versions(check=False)
     except Exception as error:
         return {"error": _one_line(error)}
     kept: dict[str, Any] = {}

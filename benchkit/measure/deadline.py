@@ -80,7 +80,7 @@ def deadline(
 def _interrupt(thread: threading.Thread) -> None:
     if thread is threading.main_thread() and hasattr(signal, "pthread_kill"):
         # A real signal also wakes a blocking wait; `interrupt_main` would only set a flag.
-        signal.pthread_kill(thread.ident, signal.SIGINT)
+        signal.pthread_kill(thread.ident or 0, signal.SIGINT)
     else:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread.ident or 0), ctypes.py_object(DeadlinePassed)

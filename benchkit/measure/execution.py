@@ -199,7 +199,7 @@ class _Execution:
         return "failed"
 
     def _scheduler_answers(self) -> bool:
-        client = self.opened.client
+        client: Any = self.opened.client
         answer = ask_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
         return isinstance(answer, dict) and "trouble" not in answer
 

@@ -49,7 +49,7 @@ def known_facts(folder: str = ".") -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def installed_packages() -> dict[str, str]:
     """Return name -> version of the packages of this environment, sorted by name."""
-    found = {}
+    found: dict[str, str] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
         if name:

@@ -94,6 +94,7 @@ class _Parser:
             self.fail("something is missing at the end")
         if text in ("and", "or", ")"):
             self.fail(f"unexpected {text!r}")
+        assert text is not None
         self.index += 1
         return self.word(text)
 

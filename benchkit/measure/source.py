@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
+from typing import Any, cast
 
 __all__ = ["constants_of", "meaning_of", "names_used", "source_of"]
 
@@ -25,13 +26,13 @@ def meaning_of(function: Callable) -> str:
     except SyntaxError:  # a lambda in the middle of a line, say
         return source_of(function)
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
+        body: Any = getattr(node, "body", None)
         if (
             isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
             and body
             and isinstance(body[0], ast.Expr)
             and isinstance(getattr(body[0], "value", None), ast.Constant)
-            and isinstance(body[0].value.value, str)
+            and isinstance(cast("ast.Constant", body[0].value).value, str)
         ):
             node.body = body[1:] or [ast.Pass()]
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
