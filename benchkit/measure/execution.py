@@ -278,9 +278,11 @@ class _Execution:
         heavy = ("numpy", "pandas", "pyarrow", "dask.array", "dask.dataframe", "xarray")
         names = [name for name in heavy if name in sys.modules]
         names += [name for name in self.workload.requires if name not in names]
+        import_all = _importer(names)
         # Importing pandas on a busy machine takes longer than a short workload may.
         with deadline(max(self.deadline_s, 60.0), "warm-up"):
-            client.run(_importer(names))
+            import_all()  # here too: workloads import inside their functions
+            client.run(import_all)
 
     def _timed(self, client: Any, available: dict[str, Any]) -> Any:
         observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.capture)
