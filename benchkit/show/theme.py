@@ -1,0 +1,37 @@
+"""Colours: each activity and kind of memory has its own, the same on every page.
+
+Paul Tol's "bright" scheme, which people with any colour vision can tell apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+__all__ = ["ACTIVITY_COLOURS", "MEMORY_COLOURS", "OTHER", "group_colour"]
+
+OTHER = "#bbbbbb"
+ACTIVITY_COLOURS = {
+    "compute": "#4477aa",
+    "transfer": "#ee6677",
+    "disk-read": "#ccbb44",
+    "disk-write": "#aa8800",
+    "serialize": "#228833",
+    "deserialize": "#66ccee",
+    "other": OTHER,
+}
+MEMORY_COLOURS = {
+    "managed": "#4477aa",
+    "unmanaged_old": "#aa3377",
+    "unmanaged_recent": "#ee6677",
+    "spilled": "#ccbb44",
+}
+_GROUPS = (
+    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
+    "#004488", "#bb5566", "#ddaa33", "#44bb99", "#99ddff", "#882255",
+)  # fmt: skip
+
+
+def group_colour(name: str) -> str:
+    """Return the colour of a task group: from its name, so that it is the same in every run."""
+    stem = name.rpartition("-")[0] or name
+    return _GROUPS[hashlib.sha256(stem.encode()).digest()[0] % len(_GROUPS)]
