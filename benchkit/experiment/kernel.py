@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import papermill
 import yaml
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
@@ -25,6 +24,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment import Environment
+from benchkit.experiment.notebooks import checked_parameters, stamp
 
 __all__ = ["KernelTrouble", "MeasuringKernel"]
 
@@ -111,9 +111,12 @@ class MeasuringKernel:
 
         Raises
         ------
+        BadNotebook
+            The notebook has no such parameter, or a value would not arrive as it is.
         KernelTrouble
             The process died, took longer than `timeout_s` for a cell, or a cell raised.
         """
+        parameters = checked_parameters(notebook, parameters)
         self.start()
         output.parent.mkdir(parents=True, exist_ok=True)
         status = "completed"
@@ -121,7 +124,7 @@ class MeasuringKernel:
             papermill.execute_notebook(
                 str(notebook),
                 str(output),
-                parameters=dict(parameters),
+                parameters=parameters,
                 kernel_name="benchkit",
                 km=self._manager,
                 progress_bar=False,
@@ -145,17 +148,7 @@ class MeasuringKernel:
             status = "interrupted"
             raise
         finally:
-            self._stamp(output, status)
-
-    def _stamp(self, output: Path, status: str) -> None:
-        """Write our own status into the notebook: papermill marks dead cells `completed`."""
-        with suppress(OSError, ValueError):
-            notebook = nbformat.read(str(output), as_version=4)
-            notebook.metadata["benchkit"] = {
-                "environment": self.environment.name,
-                "status": status,
-            }
-            nbformat.write(notebook, str(output))
+            stamp(output, environment=self.environment.name, status=status)
 
     def kill(self) -> None:
         """End the process and all its children at once."""

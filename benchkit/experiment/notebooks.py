@@ -1,0 +1,165 @@
+"""Parameterised notebooks: what parameters one has, whether values fit, and running it.
+
+Papermill sets parameters that a notebook does not have, drops types without a word, and reads some
+declarations wrongly; so they are read from the parameters cell here, and checked before anything
+runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import tokenize
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from benchkit.errors import BadNotebook, did_you_mean
+
+__all__ = ["Parameter", "checked_parameters", "declared_parameters", "stamp"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a notebook: its annotation, its default and its comment, as written."""
+
+    name: str
+    type: str
+    default: Any
+    comment: str
+
+
+def declared_parameters(notebook: str | Path) -> dict[str, Parameter]:
+    """Return the parameters of a notebook, in the order of its parameters cell.
+
+    Parameters
+    ----------
+    notebook : path
+        A notebook with a cell tagged ``parameters`` that holds plain assignments of literals.
+
+    Returns
+    -------
+    dict of str to Parameter
+        Empty for a notebook without such a cell.
+
+    Raises
+    ------
+    BadNotebook
+        The notebook cannot be read, or the cell holds something other than such assignments.
+    """
+    try:
+        content = nbformat.read(str(notebook), as_version=4)
+    except (OSError, ValueError, nbformat.reader.NotJSONError) as error:
+        raise BadNotebook(f"{notebook}: cannot be read as a notebook: {error}") from error
+    for cell in content.cells:
+        if cell.cell_type == "code" and "parameters" in cell.metadata.get("tags", []):
+            return _parse(cell.source, notebook)
+    return {}
+
+
+def _parse(source: str, notebook: str | Path) -> dict[str, Parameter]:
+    comments = {
+        token.start[0]: token.string.lstrip("# ").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    found = {}
+    for node in ast.parse(source).body:
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                kind = ast.unparse(node.annotation)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                kind = ""
+            case _:
+                raise BadNotebook(
+                    f"{notebook}: line {node.lineno} of its parameters cell is not "
+                    "`name: type = literal`"
+                )
+        try:
+            default = ast.literal_eval(value)
+        except ValueError as error:
+            raise BadNotebook(
+                f"{notebook}: the default of parameter {name!r} is not a literal"
+            ) from error
+        comment = comments.get(node.end_lineno or node.lineno, "")
+        found[name] = Parameter(name, kind or type(default).__name__, default, comment)
+    return found
+
+
+def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, if the notebook has these parameters and they arrive as they are.
+
+    Parameters
+    ----------
+    notebook : path
+        A parameterised notebook.
+    values : mapping of str to JSON types
+        Strings, numbers, booleans, None, and lists and dictionaries (with string keys) of them.
+
+    Raises
+    ------
+    BadNotebook
+        A parameter that the notebook does not have, a value that is not of a JSON type, or one
+        that is not of the annotated type.
+    """
+    known = declared_parameters(notebook)
+    for name, value in values.items():
+        if name not in known:
+            hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
+            raise BadNotebook(f"{notebook}: no parameter named {name!r}: {hint}")
+        _require_json(notebook, name, value)
+        _require_type(notebook, known[name], value)
+    return dict(values)
+
+
+def _require_json(notebook: str | Path, name: str, value: Any) -> None:
+    # Tuples become lists, integer keys text, np.int64 text: what changes on the way is refused.
+    # NaN is no JSON, yet papermill hands it over whole.
+    text = repr(value)
+    with suppress(TypeError, ValueError):
+        if repr(json.loads(json.dumps(value))) == text:
+            return
+    raise BadNotebook(
+        f"{notebook}: parameter {name!r} is {text[:60]}, a {type(value).__name__}: only strings, "
+        "numbers, booleans, None, lists and dictionaries reach a notebook as they are"
+    )
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "list": (list,),
+    "dict": (dict,),
+    "None": (type(None),),
+}
+
+
+def _require_type(notebook: str | Path, parameter: Parameter, value: Any) -> None:
+    names = [part.strip().partition("[")[0] for part in parameter.type.split("|")]
+    if not all(name in _TYPES for name in names):
+        return
+    allowed = tuple(kind for name in names for kind in _TYPES[name])
+    if isinstance(value, allowed) and (not isinstance(value, bool) or bool in allowed):
+        return
+    raise BadNotebook(
+        f"{notebook}: parameter {parameter.name!r} is {value!r}: it must be {parameter.type}"
+    )
+
+
+def stamp(output: Path, **facts: Any) -> None:
+    """Write facts into an executed notebook's metadata, under ``benchkit``.
+
+    Papermill marks the cells of a dead kernel `completed`, and keeps the kernel's name of the
+    input: what really happened is told here.
+    """
+    with suppress(OSError, ValueError):
+        notebook = nbformat.read(str(output), as_version=4)
+        notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **facts}
+        nbformat.write(notebook, str(output))

@@ -1,0 +1,82 @@
+import nbformat
+import numpy as np
+import pytest
+
+from benchkit.errors import BadNotebook
+from benchkit.experiment.folders import shipped
+from benchkit.experiment.notebooks import checked_parameters, declared_parameters
+
+CELL = '''
+text: str = "a=b # not a comment"  # with an equals sign
+for_: int = 3  # a name papermill misses
+share: float = 0.5
+many: list[str] = []
+maybe: str | None = None
+'''
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    def write(source=CELL):
+        cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["parameters"]})
+        path = tmp_path / "n.ipynb"
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), str(path))
+        return path
+
+    return write
+
+
+def test_parameters_are_read_with_type_default_and_comment(notebook):
+    found = declared_parameters(notebook())
+
+    assert list(found) == ["text", "for_", "share", "many", "maybe"]
+    assert found["text"].default == "a=b # not a comment"
+    assert found["text"].comment == "with an equals sign"
+    assert found["for_"].type == "int"
+    assert found["share"].comment == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"txt": "x"}, "no parameter named 'txt': did you mean 'text'?"),
+        ({"for_": 2.5}, "'for_' is 2.5: it must be int"),
+        ({"for_": True}, "'for_' is True: it must be int"),
+        ({"text": None}, "'text' is None: it must be str"),
+        ({"many": ("a",)}, "only strings, numbers"),
+        ({"share": np.float32(0.5)}, "only strings, numbers"),
+        ({"many": [{1: "x"}]}, "only strings, numbers"),
+    ],
+)
+def test_what_would_not_arrive_as_it_is_is_refused(notebook, values, message):
+    with pytest.raises(BadNotebook) as caught:
+        checked_parameters(notebook(), values)
+
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_json_values_pass_unchanged(notebook):
+    values = {"text": "ü ' \"", "for_": 1, "share": 1, "many": ["a"], "maybe": None}
+
+    assert checked_parameters(notebook(), values) == values
+
+
+@pytest.mark.parametrize("source", ["import os", "x: int = 3 * 4 + f()", "a = b = 1"])
+def test_a_cell_that_is_not_plain_literals_is_refused(notebook, source):
+    with pytest.raises(BadNotebook):
+        declared_parameters(notebook(source))
+
+
+@pytest.mark.parametrize("path", sorted(shipped("notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_shipped_notebooks_are_thin_typed_commented_and_stripped(path):
+    content = nbformat.read(str(path), as_version=4)
+    code = [cell for cell in content.cells if cell.cell_type == "code"]
+    bodies = [cell for cell in code if "parameters" not in cell.metadata.get("tags", [])]
+
+    parameters = declared_parameters(path).values()
+    assert parameters
+    assert all(parameter.type and parameter.comment for parameter in parameters)
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    assert all(len(cell.source.splitlines()) <= 10 for cell in bodies)
+    assert not any("def " in cell.source for cell in bodies)
