@@ -80,14 +80,13 @@ def _rechunk_by(method):
     kind, _, storage = method.partition("-")
     options = {"array.rechunk.method": kind}
     if storage:
-        for key in ("distributed.p2p.storage.disk", "distributed.p2p.disk"):
-            if dask.config.get(key, None) is not None:
-                options[key] = storage == "disk"
-                break
-        else:
-            if storage == "memory":
-                raise MissingPackage(
-                    "this release of distributed keeps P2P data on disk only: "
-                    "pip install 'distributed>=2023.11'"
-                )
+        names = ("distributed.p2p.storage.disk", "distributed.p2p.disk")
+        known = [name for name in names if dask.config.get(name, None) is not None]
+        if not known and storage == "memory":
+            raise MissingPackage(
+                "this release of distributed keeps P2P data on disk only: "
+                "pip install 'distributed>=2023.11'"
+            )
+        # Releases that cannot choose refuse P2P unless fusion is off, too.
+        options |= {known[0]: storage == "disk"} if known else {"optimization.fuse.active": False}
     return dask.config.set(options)

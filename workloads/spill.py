@@ -5,8 +5,8 @@ from __future__ import annotations
 from benchkit.measure import expect, random_array, workload
 
 #: Below this share of the full size a cluster of 512 MiB workers does not spill.
-SMALLEST_FRACTION = 0.8
-FACTOR = 0.85
+SMALLEST_FRACTION = 0.9
+FACTOR = 0.95
 
 
 @workload(
@@ -25,8 +25,8 @@ def spilling(client, scale, seed, *, data, end):
     holds on to it, so that reading one chunk means writing another. Stresses the spill buffer,
     its thresholds and serialisation, in small workers, where the margin is smallest.
 
-    Scale: 0.85 x cluster memory, linear, of workers with 512 MiB; a chunk is 1/64 of one thread's
-    memory; not made smaller than 0.8 of that, or nothing would spill. Needs a disk of twice the
+    Scale: 0.95 x cluster memory, linear, of workers with 512 MiB; a chunk is 1/64 of one thread's
+    memory; not made smaller than 0.9 of that, or nothing would spill. Needs a disk of twice the
     data. About 8 s on 2 x 1 x 512 MiB.
     Check: the mean is that of uniform numbers within 5 sigma, and more than 0.3 of the data was
     on disk; no task may fail from lost memory (`allowed-failures` is 0).
