@@ -1,0 +1,315 @@
+"""The check of each shipped workload takes the true result and refuses wrong ones.
+
+One small cluster in this process serves them all: what counts here is answers, not times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from benchkit.measure.collection import collect
+from benchkit.measure.errors import WrongAnswer
+from benchkit.measure.execution import settle
+from benchkit.measure.sizing import Scale
+
+VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()
+MIB = 2**20
+TINY = Scale(memory=96 * MIB, threads=2, workers=2, fraction=0.3)
+#: In-process workers share one RSS, which must not make them pause; spilling by the size of
+#: results needs no RSS and works as it does anywhere.
+NO_RSS = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(NO_RSS),
+        LocalCluster(
+            n_workers=TINY.workers,
+            threads_per_worker=TINY.threads // TINY.workers,
+            memory_limit=TINY.memory // TINY.workers,
+            processes=False,
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        patch.setenv("BENCHKIT_DATA", str(tmp_path_factory.mktemp("data")))
+        yield client
+
+
+# -- wrong results, by workload: what is wrong -> result -> a result that is wrong ----------------
+
+
+def array_with(change):
+    def spoil(result):
+        array = np.array(result, dtype=float)
+        change(array)
+        return array
+
+    return spoil
+
+
+def one_off(array):
+    array[3] += 1
+
+
+def one_moved(array):
+    array[1] += 1
+    array[2] -= 1
+
+
+def not_a_number(array):
+    array[5] = np.nan
+
+
+def times(factor):
+    return lambda number: np.asarray(number, dtype=float) * factor
+
+
+def rows_with(change):
+    """Change the frame that a workload returned, be it Dask's or pandas'."""
+
+    def spoil(result):
+        frame = result.compute() if hasattr(result, "compute") else result.copy()
+        frame = change(frame)
+        return dask.dataframe.from_pandas(frame, npartitions=2) if dask_like(result) else frame
+
+    return spoil
+
+
+def dask_like(result):
+    return hasattr(result, "npartitions")
+
+
+def with_value(column, change, row=0):
+    def apply(frame):
+        frame = frame.reset_index(drop=True) if frame.index.has_duplicates else frame.copy()
+        frame[column] = frame[column].astype(object)
+        frame.loc[frame.index[row], column] = change(frame[column].iloc[row])
+        return frame.infer_objects()
+
+    return rows_with(apply)
+
+
+def swapped_values(column):
+    def apply(frame):
+        values = frame[column].tolist()
+        values[0], values[1] = values[1], values[0]
+        return frame.assign(**{column: values})
+
+    return rows_with(apply)
+
+
+def edges_with(change):
+    def spoil(result):
+        edges = result["edges"].reset_index(drop=True)
+        return {**result, "edges": change(edges)}
+
+    return spoil
+
+
+def item(name, value):
+    return lambda result: {**result, name: value(result[name]) if callable(value) else value}
+
+
+def futures_with(change):
+    def spoil(result):
+        return {**result, "futures": change(list(result["futures"]))}
+
+    return spoil
+
+
+nan = lambda value: float("nan")  # noqa: E731
+
+WRONG = {
+    "array.basic_sum": {
+        "one row is off by one": array_with(one_off),
+        "one row has what another lacks": array_with(one_moved),
+        "a row is lost": lambda result: np.asarray(result)[:-1],
+        "a row is not a number": array_with(not_a_number),
+        "a chunk was added twice": times(2),
+    },
+    "array.dot_product": {
+        "a partial product is lost": times(1 - 1e-6),
+        "not a number": times(np.nan),
+        "counted twice": times(2),
+    },
+    "rechunk.swap_axes_in_memory": {
+        "a value is lost": lambda result: [result[0] * (1 - 1e-7), result[1]],
+        "blocks have changed places": lambda result: [result[0], result[1] * (1 + 1e-7)],
+        "not a number": lambda result: [result[0], np.nan],
+    },
+    "join.join_big": {
+        "a match is lost": with_value("rows", lambda n: n - 1),
+        "a match is of another key": with_value("keys", lambda n: n + 1),
+        "a column is lost": with_value("cells", lambda n: n - 1),
+        "a row has another's payload": with_value("product", lambda x: x + 0.01),
+        "a payload is not a number": with_value("product", nan),
+        "a partition is lost": rows_with(lambda frame: frame[frame["rows"] > 0].iloc[1:]),
+    },
+    "join.set_index": {
+        "a row is lost": edges_with(
+            lambda edges: edges.assign(rows=edges["rows"] - (edges.index == 0))
+        ),
+        "a row is torn apart": edges_with(
+            lambda edges: edges.assign(product=edges["product"] * (1 + 1e-7))
+        ),
+        "not sorted inside": edges_with(lambda edges: edges.assign(is_sorted=edges.index != 1)),
+        "partitions in the wrong order": edges_with(
+            lambda edges: edges.iloc[[1, 0, *range(2, len(edges))]].reset_index(drop=True)
+        ),
+        "a row beyond its division": edges_with(
+            lambda edges: edges.assign(high=edges["high"] + 0.5)
+        ),
+        "a value is not a number": edges_with(lambda edges: edges.assign(product=np.nan)),
+        "a partition is lost": edges_with(lambda edges: edges.iloc[:-1]),
+    },
+    "h2o.q5": {
+        "a group is lost": rows_with(lambda frame: frame.iloc[1:]),
+        "a sum is off by one": with_value("v1", lambda x: x + 1),
+        "a float sum is off": with_value("v3", lambda x: x * (1 + 1e-5)),
+        "two groups are swapped": swapped_values("v3"),
+        "not a number": with_value("v3", nan),
+    },
+    "tpch.q03": {
+        "a row is lost": rows_with(lambda frame: frame.iloc[1:]),
+        "a revenue is off": with_value("revenue", lambda x: x + 0.1),
+        "orders are swapped": swapped_values("l_orderkey"),
+        "not a number": with_value("revenue", nan),
+        "a day late": with_value("o_orderdate", lambda day: day + np.timedelta64(1, "D")),
+    },
+    "spill.spilling": {
+        "too much of it is zero": item("mean", lambda mean: mean * 0.98),
+        "not a number": item("mean", nan),
+        "nothing was on disk": item("spilled_share", 0.0),
+    },
+    "sched.task_throughput": {
+        "a result is another's": futures_with(
+            lambda futures: [futures[1], futures[0], *futures[2:]]
+        ),
+        "a task is lost": futures_with(lambda futures: futures[:-1]),
+        "a task ran for another": futures_with(lambda futures: [futures[1], *futures[1:]]),
+    },
+    "adaptive.expand_contract_expand": {
+        "the sum at the barrier is off": item("sums", lambda sums: [sums[0] + 1, sums[1]]),
+        "the last sum is missing": item("sums", lambda sums: sums[:1]),
+        "not a number": item("sums", lambda sums: [sums[0], float("nan")]),
+    },
+    "xarray.anom_mean": {
+        "a column was left out": array_with(one_off),
+        "a column is not a number": array_with(not_a_number),
+        "a column is lost": lambda result: np.asarray(result)[:-1],
+    },
+    "parquet.write_wide": {
+        "a column is off": rows_with(lambda sums: sums * (1 + 1e-7)),
+        "columns are swapped": rows_with(lambda sums: sums.set_axis(sums.index[::-1])),
+        "not a number": rows_with(lambda sums: sums * np.nan),
+    },
+}
+
+
+# -- the tests ------------------------------------------------------------------------------------
+
+
+def run_variant(client, variant, scale=TINY):
+    """Run the steps before the check; return what the check may ask for."""
+    client.wait_for_workers(TINY.workers, timeout=30)
+    available = {
+        "client": client,
+        "scale": scale,
+        "seed": variant.workload.seed,
+        **variant.params,
+    }
+    available["prepared"] = variant.workload.call("prepare", **available)
+    available["result"] = settle(variant.workload.call("run", **available))
+    return available
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_the_true_result_is_taken_and_wrong_ones_are_refused(client, variant, monkeypatch):
+    names = variant.workload.main.__globals__
+    if "BARRIER_S" in names:
+        monkeypatch.setitem(names, "BARRIER_S", 1.0)
+    workload = variant.workload
+    available = run_variant(client, variant)
+
+    try:
+        extra = workload.call("check", **available)
+        taken = []
+        for what, spoil in WRONG[workload.name].items():
+            try:
+                workload.call("check", **{**available, "result": spoil(available["result"])})
+            except (WrongAnswer, AssertionError):
+                continue
+            taken.append(what)
+    finally:
+        workload.call("cleanup", **available)
+
+    assert not taken, f"{variant.name} takes a result in which {taken[0]}"
+    assert set(extra or {}) == set(workload.metrics)
+
+
+def test_a_written_file_that_holds_other_values_is_refused(client):
+    (variant,) = (each for each in VARIANTS if each.name == "parquet.write_wide")
+    available = run_variant(client, variant)
+    prepared = available["prepared"]
+    file = Path(prepared["folder"]) / f"part.{prepared['frame'].npartitions // 2}.parquet"
+    frame = pd.read_parquet(file)
+    frame["str_3"] = frame["str_3"].to_numpy()[::-1]
+
+    try:
+        frame.to_parquet(file)
+        with pytest.raises(AssertionError, match="str_3"):
+            variant.workload.call("check", **available)
+        file.unlink()
+        with pytest.raises(WrongAnswer, match="files"):
+            variant.workload.call("check", **available)
+    finally:
+        variant.workload.call("cleanup", **available)
+
+
+class BytesMade(SchedulerPlugin):
+    """Adds up the sizes of all results, while it is in force."""
+
+    def __init__(self, client):
+        self.scheduler, self.total = client.cluster.scheduler, 0
+
+    def transition(self, key, start, finish, *args, nbytes=None, **kwargs):
+        if start == "processing" and finish == "memory":
+            self.total += nbytes or 0
+
+    def __enter__(self):
+        self.scheduler.add_plugin(self, name="bytes-made")
+        return self
+
+    def __exit__(self, *_):
+        self.scheduler.remove_plugin("bytes-made")
+
+
+SIZED_BY_MEMORY = [
+    variant
+    for variant in VARIANTS
+    if "first-twelve" in variant.tags and variant.workload.category not in ("sched", "adaptive")
+]
+
+
+@pytest.mark.parametrize("variant", SIZED_BY_MEMORY, ids=lambda variant: variant.name)
+def test_sizes_come_from_the_clusters_memory(client, variant):
+    made = []
+    for memory in (TINY.memory, 4 * TINY.memory):
+        with BytesMade(client) as bytes_made:
+            available = run_variant(client, variant, replace(TINY, memory=memory))
+        variant.workload.call("cleanup", **available)
+        made.append(bytes_made.total)
+
+    # Four times as much by the linear law, twice by the quadratic one; datasets come in steps.
+    assert 1.5 < made[1] / made[0] < 8

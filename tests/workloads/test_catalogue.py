@@ -1,0 +1,92 @@
+"""What the shipped workloads say of themselves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchkit.measure.collection import collect
+from benchkit.measure.sizing import Scale
+
+FOLDER = Path(__file__).parents[2] / "workloads"
+FOUND = collect([FOLDER])
+WORKLOADS = list(FOUND.workloads.values())
+#: One workload for each mechanism of Dask; workloads.md calls them the first twelve.
+FIRST_TWELVE = {
+    "adaptive.expand_contract_expand",
+    "array.basic_sum",
+    "array.dot_product",
+    "h2o.q5",
+    "join.join_big",
+    "join.set_index",
+    "parquet.write_wide",
+    "rechunk.swap_axes_in_memory",
+    "sched.task_throughput",
+    "spill.spilling",
+    "tpch.q03",
+    "xarray.anom_mean",
+}
+
+
+def by_name(workload):
+    return workload.name
+
+
+def test_every_file_can_be_collected():
+    assert FOUND.broken == []
+
+
+@pytest.mark.parametrize("tag", ["first-twelve", "quick"])
+def test_a_profile_selects_one_variant_of_each_of_the_first_twelve(tag):
+    chosen = FOUND.select(expression=f"tag:{tag}")
+
+    assert sorted(variant.workload.name for variant in chosen) == sorted(FIRST_TWELVE)
+
+
+def test_variants_have_names_of_their_own():
+    names = [variant.name for variant in FOUND.variants()]
+
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
+def test_a_docstring_says_what_is_stressed_how_it_scales_and_how_the_answer_is_known(workload):
+    text = workload.description
+    paragraphs = text.split("\n\n")
+
+    assert re.fullmatch(r"[A-Z][^\n]*\.", paragraphs[0]), "first line: one sentence"
+    assert re.search(r"\bStresses\b|\boverhead\b", text)
+    assert re.search(r"^Scale: .+", text, re.MULTILINE)
+    assert re.search(r"^Check: .+", text, re.MULTILINE)
+    assert re.search(r"About \d+ s", text), "how long it takes on the local cluster"
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
+def test_a_workload_has_a_category_tags_and_a_check(workload):
+    assert workload.category == Path(workload.path).stem.rstrip("_")
+    assert workload.tags
+    assert "check" in workload.steps
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
+def test_no_size_is_written_down_but_the_references_and_a_workers_memory(workload):
+    code = re.sub(r'"""(.|\n)*?"""', "", workload.source)
+    sizes = re.findall(r'["\'][\d.]+ ?[KMGT]i?B["\']', code)
+    through_grain = re.findall(r'scale\.chunk\(["\'][\d.]+ ?[KMGT]i?B["\']', code)
+    of_the_cluster = re.findall(r'"memory_limit": ["\'][\d.]+ ?[KMGT]i?B["\']', code)
+
+    assert len(sizes) == len(through_grain) + len(of_the_cluster)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("sched.task_throughput", {"n": 5000}), ("adaptive.expand_contract_expand", {})],
+)
+def test_what_does_not_grow_with_memory_grows_with_the_fraction(name, params):
+    count = FOUND.workloads[name].main.__globals__["_count"]
+    full = Scale(memory=2**31, threads=2, workers=2)
+
+    assert count(full, **params) == 2 * count(replace(full, fraction=0.5), **params)
