@@ -31,14 +31,20 @@ _HOMES = {
     "expect": "benchkit.measure.answers",
     "open_cluster": "benchkit.measure.cluster",
     "record": "benchkit.experiment.record",
+    "run": "benchkit.experiment.running",
     "timeseries": "benchkit.measure.sizing",
     "workload": "benchkit.measure.workloads",
+    "workloads": "benchkit.experiment.running",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]
+_MODULES = {"plots": "benchkit.show.plots"}
+
+__all__ = ["__version__", *sorted([*_HOMES, *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

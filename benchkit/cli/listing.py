@@ -1,30 +1,53 @@
-"""Rows that the commands print, and the table they are printed as."""
+"""Rows that the commands print: flat, the same for a table and for JSON."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from benchkit.errors import BenchkitError, UsageError
+import pandas as pd
+
+from benchkit.analysis.history import against_previous
+from benchkit.errors import BenchkitError
 from benchkit.experiment.environment import CURRENT, find_environment, list_environments
 from benchkit.experiment.folders import folders_of
+from benchkit.experiment.sizes import size_text
 from benchkit.measure.collection import collect
+from benchkit.measure.selection import matcher
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
-from benchkit.store.text import format_bytes, format_seconds
+from benchkit.store.text import format_bytes, format_change, format_seconds
 
-__all__ = ["as_table", "environments", "metrics", "run_row", "runs", "workloads"]
+__all__ = [
+    "as_records",
+    "environments",
+    "metrics",
+    "run_row",
+    "runs",
+    "short_run",
+    "short_workload",
+    "workloads",
+]
 
 
-def workloads(folders: Sequence[str], expression: str | None) -> list[dict[str, Any]]:
+def workloads(
+    folders: Sequence[str],
+    expression: str | None,
+    environment: str = CURRENT,
+    environment_folders: Sequence[str] = (),
+) -> list[dict[str, Any]]:
     """Return a row per variant; broken files are rows too, with their reason."""
     collection = collect(folders_of("workloads", folders))
+    arm = find_environment(environment, folders_of("environments", environment_folders))
     rows = [
         {
             "name": variant.name,
             "category": variant.workload.category,
+            "size": size_text(variant, arm),
             "tags": list(variant.tags),
+            "description": variant.workload.description.partition("\n")[0],
             "available": not variant.missing_packages(),
             "reason": ", ".join(variant.missing_packages()),
         }
@@ -36,7 +59,9 @@ def workloads(folders: Sequence[str], expression: str | None) -> list[dict[str, 
             {
                 "name": where,
                 "category": "",
+                "size": "",
                 "tags": [],
+                "description": "",
                 "available": False,
                 "reason": broken.reason,
             }
@@ -44,16 +69,42 @@ def workloads(folders: Sequence[str], expression: str | None) -> list[dict[str, 
     return rows
 
 
-def runs(store: str | None) -> list[dict[str, Any]]:
-    """Return a row per run of a store, oldest first, with its metrics."""
-    frame = Store(store, create=False).runs()
-    frame = frame.astype(object).where(frame.notna(), None)
-    return frame.to_dict("records")
+def runs(store: str | None, expression: str | None = None, **filters: Any) -> pd.DataFrame:
+    """Return the runs of a store, oldest first, with their metrics.
+
+    `expression` selects as ``-k`` does among workloads; its tags are ``NAME=VALUE``.
+    """
+    frame = Store(store, create=False).runs(**filters)
+    if expression is None or frame.empty:
+        return frame
+    matches = matcher(expression)
+    keep = [
+        matches(_Named(row.workload, SimpleNamespace(category=row.category), _words(row.tags)))
+        for row in frame[["workload", "category", "tags"]].itertuples(index=False)
+    ]
+    return frame[keep]
 
 
-def environments() -> list[dict[str, Any]]:
+class _Named(NamedTuple):
+    """What a selection looks at, for a run."""
+
+    name: str
+    workload: Any
+    tags: tuple[str, ...]
+
+
+def _words(tags: Any) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in (tags or {}).items())
+
+
+def as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table with None where nothing is known."""
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def environments(given: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return a row per environment, the one that benchkit runs in first."""
-    folders = folders_of("environments")
+    folders = folders_of("environments", given)
     rows = []
     for name in [CURRENT, *list_environments(folders)]:
         try:
@@ -69,30 +120,67 @@ def metrics() -> list[dict[str, Any]]:
     return [{"name": metric.name, **metric.attrs} for metric in METRICS.values()]
 
 
-def run_row(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what the table after a run shows of it."""
+def short_workload(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the table of workloads shows of one; without its reason it is available."""
+    size = row["size"]
+    return {
+        "name": row["name"],
+        "size here": size if len(size) <= 36 else f"{size[:35]}…",
+        "unavailable": row["reason"],
+        "tags": row["tags"],
+        "what it does": row["description"],
+    }
+
+
+def run_row(record: Mapping[str, Any], earlier: pd.DataFrame | None = None) -> dict[str, Any]:
+    """Return what the table after a run shows of it.
+
+    Parameters
+    ----------
+    record : mapping
+        The run's record.
+    earlier : DataFrame, optional
+        Runs of the store; comparable ones among them give the change.
+    """
     return {
         "workload": record["workload"],
         "outcome": record["outcome"],
         "duration": format_seconds(record.get("duration")),
+        "change": _change(record, earlier),
         "peak memory": format_bytes(record.get("memory_peak")),
-        # Dask's hash at the end of a group's name says nothing to a reader.
-        "biggest task group": re.sub(r"-[0-9a-f]{16,}$", "", record.get("biggest_group", "")),
-        "error": record.get("error", ""),
-        "id": record["id"],
+        "biggest task group": _biggest(record),
+        "error": record.get("error") or "",
+        "run": record["id"][:13],
     }
 
 
-def as_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as aligned text; columns that are empty throughout are left out."""
-    if not rows:
-        raise UsageError("nothing to list")
-    names = [name for name in rows[0] if any(row.get(name) not in ("", None, []) for row in rows)]
-    names = names[:8]
-    cells = [[str(row.get(name, "")) for name in names] for row in rows]
-    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
-    lines = [names, *cells]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+def short_run(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a table of many runs shows of one."""
+    return {
+        "run": record["id"][:13],
+        "started": f"{record['started']:%Y-%m-%d %H:%M}" if record.get("started") else "",
+        "workload": record["workload"],
+        "environment": record.get("environment") or "",
+        "outcome": record["outcome"],
+        "duration": format_seconds(record.get("duration")),
+        "peak memory": format_bytes(record.get("memory_peak")),
+        "tags": ", ".join(f"{k}={v}" for k, v in (record.get("tags") or {}).items()),
+        "error": record.get("error") or "",
+    }
+
+
+def _change(record: Mapping[str, Any], earlier: pd.DataFrame | None) -> str:
+    """Say how the duration compares; a star where that is no longer what chance does."""
+    previous = None if earlier is None else against_previous(earlier, record)
+    if previous is None or record["outcome"] != "ok":
+        return ""
+    star = "*" if previous.unusual else ""
+    return f"{format_change(previous.ratio)}{star} ({previous.n_runs})"
+
+
+def _biggest(record: Mapping[str, Any]) -> str:
+    """Return the biggest task group without Dask's hash, which says nothing to a reader."""
+    name = re.sub(r"-[0-9a-f]{16,}$", "", record.get("biggest_group") or "")
+    share = record.get("biggest_group_share")
+    name = name if len(name) <= 44 else f"{name[:21]}…{name[-22:]}"
+    return f"{name} {share:.0%}" if name and share is not None else name

@@ -159,6 +159,7 @@ class Experiment:
                 output,
                 {
                     "workload": measurement.variant,
+                    "params": self._params(measurement.variant),
                     "workloads": [str(Path(folder).resolve()) for folder in self.folders],
                     "recordings": str(self.recordings.resolve()),
                     "cluster": dict(self.environment.cluster),
@@ -173,6 +174,15 @@ class Experiment:
         except KernelTrouble as error:
             trouble = error
         return self._keep(run_id, measurement, facts, trouble)
+
+    def _params(self, name: str) -> dict[str, Any]:
+        """Return the parameters of a variant that its workload does not list, to be set there."""
+        variant = self._variant(name)
+        listed = any(name == other.name for other in variant.workload.variants())
+        return {} if listed else dict(variant.params)
+
+    def _variant(self, name: str) -> Variant:
+        return next(variant for variant in self.variants if variant.name == name)
 
     def _keep(
         self,
@@ -196,8 +206,7 @@ class Experiment:
         return json.loads(tree.attrs["record"])
 
     def _stand_in(self, facts: dict[str, Any], measurement: Measurement, reason: str) -> Path:
-        by_name = {variant.name: variant for variant in self.variants}
-        variant = by_name[measurement.variant]
+        variant = self._variant(measurement.variant)
         writer = RecordingWriter(self.recordings, facts["id"])
         writer.head(
             **facts,

@@ -73,7 +73,14 @@ class MeasuringKernel:
         self.close()
         specs = _OneKernel()
         specs.spec = KernelSpec(
-            argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            argv=[
+                sys.executable,
+                "-m",
+                "ipykernel_launcher",
+                "-f",
+                "{connection_file}",
+                "--log-level=40",
+            ],
             display_name=f"benchkit: {self.environment.name}",
             language="python",
         )

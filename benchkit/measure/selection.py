@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Any
 
 from benchkit.measure.errors import BadSelection, did_you_mean
-from benchkit.measure.workloads import Variant
 
 __all__ = ["matcher"]
 
-Predicate = Callable[[Variant], bool]
+Predicate = Callable[[Any], bool]
 
 _TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
 _FIELDS = ("category", "name", "profile", "tag")

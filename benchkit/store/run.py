@@ -39,6 +39,10 @@ _OBJECTS = (
 )
 
 
+#: Parts of the topics of events that tell of trouble.
+_TROUBLE = ("lost", "remove", "restart", "pause", "terminat", "kill", "fail")
+
+
 def run_from_recording(path: str | Path) -> xr.DataTree:
     """Turn a recording into a run.
 
@@ -135,6 +139,10 @@ def _attributes(recording: Recording, window: Window, record: dict) -> dict[str,
     return {name: value for name, value in attrs.items() if value is not None}
 
 
+def _label(run: Run) -> str:
+    return ", ".join([run.workload, *(f"{name}={value}" for name, value in run.tags.items())])
+
+
 class Run:
     """One run, as a person looks at it.
 
@@ -182,6 +190,11 @@ class Run:
         """Metrics by name, in the units of `benchkit.store.schema.METRICS`; unknown ones absent."""
         return {name: float(self.tree[name]) for name in METRICS if name in self.tree.data_vars}
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """The run's row of the store's index: facts and metrics, flat."""
+        return json.loads(self.tree.attrs["record"])
+
     def _group(self, name: str) -> xr.Dataset:
         if name in self.tree.children:
             return self.tree[name].to_dataset()
@@ -226,6 +239,66 @@ class Run:
         frame.insert(0, "task_group", pd.Categorical.from_codes(tasks["group"].values, names))
         return frame
 
+    def facts(self) -> pd.Series:
+        """Return what the run was: workload, outcome, environment, cluster, versions, ..."""
+        attrs = self.tree.attrs
+        names = [name for name in RECORD_FIELDS if name in attrs and attrs[name] not in ("{}", "")]
+        return pd.Series({name: attrs[name] for name in names}, name="value", dtype=object)
+
+    def events(self) -> pd.DataFrame:
+        """Return a row per event of the cluster: when (s), its topic, the worker, the event."""
+        return self._table("events", ("time", "topic", "worker", "message"))
+
+    def errors(self) -> pd.DataFrame:
+        """Return a row per task that failed: when (s), key, worker, exception, traceback."""
+        return self._table("errors", ("time", "key", "worker", "exception", "traceback"))
+
+    def trouble(self) -> pd.DataFrame:
+        """Return what went wrong, in order: tasks that raised, workers lost, capture errors."""
+        rows = [
+            (row.time, "task", f"{row.key}: {row.exception}")
+            for row in self.errors().itertuples(index=False)
+        ]
+        rows += [
+            (row.time, row.topic, row.message)
+            for row in self.events().itertuples(index=False)
+            if any(word in row.topic for word in _TROUBLE)
+        ]
+        rows = sorted(rows, key=lambda row: row[0])
+        rows += [(np.nan, "capture", text) for text in self.capture_errors]
+        if self.error:
+            rows.append((np.nan, self.outcome, self.error))
+        return pd.DataFrame(rows, columns=["time (s)", "what", "message"])
+
+    def compare(self, other: Run) -> pd.DataFrame:
+        """Return the metrics of two runs side by side, as text, with the ratio of the second.
+
+        One run a side cannot tell a change from noise; it is a look, not a verdict.
+        """
+        mine, theirs = self.metrics, other.metrics
+        rows = {
+            metric.long_name: (
+                format_quantity(mine.get(name), metric.units),
+                format_quantity(theirs.get(name), metric.units),
+                theirs[name] / mine[name] if mine.get(name) and name in theirs else np.nan,
+            )
+            for name, metric in METRICS.items()
+            if name in mine or name in theirs
+        }
+        columns = [_label(self), _label(other), "ratio"]
+        if columns[0] == columns[1]:
+            columns = [self.id[:13], other.id[:13], "ratio"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns).round({"ratio": 3})
+
+    @property
+    def capture_errors(self) -> list[str]:
+        """What the capture itself had trouble with; a run is kept all the same."""
+        return [str(text) for text in json.loads(self.tree.attrs.get("capture_errors") or "[]")]
+
+    def _table(self, group: str, columns: tuple[str, ...]) -> pd.DataFrame:
+        data = self._group(group)
+        return pd.DataFrame({name: data[name].values for name in columns if name in data})
+
     def __repr__(self) -> str:
         duration = self.metrics.get("duration")
         took = format_quantity(duration, "s") if duration is not None else "no time"
@@ -240,11 +313,13 @@ class Run:
         error = f"<p>{html.escape(self.error)}</p>" if self.error else ""
         return (
             f"<h4>{html.escape(self.workload)}: {html.escape(self.outcome)}</h4>{error}"
-            f"<p><code>{html.escape(self.id)}</code>, {html.escape(self._context())}</p>"
+            f"<p><code>{html.escape(self.id)}</code>, {html.escape(self.context)}</p>"
             f"<table>{rows}</table>"
         )
 
-    def _context(self) -> str:
+    @property
+    def context(self) -> str:
+        """When and on what it ran, in one line."""
         attrs = self.tree.attrs
         parts = [str(attrs.get("started", ""))[:19].replace("T", " ")]
         if "n_workers" in attrs:

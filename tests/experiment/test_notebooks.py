@@ -6,13 +6,13 @@ from benchkit.errors import BadNotebook
 from benchkit.experiment.folders import shipped
 from benchkit.experiment.notebooks import checked_parameters, declared_parameters
 
-CELL = '''
+CELL = """
 text: str = "a=b # not a comment"  # with an equals sign
 for_: int = 3  # a name papermill misses
 share: float = 0.5
 many: list[str] = []
 maybe: str | None = None
-'''
+"""
 
 
 @pytest.fixture

@@ -1,1 +1,21 @@
-"""Pictures of runs: xarray in, Bokeh or HoloViews out; one file per family of pictures."""
+"""Pictures of runs: a run's DataTree in, a Bokeh figure out; one file per family of pictures.
+
+``benchkit.plots`` is this package.
+"""
+
+from __future__ import annotations
+
+from bokeh.io import output_notebook
+from bokeh.resources import Resources
+
+from benchkit.show.plots.run import memory_by_kind, task_group_bars, task_stream
+
+__all__ = ["in_notebook", "memory_by_kind", "task_group_bars", "task_stream"]
+
+
+def in_notebook() -> None:
+    """Let ``bokeh.io.show`` draw into this notebook; asks nothing of the network.
+
+    Only the part of Bokeh that our figures use is put into the notebook (1 of 4 MB).
+    """
+    output_notebook(Resources(mode="inline", components=["bokeh"]), hide_banner=True)

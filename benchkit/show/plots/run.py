@@ -49,6 +49,27 @@ def _figure(title: str, x: str, y: str, **options: Any) -> Any:
     return drawn
 
 
+def _nothing(title: str) -> Any:
+    """Return a figure that says that there is nothing to draw: missing is never drawn as 0."""
+    drawn = figure(
+        title=title,
+        height=90,
+        sizing_mode="stretch_width",
+        toolbar_location=None,
+        tools="",
+        x_range=(0, 1),
+        y_range=(0, 1),
+        html_attributes={"role": "img", "aria-label": f"{title} Nothing was recorded."},
+    )
+    drawn.axis.visible = drawn.grid.visible = False
+    drawn.text([0.01], [0.5], ["Nothing was recorded."], text_baseline="middle", color="#888888")
+    return drawn
+
+
+def _has(tree: xr.DataTree, group: str, dim: str) -> bool:
+    return group in tree.children and bool(tree[group].sizes.get(dim))
+
+
 def memory_by_kind(tree: xr.DataTree) -> Any:
     """Draw the cluster's memory over time, stacked by kind, under its limit.
 
@@ -62,6 +83,8 @@ def memory_by_kind(tree: xr.DataTree) -> Any:
     figure
         Time in s after clock on, memory in GiB.
     """
+    if not _has(tree, "scheduler", "time"):
+        return _nothing("Where was the cluster's memory?")
     data = _group(tree, "scheduler")
     drawn = _figure("Where was the cluster's memory?", "time (s)", "memory (GiB)")
     kinds = [kind for kind in MEMORY_COLOURS if kind in data]
@@ -105,6 +128,8 @@ def task_group_bars(tree: xr.DataTree) -> Any:
     figure
         Thread-seconds by group.
     """
+    if not _has(tree, "task_groups", "task_group"):
+        return _nothing("In which task groups were threads busy?")
     data = _group(tree, "task_groups")
     seconds = data["seconds"].transpose("task_group", "action").values
     order = np.argsort(-seconds.sum(axis=1), kind="stable")
@@ -164,6 +189,8 @@ def task_stream(tree: xr.DataTree) -> Any:
     figure
         Time in s after clock on, one lane a worker thread.
     """
+    if not _has(tree, "tasks", "task"):
+        return _nothing("What did each thread do?")
     tasks = _group(tree, "tasks")
     groups = _group(tree, "task_groups")["task_group"].values
     start, duration = tasks["start"].values, tasks["duration"].values

@@ -1,0 +1,46 @@
+"""`benchkit report`: pages from notebooks."""
+
+from __future__ import annotations
+
+import click
+
+from benchkit.cli.options import common, print_json
+
+__all__ = ["report"]
+
+
+@click.group()
+def report() -> None:
+    """Write pages to read and send around."""
+
+
+@report.command("run")
+@click.argument("ids", nargs=-1)
+@click.option("--output", metavar="FILE", help="Where to; default: in the store.")
+@common("store", "json")
+def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_json: bool) -> None:
+    r"""Write the drill-down of runs as pages of HTML, one a run.
+
+    IDS are ids of runs or beginnings of them; without any, the latest run is meant.
+
+    \b
+    Examples:
+      benchkit report run
+      benchkit report run latest --output run.html
+    """
+    from benchkit.errors import UsageError
+    from benchkit.show.reports import run_report
+    from benchkit.store.store import Store
+
+    if output is not None and len(ids) > 1:
+        raise UsageError(f"--output {output!r}: one file cannot hold {len(ids)} runs: name one")
+    home = Store(store, create=False)
+    found = [home.resolve(run_id) for run_id in ids or ("latest",)]
+    rows = []
+    for run_id in found:
+        page = run_report(home, run_id, output)
+        rows.append({"id": run_id, "report": str(page)})
+        if not as_json:
+            click.echo(page)
+    if as_json:
+        print_json(rows)

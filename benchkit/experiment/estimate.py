@@ -1,0 +1,57 @@
+"""How long a plan will take: from earlier runs, corrected as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from benchkit.store.store import Store
+
+__all__ = ["Estimate", "known_durations"]
+
+#: Around each workload: a fresh cluster, imports on its workers, the last drain, the check.
+#: Measured on two cores; replaced by what this experiment shows after its first run.
+OVERHEAD_S = 5.0
+#: For a workload that nobody has run yet; those that are shipped aim at 2 to 15 s.
+UNKNOWN_S = 8.0
+
+
+def known_durations(store: Store) -> dict[str, float]:
+    """Return the median duration, in s, of each variant that ended ok in this store."""
+    if not len(store):
+        return {}
+    runs = store.runs(columns=["workload", "duration"], outcome="ok")
+    return runs.groupby("workload")["duration"].median().dropna().to_dict()
+
+
+class Estimate:
+    """Seconds that are left of a list of variants.
+
+    Parameters
+    ----------
+    variants : sequence of str
+        What will run, in order; names repeat.
+    known : mapping of str to float
+        Durations of earlier runs, in s.
+    """
+
+    def __init__(self, variants: Sequence[str], known: Mapping[str, float]) -> None:
+        self._ahead = list(variants)
+        self._known = dict(known)
+        self._overheads: list[float] = []
+        self._seen: list[float] = []
+
+    def finished(self, elapsed_s: float, duration_s: float | None) -> None:
+        """Take the next variant off the list, and learn from how long it took."""
+        name = self._ahead.pop(0)
+        if duration_s is not None:
+            self._known[name] = duration_s
+            self._overheads.append(max(elapsed_s - duration_s, 0.0))
+            self._seen.append(duration_s)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the end of the list, counted from its next variant."""
+        overhead = fmean(self._overheads) if self._overheads else OVERHEAD_S
+        unknown = fmean(self._seen) if self._seen else UNKNOWN_S
+        return sum(self._known.get(name, unknown) + overhead for name in self._ahead)

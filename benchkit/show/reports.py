@@ -1,0 +1,100 @@
+"""Reports: a parameterised notebook, executed by papermill, as a page to send around."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchkit.errors import MissingExtra
+from benchkit.experiment.environment import CURRENT, find_environment
+from benchkit.experiment.folders import notebook_path
+from benchkit.experiment.kernel import MeasuringKernel
+from benchkit.store.store import Store
+
+__all__ = ["notebook_report", "run_report"]
+
+#: For one cell; a run of a million tasks takes seconds to draw.
+CELL_TIMEOUT_S = 600.0
+
+
+def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
+    """Write the drill-down of one run as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the run is.
+    run_id : str, default "latest"
+        Its id, or the beginning of it.
+    output : path, optional
+        File to write; by default ``experiments/<experiment>/reports/run-<id>.html`` in the store.
+
+    Returns
+    -------
+    Path
+        The page. The executed notebook lies beside it.
+
+    Raises
+    ------
+    UnknownRun
+        There is no such run.
+    MissingExtra
+        What draws is not installed.
+    """
+    run_id = store.resolve(run_id)
+    attrs = store.open(run_id).attrs
+    if output is None:
+        home = str(attrs.get("experiment") or run_id)
+        output = Path(store.path) / "experiments" / home / "reports" / f"run-{run_id}.html"
+    return notebook_report(
+        "run",
+        {"store": str(Path(store.path).resolve()), "run": run_id},
+        output,
+        title=f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}",
+    )
+
+
+def notebook_report(
+    name: str, parameters: Mapping[str, Any], output: str | Path, *, title: str
+) -> Path:
+    """Execute a notebook and write it as a page, the executed notebook beside it.
+
+    Parameters
+    ----------
+    name : str
+        Name of a notebook, as in ``./notebooks`` or as shipped.
+    parameters : mapping of str to JSON types
+        Values of its parameters.
+    output : path
+        The page to write.
+    title : str
+        Title of the page.
+
+    Returns
+    -------
+    Path
+        `output`.
+
+    Raises
+    ------
+    BadNotebook
+        The notebook has no such parameter.
+    KernelTrouble
+        A cell raised; the executed notebook is kept and holds the error.
+    MissingExtra
+        What draws is not installed.
+    """
+    try:
+        from benchkit.show.page import notebook_page
+    except ImportError as error:
+        raise MissingExtra("show", str(error.name)) from error
+    output = Path(output)
+    executed = output.with_suffix(".ipynb")
+    with (
+        tempfile.TemporaryDirectory(prefix="benchkit-") as scratch,
+        MeasuringKernel(find_environment(CURRENT, []), Path(scratch)) as kernel,
+    ):
+        kernel.execute(notebook_path(name), executed, parameters, timeout_s=CELL_TIMEOUT_S)
+    return notebook_page(executed, output, title=title)

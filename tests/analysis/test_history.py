@@ -1,0 +1,75 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+
+from benchkit.analysis.history import against_previous, comparable
+
+
+def frame(durations, **fields):
+    n = len(durations)
+    return pd.DataFrame(
+        {
+            "id": [f"run{i}" for i in range(n)],
+            "workload": "a.b",
+            "outcome": "ok",
+            "host": "here",
+            "n_threads": pd.array([2] * n, dtype="Int64"),
+            "started": pd.date_range("2026-01-01", periods=n, tz="UTC"),
+            "duration": durations,
+            **fields,
+        }
+    )
+
+
+def record(**fields):
+    base = {
+        "id": "new",
+        "workload": "a.b",
+        "host": "here",
+        "n_threads": 2,
+        "started": "2026-03-01T00:00:00+00:00",
+        "duration": 11.0,
+    }
+    return {**base, **fields}
+
+
+def test_the_ratio_is_to_the_geometric_mean_of_earlier_runs():
+    found = against_previous(frame([5.0, 20.0]), record())
+
+    assert found.n_runs == 2
+    assert found.ratio == pytest.approx(1.1)
+    assert found.unusual is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"workload": "a.c"}, {"host": "there"}, {"n_threads": 4}, {"started": "2025-01-01T00:00Z"}],
+)
+def test_runs_of_something_else_are_not_held_against_it(other):
+    assert comparable(frame([5.0, 6.0]), record(**other)).empty
+
+
+def test_failed_runs_and_the_run_itself_do_not_count():
+    runs = frame([5.0, 6.0, 7.0], outcome=["ok", "failed", "ok"])
+
+    assert list(comparable(runs, record(id="run2"))["id"]) == ["run0"]
+
+
+def test_a_run_without_the_metric_or_a_history_has_no_change():
+    assert against_previous(frame([np.nan]), record()) is None
+    assert against_previous(frame([1.0]), record(duration=None)) is None
+    assert against_previous(pd.DataFrame(), record()) is None
+
+
+def test_an_ordinary_run_is_called_unusual_as_rarely_as_it_says():
+    rng = np.random.default_rng(7)
+    n_trials = 600
+    values = rng.lognormal(1.0, 0.08, size=(n_trials, 7))
+
+    unusual = sum(
+        against_previous(frame(row[:6]), record(duration=row[6])).unusual for row in values
+    )
+
+    assert binomtest(int(unusual), n_trials, 0.05).pvalue > 1e-4
+    assert unusual > 0

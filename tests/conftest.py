@@ -1,0 +1,61 @@
+"""What tests of several floors share: a real run, a real browser, a place for pictures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def a_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A real run of a small computation on two worker processes, as a DataTree."""
+    import dask.array as da
+    from dask.distributed import Client, LocalCluster
+
+    import benchkit
+
+    store = tmp_path_factory.mktemp("a-run") / "store"
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "512 MiB"}
+    with (
+        LocalCluster(**options, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        benchkit.record(client, workload="tests.sum", tags={"way": "A"}, store=store) as recorded,
+    ):
+        da.random.random((3000, 3000), chunks=500).dot(da.ones((3000, 20))).sum().compute()
+    return recorded.run.tree
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Debian's Chromium; continuous integration fails without it."""
+    found = shutil.which("chromium")
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("chromium is not installed: apt-get install chromium")
+        pytest.skip("chromium is not installed")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Any]:
+    """A headless browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def artifacts() -> Path:
+    """The folder where screenshots are kept; git ignores it."""
+    folder = Path(__file__).parent.parent / "artifacts"
+    folder.mkdir(exist_ok=True)
+    return folder

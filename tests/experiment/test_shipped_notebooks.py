@@ -1,0 +1,54 @@
+"""Each shipped notebook runs from top to bottom under papermill, as by hand."""
+
+import nbformat
+import papermill
+import pytest
+
+from benchkit.experiment.folders import notebook_path, shipped
+from benchkit.store.store import Store
+
+
+def execute(name, tmp_path, **parameters):
+    output = tmp_path / f"{name}.ipynb"
+    papermill.execute_notebook(
+        str(notebook_path(name)),
+        str(output),
+        parameters=parameters,
+        kernel_name="python3",
+        progress_bar=False,
+    )
+    return nbformat.read(str(output), as_version=4)
+
+
+@pytest.mark.slow
+def test_measure_keeps_its_run_when_nobody_takes_the_recording(tmp_path):
+    execute(
+        "measure",
+        tmp_path,
+        workload="sched.task_throughput[n=1000]",
+        workloads=[str(shipped("workloads"))],
+        store=str(tmp_path / "store"),
+        scale=0.2,
+    )
+
+    (outcome,) = Store(tmp_path / "store", create=False).runs()["outcome"]
+    assert outcome == "ok"
+
+
+@pytest.mark.slow
+def test_explore_measures_compares_and_draws(tmp_path):
+    executed = execute("explore", tmp_path, store=str(tmp_path / "store"), scale=0.1)
+
+    kept = Store(tmp_path / "store", create=False).runs()
+    assert list(kept["outcome"]) == ["ok"] * 4
+    assert list(kept["tags"][-2:]) == [{"way": "small chunks"}, {"way": "large chunks"}]
+    drawn = [
+        output
+        for cell in executed.cells
+        for output in cell.get("outputs", [])
+        if "data-root-id" in output.get("data", {}).get("text/html", "")
+    ]
+    assert len(drawn) == 4
+    assert not [
+        o for c in executed.cells for o in c.get("outputs", []) if o.get("name") == "stderr"
+    ]
