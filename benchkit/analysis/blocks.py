@@ -1,0 +1,187 @@
+"""Straight-line fits of two means with blocks that share a disturbance: arrays in, arrays out.
+
+One formula serves every design. With correlation zero it is the pooled t test of two samples, with
+correlation one the paired t test, in between it weighs the two, and any run may be missing. Knows
+nothing of ratios, families of tests or verdicts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import polygamma
+
+from benchkit.analysis.shrinkage import FEWEST_TESTS, inverse_trigamma, log_bias
+
+__all__ = ["Fit", "agree_on_blocks", "fit_means"]
+
+Array = NDArray[np.float64]
+
+#: Share of rows left out at either end when rows agree on one block correlation.
+TRIM = 0.15
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Difference of two means for each row, with a variance that is still to be shrunk.
+
+    Parameters
+    ----------
+    difference : ndarray, shape (tests,)
+        Mean of the contender minus mean of the baseline.
+    variance : ndarray, shape (tests,)
+        Variance of one run, what its block shares with the other arms taken out.
+    df : ndarray, shape (tests,)
+        Degrees of freedom of `variance`; not always whole.
+    leverage : ndarray, shape (tests,)
+        The squared standard error of `difference` is ``leverage * variance``.
+    """
+
+    difference: Array
+    variance: Array
+    df: Array
+    leverage: Array
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What a fit needs to know of each block of each row, shape (tests, blocks)."""
+
+    n_baseline: Array
+    n_contender: Array
+    sum_baseline: Array
+    sum_contender: Array
+    squares: Array  # shape (tests,)
+
+
+def _sums(baseline: Array, contender: Array) -> _Sums:
+    # Centred on the row: sums of squares of numbers near log(1e9) would lose eight digits.
+    both = np.concatenate([baseline.reshape(len(baseline), -1), contender], axis=1)
+    seen = ~np.isnan(both)
+    centre = np.where(seen, both, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+    first, second = baseline - centre[:, None, None], (contender - centre[:, None])[:, :, None]
+    squares = np.nansum(first**2, axis=(1, 2)) + np.nansum(second**2, axis=(1, 2))
+    return _Sums(
+        (~np.isnan(first)).sum(axis=2).astype(float),
+        (~np.isnan(second)).sum(axis=2).astype(float),
+        np.nansum(first, axis=2),
+        np.nansum(second, axis=2),
+        squares,
+    )
+
+
+def _solve(sums: _Sums, kappa: Array) -> tuple[Array, Array, Array]:
+    """Generalised least squares; `kappa` is what the mean of a block is discounted by."""
+    total = sums.sum_baseline + sums.sum_contender
+    aa = (sums.n_baseline - kappa * sums.n_baseline**2).sum(axis=1)
+    bb = (sums.n_contender - kappa * sums.n_contender**2).sum(axis=1)
+    ab = (-kappa * sums.n_baseline * sums.n_contender).sum(axis=1)
+    a = (sums.sum_baseline - kappa * sums.n_baseline * total).sum(axis=1)
+    b = (sums.sum_contender - kappa * sums.n_contender * total).sum(axis=1)
+    quadratic = sums.squares - (kappa * total**2).sum(axis=1)
+    determinant = aa * bb - ab**2
+    # With kappa = 1 / size only the difference is known: the matrix is singular, its trace is not.
+    singular = determinant <= 1e-9 * np.maximum(aa * bb, 1e-300)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        difference = np.where(singular, b / bb, (aa * b - ab * a - bb * a + ab * b) / determinant)
+        leverage = np.where(singular, 1 / bb, (aa + bb + 2 * ab) / determinant)
+        explained = np.where(
+            singular, b**2 / bb, (bb * a**2 - 2 * ab * a * b + aa * b**2) / determinant
+        )
+    return difference, leverage, np.maximum(quadratic - explained, 0.0)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    sums: _Sums
+    sizes: Array
+    within: Array
+    between: Array
+    df_within: Array
+    df_between: Array
+
+
+def _parts(sums: _Sums) -> _Parts:
+    sizes = sums.n_baseline + sums.n_contender
+    _, _, pooled = _solve(sums, np.zeros_like(sizes))
+    kappa = 1 / np.maximum(sizes, 1)
+    difference, _, within = _solve(sums, kappa)
+    n_runs = sizes.sum(axis=1)
+    df_within = n_runs - (sizes > 0).sum(axis=1) - np.isfinite(difference)
+    df_between = np.maximum(n_runs - 2 - df_within, 0.0)
+    between = np.maximum(pooled - within, 0.0)
+    return _Parts(sums, sizes, within, between, np.maximum(df_within, 0.0), df_between)
+
+
+def agree_on_blocks(parts: _Parts) -> tuple[Array, Array]:
+    """Estimate how much larger the variance between blocks is than within, for each row.
+
+    Returns
+    -------
+    theta : ndarray, shape (tests,)
+        Ratio of the two variances, one value for all rows but never below 1.
+    doubt : ndarray, shape (tests,)
+        Variance of ``log(theta)`` of a row around it: rows differ, and the agreed value itself
+        is uncertain. Infinite when there is no other row to ask.
+    """
+    n_tests = len(parts.within)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_ratio = np.log(parts.between / parts.df_between) - np.log(
+            parts.within / parts.df_within
+        )
+        log_ratio -= log_bias(parts.df_between) - log_bias(parts.df_within)
+        noise = polygamma(1, parts.df_between / 2) + polygamma(1, parts.df_within / 2)
+    usable = np.isfinite(log_ratio) & (parts.df_between > 0) & (parts.df_within > 0)
+    count = int(usable.sum())
+    if count < FEWEST_TESTS:
+        return np.ones(n_tests), np.full(n_tests, np.inf)
+    values, noise = np.sort(log_ratio[usable]), noise[usable]
+    cut = int(TRIM * count)
+    centre = values[cut : count - cut].mean()
+    spread = values.var(ddof=1)
+    differ = max(spread - noise.mean(), 0.0)
+    error = (noise.mean() + differ) / count * 1.1  # trimming costs a tenth
+    theta = np.exp(max(centre, 0.0))
+    return np.full(n_tests, theta), np.full(n_tests, differ + error)
+
+
+def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
+    """Fit the difference of two means for each row.
+
+    Parameters
+    ----------
+    baseline : ndarray, shape (tests, blocks, arms)
+        Runs of the baseline and of its null arm, or of the baseline alone; NaN is missing.
+    contender : ndarray, shape (tests, blocks)
+        Runs of the contender. Not blocked: `blocks` is only a place for a run.
+    blocked : bool
+        Whether a block shares a disturbance.
+    """
+    sums = _sums(baseline, contender)
+    sizes = sums.n_baseline + sums.n_contender
+    if not blocked:
+        difference, leverage, rest = _solve(sums, np.zeros_like(sizes))
+        df = np.maximum(sizes.sum(axis=1) - 2, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return Fit(difference, rest / df, df, leverage)
+
+    parts = _parts(sums)
+    theta, doubt = agree_on_blocks(parts)
+    # A row of its own correlation makes the variance between blocks a worse witness of the one
+    # within: worth as many degrees of freedom as a variance of that spread would have.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        worth = 2 * inverse_trigamma(polygamma(1, parts.df_between / 2) + doubt)
+    worth = np.where(np.isfinite(doubt) & (parts.df_between > 0), worth, 0.0)
+    # theta = (1 + (m - 1) rho) / (1 - rho) for blocks of m runs
+    size = np.maximum(sizes.max(axis=1), 2)
+    rho = np.where(np.isfinite(doubt), (theta - 1) / (theta + size - 1), 1.0)
+    kappa = rho[:, None] / (1 + (np.maximum(sizes, 1) - 1) * rho[:, None])
+    difference, leverage, rest = _solve(sums, kappa)
+    between = np.maximum(rest - parts.within, 0.0)
+    df = parts.df_within + worth
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(parts.df_between > 0, worth / parts.df_between, 0.0)
+        variance = (parts.within + share * between) / df
+    return Fit(difference, variance, df, leverage)

@@ -1,0 +1,251 @@
+"""Compare two sets of runs: ratios, intervals, probabilities and verdicts, row by row.
+
+Arrays in, arrays out. A row is one metric of one workload; all rows of one report come in together,
+because they teach each other how noisy the machine is and share one false-discovery rate. Knows no
+runs, files or environments, and draws no random numbers: the same arrays give the same answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import binom, stdtr, stdtrit
+from statsmodels.stats.multitest import multipletests
+
+from benchkit.analysis.blocks import fit_means
+from benchkit.analysis.bootstrap import compare_bootstrap
+from benchkit.analysis.points import Points, matrix, read_points
+from benchkit.analysis.result import Comparison, judge
+from benchkit.analysis.shrinkage import shrink, successive_variance
+from benchkit.errors import UsageError
+
+__all__ = ["Comparison", "compare", "compare_bootstrap"]
+
+Array = NDArray[np.float64]
+
+#: Logarithms closer than this are one number read twice.
+SAME_NUMBER = 1e-7
+
+
+def compare(
+    baseline: ArrayLike,
+    contender: ArrayLike,
+    *,
+    null: ArrayLike | None = None,
+    history: ArrayLike | None = None,
+    blocked: bool = False,
+    family: ArrayLike | None = None,
+    correction: str | None = "fdr_bh",
+    level: float = 0.95,
+    same: float = 0.05,
+    resolution: ArrayLike | None = None,
+    words: tuple[str, str] = ("less", "more"),
+) -> Comparison:
+    """Compare a contender with its baseline, all tests of a report at once.
+
+    Parameters
+    ----------
+    baseline, contender : array_like, shape (tests, runs)
+        Values of a metric, in one unit for each row; NaN is a missing run, and the numbers of
+        runs may differ.
+    null : array_like, shape (tests, runs), optional
+        Runs of the null arm: the baseline once more. They are added to the baseline, and tested
+        against it to see whether the experiment is calibrated.
+    history : array_like, shape (tests, nights), optional
+        The same metrics of earlier nights. They say beforehand how noisy each row is; their level
+        and their changes do not matter, for only successive nights are subtracted.
+    blocked : bool, default False
+        Column i of each arm ran in block i, back to back: what slows a whole block slows all.
+    family : array_like, shape (tests,), optional
+        Labels of rows that resemble each other in how their noise behaves, as a rule the name of
+        the metric. Noise is learnt within a family, the correction goes over all rows.
+    correction : str or None, default "fdr_bh"
+        Method of statsmodels' ``multipletests``; None leaves p values as they are.
+    level : float, default 0.95
+        Confidence of the intervals; a change is listed when q <= 1 - level.
+    same : float, default 0.05
+        A row whose ``1 - 2 (1 - level)`` interval (two one-sided tests) is within 1 ± same is
+        called `same`.
+    resolution : array_like, optional
+        Smallest step of the metric's clock or counter, in its unit; one number, or one for each
+        row. Default: the smallest step seen, in rows where values repeat.
+    words : tuple of str, default ("less", "more")
+        Verdicts of a change for the smaller and the larger; ("faster", "slower") for times.
+
+    Returns
+    -------
+    Comparison
+        One element for each test in every array.
+
+    Raises
+    ------
+    UsageError
+        Shapes that do not fit together, or a correction nobody knows.
+
+    See Also
+    --------
+    compare_bootstrap : The table of the reference, for comparison; not calibrated.
+    benchkit.analysis.design.next_step : The same test, looked at again while runs come in.
+
+    Notes
+    -----
+    The model of a row is ``log y = mean of the arm + block + noise``, with noise of variance σ²
+    and block of variance γ σ². For a given γ, generalised least squares gives the difference of
+    the means, its leverage c, and s² on N - 2 degrees of freedom d. γ is one value for a family,
+    from the trimmed mean of the log ratio of variances between and within blocks (the consensus
+    of [2]_), not below 0; the variance between blocks then counts for as many degrees of freedom
+    as the rows agree on γ: all when they do, none (the paired test) when they do not.
+
+    Variances are shrunk to a common prior (d0, s0²), or to one that a regression on the variance
+    of the history predicts, fitted by moments of log s² [1]_::
+
+        s~² = (d0 s0² + d s²) / (d0 + d),   t = difference / sqrt(c s~²)   on d0 + d
+
+    p values go through Benjamini-Hochberg [3]_; intervals of the R rows listed as changed, of m,
+    have level ``1 - (1 - level) R / m`` [4]_, so that selecting them does not spoil their
+    coverage. With fewer than ten rows that vary each stands alone: a t test. Rows with zeros have
+    no logarithm, and are compared as differences in units of the mean of the baseline.
+
+    References
+    ----------
+    .. [1] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
+       expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3 (2004).
+    .. [2] G. K. Smyth, J. Michaud, H. S. Scott, "Use of within-array replicate spots for assessing
+       differential expression in microarray experiments", Bioinformatics 21 (2005).
+    .. [3] Y. Benjamini, Y. Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57
+       (1995).
+    .. [4] Y. Benjamini, D. Yekutieli, "False discovery rate-adjusted multiple confidence intervals
+       for selected parameters", J. Am. Stat. Assoc. 100 (2005).
+
+    Examples
+    --------
+    >>> baseline = [[10.0, 10.2, 9.9, 10.1], [5.0, 5.1, 5.2, 5.1]]
+    >>> contender = [[12.0, 12.1, 12.3, 11.9], [5.1, 5.0, 5.1, 5.2]]
+    >>> found = compare(baseline, contender, words=("faster", "slower"))
+    >>> found.verdict.tolist(), found.ratio.round(2).tolist()
+    (['slower', 'same'], [1.2, 1.0])
+    """
+    points = read_points(baseline, contender, null, blocked=blocked, resolution=resolution)
+    n_tests = len(points.contender)
+    families = _families(family, n_tests)
+    predictor = _predictor(history, points)
+    test = _moderated_t(points, points.contender, blocked, families, predictor)
+
+    null_p = None
+    if points.baseline.shape[2] > 1:
+        first = replace(points, baseline=points.baseline[:, :, :1])
+        null_p = _moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor).p
+    return judge(
+        points,
+        estimate=test.difference,
+        se=test.se,
+        df=test.df,
+        prior_df=test.prior_df,
+        spreadless=test.spreadless,
+        p=test.p,
+        q=adjust(test.p, correction),
+        null_p=null_p,
+        blocked=blocked,
+        level=level,
+        same=same,
+        words=words,
+    )
+
+
+def adjust(p: Array, correction: str | None) -> Array:
+    """Return p values corrected for looking at many rows; rows without one do not count."""
+    q = np.full(len(p), np.nan)
+    known = np.isfinite(p)
+    if correction is None:
+        return p.copy()
+    if known.any():
+        try:
+            q[known] = multipletests(p[known], method=correction)[1]
+        except ValueError:
+            raise UsageError(
+                f"no correction named {correction!r}: 'fdr_bh', or another of statsmodels' "
+                "multipletests, or None"
+            ) from None
+    return q
+
+
+@dataclass(frozen=True)
+class _Test:
+    difference: Array
+    se: Array
+    df: Array
+    prior_df: Array
+    spreadless: NDArray[np.bool_]
+    p: Array
+
+
+def _moderated_t(
+    points: Points,
+    contender: Array,
+    blocked: bool,
+    families: list[NDArray[np.int64]],
+    predictor: Array | None,
+) -> _Test:
+    n_tests = len(contender)
+    difference, se, df, prior_df = np.full((4, n_tests), np.nan)
+    spreadless = np.zeros(n_tests, bool)
+    for rows in families:
+        fit = fit_means(points.baseline[rows], contender[rows], blocked=blocked)
+        with np.errstate(invalid="ignore"):
+            flat = fit.variance <= SAME_NUMBER**2
+        variance = np.where(flat, 0.0, fit.variance) + points.step_variance[rows]
+        shares = points.logarithmic[rows] & ~flat
+        shrunk, total_df, prior_df[rows] = shrink(
+            np.where(shares, variance, np.nan),
+            fit.df,
+            predictor=None if predictor is None else predictor[rows],
+        )
+        difference[rows] = fit.difference
+        se[rows] = np.sqrt(np.where(shares, shrunk, variance) * fit.leverage)
+        df[rows] = np.where(shares, total_df, fit.df)
+        spreadless[rows] = flat
+
+    n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
+    n_contender = (~np.isnan(contender)).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        difference = np.where(np.abs(difference) < SAME_NUMBER, 0.0, difference)
+        testable = (n_baseline >= 2) & (n_contender >= 2) & (df > 0)
+        # Runs that never differ say nothing of the noise. What is left is that they could have
+        # come in any order: p cannot be less than 2 / C(n, n_contender).
+        chance = np.minimum(2 / binom(n_baseline + n_contender, n_contender), 0.999)
+        least = np.abs(difference) / stdtrit(df, 1 - chance / 2)
+        se = np.where(spreadless, np.maximum(se, least), se)
+        t = np.where(difference == 0, 0.0, np.abs(difference) / se)
+        p = np.where(testable, 2 * stdtr(df, -t), np.nan)
+    return _Test(
+        np.where((n_baseline > 0) & (n_contender > 0), difference, np.nan),
+        np.where(testable, se, np.nan),
+        np.where(testable, df, np.nan),
+        prior_df,
+        spreadless & testable,
+        p,
+    )
+
+
+def _families(family: ArrayLike | None, n_tests: int) -> list[NDArray[np.int64]]:
+    if family is None:
+        return [np.arange(n_tests)]
+    labels = np.asarray(family)
+    if labels.shape != (n_tests,):
+        raise UsageError(f"family: {labels.shape} labels for {n_tests} tests; one each is needed")
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _predictor(history: ArrayLike | None, points: Points) -> Array | None:
+    if history is None:
+        return None
+    nights = matrix(history, "history")
+    if len(nights) != len(points.contender):
+        raise UsageError(
+            f"history: {len(nights)} rows for {len(points.contender)} tests; one each is needed"
+        )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = np.where(nights > 0, np.log(nights), np.nan)
+    return successive_variance(logs)

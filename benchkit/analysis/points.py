@@ -1,0 +1,126 @@
+"""Turn runs into numbers that can be subtracted: one place for logs, zeros, ties and gaps.
+
+Arrays of a metric in, arrays on a scale where noise adds and a change is a difference out. Knows
+nothing of tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from benchkit.errors import UsageError
+
+__all__ = ["Points", "matrix", "read_points"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Runs of one report on the scale of the test.
+
+    Parameters
+    ----------
+    baseline : ndarray, shape (tests, runs, arms)
+        Runs of the baseline, and in a second arm those of its null arm. NaN is missing.
+    contender : ndarray, shape (tests, runs)
+        Runs of the contender.
+    logarithmic : ndarray of bool, shape (tests,)
+        Where True the scale is log(value). Where a value is zero or negative there is no
+        logarithm, and the scale is value / mean of the baseline: a change of 0.1 is 10 % either
+        way, but noise is then taken to be as large at any level.
+    step_variance : ndarray, shape (tests,)
+        What rounding adds to the variance: step² / 12, on the same scale.
+    n_missing : ndarray of int, shape (tests,)
+        Cells given as NaN or infinite, all arms together: runs that count for nothing.
+    """
+
+    baseline: Array
+    contender: Array
+    logarithmic: NDArray[np.bool_]
+    step_variance: Array
+    n_missing: NDArray[np.int64]
+
+
+def matrix(values: ArrayLike, name: str) -> Array:
+    """Return runs as a (tests, runs) array of floats, or say what is wrong with them."""
+    array = np.asarray(values, float)
+    if array.ndim != 2:
+        raise UsageError(
+            f"{name}: an array of shape {array.shape}; a comparison needs (tests, runs), "
+            "one row for each test"
+        )
+    return array
+
+
+def read_points(
+    baseline: ArrayLike,
+    contender: ArrayLike,
+    null: ArrayLike | None = None,
+    *,
+    blocked: bool = False,
+    resolution: ArrayLike | None = None,
+) -> Points:
+    """Put runs on the scale of the test; see `benchkit.analysis.effects.compare`."""
+    names = ["baseline", "contender", "null"][: 2 if null is None else 3]
+    given = [baseline, contender, null][: len(names)]
+    arrays = [matrix(values, name) for values, name in zip(given, names, strict=True)]  # type: ignore[arg-type]
+    for name, array in zip(names[1:], arrays[1:], strict=True):
+        if len(array) != len(arrays[0]):
+            raise UsageError(
+                f"{name}: {len(array)} rows, but the baseline has {len(arrays[0])}; "
+                "row i of both must be the same test"
+            )
+        if blocked and array.shape[1] != arrays[0].shape[1]:
+            raise UsageError(
+                f"{name}: {array.shape[1]} blocks, but the baseline has {arrays[0].shape[1]}; "
+                "with blocked=True column i of each is block i, NaN where a run is missing"
+            )
+    width = max(array.shape[1] for array in arrays)
+    cube = np.full((len(arrays[0]), width, len(arrays)), np.nan)
+    for i, array in enumerate(arrays):
+        cube[:, : array.shape[1], i] = array
+    cube[np.isinf(cube)] = np.nan
+    n_padded = cube[0].size - sum(array.shape[1] for array in arrays) if len(cube) else 0
+
+    runs = cube.reshape(len(cube), -1)
+    with np.errstate(invalid="ignore"):
+        logarithmic = np.asarray(~(runs <= 0).any(axis=1))
+    of_baseline = np.delete(cube, 1, axis=2).reshape(len(cube), -1)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        centre = np.where(logarithmic, _mean(runs), _mean(of_baseline))
+        # Nothing before, something now: any unit will do, for the ratio is infinite anyhow.
+        unit = np.where(centre > 0, centre, np.maximum(_mean(np.abs(runs)), 1e-300))
+        by_unit = cube / unit[:, None, None]
+        scale = np.where(logarithmic[:, None, None], np.log(cube), by_unit)
+    steps = _tied_steps(runs) if resolution is None else np.asarray(resolution, float)
+    return Points(
+        baseline=np.delete(scale, 1, axis=2),
+        contender=scale[:, :, 1],
+        logarithmic=logarithmic,
+        step_variance=np.broadcast_to((steps / unit) ** 2 / 12, (len(cube),)),
+        n_missing=np.isnan(cube).sum(axis=(1, 2)) - n_padded,
+    )
+
+
+def _mean(runs: Array) -> Array:
+    seen = ~np.isnan(runs)
+    return np.where(seen, runs, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+
+
+def _tied_steps(runs: Array) -> Array:
+    """Return the smallest step between values of rows where values repeat, else 0.
+
+    Values of a fine clock never repeat; where they do, the clock ticks, and the smallest step seen
+    is the best guess of its tick.
+    """
+    gaps = np.diff(np.sort(runs, axis=1), axis=1)  # NaN sorts last
+    with np.errstate(invalid="ignore"):
+        size = np.abs(runs).max(axis=1, initial=0, where=~np.isnan(runs))
+        tiny = 1e-9 * size[:, None]
+        tied = (gaps <= tiny).any(axis=1)
+        smallest = np.where(gaps > tiny, gaps, np.inf).min(axis=1, initial=np.inf)
+    return np.where(tied & np.isfinite(smallest), smallest, 0.0)

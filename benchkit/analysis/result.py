@@ -1,0 +1,368 @@
+"""What a comparison found: one array per column of the report, verdicts included.
+
+Standard errors in; intervals, probabilities, verdicts and sentences out. Knows no formula of a
+test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtr, bdtrc, stdtr, stdtrit
+
+from benchkit.analysis.bootstrap import THRESHOLDS, ConfidenceTable
+from benchkit.analysis.points import Points
+from benchkit.analysis.power import runs_until_told
+from benchkit.analysis.shrinkage import FEWEST_TESTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Comparison", "judge"]
+
+Array = NDArray[np.float64]
+
+#: A null arm that differs at this level marks its row as noise; 0.05 would mark one row in twenty.
+NULL_LEVEL = 0.01
+#: Shares of null rows with p < 0.05 that a calibrated experiment shows.
+CALIBRATED = (0.02, 0.10)
+ROWS_SHOWN = 20
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """The effects of one contender; every array has one element for each test.
+
+    Parameters
+    ----------
+    ratio : ndarray of float
+        Contender / baseline, geometric means: 1.1 is 10 % more. NaN when an arm has no runs.
+    low, high : ndarray of float
+        Confidence interval of `ratio` at `level`. NaN with fewer than two runs a side.
+    p, q : ndarray of float
+        Two-sided p value of "nothing changed", and the same corrected for the size of the report.
+    verdict : ndarray of str
+        ``words[0]`` or ``words[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
+        moved as well), ``failed`` (an arm has no runs).
+    selected_low, selected_high : ndarray of float
+        For rows listed as changed, wider intervals that cover in spite of having been picked for
+        their size; elsewhere `low` and `high`.
+    estimate, se, df : ndarray of float
+        The change on the scale of the test (a difference of logarithms), its standard error and
+        degrees of freedom, prior included.
+    prior_df : ndarray of float
+        Degrees of freedom lent by the other tests; 0 where a test stands alone.
+    spreadless : ndarray of bool
+        Where the runs of each arm are all alike.
+    null_p : ndarray of float or None
+        p values of the null arm against the baseline; None without a null arm.
+    null_moved : ndarray of bool
+        Where ``null_p`` is below 0.01.
+    n_baseline, n_contender : ndarray of int
+        Runs that counted; those of the null arm belong to the baseline.
+    level, same : float
+        Confidence level; largest change that counts as none.
+    words : tuple of str
+        What less and more are called.
+    blocked : bool
+        Whether runs were compared within blocks.
+    points : Points
+        The runs on the scale of the test.
+    """
+
+    ratio: Array
+    low: Array
+    high: Array
+    p: Array
+    q: Array
+    verdict: NDArray[np.str_]
+    selected_low: Array
+    selected_high: Array
+    estimate: Array
+    se: Array
+    df: Array
+    prior_df: Array
+    spreadless: NDArray[np.bool_]
+    null_p: Array | None
+    null_moved: NDArray[np.bool_]
+    n_baseline: NDArray[np.int64]
+    n_contender: NDArray[np.int64]
+    level: float
+    same: float
+    words: tuple[str, str]
+    blocked: bool
+    points: Points = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ratio)
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """Where the verdict is a change."""
+        return np.isin(self.verdict, self.words)
+
+    @cached_property
+    def hodges_lehmann(self) -> Array:
+        """Median of all ratios of a contender run to a baseline run: an outlier cannot move it.
+
+        With blocks, runs are first freed of the level of their block, taken as the mean of its
+        baseline runs.
+
+        References
+        ----------
+        .. [1] J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests",
+           Ann. Math. Statist. 34 (1963).
+        """
+        base, cont = self.points.baseline, self.points.contender
+        if self.blocked:
+            seen = ~np.isnan(base)
+            level = np.where(seen, base, 0).sum(axis=2) / np.where(seen.any(2), seen.sum(2), np.nan)
+            steps = cont - level
+            first, second = np.triu_indices(steps.shape[1])
+            pairs = (steps[:, first] + steps[:, second]) / 2
+        else:
+            flat = base.reshape(len(base), -1)
+            pairs = (cont[:, None, :] - flat[:, :, None]).reshape(len(base), -1)
+        middle = _median(pairs)
+        with np.errstate(over="ignore"):
+            return np.where(self.points.logarithmic, np.exp(middle), 1 + middle)
+
+    @cached_property
+    def needed(self) -> NDArray[np.int64]:
+        """Runs a side that would tell, on top of those there are; 0 where the verdict is told.
+
+        So many that a test which did not change would be called `same` with 80 % probability.
+        Where the spread is not known yet, as many as make two runs a side; -1 where a thousand
+        would not do.
+        """
+        result = np.zeros(len(self), np.int64)
+        open_rows = self.verdict == "undecided"
+        n_now = np.minimum(self.n_baseline, self.n_contender)
+        parts = 1 / np.maximum(self.n_baseline, 1) + 1 / np.maximum(self.n_contender, 1)
+        spread = self.se / np.sqrt(parts)
+        total = runs_until_told(spread[open_rows], self.prior_df[open_rows], self.same)
+        known = np.isfinite(spread[open_rows])
+        more = np.where(total < 0, -1, np.maximum(total - n_now[open_rows], 1))
+        result[open_rows] = np.where(known, more, np.maximum(2 - n_now[open_rows], 1))
+        return result
+
+    @property
+    def calibrated(self) -> bool | None:
+        """Whether the null arm moved as rarely as it should; None without enough of a null arm."""
+        if self.null_p is None:
+            return None
+        known = self.null_p[np.isfinite(self.null_p)]
+        if not len(known):
+            return None
+        moved, share = int((known < 0.05).sum()), float((known < 0.05).mean())
+        # A share outside is believed when chance alone would show it once in twenty reports.
+        many = share > CALIBRATED[1] and bdtrc(moved - 1, len(known), 0.05) < 0.05
+        few = share < CALIBRATED[0] and bdtr(moved, len(known), 0.05) < 0.05
+        return not (many or few)
+
+    @property
+    def banner(self) -> str:
+        """One sentence when the experiment is not calibrated, else empty."""
+        if self.calibrated is not False or self.null_p is None:
+            return ""
+        known = self.null_p[np.isfinite(self.null_p)]
+        moved = int((known < 0.05).sum())
+        return (
+            f"this experiment is not calibrated: the baseline differs from itself at p < 0.05 in "
+            f"{moved} of {len(known)} tests, {0.05 * len(known):.0f} would be right"
+        )
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the whole report must know, one sentence each."""
+        found = [self.banner] if self.banner else []
+        testable = np.isfinite(self.p)
+        alone = int((testable & (self.prior_df == 0)).sum())
+        if alone:
+            found.append(
+                f"{alone} of {len(self)} tests judge their noise by their own runs alone: "
+                f"it takes {FEWEST_TESTS} tests that vary to learn it from one another"
+            )
+        few = int((testable & (np.minimum(self.n_baseline, self.n_contender) == 2)).sum())
+        if few:
+            found.append(f"{few} of {len(self)} tests have two runs a side: a weak verdict")
+        single = int(((~testable) & (self.verdict != "failed")).sum())
+        if single:
+            found.append(f"{single} of {len(self)} tests have one run a side: a ratio, no verdict")
+        missing = int(self.points.n_missing.sum())
+        if missing:
+            found.append(f"{missing} runs have no value and were left out")
+        return tuple(found)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of one row must know, an empty string where there is nothing to say."""
+        with np.errstate(invalid="ignore"):
+            # One far outlier moves the mean by about one standard error; on well-behaved noise the
+            # two estimates are within 0.5 of it in 99 rows of 100.
+            apart = np.abs(np.log(self.hodges_lehmann / self.ratio))
+            disagree = (apart > 0.7 * self.se) & (apart > 0.005)
+        said: list[list[str]] = [[] for _ in range(len(self))]
+        for rows, sentence in (
+            (self.verdict == "failed", "an arm has no run that counts"),
+            (self.null_moved, "the null arm moved too"),
+            (disagree, "an outlier or two modes: the median of ratios disagrees"),
+            (~self.points.logarithmic, "zeros: compared as differences, not as ratios"),
+            (
+                self.spreadless & (self.estimate != 0),
+                "runs of an arm never differ: no spread to judge by",
+            ),
+            (self.points.n_missing > 0, "runs without a value were left out"),
+        ):
+            for i in np.flatnonzero(rows):
+                said[i].append(sentence)
+        return tuple("; ".join(sentences) for sentences in said)
+
+    def probability(self, x: ArrayLike, *, below: bool = False) -> Array:
+        """Return p(contender / baseline - 1 > x), or < x, shape (tests, thresholds).
+
+        Tail of the t distribution at (log(1 + x) - estimate) / se: the confidence at which a
+        one-sided interval would just exclude x. Over many reports, 5 % of the cells that
+        say 95 % are wrong. NaN without a standard error.
+
+        Parameters
+        ----------
+        x : array_like, shape (thresholds,)
+            Relative changes, above -1.
+        below : bool, default False
+            Ask for less than x instead of more.
+        """
+        x = np.asarray(x, float)
+        place = np.where(self.points.logarithmic[:, None], np.log1p(x), x)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            t = (self.estimate[:, None] - place) / self.se[:, None]
+        # Without spread and without a difference 0 / 0: neither more nor less.
+        t = np.where(np.isnan(t) & np.isfinite(self.p)[:, None], 0.0, t)
+        return stdtr(self.df[:, None], -t if below else t)
+
+    def table(self) -> ConfidenceTable:
+        """Return the reference's picture, calibrated: p beyond 0, 5, ..., 80 % either way."""
+        return ConfidenceTable(
+            thresholds=THRESHOLDS,
+            less=self.probability(-THRESHOLDS, below=True),
+            more=self.probability(THRESHOLDS),
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the columns of a report as a pandas DataFrame, one row for each test."""
+        import pandas as pd
+
+        names = (
+            *("ratio", "low", "high", "p", "q", "verdict", "needed", "selected_low"),
+            *("selected_high", "hodges_lehmann", "se", "df", "n_baseline", "n_contender"),
+        )
+        columns = {name: getattr(self, name) for name in names}
+        columns["null_moved"] = self.null_moved
+        return pd.DataFrame({**columns, "note": self.notes})
+
+    def __repr__(self) -> str:
+        words, counts = np.unique(self.verdict, return_counts=True)
+        summary = ", ".join(f"{count} {word}" for word, count in zip(words, counts, strict=True))
+        lines = [f"<Comparison of {len(self)} tests: {summary}>", *self.warnings]
+        order = np.argsort(np.where(self.changed, self.p, 2 + np.arange(len(self))))
+        lines += [f"{'test':>5} {'ratio':>7} {'interval':>16} {'q':>8}  verdict" for _ in "1"]
+        for i in order[:ROWS_SHOWN]:
+            interval = f"{self.selected_low[i]:.3f} to {self.selected_high[i]:.3f}"
+            needed = f": {self.needed[i]} more runs would tell" if self.needed[i] > 0 else ""
+            lines.append(
+                f"{i:>5} {self.ratio[i]:>7.3f} {interval:>16} {self.q[i]:>8.2g}  "
+                f"{self.verdict[i]}{needed}"
+            )
+        if len(self) > ROWS_SHOWN:
+            lines.append(f"... and {len(self) - ROWS_SHOWN} more")
+        return "\n".join(lines)
+
+
+def judge(
+    points: Points,
+    *,
+    estimate: Array,
+    se: Array,
+    df: Array,
+    prior_df: Array,
+    spreadless: NDArray[np.bool_],
+    p: Array,
+    q: Array,
+    null_p: Array | None,
+    blocked: bool,
+    level: float,
+    same: float,
+    words: tuple[str, str],
+) -> Comparison:
+    """Turn standard errors into intervals and verdicts."""
+    n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
+    n_contender = (~np.isnan(points.contender)).sum(axis=1)
+
+    def back(value: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return np.where(points.logarithmic, np.exp(value), 1 + value)
+
+    def ends(tail: Array | float) -> tuple[Array, Array]:
+        half = stdtrit(df, 1 - np.broadcast_to(tail, df.shape)) * se
+        half = np.where(se == 0, 0.0, half)
+        return back(estimate - half), back(estimate + half)
+
+    with np.errstate(invalid="ignore"):
+        picked = q <= 1 - level
+        null_moved = np.zeros(len(p), bool) if null_p is None else null_p < NULL_LEVEL
+        low, high = ends((1 - level) / 2)
+        # Benjamini and Yekutieli: R rows picked out of m miss at (1 - level) R / m each.
+        share = picked.sum() / max(int(np.isfinite(q).sum()), 1)
+        wide_low, wide_high = ends((1 - level) * max(share, 1e-12) / 2)
+        close_low, close_high = ends(1 - level)
+        inside = (close_low > 1 - same) & (close_high < 1 + same)
+    verdict = np.select(
+        [
+            (n_baseline == 0) | (n_contender == 0),
+            picked & null_moved,
+            picked & (estimate < 0),
+            picked,
+            inside,
+        ],
+        ["failed", "noise", words[0], words[1], "same"],
+        "undecided",
+    )
+    return Comparison(
+        ratio=back(estimate),
+        low=low,
+        high=high,
+        p=p,
+        q=q,
+        verdict=verdict,
+        selected_low=np.where(picked, wide_low, low),
+        selected_high=np.where(picked, wide_high, high),
+        estimate=estimate,
+        se=se,
+        df=df,
+        prior_df=prior_df,
+        spreadless=spreadless,
+        null_p=null_p,
+        null_moved=null_moved,
+        n_baseline=n_baseline,
+        n_contender=n_contender,
+        level=level,
+        same=same,
+        words=words,
+        blocked=blocked,
+        points=points,
+    )
+
+
+def _median(rows: Array) -> Array:
+    """Return the median of each row, NaN left out; NaN for a row of nothing else."""
+    ordered = np.sort(rows, axis=1)
+    count = (~np.isnan(rows)).sum(axis=1)
+    if not rows.shape[1]:
+        return np.full(len(rows), np.nan)
+    index = np.stack([np.maximum(count - 1, 0) // 2, count // 2], axis=1)
+    index = np.minimum(index, rows.shape[1] - 1)
+    return np.take_along_axis(ordered, index, axis=1).mean(axis=1)

@@ -1,0 +1,250 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchkit.analysis.effects import compare
+from benchkit.errors import UsageError
+
+
+def lognormal(rng, shape, noise=0.05):
+    return 10 * rng.lognormal(sigma=noise, size=shape)
+
+
+def test_one_test_alone_is_the_t_test_of_logarithms(rng):
+    a, b = lognormal(rng, (1, 5)), 1.1 * lognormal(rng, (1, 4))
+
+    found = compare(a, b)
+
+    expected = stats.ttest_ind(np.log(b[0]), np.log(a[0]))
+    interval = np.exp(expected.confidence_interval(0.95))
+    assert found.p[0] == pytest.approx(expected.pvalue)
+    assert (found.low[0], found.high[0]) == pytest.approx(tuple(interval))
+
+
+def test_one_test_alone_in_blocks_is_the_paired_t_test(rng):
+    block = rng.lognormal(sigma=0.3, size=(1, 6))
+    a, b = lognormal(rng, (1, 6)) * block, 1.1 * lognormal(rng, (1, 6)) * block
+
+    found = compare(a, b, blocked=True)
+
+    expected = stats.ttest_rel(np.log(b[0]), np.log(a[0]))
+    assert found.p[0] == pytest.approx(expected.pvalue)
+    assert found.df[0] == pytest.approx(5)
+
+
+def test_a_missing_run_of_a_pair_takes_only_its_own_block_out_of_a_paired_test(rng):
+    a, b = lognormal(rng, (1, 6)), lognormal(rng, (1, 6))
+    holed = b.copy()
+    holed[0, 2] = np.nan
+
+    found = compare(a, holed, blocked=True)
+
+    kept = [0, 1, 3, 4, 5]
+    expected = stats.ttest_rel(np.log(b[0, kept]), np.log(a[0, kept]))
+    assert found.p[0] == pytest.approx(expected.pvalue)
+    assert "left out" in found.notes[0]
+
+
+def test_rows_are_judged_on_the_same_evidence_in_any_order(rng):
+    a, b = lognormal(rng, (40, 5)), lognormal(rng, (40, 5))
+    shuffled = rng.permutation(40)
+
+    found, again = compare(a, b), compare(a[shuffled], b[shuffled])
+
+    np.testing.assert_allclose(found.p[shuffled], again.p, rtol=1e-10)
+
+
+def test_swapping_the_arms_inverts_the_ratio_and_keeps_p(rng):
+    a, b = lognormal(rng, (40, 5)), lognormal(rng, (40, 4))
+
+    there, back = compare(a, b), compare(b, a)
+
+    np.testing.assert_allclose(there.ratio, 1 / back.ratio)
+    np.testing.assert_allclose(there.low, 1 / back.high)
+    np.testing.assert_allclose(there.p, back.p)
+
+
+def test_the_unit_of_a_row_does_not_matter(rng):
+    a, b = lognormal(rng, (40, 5)), lognormal(rng, (40, 5))
+    unit = 10 ** rng.uniform(-6, 12, (40, 1))
+
+    np.testing.assert_allclose(compare(a, b).p, compare(unit * a, unit * b).p, rtol=1e-6)
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize(
+    ("baseline", "contender"),
+    [
+        ([10, 10, 10], [10, 10, 10]),
+        ([10, 10, 10], [11, 11, 11]),
+        ([0.1, 0.1, 0.1, np.nan], [0.1, 0.1, 0.1, 0.1]),
+        ([0, 0, 0], [0, 0, 0]),
+        ([0, 0, 0], [0, 1, 5]),
+        ([5, 5, 6], [6, 6, 6]),
+        ([1, 2], [2, 3]),
+        ([2, 2], [3, 3]),
+        ([1, np.nan, np.nan], [9, np.nan, np.nan]),
+        ([1, np.nan, np.nan], [9, 8, 9]),
+        ([np.nan, np.nan], [9, 8]),
+        ([np.inf, 1, 1.1], [1, 1.05, 1.1]),
+        ([-1, 1, 0], [1, -1, 0.5]),
+        ([1e-300, 2e-300, 1e-300], [1e300, 1e-300, 1e300]),
+    ],
+)
+def test_no_row_is_called_changed_without_evidence(baseline, contender, blocked):
+    width = max(len(baseline), len(contender))
+    a, b = (
+        np.pad(np.asarray(row, float), (0, width - len(row)), constant_values=np.nan)[None]
+        for row in (baseline, contender)
+    )
+
+    found = compare(a, b, blocked=blocked)
+
+    assert not found.p[0] < 0.05
+    assert not found.changed[0]
+    assert repr(found)
+    assert len(found.notes) == 1
+
+
+def test_degenerate_rows_do_not_disturb_the_others(rng):
+    a, b = lognormal(rng, (60, 4)), lognormal(rng, (60, 4))
+    strange = np.array([[5.0] * 4, [0.0] * 4, [np.nan] * 4, [7, 7, np.nan, np.inf]])
+
+    alone, together = compare(a, b), compare(np.r_[a, strange], np.r_[b, strange])
+
+    np.testing.assert_allclose(together.p[:60], alone.p, rtol=1e-6)
+    assert together.verdict[62] == "failed"
+    assert np.isnan(together.p[62])
+
+
+def test_one_run_a_side_gives_a_ratio_and_nothing_else():
+    found = compare([[10.0]] * 20, [[12.0]] * 20)
+
+    assert found.ratio == pytest.approx(np.full(20, 1.2))
+    assert np.isnan(found.p).all()
+    assert np.isnan(found.low).all()
+    assert (found.needed == 1).all()
+    assert any("one run a side" in text for text in found.warnings)
+
+
+def test_few_tests_say_that_they_stand_alone(rng):
+    few, many = lognormal(rng, (2, 9, 5)), lognormal(rng, (2, 10, 5))
+
+    assert any("own runs alone" in text for text in compare(*few).warnings)
+    assert not compare(*many).warnings
+
+
+def test_the_null_arm_makes_the_baseline_larger(rng):
+    a, null, b = lognormal(rng, (3, 50, 5))
+
+    found = compare(a, b, null=null)
+
+    assert (found.n_baseline == 10).all()
+    assert found.se.mean() < compare(a, b).se.mean()
+    assert found.calibrated
+
+
+def test_a_null_arm_that_moves_raises_the_banner(rng):
+    a, null, b = lognormal(rng, (3, 50, 5))
+
+    found = compare(a, b, null=1.15 * null)
+
+    assert found.calibrated is False
+    assert "not calibrated" in found.banner
+
+
+def test_a_change_where_the_null_arm_moved_too_is_noise(rng):
+    a, null, b = lognormal(rng, (3, 50, 5), 0.02)
+    null[0] *= 1.10
+    b[:2] *= 1.30
+
+    found = compare(a, b, null=null)
+
+    assert found.verdict[:2].tolist() == ["noise", "more"]
+
+
+def test_verdicts_speak_the_words_of_the_metric(rng):
+    a, b = lognormal(rng, (2, 30, 8), 0.02)
+    b[0] *= 1.2
+    b[1] /= 1.2
+
+    found = compare(a, b, words=("faster", "slower"))
+
+    assert found.verdict[:2].tolist() == ["slower", "faster"]
+    assert (found.verdict[2:] == "same").mean() > 0.8
+
+
+def test_selected_intervals_are_wider_and_only_where_something_changed(rng):
+    a, b = lognormal(rng, (2, 60, 5))
+    b[:5] *= 1.4
+
+    found = compare(a, b)
+
+    wider = (found.selected_high - found.selected_low) > (found.high - found.low) * 1.01
+    np.testing.assert_array_equal(wider, found.q <= 0.05)
+
+
+def test_probabilities_agree_with_intervals_and_p(rng):
+    a, b = lognormal(rng, (2, 30, 5))
+    b[3] *= 1.1
+
+    found = compare(a, b)
+    table = found.table()
+
+    one_sided = np.where(found.estimate > 0, table.less[:, 0], table.more[:, 0])
+    np.testing.assert_allclose(2 * one_sided, found.p)
+    at_low = [found.probability([low - 1])[i, 0] for i, low in enumerate(found.low)]
+    np.testing.assert_allclose(at_low, 0.975)
+    assert (np.diff(table.more, axis=1) <= 0).all()
+
+
+def test_hodges_lehmann_does_not_follow_an_outlier(rng):
+    a, b = lognormal(rng, (2, 20, 9), 0.02)
+    b[0, 0] *= 5
+
+    found = compare(a, b)
+
+    assert abs(found.hodges_lehmann[0] - 1) < 0.05
+    assert found.ratio[0] > 1.1
+    assert "outlier" in found.notes[0]
+    assert not any("outlier" in note for note in found.notes[1:])
+
+
+def test_history_of_noisy_rows_widens_their_intervals(rng):
+    noise = np.repeat([0.01, 0.10], 50)[:, None]
+    a, b = lognormal(rng, (2, 100, 3), noise)
+    nights = lognormal(rng, (100, 30), noise)
+
+    with_history, without = compare(a, b, history=nights), compare(a, b)
+
+    assert with_history.prior_df.mean() > 2 * without.prior_df.mean()
+    assert np.median(with_history.se[50:]) > 5 * np.median(with_history.se[:50])
+
+
+def test_a_larger_report_can_hold_several_families(rng):
+    noise = np.repeat([0.01, 0.10], 50)[:, None]
+    a, b = lognormal(rng, (2, 100, 3), noise)
+
+    found = compare(a, b, family=["duration"] * 50 + ["memory_peak"] * 50)
+
+    first = compare(a[:50], b[:50])
+    np.testing.assert_allclose(found.p[:50], first.p)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"contender": [[1.0]]}, "contender: 1 rows, but the baseline has 2"),
+        ({"contender": [1.0, 2.0]}, r"contender: an array of shape \(2,\)"),
+        ({"null": [[1.0]]}, "null: 1 rows"),
+        ({"history": [[1.0]]}, "history: 1 rows for 2 tests"),
+        ({"family": ["a"]}, "family"),
+        ({"blocked": True, "contender": [[1.0], [2.0]]}, "contender: 1 blocks"),
+        ({"correction": "fdr_by_heart"}, "fdr_by_heart"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_by_name(arguments, message):
+    given = {"baseline": [[1.0, 2.0]] * 2, "contender": [[1.5, 2.0]] * 2, **arguments}
+
+    with pytest.raises(UsageError, match=message):
+        compare(**given)
