@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["as_table"]
 
-_NUMBER = re.compile(r"^[+−±-]?[\d ]+(\.\d+)?( ?[%a-zA-Zµ]+)*( \(.*\))?$|^–$")
+_NUMBER = re.compile(r"^[+−±-]?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
 
 
 def as_table(rows: Sequence[dict[str, Any]], *, width: int | None = None) -> str:

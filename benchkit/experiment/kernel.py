@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,10 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from benchkit.errors import BenchkitError
-from benchkit.experiment.environment import Environment
+from benchkit.experiment.building import build
+from benchkit.experiment.built import Built
+from benchkit.experiment.environment import CURRENT, Environment
+from benchkit.experiment.measured import measured_folder
 from benchkit.experiment.notebooks import checked_parameters, stamp
 
 __all__ = ["KernelTrouble", "MeasuringKernel"]
@@ -31,6 +33,22 @@ __all__ = ["KernelTrouble", "MeasuringKernel"]
 START_TIMEOUT_S = 60.0
 # It warns of parameters it cannot parse (a text with `=` in it) and sets them all the same.
 logging.getLogger("papermill").setLevel(logging.ERROR)
+
+
+#: Variables that belong to one environment and mislead the Python of another.
+_OF_AN_ENVIRONMENT = (
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+)
+#: Who pays and who may: no setting that a measurement could depend on.
+_LOGINS = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
+
+
+def _is_inherited(name: str) -> bool:
+    return not name.startswith("DASK_") or name.startswith(_LOGINS)
 
 
 class KernelTrouble(BenchkitError):
@@ -59,12 +77,23 @@ class MeasuringKernel:
         Gives the Dask configuration and the variables.
     folder : path
         Where the configuration file is written, and kept with the experiment.
+    built : Built, optional
+        The environment as `benchkit.experiment.building.build` made it; by default it is built
+        when the process starts. A process that is started again starts the same one.
     """
 
-    def __init__(self, environment: Environment, folder: Path) -> None:
+    def __init__(self, environment: Environment, folder: Path, built: Built | None = None) -> None:
         self.environment = environment
         self.folder = Path(folder)
+        self._built = built
         self._manager: KernelManager | None = None
+
+    @property
+    def built(self) -> Built:
+        """What the process runs in; built now if it is not yet."""
+        if self._built is None:
+            self._built = build(self.environment)
+        return self._built
 
     def start(self) -> None:
         """Start the process; nothing happens if it runs already."""
@@ -74,7 +103,7 @@ class MeasuringKernel:
         specs = _OneKernel()
         specs.spec = KernelSpec(
             argv=[
-                sys.executable,
+                str(self.built.python),
                 "-m",
                 "ipykernel_launcher",
                 "-f",
@@ -85,26 +114,40 @@ class MeasuringKernel:
             language="python",
         )
         manager = KernelManager(kernel_name="benchkit", kernel_spec_manager=specs)
-        manager.start_kernel(env=self._variables())
+        # With the manager's own, blocking client nbclient waits for ever on a kernel that died.
+        manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # What workers print would otherwise land in the middle of the progress.
+        with (self.folder / f"kernel-{self.environment.name}.log").open("ab") as log:
+            manager.start_kernel(env=self._variables(), stdout=log, stderr=log)
         self._manager = manager
 
     def _variables(self) -> dict[str, str]:
         """Return the process's variables; its Dask configuration comes from one file alone.
 
         A file keeps lists, None and spaces, which ``DASK_*`` variables lose, and they would win
-        over it: with an environment of its own, an arm does not inherit them.
+        over it: an arm does not inherit them, except for logins. Only "current" is as it is.
         """
         variables = dict(os.environ)
-        if self.environment.dask:
-            variables = {k: v for k, v in variables.items() if not k.startswith("DASK_")}
+        if self.environment.name != CURRENT:
+            variables = {k: v for k, v in variables.items() if _is_inherited(k)}
             path = self.folder / f"dask-{self.environment.name}.yaml"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(yaml.safe_dump(dict(self.environment.dask)), encoding="utf-8")
             variables["DASK_CONFIG"] = str(path.resolve())
+        own = dict(self.environment.variables)
+        if not self.built.is_own:
+            for name in _OF_AN_ENVIRONMENT:
+                variables.pop(name, None)
+            paths = [str(measured_folder()), own.pop("PYTHONPATH", "")]
+            variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+            variables["PYTHONNOUSERSITE"] = "1"
+            programs = [str(self.built.python.parent), variables.get("PATH", os.defpath)]
+            variables["PATH"] = os.pathsep.join(programs)
         # What the kernel prints about debuggers and transports is nobody's business here.
         variables.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         variables.setdefault("PYTHONWARNINGS", "ignore::DeprecationWarning")
-        return {**variables, **self.environment.variables}
+        return {**variables, **own}
 
     @property
     def alive(self) -> bool:

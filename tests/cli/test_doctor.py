@@ -1,0 +1,26 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.slow
+def test_doctor_tries_cluster_and_kernel_and_tells_no_secret(tmp_path):
+    import os
+
+    env = {**os.environ, "AWS_ACCESS_KEY_ID": "AKIASECRET", "GITHUB_TOKEN": "ghp_secret"}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchkit", "doctor", "--json", "--store", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=env,
+    )
+    found = {row["check"]: row for row in json.loads(done.stdout)}
+
+    assert found["cluster"]["status"] == "ok"
+    assert found["kernel"]["status"] == "ok"
+    assert found["store"]["status"] == "absent"
+    assert "S3, GitHub" in found["credentials"]["detail"]
+    assert "SECRET" not in done.stdout.upper().replace("SECRETS", "")

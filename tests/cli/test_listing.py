@@ -1,0 +1,102 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from benchkit.cli.main import benchkit
+from benchkit.store.store import Store
+
+
+@pytest.fixture
+def run():
+    return lambda *arguments: CliRunner().invoke(benchkit, arguments, catch_exceptions=False)
+
+
+def test_workloads_are_listed_with_the_size_of_their_data_here(run):
+    rows = json.loads(run("list", "workloads", "-e", "baseline", "--json").stdout)
+    sizes = {row["name"]: row["size"] for row in rows}
+
+    assert {"name", "category", "tags", "available"} <= set(rows[0])
+    assert sizes["rechunk.swap_axes_in_memory[method=tasks]"] == "246 MiB"  # 0.12 x 2 GiB
+    assert sizes["join.join_big[factor=0.1]"] == "205 MiB"  # a parameter is its factor
+    assert sizes["spill.spilling[data=uncompressible,end=keep]"] == "973 MiB"  # 512 MiB workers
+
+
+def test_the_first_twelve_are_twelve(run):
+    rows = json.loads(run("list", "-k", "tag:first-twelve", "--json").stdout)
+
+    assert len({row["name"].partition("[")[0] for row in rows}) == 12
+
+
+def test_a_broken_file_is_listed_with_its_line_and_stops_nobody(run, tmp_path):
+    (tmp_path / "broken.py").write_text("import this_is_not_there\n")
+    (tmp_path / "fine.py").write_text(
+        "from benchkit.measure import workload\n\n@workload\ndef a(client, scale):\n    'A.'\n"
+    )
+    rows = json.loads(run("list", "--workloads", str(tmp_path), "--json").stdout)
+
+    assert [row["name"] for row in rows if row["available"]] == ["fine.a"]
+    (broken,) = (row for row in rows if not row["available"])
+    assert broken["name"].endswith("broken.py:1")
+    assert "this_is_not_there" in broken["reason"]
+
+
+def test_an_empty_store_lists_nothing_and_says_what_fills_it(run, tmp_path):
+    Store(tmp_path / "s").compact()
+    (tmp_path / "s").mkdir(exist_ok=True)
+    store = Store(tmp_path / "s")
+    store._ensure()
+
+    assert json.loads(run("list", "runs", "--store", store.path, "--json").stdout) == []
+    done = run("list", "runs", "--store", store.path)
+    assert done.exit_code == 0
+    assert "`benchkit run` measures some" in done.stderr
+
+
+def test_a_store_that_is_not_there_is_one_line_and_exit_code_2(run, tmp_path):
+    done = run("list", "runs", "--store", str(tmp_path / "none"))
+
+    assert done.exit_code == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_runs_are_selected_by_words_categories_tags_and_age(run, tmp_path, a_run):
+    store = Store(tmp_path / "s")
+    store.add(a_run)
+
+    def found(*arguments):
+        return len(
+            json.loads(run("list", "runs", "--store", store.path, "--json", *arguments).stdout)
+        )
+
+    assert found() == 1
+    assert found("-k", "category:tests and sum") == 1
+    assert found("-k", "not sum") == 0
+    assert found("--tag", "way=A", "--since", "1h", "--outcome", "ok") == 1
+    assert found("--tag", "way=B") == 0
+
+
+def test_every_metric_has_a_unit_and_a_meaning(run):
+    rows = json.loads(run("list", "metrics", "--json").stdout)
+
+    assert all(row["units"] and row["long_name"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "command", [["-h"], ["run", "-h"], ["list", "-h"], ["store", "check", "-h"]]
+)
+def test_help_ends_with_an_example(run, command):
+    assert "Example" in run(*command).stdout
+
+
+def test_help_loads_neither_dask_nor_pandas():
+    code = (
+        "import sys; from benchkit.cli.main import benchkit;"
+        "benchkit(['--help'], standalone_mode=False);"
+        "print([m for m in ('dask', 'pandas', 'rich', 'papermill', 'bokeh') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip().endswith("[]")

@@ -1,0 +1,189 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from benchkit.cli.main import benchkit as main
+from benchkit.store.store import Store
+
+QUICK = "sched.task_throughput[n=1000]"
+
+
+def benchkit(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "benchkit", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        **options,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of workloads: one that fails, one that answers wrongly, one that lacks a package."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "bad.py").write_text(
+        """from benchkit.measure import expect, workload
+
+@workload
+def raises(client, scale):
+    "Raise in a task."
+    return client.submit(lambda: 1 / 0)
+
+@workload
+def lies(client, scale):
+    "Give a wrong answer."
+    return 1
+
+@lies.check
+def _(result):
+    expect(result, equals=2)
+
+@workload(requires=["no_such_package"])
+def lacks(client, scale):
+    "Lack a package."
+
+@workload(variants={"n": [1], "word": ["a"]})
+def fine(client, scale, *, n, word):
+    "Be fine."
+    return client.submit(sum, [n, 1])
+"""
+    )
+    (folder / "broken.py").write_text("x = 1\nraise ValueError('no')\n")
+    return str(folder)
+
+
+@pytest.mark.slow
+def test_bad_outcomes_are_rows_and_exit_code_3(tmp_path, folder):
+    store = str(tmp_path / "store")
+    done = benchkit("run", "--workloads", folder, "--store", store, "--json")
+
+    assert done.returncode == 3
+    outcomes = {row["workload"]: row["outcome"] for row in json.loads(done.stdout)}
+    assert outcomes == {
+        "bad.raises": "failed",
+        "bad.lies": "wrong_answer",
+        "bad.lacks": "skipped",
+        "bad.fine[n=1,word=a]": "ok",
+    }
+    assert "broken.py:2: ValueError: no" in done.stderr
+    assert "Traceback" not in done.stderr
+    (lies,) = (row for row in json.loads(done.stdout) if row["workload"] == "bad.lies")
+    assert "2" in lies["error"]
+
+
+@pytest.mark.slow
+def test_set_and_capture_off_reach_the_run_and_repeats_get_a_change(tmp_path, folder):
+    store = str(tmp_path / "store")
+    done = benchkit(
+        *("run", "bad.fine", "--workloads", folder, "--store", store, "-n", "2"),
+        *("--set", "n=41", "--capture", "off", "--tag", "who=me"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert len([line for line in done.stdout.splitlines() if "bad.fine[n=41,word=a]" in line]) == 2
+    assert "(1)" in done.stdout
+    runs = Store(store, create=False).runs(who="me")
+    assert list(runs["params"]) == [{"n": 41, "word": "a"}] * 2
+    tree = Store(store).open("latest")
+    assert tree.attrs["capture"] == "off"
+    assert float(tree["duration"]) > 0
+    assert "tasks" not in tree.children
+    assert "n_tasks" not in tree.data_vars  # missing is missing, never 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "wrd=1"], "no selected workload has a parameter 'wrd': did you mean 'word'?"),
+        (["--set", "n=many"], "bad.fine: n='many' is of another type than its own values, such as"),
+        (["--set", "n"], "--set 'n': must be NAME=VALUE"),
+        (["--tag", "=x"], "--tag '=x': must be NAME=VALUE"),
+        (["--tag", "a=1", "--tag", "a=2"], "--tag 'a=2': a is given twice"),
+        (["-k", "bad and ("], "-k 'bad and (': at character 10: something is missing at the end"),
+        (["-e", "basline"], "did you mean 'baseline'?"),
+        (["--workloads", "nowhere"], "nowhere: no such folder of workloads"),
+        (["--environments", "nowhere"], "nowhere: no such folder of environments"),
+    ],
+)
+def test_a_wrong_word_is_one_line_and_leaves_nothing(tmp_path, folder, arguments, message):
+    store = tmp_path / "store"
+    mine = [] if "--workloads" in arguments else ["--workloads", folder]
+    done = CliRunner().invoke(main, ["run", "bad.fine", *mine, *arguments, "--store", str(store)])
+
+    assert done.exit_code == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert not store.exists()
+
+
+def test_a_file_in_place_of_a_store_is_refused(tmp_path, folder):
+    (tmp_path / "file").write_text("x")
+    done = benchkit("run", "bad.fine", "--workloads", folder, "--store", str(tmp_path / "file"))
+
+    assert done.returncode in (2, 3)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path):
+    store = tmp_path / "store"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchkit", "run", QUICK),
+            *("-n", "50", "--scale", "0.1", "--store", str(store)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    for line in process.stderr:
+        if line.strip().startswith("[3/"):
+            break
+    children = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)
+    printed, said = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "interrupted: 2 runs are kept" in said
+    assert "Traceback" not in said
+    assert printed.count(QUICK) == 2
+    assert list(Store(store, create=False).runs()["outcome"]) == ["ok", "ok"]
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert not list((Path(store) / "tmp").rglob("*.json"))
+
+
+@pytest.mark.slow
+def test_a_killed_kernel_is_an_infrastructure_run_and_the_next_one_is_fine(tmp_path):
+    folder = tmp_path / "w"
+    folder.mkdir()
+    (folder / "kill.py").write_text(
+        """import os, signal
+from benchkit.measure import workload
+
+@workload
+def a_killed(client, scale):
+    "Kill the measuring process."
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@workload
+def b_fine(client, scale):
+    "Be fine."
+"""
+    )
+    done = benchkit("run", "--workloads", str(folder), "--store", str(tmp_path / "s"), "--json")
+
+    assert done.returncode == 3
+    outcomes = [row["outcome"] for row in json.loads(done.stdout)]
+    assert outcomes == ["infrastructure", "ok"]
