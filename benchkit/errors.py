@@ -35,6 +35,7 @@ __all__ = [
     "ClusterTrouble",
     "DatasetTrouble",
     "DeadlinePassed",
+    "EnvironmentTrouble",
     "MissingExtra",
     "MissingPackage",
     "NotEnoughRuns",
@@ -74,6 +75,10 @@ class UnreadableRun(BenchkitError):
 
 class BadEnvironment(UsageError):
     """An environment file says something that cannot be meant."""
+
+
+class EnvironmentTrouble(BenchkitError):
+    """An environment could not be built: no network, no tool, a source that does not compile."""
 
 
 class BadNotebook(UsageError):

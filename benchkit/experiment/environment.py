@@ -1,7 +1,7 @@
-"""From a YAML file to an Environment: everything that may differ between two measurements.
+"""An Environment: everything that may differ between two measurements, from its YAML files.
 
-Reads `extends`, Dask configuration, variables and clusters, and checks them. Does not build
-anything: packages other than those of this interpreter are refused with a clear line.
+Finds files by name and lays a file over those it extends. Builds nothing (`building`), and does
+not know what the packages of an environment understand (`environment_check`).
 """
 
 from __future__ import annotations
@@ -11,28 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from benchkit.errors import BadEnvironment, did_you_mean
-from benchkit.measure.cluster import ClusterSpec
+from benchkit.experiment.environment_file import EnvironmentFile, read_environment_file
+from benchkit.experiment.requirements import Requirement, parse_requirement, redacted
+from benchkit.measure.cluster import LOCAL_CLUSTER
+from benchkit.measure.facts import without_secrets
 
 __all__ = ["CURRENT", "Environment", "find_environment", "list_environments"]
 
 #: The environment that benchkit runs in, with Dask's configuration as it is.
 CURRENT = "current"
-
-_KEYS: dict[str, type | tuple[type, ...]] = {
-    "extends": str,
-    "description": str,
-    "python": str,
-    "packages": list,
-    "conda": str,
-    "dask": dict,
-    "variables": dict,
-    "cluster": dict,
-    "clusters": dict,
-}
-_NEEDS_BUILDING = ("python", "packages", "conda")
 
 
 @dataclass(frozen=True)
@@ -43,6 +31,8 @@ class Environment:
     ----------
     name : str
         File name without its ending; "current" for the one benchkit runs in.
+    description : str
+        What it is for, in a line.
     dask : dict
         Dask configuration, laid over the defaults through ``DASK_CONFIG``.
     variables : dict of str to str
@@ -51,6 +41,18 @@ class Environment:
         Class and options of the cluster; empty is a LocalCluster sized for the machine.
     clusters : dict of dict
         Named shapes a workload may ask for, laid over `cluster`.
+    path : path or None
+        Its file.
+    python : str or None
+        Version of Python, such as ``3.11`` or ``>=3.10,<3.12``; None is this interpreter's.
+    packages : tuple of str or None
+        Pip requirement lines; None is the packages that benchkit runs with.
+    conda : path or None
+        A conda environment file, instead of packages.
+    folder : path
+        What relative paths in `packages` are relative to.
+    origins : dict
+        Where each key was said, ``file:line`` by its path of keys.
     """
 
     name: str
@@ -60,16 +62,41 @@ class Environment:
     cluster: Mapping[str, Any] = field(default_factory=dict)
     clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     path: Path | None = None
+    python: str | None = None
+    packages: tuple[str, ...] | None = None
+    conda: Path | None = None
+    folder: Path = Path()
+    origins: Mapping[tuple[str, ...], str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it has packages of its own, which `building.build` installs."""
+        return self.packages is not None or self.conda is not None
+
+    def requirements(self) -> list[Requirement]:
+        """Return its requirement lines, read."""
+        return [parse_requirement(line, self.folder) for line in self.packages or ()]
+
+    def where(self, *keys: str) -> str:
+        """Return ``file:line`` of a key, or of the nearest key around it, or the name."""
+        for end in range(len(keys), 0, -1):
+            if keys[:end] in self.origins:
+                return self.origins[keys[:end]]
+        return str(self.path or self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as it is recorded with each run."""
+        """Return the definition as it is recorded with each run: without secrets."""
+        packages = None if self.packages is None else [redacted(line) for line in self.packages]
         return {
             "name": self.name,
             "description": self.description,
-            "dask": dict(self.dask),
-            "variables": dict(self.variables),
-            "cluster": dict(self.cluster),
-            "clusters": {name: dict(shape) for name, shape in self.clusters.items()},
+            "python": self.python,
+            "packages": packages,
+            "conda": str(self.conda.name) if self.conda else None,
+            "dask": without_secrets(dict(self.dask)),
+            "variables": without_secrets(dict(self.variables)),
+            "cluster": without_secrets(dict(self.cluster)),
+            "clusters": without_secrets(dict(self.clusters)),
         }
 
 
@@ -82,8 +109,18 @@ def list_environments(folders: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def find_environment(name: str, folders: Sequence[Path]) -> Environment:
+def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) -> Environment:
     """Load an environment by name, or by the path of its file.
+
+    Parameters
+    ----------
+    name : str
+        Name, path of a file, or "current".
+    folders : sequence of path
+        Where files are looked for.
+    check : bool, default True
+        Also check configuration and cluster, if it has the packages of this interpreter. One
+        with packages of its own is checked when it is built.
 
     Raises
     ------
@@ -100,70 +137,98 @@ def find_environment(name: str, folders: Sequence[Path]) -> Environment:
     else:
         hint = did_you_mean(name, [*known, CURRENT], "see `benchkit list environments`")
         raise BadEnvironment(f"no environment named {name!r}: {hint}")
-    merged = _load(path, [*folders, path.parent], ())
-    cluster = merged.get("cluster", {})
-    try:
-        ClusterSpec.from_dict(cluster).check()
-    except BadEnvironment:
-        raise
-    except Exception as error:
-        raise BadEnvironment(f"{path}: {error}") from error
+    environment = _assemble(path, _load(path, [*folders, path.parent], ()))
+    if environment.python is not None and not environment.is_built:
+        raise BadEnvironment(
+            f"{environment.where('python')}: python without packages: name the packages that "
+            "this Python should have"
+        )
+    if check and not environment.is_built:
+        from benchkit.experiment.environment_check import check_environment
+
+        check_environment(environment)
+    return environment
+
+
+def _load(path: Path, folders: Sequence[Path], seen: tuple[Path, ...]) -> list[EnvironmentFile]:
+    """Return the file and all that it extends, the last base first."""
+    file = read_environment_file(path)
+    base = file.content.get("extends")
+    if base in (None, CURRENT):
+        return [file]
+    known = {
+        name: found
+        for name, found in list_environments(folders).items()
+        if found.resolve() != path.resolve()
+    }
+    if base == path.stem and base not in known:
+        raise BadEnvironment(f"{file.where('extends')}: extends itself")
+    parent = known.get(base)
+    if parent is None:
+        hint = did_you_mean(base, known, "no file of that name beside it")
+        raise BadEnvironment(f"{file.where('extends')}: extends {base!r}: {hint}")
+    if parent.resolve() in (found.resolve() for found in seen):
+        circle = " -> ".join([*(found.stem for found in seen), path.stem, base])
+        raise BadEnvironment(f"{file.where('extends')}: extends in a circle: {circle}")
+    return [*_load(parent, folders, (*seen, path)), file]
+
+
+def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
+    """Lay the files over one another, and remember where each key was said."""
+    merged: dict[str, Any] = {}
+    origins: dict[tuple[str, ...], str] = {}
+    folder, conda = path.parent, None
+    for file in files:
+        content = {key: value for key, value in file.content.items() if key != "extends"}
+        said = [name for name in ("packages", "conda") if content.get(name) is not None]
+        if said:
+            # One way to say what is installed takes back the other; so does its folder.
+            for name in ("packages", "conda"):
+                merged.pop(name, None)
+            folder = file.path.parent
+            conda = folder / content["conda"] if said == ["conda"] else None
+        if _another_cluster(merged.get("cluster"), content.get("cluster")):
+            # Options are those of a class: another class has others.
+            merged["cluster"], merged["clusters"] = {}, {}
+        for key, value in content.items():
+            if value is None:
+                merged.pop(key, None)
+            elif isinstance(value, Mapping):
+                merged[key] = _laid_over(merged.get(key, {}), value, dask=key == "dask")
+            else:
+                merged[key] = value
+        origins.update({keys: f"{file.path}:{line}" for keys, line in file.lines.items()})
     return Environment(
         name=path.stem,
         description=merged.get("description", ""),
         dask=merged.get("dask", {}),
-        variables={str(k): str(v) for k, v in merged.get("variables", {}).items()},
-        cluster=cluster,
+        variables=merged.get("variables", {}),
+        cluster=merged.get("cluster", {}),
         clusters=merged.get("clusters", {}),
         path=path,
+        python=merged.get("python"),
+        packages=tuple(merged["packages"]) if "packages" in merged else None,
+        conda=conda if "conda" in merged else None,
+        folder=folder,
+        origins=origins,
     )
 
 
-def _load(path: Path, folders: Sequence[Path], seen: tuple[str, ...]) -> dict[str, Any]:
-    content = _read(path)
-    parent_name = content.pop("extends", None)
-    if parent_name is None:
-        return content
-    if parent_name in (*seen, path.stem):
-        raise BadEnvironment(f"{path}: extends {parent_name!r}, which extends it in turn")
-    parent = list_environments(folders).get(parent_name)
-    if parent is None:
-        hint = did_you_mean(parent_name, list_environments(folders), "no such file beside it")
-        raise BadEnvironment(f"{path}: extends {parent_name!r}, which does not exist: {hint}")
-    base = _load(parent, folders, (*seen, path.stem))
-    description = content.get("description", base.get("description", ""))
-    return {**_merge(base, content), "description": description}
+def _another_cluster(base: Mapping | None, over: Mapping | None) -> bool:
+    if not base or not over:
+        return False
+    if "address" in over or "address" in base:
+        return True
+    return "class" in over and over["class"] != base.get("class", LOCAL_CLUSTER)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise BadEnvironment(f"{path}{line}: not YAML: {problem}") from error
-    if not isinstance(content, dict):
-        raise BadEnvironment(f"{path}: holds {type(content).__name__}, not `key: value` lines")
-    for key, value in content.items():
-        if key not in _KEYS:
-            hint = did_you_mean(str(key), _KEYS, f"it takes {', '.join(_KEYS)}")
-            raise BadEnvironment(f"{path}: unknown key {key!r}: {hint}")
-        if not isinstance(value, _KEYS[key]):
-            wanted = {dict: "a mapping", list: "a list", str: "text"}[_KEYS[key]]  # type: ignore[index]
-            raise BadEnvironment(f"{path}: {key} is {value!r}, and should be {wanted}")
-    building = [key for key in _NEEDS_BUILDING if key in content]
-    if building:
-        raise BadEnvironment(
-            f"{path}: {', '.join(building)}: benchkit cannot build environments yet; "
-            "leave it out to use the packages of this interpreter"
-        )
-    return content
-
-
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any], *, dask: bool) -> dict[str, Any]:
+    """Return `over` laid over `base`; for Dask ``work_stealing`` is ``work-stealing``."""
     merged = dict(base)
     for key, value in over.items():
+        if dask:
+            twins = [k for k in merged if k.replace("_", "-") == key.replace("_", "-")]
+            key = twins[0] if twins else key
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _merge(merged[key], value) if both else value
+        merged[key] = _laid_over(merged[key], value, dask=dask) if both else value
     return merged

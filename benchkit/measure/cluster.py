@@ -150,8 +150,13 @@ class ClusterSpec:
             raise BadCluster(f"cluster class {self.cls!r} is no class: it cannot be called")
         return factory
 
-    def check(self) -> None:
+    def check(self, *, login: bool = True) -> None:
         """Check the keyword arguments against the class's own signature; start nothing.
+
+        Parameters
+        ----------
+        login : bool, default True
+            Also refuse a cluster in the cloud for which nobody is logged in.
 
         Raises
         ------
@@ -173,7 +178,7 @@ class ClusterSpec:
             except ValueError as error:
                 if self.kwargs["memory_limit"] != "auto":
                     raise BadCluster(f"memory_limit: {error}; write for example '1 GiB'") from error
-        if self.cls.split(".")[0] == "coiled":
+        if login and self.cls.split(".")[0] == "coiled":
             _check_coiled_login()
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "installed_packages",
     "known_facts",
     "packages_hash",
+    "without_secrets",
 ]
 
 #: A configuration key whose name has one of these words in it is recorded, its value is not.
@@ -113,15 +114,16 @@ def git_commit(folder: str = ".") -> str:
 
 def effective_config() -> dict[str, Any]:
     """Return Dask's configuration as it is in force, values of secrets left out."""
-    return _without_secrets(dask.config.config)
+    return without_secrets(dask.config.config)
 
 
-def _without_secrets(value: Any, key: str = "") -> Any:
+def without_secrets(value: Any, key: str = "") -> Any:
+    """Return a JSON value without the values whose key names a secret."""
     if isinstance(value, dict):
-        return {str(k): _without_secrets(v, str(k)) for k, v in sorted(value.items(), key=str)}
+        return {str(k): without_secrets(v, str(k)) for k, v in sorted(value.items(), key=str)}
     name = key.lower().replace("_", "-")
     if value not in (None, "", [], False, True) and any(word in name for word in SECRET_WORDS):
         return REDACTED
     if isinstance(value, (list, tuple)):
-        return [_without_secrets(item) for item in value]
+        return [without_secrets(item) for item in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -1,0 +1,128 @@
+"""What an environment itself knows: packages, Dask's settings, whether its parts can be imported.
+
+This file is run by the environment's own Python and imported by nobody there, so it uses the
+standard library, Dask and distributed only; elsewhere `settings` is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import platform
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["facts", "settings"]
+
+#: Dask's parts, with what they need to be of any use.
+PARTS = {
+    "distributed": (),
+    "ipykernel": (),
+    "dask.array": ("numpy",),
+    "dask.dataframe": ("pandas", "pyarrow"),
+}
+
+
+def facts() -> dict[str, Any]:
+    """Return packages, settings that are known, defaults, and the parts that do not work.
+
+    Returns
+    -------
+    dict
+        ``python``, ``packages`` (name -> version), ``defaults`` (Dask's configuration before
+        anybody sets anything), ``known`` (dotted names of settings), ``open`` (those that take
+        any name below them), ``broken`` (module -> the error of importing it).
+    """
+    broken = {}
+    for module, needs in PARTS.items():
+        if all(importlib.util.find_spec(name) for name in needs):
+            try:
+                importlib.import_module(module)
+            except Exception as error:
+                line = (str(error).strip() or type(error).__name__).splitlines()[0]
+                broken[module] = f"{type(error).__name__}: {line}"
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "packages": _packages(),
+        "broken": broken,
+        "defaults": {},
+        "known": [],
+        "open": [],
+    }
+    if "distributed" not in broken:
+        found.update(settings())
+    return found
+
+
+def _packages() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name:
+            found.setdefault(name.lower().replace("_", "-"), distribution.version)
+    return dict(sorted(found.items()))
+
+
+def settings() -> dict[str, Any]:
+    """Return ``defaults``, ``known`` and ``open`` alone: what Dask itself can be told."""
+    import dask
+    import distributed
+    import yaml
+
+    known: set[str] = set(getattr(dask.config, "deprecations", {}))
+    open_: set[str] = set()
+    for module in (dask, distributed):
+        folder = Path(module.__file__ or "").parent
+        schema = folder / f"{module.__name__}-schema.yaml"
+        if schema.exists():
+            _read_schema(yaml.safe_load(schema.read_text(encoding="utf-8")), (), known, open_)
+        # Settings that are read somewhere and have no default.
+        for file in folder.rglob("*.py"):
+            if "tests" not in file.parts:
+                text = file.read_text(encoding="utf-8", errors="replace")
+                known.update(re.findall(r"config\.get\(\s*f?[\"']([\w.-]+)[\"']", text))
+    defaults: dict[str, Any] = {}
+    for layer in dask.config.defaults:
+        dask.config.update(defaults, layer, priority="new")
+    _read_defaults(defaults, (), known)
+    return {"defaults": _plain(defaults), "known": sorted(known), "open": sorted(open_)}
+
+
+def _read_schema(schema: Any, keys: tuple[str, ...], known: set[str], open_: set[str]) -> None:
+    properties = (schema or {}).get("properties") or {}
+    if keys and not properties and "object" in _types(schema or {}):
+        open_.add(".".join(keys))
+    for key, inner in properties.items():
+        known.add(".".join((*keys, key)))
+        _read_schema(inner, (*keys, key), known, open_)
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    kind = schema.get("type", [])
+    nested = [t for option in schema.get("oneOf", []) for t in _types(option)]
+    return [*([kind] if isinstance(kind, str) else kind), *nested]
+
+
+def _read_defaults(values: dict[str, Any], keys: tuple[str, ...], known: set[str]) -> None:
+    for key, value in values.items():
+        known.add(".".join((*keys, str(key))))
+        if isinstance(value, dict):
+            _read_defaults(value, (*keys, str(key)), known)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+if __name__ == "__main__":
+    # Whatever an import prints must not end up in the answer.
+    answer, sys.stdout = sys.stdout, sys.stderr
+    print(json.dumps(facts()), file=answer)

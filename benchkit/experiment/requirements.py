@@ -1,0 +1,297 @@
+"""Requirement lines of an environment: their form, their sources, and the date they belong to.
+
+Knows text and files. Does not resolve or install anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from calendar import monthrange
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as PackagingRequirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from benchkit.errors import BadEnvironment, EnvironmentTrouble
+
+__all__ = [
+    "Requirement",
+    "as_of",
+    "parse_requirement",
+    "python_specifier",
+    "redacted",
+    "source_states",
+]
+
+#: A release older than this many days than the Dask beside benchkit is resolved as of its own
+#: time: numpy 2 and pandas 3 broke releases that had no upper bound on them.
+PERIOD_AFTER_DAYS = 365
+_DASK = ("dask", "distributed")
+_NOT_SOURCE = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_modules", ".tox"}
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One line.
+
+    Attributes
+    ----------
+    text : str
+        The line for the resolver, with the absolute path of a local source.
+    name : str
+        Normalised name, or "" where only the source knows it.
+    kind : {"index", "path", "git", "url"}
+        Where it comes from.
+    specifier : SpecifierSet
+        Allowed versions of one from the index.
+    source : str
+        Path or address of one that does not come from the index.
+    """
+
+    text: str
+    name: str = ""
+    kind: str = "index"
+    specifier: SpecifierSet = field(default_factory=SpecifierSet)
+    source: str = ""
+
+
+def parse_requirement(line: str, folder: Path) -> Requirement:
+    """Read one requirement line as pip does.
+
+    Parameters
+    ----------
+    line : str
+        ``dask==2026.8.0``, ``git+https://...``, ``./dask``, ``-e ../dask``, ``dask @ URL``.
+    folder : path
+        What relative paths are relative to: the folder of the file.
+
+    Raises
+    ------
+    BadEnvironment
+        It is none of these, or the local source does not exist.
+    """
+    text = re.sub(r"(^|\s)#.*$", "", line).strip()
+    shown = redacted(text)
+    option = re.match(r"(-e|--editable)[\s=]+(.*)", text)
+    if option:
+        where = option[2].strip()
+        if where.startswith("git+"):
+            return _from_address("", where)
+        return _from_path(where, folder, editable=True)
+    if text.startswith("-"):
+        raise BadEnvironment(
+            f"{shown!r}: of pip's options only -e is read; set indexes for uv itself, "
+            "for example with UV_INDEX_URL"
+        )
+    if text.startswith(("git+", "http://", "https://")):
+        return _from_address("", text)
+    if text.startswith((".", "/", "~", "file://")):
+        return _from_path(text, folder)
+    try:
+        parsed = PackagingRequirement(text)
+    except InvalidRequirement as error:
+        problem = str(error).splitlines()[0]
+        raise BadEnvironment(f"{shown!r} is no pip requirement line: {problem}") from error
+    name = canonicalize_name(parsed.name)
+    if parsed.url is None:
+        return Requirement(text, name, specifier=parsed.specifier)
+    if parsed.url.startswith("file:") or "://" not in parsed.url:
+        found = _from_path(parsed.url, folder)
+        extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+        return Requirement(f"{name}{extras} @ {Path(found.source).as_uri()}", name, "path",
+                           source=found.source)  # fmt: skip
+    kind = _from_address(name, parsed.url).kind
+    return Requirement(text, name, kind, source=parsed.url)
+
+
+def _from_address(name: str, address: str) -> Requirement:
+    kind = "git" if address.startswith("git+") else "url"
+    if not name and kind == "git":
+        egg = re.search(r"#(?:.*&)?egg=([\w.-]+)", address)
+        last = _git_address(address)[0].rstrip("/").rsplit("/", 1)[-1]
+        name = canonicalize_name(egg[1] if egg else last.removesuffix(".git"))
+    return Requirement(address, name, kind, source=address)
+
+
+def _git_address(address: str) -> tuple[str, str]:
+    """Return repository and branch, tag or commit; an ``@`` before the path is a login."""
+    parts = urlsplit(address.removeprefix("git+"))
+    path, _, ref = parts.path.partition("@")
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), ref
+
+
+def _from_path(text: str, folder: Path, *, editable: bool = False) -> Requirement:
+    extras = re.search(r"\[[\w,\s.-]+\]$", text)
+    bare = text[: extras.start()] if extras else text
+    path = Path(os.path.expanduser(bare.removeprefix("file://")))
+    path = Path(os.path.abspath(folder / path))
+    flag = "-e " if editable else ""
+    if not path.exists():
+        raise BadEnvironment(f"{text!r}: no such folder or file: {path}")
+    if path.is_dir() and not any((path / n).exists() for n in ("pyproject.toml", "setup.py")):
+        raise BadEnvironment(f"{text!r}: {path} holds no pyproject.toml or setup.py")
+    return Requirement(
+        f"{flag}{path}{extras[0] if extras else ''}", _project_name(path), "path", source=str(path)
+    )
+
+
+def _project_name(path: Path) -> str:
+    """Return the name that a local source declares, or ""."""
+    if path.is_file():
+        return canonicalize_name(path.name.split("-")[0]) if path.suffix == ".whl" else ""
+    declared = path / "pyproject.toml"
+    if not declared.is_file():
+        return ""
+    project = re.search(
+        r"^\[project\]\s*$(.*?)(?=^\[|\Z)", declared.read_text(encoding="utf-8"), re.S | re.M
+    )
+    name = re.search(r"^name\s*=\s*[\"']([\w.-]+)[\"']", project[1], re.M) if project else None
+    return canonicalize_name(name[1]) if name else ""
+
+
+def python_specifier(text: str) -> SpecifierSet:
+    """Return what ``3.11``, ``3.11.7`` or ``>=3.10,<3.12`` means, as allowed versions.
+
+    Raises
+    ------
+    packaging.specifiers.InvalidSpecifier
+        It is none of these.
+    """
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return SpecifierSet(f"=={text}.*")
+    if re.fullmatch(r"\d+\.\d+\.\d+", text):
+        return SpecifierSet(f"=={text}")
+    return SpecifierSet(text)
+
+
+def redacted(text: str) -> str:
+    """Return a text without the user names, passwords and tokens of addresses in it."""
+    text = re.sub(r"://(?!git@)[^/@\s'\"]+@", "://***@", text)
+    return re.sub(r"(?i)([?&](?:[a-z_]*token|key|password|sig)=)[^&\s'\"]+", r"\1***", text)
+
+
+def source_states(requirements: Sequence[Requirement]) -> dict[str, str]:
+    """Return what each source is right now: the hash of its content, or the commit of its branch.
+
+    Raises
+    ------
+    EnvironmentTrouble
+        A git repository does not answer.
+    """
+    return {
+        redacted(requirement.text): _state(requirement)
+        for requirement in requirements
+        if requirement.kind in ("path", "git")
+    }
+
+
+def _state(requirement: Requirement) -> str:
+    if requirement.kind == "path":
+        return _content_hash(Path(requirement.source))
+    address, _, ref = requirement.source.removeprefix("git+").split("#")[0].rpartition("@")
+    if not address or ("/" in ref.split(":")[0] and "://" not in address):
+        address, ref = requirement.source.removeprefix("git+").split("#")[0], ""
+    if re.fullmatch(r"[0-9a-f]{40}", ref):
+        return ref
+    try:
+        done = subprocess.run(
+            ["git", "ls-remote", address, ref or "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentTrouble(
+            f"{redacted(requirement.text)}: git does not answer: {redacted(str(error))}"
+        ) from error
+    if done.returncode:
+        problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise EnvironmentTrouble(f"{redacted(requirement.text)}: {redacted(problem)}")
+    # A short commit is no name that a server knows, and never moves.
+    return " ".join(line.split()[0] for line in done.stdout.splitlines()) or ref
+
+
+def _content_hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    if path.is_file():
+        digest.update(path.read_bytes())
+        return digest.hexdigest()[:16]
+    # The version of a source may come from its commit and tags.
+    digest.update(_git(path, "describe", "--always", "--tags", "--long").encode())
+    listed = _git(path, "ls-files", "-co", "--exclude-standard", "-z")
+    names = sorted(set(listed.split("\0")) - {""}) if listed else _walk(path)
+    for name in names:
+        file = path / name
+        if file.is_file():
+            digest.update(f"\0{name}\0".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _walk(path: Path) -> list[str]:
+    found = []
+    for folder, inner, names in os.walk(path):
+        inner[:] = [n for n in inner if n not in _NOT_SOURCE and not n.endswith(".egg-info")]
+        found += [os.path.relpath(os.path.join(folder, name), path) for name in names]
+    return sorted(name for name in found if not name.endswith((".pyc", ".so")))
+
+
+def _git(path: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(path), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def as_of(requirements: Sequence[Requirement], own: Mapping[str, str]) -> date | None:
+    """Return the day as of which an old Dask release is resolved; None for a recent one.
+
+    Dask releases of old have no upper bounds: 2023.4.1 with today's NumPy cannot be imported. So
+    what they run with is what there was two weeks after the month in their number.
+
+    Parameters
+    ----------
+    requirements : sequence of Requirement
+        Those of the environment.
+    own : mapping of str to str
+        Packages of this interpreter: how old a release is, is counted from its Dask.
+    """
+    released = [
+        month
+        for requirement in requirements
+        if requirement.name in _DASK and (month := _month(_pinned(requirement)))
+    ]
+    newest = _month(own.get("dask", "")) or date.today()
+    if not released or (newest - min(released)).days <= PERIOD_AFTER_DAYS:
+        return None
+    first = min(released)
+    return first + timedelta(days=monthrange(first.year, first.month)[1] - 1 + 15)
+
+
+def _pinned(requirement: Requirement) -> str:
+    exact = [s.version for s in requirement.specifier if s.operator in ("==", "===")]
+    return exact[0] if exact else ""
+
+
+def _month(version: str) -> date | None:
+    """Return the first day of the month that a calendar version names."""
+    try:
+        release = Version(version.removesuffix(".*")).release
+        return date(release[0], release[1], 1) if release[0] >= 2021 else None
+    except (InvalidVersion, IndexError, ValueError):
+        return None

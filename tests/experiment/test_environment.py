@@ -1,0 +1,191 @@
+"""Environment files: what they may say, what is refused, and with which line."""
+
+import sys
+
+import pytest
+
+from benchkit.errors import BadEnvironment
+from benchkit.experiment.environment import find_environment
+from benchkit.experiment.folders import shipped
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Write environment files and load one of them."""
+
+    def load(text, name="main", **others):
+        for other, content in {name: text, **others}.items():
+            (tmp_path / f"{other}.yaml").write_text(content)
+        return find_environment(name, [tmp_path])
+
+    return load
+
+
+def refusal(load, text, **others):
+    with pytest.raises(BadEnvironment) as caught:
+        load(text, **others)
+    message = str(caught.value)
+    assert caught.value.exit_code == 2
+    assert "\n" not in message
+    return message.partition("main.yaml")[2] or message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("description: x\npackges: [dask]\n", ":2: unknown key 'packges': did you mean 'packages'"),
+        ("description: [a]\n", ":1: description is ['a'], and should be text"),
+        ("dask: yes\n", ":1: dask is True, and should be"),
+        ("cluster: 4\n", ":1: cluster is 4, and should be"),
+        ("- dask\n", ":1: holds no `key: value` lines"),
+        ("dask: {a: 1\n", ":2: not YAML"),
+        ("description: a\n\ndescription: b\n", ":3: 'description' again, after line 1"),
+        ("packages: []\n", ":1: packages should be a list of pip requirement lines"),
+        ("packages:\n- dask\n- numpy=1\n", ":3: 'numpy=1' is no pip requirement line"),
+        ("packages:\n- dask\n- ./nowhere\n", ":3: './nowhere': no such folder or file"),
+        ("packages:\n- 3\n", ":2: 3 is no pip requirement line"),
+        ("packages: [--index-url=https://me:secret@x/]\n", "UV_INDEX_URL"),
+        ("python: three\npackages: [dask]\n", ":1: python 'three': should be a version"),
+        ("python: 3.9\npackages: [dask]\n", ":1: python 3.9: benchkit measures on 3.10 and newer"),
+        ('python: "3.11"\n', ":1: python without packages"),
+        ("conda: no.yml\n", ":1: conda: no file no.yml"),
+        ("variables: {A: [1]}\n", ":1: variable A should be one text"),
+        ("variables:\n  A: 1\n  B-C: 1\n", ":3: variable 'B-C'"),
+        ("variables: {DASK_X: 1}\n", ":1: variable DASK_X: put Dask's settings below `dask:`"),
+        ("extends: mian\n", ":1: extends 'mian': no file of that name"),
+        ("extends: main\n", ":1: extends itself"),
+        ("clusters: {spill: 3}\n", ":1: clusters.spill is 3"),
+        ("clusters:\n  spill:\n    class: x.Y\n", ":3: clusters.spill: class belongs to `cluster`"),
+        ("cluster:\n  n_workers: 1\n  n_threads: 2\n", ":3: dask.distributed.LocalCluster has no"),
+        ("cluster: {memory_limit: lots}\n", ":1: memory_limit"),
+        ("cluster:\n\n  class: dask.distributed.LocalClster\n", ":3: cluster class"),
+        ("clusters:\n  a: {n_workers: 1}\n  b: {n_wokers: 1}\n", "did you mean 'n_workers'"),
+    ],
+)
+def test_a_mistake_is_refused_in_one_line_with_its_place(load, text, message):
+    assert message in refusal(load, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "dask:\n  distributed:\n    scheduler:\n      work-stealng: false\n",
+            ":4: distributed VERSION has no setting 'distributed.scheduler.work-stealng': "
+            "did you mean 'distributed.scheduler.work-stealing'?",
+        ),
+        (
+            "dask:\n  distributed: {work-stealing: false}\n",
+            "did you mean 'distributed.scheduler.work-stealing'?",
+        ),
+        ("dask: {distribute: {}}\n", "has no setting 'distribute': did you mean 'distributed'?"),
+        ("dask: {distributed.scheduler.work-stealing: 0}\n", "should be nested: distributed: {"),
+        ("dask: {nobodys: {a: 1}}\n", "has no setting 'nobodys'"),
+    ],
+)
+def test_a_setting_that_dask_does_not_know_is_refused(load, text, message):
+    import distributed
+
+    assert message.replace("VERSION", distributed.__version__) in refusal(load, text)
+
+
+def test_settings_that_take_any_name_and_those_of_others_are_let_through(load):
+    environment = load(
+        "dask:\n"
+        "  distributed:\n"
+        "    worker: {resources: {GPU: 2}}\n"
+        "    nanny: {pre-spawn-environ: {OMP_NUM_THREADS: 4, MY_OWN: x}}\n"
+        "    scheduler: {work_stealing: false, default-task-durations: {mine: 1s}}\n"
+        "  coiled: {anything: 1}\n"
+    )
+
+    assert environment.dask["distributed"]["worker"]["resources"] == {"GPU": 2}
+
+
+def test_a_file_lies_over_the_one_it_extends(load):
+    environment = load(
+        "extends: middle\ndask: {distributed: {scheduler: {work_stealing: true}}}\n"
+        "cluster: {n_workers: 4}\n",
+        middle="extends: base\nvariables: {A: '1', B: 2e3}\n",
+        base="description: the base\nvariables: {A: '0'}\n"
+        "dask: {distributed: {scheduler: {work-stealing: false, worker-ttl: null}}}\n"
+        "cluster: {n_workers: 2, threads_per_worker: 1}\n",
+    )
+
+    assert environment.description == "the base"
+    assert environment.variables == {"A": "1", "B": "2e3"}
+    # Dask takes either spelling: two of them beside one another would be decided by chance.
+    assert environment.dask == {
+        "distributed": {"scheduler": {"work-stealing": True, "worker-ttl": None}}
+    }
+    assert environment.cluster == {"n_workers": 4, "threads_per_worker": 1}
+
+
+def test_another_cluster_class_does_not_inherit_options(load):
+    environment = load(
+        "extends: base\ncluster: {class: dask.distributed.SSHCluster, hosts: [a, b]}\n",
+        base="cluster: {n_workers: 2}\nclusters: {spill: {memory_limit: 1 GiB}}\n",
+    )
+
+    assert environment.cluster == {"class": "dask.distributed.SSHCluster", "hosts": ["a", "b"]}
+    assert environment.clusters == {}
+
+
+def test_an_empty_key_takes_back_what_the_base_says(load):
+    environment = load("extends: base\npackages:\n", base="packages: [dask==2026.7.0]\n")
+
+    assert environment.packages is None
+
+
+def test_a_circle_of_bases_is_named(load):
+    message = refusal(load, "extends: a\n", a="extends: b\n", b="extends: main\n")
+
+    assert "extends in a circle: main -> a -> b -> main" in message
+
+
+def test_the_line_of_a_base_is_named_when_the_base_is_wrong(load):
+    message = refusal(load, "extends: base\n", base="\ncluster: {n_wokers: 1}\n")
+
+    assert "base.yaml:2: " in message
+
+
+def test_relative_sources_are_relative_to_the_file_that_names_them(tmp_path):
+    source = tmp_path / "bases" / "mine"
+    source.mkdir(parents=True)
+    (source / "pyproject.toml").write_text('[project]\nname = "Mine_Own"\nversion = "1"\n')
+    (tmp_path / "bases" / "base.yaml").write_text("packages: [-e ./mine]\n")
+    (tmp_path / "main.yaml").write_text("extends: base\n")
+
+    environment = find_environment("main", [tmp_path, tmp_path / "bases"])
+    (requirement,) = environment.requirements()
+
+    assert (requirement.kind, requirement.name) == ("path", "mine-own")
+    assert requirement.text == f"-e {source}"
+
+
+def test_secrets_are_not_in_what_a_run_records(load):
+    environment = load(
+        "packages: ['git+https://me:hunter2@example.org/x']\n"
+        "variables: {AWS_SECRET_ACCESS_KEY: hunter2, A: b}\n"
+        "dask: {coiled: {token: hunter2}}\n"
+        "cluster: {class: some.Cluster, environ: {API_TOKEN: hunter2}}\n"
+    )
+
+    assert "hunter2" not in str(environment.to_dict())
+    assert environment.to_dict()["variables"]["A"] == "b"
+
+
+def test_every_shipped_environment_can_be_read():
+    names = {path.stem for path in shipped("environments").glob("*.yaml")}
+    for name in names - {"coiled-small"}:
+        assert find_environment(name, [shipped("environments")]).description
+
+    assert {"baseline", "no-stealing", "previous-release", "release-2023.4.1"} < names
+    assert {"malloc-trim", "wide-workers", "narrow-workers", "coiled-small"} < names
+
+
+def test_without_coiled_its_environment_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "coiled", None)
+
+    with pytest.raises(BadEnvironment, match=r"coiled-small.yaml:4: .*benchkit\[coiled\]"):
+        find_environment("coiled-small", [shipped("environments")])
