@@ -17,7 +17,12 @@ def data() -> None:
 @data.command("list")
 @common("json")
 def list_data(as_json: bool) -> None:
-    """List the datasets that are there."""
+    r"""List the datasets that are there.
+
+    \b
+    Example:
+      benchkit data list --json
+    """
     from benchkit.measure.datasets import data_folder, list_datasets
     from benchkit.store.text import format_bytes
 
@@ -32,7 +37,13 @@ def list_data(as_json: bool) -> None:
 
 @data.command("make")
 @click.argument("name")
-@click.option("--size", type=click.Choice(["tiny", "ci", "laptop", "cluster"]), default="ci")
+@click.option(
+    "--size",
+    type=click.Choice(["tiny", "ci", "laptop", "cluster"]),
+    default="ci",
+    show_default=True,
+    help="Named size.",
+)
 def make_data(name: str, size: str) -> None:
     r"""Make a dataset, if it is not there yet.
 
@@ -50,7 +61,12 @@ def make_data(name: str, size: str) -> None:
 @data.command("clear")
 @click.argument("name", required=False)
 def clear_data(name: str | None) -> None:
-    """Remove the datasets of a recipe, or all."""
+    r"""Remove the datasets of a recipe, or all.
+
+    \b
+    Example:
+      benchkit data clear tpch
+    """
     import benchkit.measure.recipes  # noqa: F401  (declares the recipes)
     from benchkit.measure.datasets import clear
 

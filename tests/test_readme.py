@@ -1,0 +1,93 @@
+"""What the README and CONTRIBUTING show works as printed."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(name, language):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return [body for kind, body in BLOCK.findall(text) if kind == language]
+
+
+def run(command, folder):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BENCHKIT_STORE": "benchkit-store"}
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=240, env=environment
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty folder with our notebooks beside it, as in a clone."""
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    (tmp_path / "workloads").symlink_to(ROOT / "workloads")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "body", blocks("README.md", "python"), ids=lambda body: body.split("\n")[1]
+)
+def test_python_of_the_readme_runs(folder, body):
+    script = folder / "script.py"
+    script.write_text(f"{body}\n" if "__main__" in body else _as_script(body))
+    done = run([sys.executable, str(script)], folder)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _as_script(body):
+    """Put the block where a script's cluster needs it: worker processes import the script."""
+    return "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in body.splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", [b for b in blocks("README.md", "console") if "$ " in b])
+def test_commands_of_the_readme_run(folder, body):
+    for line in body.splitlines():
+        words = shlex.split(line.removeprefix("$ "))
+        module = {"benchkit": "benchkit", "papermill": "papermill"}[words[0]]
+        done = run([sys.executable, "-m", module, *words[1:]], folder)
+
+        assert done.returncode == 0, f"{line}\n{done.stderr[-2000:]}"
+
+
+@pytest.mark.slow
+def test_the_workload_of_contributing_runs(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "array.py").write_text(blocks("CONTRIBUTING.md", "python")[0])
+    command = "run --workloads mine --scale 0.1 --store store array.largest"
+    done = run([sys.executable, "-m", "benchkit", *command.split()], folder)
+
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert done.stdout.count(" ok ") == 2
+
+
+def test_the_first_two_commands_set_everything_up_themselves():
+    first, second = (body.strip() for body in blocks("README.md", "console")[:2])
+
+    assert first.startswith("python3 -m venv .venv && ")
+    assert second.startswith("python3 -m venv .venv && ")
+    assert "benchkit run" in first
+    assert "benchkit report run" in first
+    assert second.endswith("python -m pytest")
+
+
+def test_no_path_of_a_machine_is_committed():
+    done = subprocess.run(
+        ["git", "grep", "-nE", r"(/home/|/root/|/Users/)[a-z]", "--", ":!tests"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout == ""

@@ -1,0 +1,69 @@
+"""The public surface: names, commands, metrics and errors are what the documentation says."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import benchkit
+from benchkit import errors
+from benchkit.cli.main import benchkit as command
+from benchkit.store.schema import METRICS, OUTCOMES
+
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(benchkit.__path__, "benchkit.")
+    if not module.name.endswith("__main__") and ".shipped" not in module.name
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_all_is_what_can_be_imported_and_has_a_docstring(name):
+    module = importlib.import_module(name)
+
+    assert module.__doc__
+    for public in getattr(module, "__all__", []):
+        thing = getattr(module, public)
+        if inspect.isfunction(thing) or inspect.isclass(thing):
+            assert inspect.getdoc(thing), f"{name}.{public} has no docstring"
+
+
+def test_every_public_name_of_benchkit_is_there():
+    assert all(getattr(benchkit, name) is not None for name in benchkit.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        benchkit.nothing  # noqa: B018
+
+
+def test_every_error_is_listed_and_has_an_exit_code():
+    found = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.BenchkitError)
+    }
+
+    assert found <= set(errors.__all__)
+    assert all(getattr(errors, name).exit_code in (2, 3, 4) for name in found)
+
+
+def _walk(group, path=()):
+    for name, child in group.commands.items():
+        yield (*path, name), child
+        yield from _walk(child, (*path, name)) if hasattr(child, "commands") else ()
+
+
+@pytest.mark.parametrize("path", [" ".join(path) for path, _ in _walk(command)])
+def test_every_command_and_option_says_what_it_does(path):
+    found = dict((" ".join(parts), child) for parts, child in _walk(command))[path]
+
+    assert found.help
+    for parameter in found.params:
+        if parameter.param_type_name == "option":
+            assert parameter.help, f"benchkit {path} {parameter.opts[0]} has no help"
+
+
+def test_metrics_and_outcomes_are_words_of_the_contract():
+    assert len(METRICS) >= 27
+    assert set(OUTCOMES) == {
+        *("ok", "wrong_answer", "failed", "timeout", "lost_workers", "infrastructure", "skipped")
+    }
