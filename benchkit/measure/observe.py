@@ -75,7 +75,7 @@ class Observer:
         answer = self._call(
             "register_scheduler_plugin", plugin=plugin, name=self.name, idempotent=False
         )
-        self._installed = answer is not _FAILED
+        self._installed = answer is not None
         if self._installed:
             self._thread = threading.Thread(
                 target=self._drain_loop, name="benchkit-drain", daemon=True
@@ -84,14 +84,14 @@ class Observer:
 
     def clock_on(self) -> float:
         """Start the clock; returns the moment in Unix s on the scheduler's clock."""
-        answer = self._call(f"{self.name}_on") if self._installed else _FAILED
-        self.t_on = answer["t_on"] if answer is not _FAILED else time()
+        answer = self._call(f"{self.name}_on") if self._installed else None
+        self.t_on = answer["t_on"] if answer else time()
         return self.t_on
 
     def clock_off(self) -> float:
         """Stop the clock; returns the moment in Unix s on the scheduler's clock."""
-        answer = self._call(f"{self.name}_off") if self._installed else _FAILED
-        self.t_off = answer["t_off"] if answer is not _FAILED else time()
+        answer = self._call(f"{self.name}_off") if self._installed else None
+        self.t_off = answer["t_off"] if answer else time()
         return self.t_off
 
     def uninstall(self, *, wait: bool = True) -> None:
@@ -104,18 +104,19 @@ class Observer:
         with self._lock:
             answer = self._call(f"{self.name}_end", ack=self._ack, wait=wait)
             self._installed = False
-            if answer is not _FAILED:
+            if answer:
                 for segment in answer["segments"]:
                     self._keep(segment)
 
     # -- draining -----------------------------------------------------------------------------
 
     def _drain_loop(self) -> None:
-        rounds = 0
-        while not self._stop.wait(DRAIN_EVERY_S):
+        rounds, pause = 0, DRAIN_EVERY_S
+        while not self._stop.wait(pause):
             rounds += 1
-            if not self.drain(groups=rounds % GROUPS_EVERY == 0):
-                return  # the scheduler is gone: what was drained is on disk
+            answered = self.drain(groups=rounds % GROUPS_EVERY == 0)
+            # A scheduler whose loop is blocked may come back; what was drained is on disk.
+            pause = DRAIN_EVERY_S if answered else min(10 * DRAIN_EVERY_S, 2 * pause)
 
     def drain(self, *, groups: bool = False) -> bool:
         """Fetch what was gathered and write it; False when the scheduler does not answer."""
@@ -123,7 +124,7 @@ class Observer:
             if not self._installed:
                 return False
             answer = self._call(f"{self.name}_drain", ack=self._ack, groups=groups)
-            if answer is _FAILED:
+            if not answer:
                 return False
             self._keep(answer)
             return True
@@ -140,8 +141,12 @@ class Observer:
 
     # -- calling ------------------------------------------------------------------------------
 
-    def _call(self, op: str, **kwargs: Any) -> Any:
-        """Call a handler of the scheduler from any thread; `_FAILED` instead of an exception."""
+    def _call(self, op: str, **kwargs: Any) -> dict | None:
+        """Call a handler of the scheduler from any thread; None instead of an exception."""
+        if self.client.status != "running":
+            # Nobody would answer, and waiting for that takes as long as the timeout.
+            self._note(f"{op.replace(f'{self.name}_', '')}: the client lost its scheduler")
+            return None
         try:
             loop = self.client.loop.asyncio_loop
             future = asyncio.run_coroutine_threadsafe(
@@ -150,19 +155,17 @@ class Observer:
             return future.result(CALL_TIMEOUT_S + 1)
         except Exception as error:
             label = op.replace(f"{self.name}_", "")
-            self._note(f"{label}: {type(error).__name__}: {error}".rstrip(": "))
-            return _FAILED
+            self._note(f"{label}: {type(error).__name__}: {error}".rstrip(": ")[:300])
+            return None
 
-    async def _remote(self, op: str, kwargs: dict) -> Any:
+    async def _remote(self, op: str, kwargs: dict) -> dict:
         answer = await getattr(self.client.scheduler, op)(**kwargs)
         if isinstance(answer, dict) and answer.get("status") == "error":
             raise RuntimeError(str(answer.get("text", answer)))
-        return answer
+        if not isinstance(answer, dict) and op.startswith(self.name):
+            raise RuntimeError("the capture is not there any more")
+        return answer or {}
 
     def _note(self, text: str) -> None:
         if text not in self.errors and len(self.errors) < 20:
             self.errors.append(text)
-
-
-#: What a remote call returns when there was no answer (None is an answer).
-_FAILED: Any = type("_Failed", (), {"__repr__": lambda self: "no answer"})()

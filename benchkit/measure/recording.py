@@ -129,6 +129,10 @@ class Recording:
             out.frombytes(data[: len(data) // (8 * width) * 8 * width])
         return out
 
+    def blob(self, table: str) -> bytes:
+        """Return a table of plain bytes over all segments, concatenated."""
+        return b"".join(segment.get(table, b"") for segment in self.segments)
+
     def rows(self, table: str) -> list:
         """Return a list table over all segments, concatenated."""
         return [row for segment in self.segments for row in segment.get(table, ())]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,40 +20,11 @@ from benchkit.measure.capture import (
     TASK_COLUMNS,
 )
 from benchkit.measure.recording import Recording
-from benchkit.store.schema import ACTIVITIES, COORDINATES, GROUPS
+from benchkit.store.last_words import assemble_last_words, trimmed_memory
+from benchkit.store.schema import ACTIVITIES
+from benchkit.store.shaping import Window, first_known, shaped
 
 __all__ = ["Window", "assemble_groups"]
-
-
-class Window:
-    """When the clock ran, in Unix s on the scheduler's clock, and how to count from it."""
-
-    def __init__(self, recording: Recording) -> None:
-        state = recording.last("state", {})
-        tail = recording.tail
-        self.on = _number(tail.get("t_on"), _number(state.get("t_on")))
-        self.off = _number(tail.get("t_off"), _number(state.get("t_off"), state.get("now")))
-
-    @property
-    def started(self) -> bool:
-        """Whether the clock was ever started."""
-        return bool(np.isfinite(self.on))
-
-    @property
-    def duration(self) -> float:
-        """Seconds between clock on and clock off."""
-        return self.off - self.on
-
-    def seconds(self, moment: Any) -> Any:
-        """Return Unix times as seconds after clock on."""
-        return np.asarray(moment, float) - self.on
-
-
-def _number(*values: Any) -> float:
-    for value in values:
-        if value is not None and np.isfinite(value):
-            return float(value)
-    return float("nan")
 
 
 def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
@@ -78,6 +48,7 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
         **tasks,
         "events": _events(recording, window),
         "errors": _errors(recording, window),
+        **assemble_last_words(recording, window),
     }
 
 
@@ -100,7 +71,7 @@ def _workers(recording: Recording, window: Window) -> xr.Dataset:
     newest = np.where(seen, np.arange(len(times))[:, None], -1)
     newest = np.maximum.accumulate(newest, axis=0)
     filled = np.take_along_axis(grid, np.maximum(newest, 0)[:, :, None], axis=0)
-    left = np.array([_number(info["left"]) for info in infos])
+    left = np.array([first_known(info["left"]) for info in infos])
     gone = times[:, None] > np.where(np.isnan(left), np.inf, left)[None, :]
     filled[(newest < 0) | gone] = np.nan
 
@@ -113,6 +84,7 @@ def _workers(recording: Recording, window: Window) -> xr.Dataset:
         column[np.maximum.accumulate(first, axis=0) & (newest == _first_row(first))] = np.nan
 
     data = {name: filled[:, :, index] for index, name in enumerate(names)}
+    data["trimmed"] = trimmed_memory(recording, len(infos))
     coordinates = {
         "time": window.seconds(times),
         "address": [info["address"] for info in infos],
@@ -123,7 +95,7 @@ def _workers(recording: Recording, window: Window) -> xr.Dataset:
         "joined": window.seconds([info["joined"] for info in infos]),
         "left": window.seconds(left),
     }
-    return _dataset("workers", data, coordinates)
+    return shaped("workers", data, coordinates)
 
 
 def _first_row(first: np.ndarray) -> np.ndarray:
@@ -136,7 +108,7 @@ def _scheduler(recording: Recording, window: Window) -> xr.Dataset:
     width = len(SCHEDULER_COLUMNS)
     block = np.asarray(recording.block("scheduler", width)).reshape(-1, width)
     data = {name: block[:, i] for i, name in enumerate(SCHEDULER_COLUMNS) if i}
-    return _dataset("scheduler", data, {"time": window.seconds(block[:, 0])})
+    return shaped("scheduler", data, {"time": window.seconds(block[:, 0])})
 
 
 # -- tasks and their groups -----------------------------------------------------------------------
@@ -168,7 +140,7 @@ def _tasks_and_groups(
     if len(columns["group"]):
         columns["group"] = place[columns["group"]]
 
-    groups = _group_dataset(list(merged.values()), recording, window)
+    groups = _groupshaped(list(merged.values()), recording, window)
     return _task_datasets(recording, window, columns), groups
 
 
@@ -200,7 +172,7 @@ def _add_row(into: dict, row: dict) -> None:
     into["dependencies"] = sorted({*into["dependencies"], *row["dependencies"]})
 
 
-def _group_dataset(rows: list[dict], recording: Recording, window: Window) -> xr.Dataset:
+def _groupshaped(rows: list[dict], recording: Recording, window: Window) -> xr.Dataset:
     seconds = np.zeros((len(rows), len(ACTIVITIES)))
     for index, row in enumerate(rows):
         for action, value in row["seconds"].items():
@@ -218,7 +190,7 @@ def _group_dataset(rows: list[dict], recording: Recording, window: Window) -> xr
         },
     }
     coordinates = {"task_group": [row["name"] for row in rows], "action": list(ACTIVITIES)}
-    return _dataset("task_groups", data, coordinates)
+    return shaped("task_groups", data, coordinates)
 
 
 def _share_out_fine(seconds: np.ndarray, rows: list[dict], recording: Recording) -> None:
@@ -242,11 +214,10 @@ def _share_out_fine(seconds: np.ndarray, rows: list[dict], recording: Recording)
 def _task_datasets(
     recording: Recording, window: Window, columns: dict[str, np.ndarray]
 ) -> dict[str, xr.Dataset]:
-    keys = "\n".join(key.replace("\n", " ") for key in recording.rows("keys"))
     # Variable-length strings in HDF5 take 25 times the space of one compressed blob.
-    blob = np.frombuffer(zlib.compress(keys.encode(), 6), np.uint8)
+    blob = np.frombuffer(zlib.compress(recording.blob("keys")[:-1], 6), np.uint8)
     data = {**columns, "start": window.seconds(columns["start"]), "key_blob": blob}
-    tasks = _dataset("tasks", data, {})
+    tasks = shaped("tasks", data, {})
     tasks.attrs["keys"] = "key_blob: zlib-compressed UTF-8, one key a line, in the order of tasks"
     tasks.attrs["n_dropped"] = int(recording.last("state", {}).get("n_dropped", 0))
 
@@ -255,7 +226,7 @@ def _task_datasets(
         for name, code in EVENT_COLUMNS.items()
     }
     events["start"], events["stop"] = (window.seconds(events[name]) for name in ("start", "stop"))
-    task_events = _dataset("task_events", events, {})
+    task_events = shaped("task_events", events, {})
     task_events.attrs["actions"] = json.dumps(ACTIONS)
     return {"tasks": tasks, "task_events": task_events}
 
@@ -269,7 +240,7 @@ def _fine(recording: Recording) -> xr.Dataset:
         name: [row[index] for row in rows]
         for index, name in enumerate(("context", "prefix", "activity", "unit"))
     }
-    return _dataset("fine", {"value": [row[4] for row in rows]}, coordinates)
+    return shaped("fine", {"value": [row[4] for row in rows]}, coordinates)
 
 
 def _events(recording: Recording, window: Window) -> xr.Dataset:
@@ -280,7 +251,9 @@ def _events(recording: Recording, window: Window) -> xr.Dataset:
         "worker": [row[2] for row in rows],
         "message": [row[3] for row in rows],
     }
-    return _dataset("events", data, {})
+    events = shaped("events", data, {})
+    events.attrs["n_dropped"] = int(recording.last("state", {}).get("n_events_dropped", 0))
+    return events
 
 
 def _errors(recording: Recording, window: Window) -> xr.Dataset:
@@ -292,31 +265,6 @@ def _errors(recording: Recording, window: Window) -> xr.Dataset:
         "exception": [row[3] for row in rows],
         "traceback": [row[4] for row in rows],
     }
-    errors = _dataset("errors", data, {})
+    errors = shaped("errors", data, {})
     errors.attrs["n_errors"] = int(recording.last("state", {}).get("n_errors", 0))
     return errors
-
-
-def _dataset(group: str, data: dict[str, Any], coordinates: dict[str, Any]) -> xr.Dataset:
-    """Build a group's Dataset in the types and with the attributes of the schema."""
-    variables = {
-        variable.name: (
-            variable.dims,
-            _as_type(data[variable.name], variable.dtype),
-            variable.attrs,
-        )
-        for variable in GROUPS[group]
-    }
-    coords = {}
-    for dim, entries in COORDINATES.items():
-        for name, dtype, units, long_name in entries:
-            if name in coordinates:
-                attrs = {"units": units, "long_name": long_name}
-                coords[name] = (dim, _as_type(coordinates[name], dtype), attrs)
-    return xr.Dataset(variables, coords)
-
-
-def _as_type(values: Any, dtype: str) -> np.ndarray:
-    if dtype == "str":
-        return np.asarray([str(value) for value in values], dtype=object)
-    return np.asarray(values).astype(dtype)

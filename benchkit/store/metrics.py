@@ -70,19 +70,32 @@ def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
     inside = (time >= 0) & (time <= duration)
     if not inside.any():
         return {}
-    process = np.nansum(workers["process"].values, axis=1)
-    found = {
-        "memory_mean": _mean_over_time(time[inside], process[inside], duration),
-        "memory_peak": process[inside].max(),
-        "spilled_peak": np.nansum(workers["spilled"].values, axis=1)[inside].max(),
-    }
+    found: dict[str, float] = {}
+    process, spilled = (_summed(workers[name].values[inside]) for name in ("process", "spilled"))
+    if process is not None:
+        found["memory_mean"] = _mean_over_time(time[inside], process, duration)
+        found["memory_peak"] = process.max()
+    if spilled is not None:
+        found["spilled_peak"] = spilled.max()
     # The heartbeat after the end still tells of the time before it.
     tail = time <= duration + _heartbeat_s(time)
     peaks = [np.nanmax(values, initial=0.0) for values in (
         workers["process"].values[inside], workers["rss_peak"].values[tail])]  # fmt: skip
     peaks += [message.get("rss") or 0 for message in _messages(groups, "worker-restart-memory")]
-    found["memory_peak_worker"] = max(peaks)
+    if max(peaks) > 0:
+        found["memory_peak_worker"] = max(peaks)
+    if "trimmed" in workers:
+        stayed = ~(workers["left"].values <= duration)
+        # Unless all of them said it, the sum would be of some of them.
+        found["memory_trimmed"] = (
+            workers["trimmed"].values[stayed].sum() if stayed.any() else np.nan
+        )
     return found
+
+
+def _summed(values: np.ndarray) -> np.ndarray | None:
+    """Return sums over workers, those that are not there left out; None when nothing is known."""
+    return np.nansum(values, axis=1) if np.isfinite(values).any() else None
 
 
 def _mean_over_time(time: np.ndarray, values: np.ndarray, duration: float) -> float:

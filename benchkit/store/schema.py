@@ -96,6 +96,7 @@ METRICS: dict[str, Metric] = {
             "process memory of the worst worker, true peak",
             "high-water mark, heartbeats, nanny's restart event",
         ),
+        Metric("memory_trimmed", "B", "process memory after the run and a trim", "malloc_trim"),
         Metric("spilled_peak", "B", "spilled bytes on disk, highest sum", "heartbeats"),
         Metric("compute_time", "s", "thread-seconds computing", "task groups"),
         Metric("transfer_time", "s", "thread-seconds fetching dependencies", "task groups"),
@@ -127,7 +128,7 @@ METRICS: dict[str, Metric] = {
         Metric("worker_tick_max", "s", "longest block of a worker's event loop", "own timer"),
         Metric("gil_contention_mean", "1", "share of time the GIL was waited for", "gilknocker"),
         Metric("n_tasks", "1", "tasks that ended", "scheduler transitions", ""),
-        Metric("n_transfers", "1", "fetches of dependencies between workers", "task events"),
+        Metric("n_transfers", "1", "fetches of dependencies between workers", "heartbeats"),
         Metric("n_steals", "1", "tasks stolen", "stealing events", ""),
         Metric("n_workers_lost", "1", "workers that died or were lost", "scheduler events"),
         Metric("n_tasks_recomputed", "1", "tasks computed again after a loss", "transitions"),
@@ -149,7 +150,13 @@ def _per_group(name: str, units: str, long_name: str, source: str, dtype: str = 
     return Variable(name, ("task_group",), units, long_name, source, dtype)
 
 
+def _per_pair(name: str, units: str, long_name: str, source: str) -> Variable:
+    return Variable(name, ("source", "destination"), units, long_name, source)
+
+
 _HEARTBEAT, _MEMORY, _PROBE = "heartbeat", "WorkerState.memory", "worker probe"
+_TRANSFERS, _STACKS = "workers' transfer logs", "workers' profilers"
+_SPANS, _LOGS = "spans extension", "logs of scheduler, nannies and workers"
 
 #: Variables by group of the run file. Times are seconds after the clock was started, measured
 #: on the scheduler's clock; the root attribute `clock_on` is that moment as Unix time.
@@ -182,7 +189,8 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         _per_worker("transfer_outgoing_bytes", "B", "bytes being sent", _HEARTBEAT),
         _per_worker("transfer_outgoing_count", "1", "sends under way", _HEARTBEAT),
         _per_worker("bandwidth", "B/s", "bandwidth that the worker observed", _HEARTBEAT),
-        _per_worker("time_delay", "s", "worker's clock minus the scheduler's", "WorkerState"),
+        _per_worker("time_delay", "s", "scheduler's clock minus the worker's", "WorkerState"),
+        Variable("trimmed", ("worker",), "B", "RSS after the run and a trim", "malloc_trim"),
     ),
     "scheduler": (
         _over_time("lag_mean", "s", "delay of the event loop, mean since the last", "own timer"),
@@ -252,6 +260,34 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("exception", ("error",), "", "exception, as text", "transition", "str"),
         Variable("traceback", ("error",), "", "last 4 kB of the traceback", "transition", "str"),
     ),
+    "transfers": (
+        _per_pair("count", "1", "fetches of task results", _TRANSFERS),
+        _per_pair("bytes", "B", "bytes of the results fetched", _TRANSFERS),
+        _per_pair("bytes_compressed", "B", "bytes on the wire, as the sender counted", _TRANSFERS),
+        _per_pair("seconds", "s", "duration of the fetches, added up", _TRANSFERS),
+    ),
+    "profile": (
+        Variable("parent", ("frame",), "1", "index of the calling frame, -1 root", _STACKS, "i4"),
+        Variable("code", ("frame",), "1", "index of a line of code_blob", _STACKS, "i4"),
+        Variable("count", ("frame",), "1", "samples, callees' included", _STACKS, "i8"),
+        Variable("code_blob", ("byte",), "", "code: UTF-8, tabs, newline, zlib", _STACKS, "u1"),
+    ),
+    "spans": (
+        Variable("id", ("span",), "", "id, as in task_groups", _SPANS, "str"),
+        Variable("name", ("span",), "", "tags, outermost first, joined by /", _SPANS, "str"),
+        Variable("parent", ("span",), "", "id of the span around it", _SPANS, "str"),
+        Variable("enqueued", ("span",), "s", "when the scheduler heard of it", _SPANS),
+        Variable("start", ("span",), "s", "first start of a task", _SPANS),
+        Variable("stop", ("span",), "s", "last end of a task", _SPANS),
+        Variable("active_cpu_seconds", ("span",), "s", "thread-seconds available to it", _SPANS),
+    ),
+    "logs": (
+        Variable("time", ("line",), "s", "when it was logged", _LOGS),
+        Variable("level", ("line",), "", "WARNING, ERROR or CRITICAL", _LOGS, "str"),
+        Variable("text", ("line",), "", "the line, its last 4 kB", _LOGS, "str"),
+        Variable("server", ("line",), "", "scheduler, nanny or worker", _LOGS, "str"),
+        Variable("worker", ("line",), "1", "index into workers, -1 none", _LOGS, "i4"),
+    ),
 }
 
 #: Coordinates by dimension: (name, dtype, units, long_name). `time` has no entry of its own dim.
@@ -268,6 +304,10 @@ COORDINATES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     ),
     "task_group": (("task_group", "str", "", "name of the task group"),),
     "action": (("action", "str", "", "activity"),),
+    "source": (("source", "i4", "1", "index into workers of the sender"),),
+    "destination": (
+        ("destination", "i4", "1", "index into workers of the receiver, -1 outside: a client"),
+    ),
     "metric": (
         ("context", "str", "", "execute, get-data, gather-dep, p2p, memory-monitor, ..."),
         ("prefix", "str", "", "task prefix, or empty"),

@@ -89,6 +89,11 @@ def _groups(
         "event": n_tasks // 2,
         "byte": len(keys),
         "error": 0,  # as in most runs
+        "source": n_workers,
+        "destination": n_workers,
+        "frame": 5,
+        "span": 1,
+        "line": 0,
     }
     texts = {
         "task_group": [f"sum-aggregate-{i}" for i in range(3)],
@@ -97,7 +102,7 @@ def _groups(
     }
 
     def values(name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-        if name == "key_blob":
+        if name.endswith("_blob"):
             return np.frombuffer(keys, np.uint8)
         if dtype == "str":
             return np.array(texts.get(name, [f"{name} {i}" for i in range(shape[0])]), object)

@@ -1,0 +1,81 @@
+"""What tests of the capture share: a cluster in this process, and a way to observe."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+from distributed import Client, LocalCluster
+
+from benchkit.measure.identity import new_id
+from benchkit.measure.observe import Observer
+from benchkit.measure.recording import RecordingWriter
+from benchkit.store.run import Run, run_from_recording
+
+
+class Observed:
+    """One observation: its observer while it lasts, its run and outcome afterwards."""
+
+    def __init__(self, client, folder, level="full"):
+        self.id = new_id()
+        self.writer = RecordingWriter(folder, self.id)
+        self.writer.head(id=self.id, started=1.8e9, workload="t.observed", capture=level)
+        self.observer = Observer(client, self.writer, f"benchkit-{self.id}", level=level)
+
+    @property
+    def name(self):
+        return self.observer.name
+
+    def start(self):
+        self.observer.install()
+        self.observer.clock_on()
+        return self
+
+    def stop(self):
+        observer = self.observer
+        observer.clock_off()
+        observer.uninstall()
+        self.writer.tail(
+            outcome="ok",
+            error="",
+            t_on=observer.t_on,
+            t_off=observer.t_off,
+            capture_errors=observer.errors,
+        )
+
+    @property
+    def run(self):
+        return Run(run_from_recording(self.writer.path))
+
+
+@pytest.fixture
+def observed(tmp_path):
+    @contextmanager
+    def observed(client, level="full"):
+        observation = Observed(client, tmp_path, level).start()
+        try:
+            yield observation
+        finally:
+            observation.stop()
+
+    return observed
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers in this process: quick to start, and their insides can be looked at."""
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        memory_limit="1 GiB",
+        dashboard_address=None,
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as client:
+        client.wait_for_workers(2, timeout=30)
+        yield client

@@ -1,0 +1,462 @@
+"""The capture sees what happens, mixes nothing up, and leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, wait
+
+from benchkit.measure import capture
+from benchkit.measure.recording import Recording
+
+
+def inc(number):
+    return number + 1
+
+
+def nap(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def run_tasks(client, count):
+    futures = client.map(inc, range(count), pure=False)
+    wait(futures)
+    return client.gather(futures)
+
+
+def keys_of(run):
+    return zlib.decompress(run.tree["tasks/key_blob"].values.tobytes()).decode().split("\n")
+
+
+def capture_errors(run):
+    return json.loads(run.tree.attrs["capture_errors"])
+
+
+# -- what is seen -----------------------------------------------------------------------------
+
+
+def test_each_level_keeps_what_it_says_and_no_more(client, observed):
+    kept = {}
+    for level in ("off", "light", "full"):
+        with observed(client, level) as observation:
+            run_tasks(client, 30)
+        kept[level] = observation.run
+
+    off, light, full = kept.values()
+    assert not off.tree.children
+    assert list(off.metrics) == ["duration"]
+    assert light.tree["tasks"].sizes["task"] == light.tree["profile"].sizes["frame"] == 0
+    assert light.metrics["n_tasks"] == full.metrics["n_tasks"] == 30
+    assert full.tree["tasks"].sizes["task"] == len(keys_of(full)) == 30
+    assert set(light.tree.children) == set(full.tree.children)
+    for run in (light, full):
+        assert run.tree["workers"].sizes["worker"] == 2
+        assert run.metrics["memory_peak_worker"] > 2**20
+        assert capture_errors(run) == []
+
+
+def test_sums_by_group_equal_those_of_the_stream(client, observed):
+    import dask.array as da
+
+    with observed(client) as observation:
+        wait(client.map(nap, [0.01] * 20, pure=False))
+        array = da.random.random((400, 400), chunks=(100, 100))
+        (array @ array.T).sum().compute()
+    run = observation.run
+
+    stream, groups = run.task_stream(), run.task_groups()
+    by_group = stream.groupby("task_group", observed=True)["duration"].sum()
+    assert by_group.to_dict() == pytest.approx(
+        # The scheduler rounds each to a microsecond.
+        groups["compute (s)"].loc[list(by_group.index)].to_dict(),
+        abs=1e-4,
+    )
+    events = run.tree["task_events"].to_dataset()
+    transfer = json.loads(events.attrs["actions"]).index("transfer")
+    seconds = (events["stop"] - events["start"]).where(events["action"] == transfer)
+    assert float(seconds.sum()) == pytest.approx(groups["transfer (s)"].sum(), abs=1e-4)
+    assert run.metrics["compute_time"] >= 0.2
+
+
+def test_what_happened_before_the_clock_does_not_count(client, observed):
+    held = client.map(nap, [0.05] * 4, pure=False)
+    wait(held)
+    with observed(client) as observation:
+        more = client.map(nap, [0.05] * 2, pure=False)
+        wait(more)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 2
+    assert run.metrics["compute_time"] == pytest.approx(0.1, abs=0.05)
+    assert run.task_groups()["compute (s)"].sum() < 0.2
+
+
+def test_retries_and_errors_are_told_apart(client, observed, tmp_path):
+    mark = tmp_path / "tried"
+
+    def fail_once():
+        if not mark.exists():
+            mark.touch()
+            raise OSError("not yet")
+        return 1
+
+    def fail():
+        raise ValueError("never")
+
+    with observed(client) as observation:
+        assert client.submit(fail_once, retries=3, pure=False).result() == 1
+        with pytest.raises(ValueError, match="never"):
+            client.submit(fail, pure=False).result()
+    run = observation.run
+
+    groups = run.task_groups()[["n_tasks", "n_erred", "n_retried"]]
+    assert groups.loc[
+        [name for name in groups.index if name.startswith("fail_once")]
+    ].values.tolist() == [[1, 0, 1]]
+    assert groups["n_erred"].sum() == 1
+    assert run.tree["errors/exception"].values.tolist() == ["ValueError('never')"]
+    assert "fail" in run.tree["errors/traceback"].values[0]
+
+
+def test_transfers_are_a_matrix_from_sender_to_receiver(client, observed):
+    a, b = client.scheduler_info()["workers"]
+    with observed(client) as observation:
+        made = client.submit(bytes, 200_000, workers=[a], pure=False)
+        moved = client.submit(len, made, workers=[b], allow_other_workers=False, pure=False)
+        assert moved.result() == 200_000
+    transfers = observation.run.tree["transfers"].to_dataset()
+
+    addresses = observation.run.tree["workers/address"].values.tolist()
+    pair = {"source": addresses.index(a), "destination": addresses.index(b)}
+    there, back = transfers.sel(pair), transfers.sel(
+        source=pair["destination"], destination=pair["source"]
+    )  # fmt: skip
+    assert (int(there["count"]), int(back["count"])) == (1, 0)
+    assert 200_000 <= int(there["bytes"]) < 210_000
+    assert float(there["bytes_compressed"]) > 0
+    assert float(there["seconds"]) > 0
+    assert transfers["bytes"].attrs["units"] == "B"
+
+
+def test_call_stacks_are_a_tree_under_prefixes(client, observed):
+    with observed(client) as observation:
+        wait(client.map(nap, [0.3] * 4, pure=False))
+    profile = observation.run.tree["profile"].to_dataset()
+
+    parent, count = profile["parent"].values, profile["count"].values
+    places = zlib.decompress(profile["code_blob"].values.tobytes()).decode().split("\n")
+    names = [places[code].split("\t")[0] for code in profile["code"].values]
+    assert (parent < np.arange(len(parent))).all()
+    assert names[int(np.flatnonzero(parent == -1)[0])] == "nap"
+    assert names.count("nap") >= 2, "the prefix, and the function below it"
+    children = np.zeros(len(count), int)
+    np.add.at(children, parent[parent >= 0], count[parent >= 0])
+    assert (children <= count).all()
+
+
+def test_warnings_of_workers_are_kept(client, observed):
+    def complain():
+        import logging
+
+        logging.getLogger("distributed.worker").warning("too much of this")
+        logging.getLogger("distributed.worker").info("and so on")
+
+    with observed(client) as observation:
+        client.submit(complain, pure=False).result()
+    logs = observation.run.tree["logs"].to_dataset()
+
+    assert "too much of this" in logs["text"].values[0]
+    assert logs["level"].values[0] == "WARNING"
+    assert 0 <= float(logs["time"].values[0]) <= observation.run.metrics["duration"]
+    assert not any("and so on" in text for text in logs["text"].values)
+
+
+def test_spans_of_the_run_are_kept_with_the_spans_around_them(client, observed):
+    spans = pytest.importorskip("distributed.spans")
+    with spans.span("before"):
+        client.submit(inc, 1, pure=False).result()
+    with observed(client) as observation, spans.span("outer"), spans.span("inner"):
+        client.submit(inc, 2, pure=False).result()
+    found = observation.run.tree["spans"].to_dataset()
+
+    names = found["name"].values.tolist()
+    assert sorted(names) == ["outer", "outer/inner"]
+    inner, outer = names.index("outer/inner"), names.index("outer")
+    assert found["parent"].values[inner] == found["id"].values[outer]
+    assert observation.run.tree["task_groups/span"].values.tolist() == [found["id"].values[inner]]
+
+
+def test_memory_after_a_trim_is_its_own_figure(client, observed):
+    with observed(client) as observation:
+        run_tasks(client, 5)
+    run = observation.run
+
+    trimmed = run.tree["workers/trimmed"].values
+    assert (trimmed > 2**20).all()
+    assert run.metrics["memory_trimmed"] == trimmed.sum()
+
+
+def test_memory_is_not_trimmed_under_anybody_elses_measurement(client, observed):
+    with observed(client) as theirs:
+        with observed(client) as ours:
+            run_tasks(client, 5)
+        run_tasks(client, 5)
+
+    assert "memory_trimmed" not in ours.run.metrics
+    assert "memory_trimmed" in theirs.run.metrics
+
+
+# -- nothing is mixed up, nothing is left -----------------------------------------------------
+
+
+def test_two_clients_at_once_each_have_their_own_window(cluster, client, observed):
+    with Client(cluster, set_as_default=False) as other, observed(client) as first:
+        run_tasks(client, 10)
+        with observed(other) as second:
+            run_tasks(other, 20)
+        run_tasks(client, 40)
+
+    assert first.run.metrics["n_tasks"] == 70
+    assert second.run.metrics["n_tasks"] == 20
+    assert set(keys_of(second.run)) < set(keys_of(first.run))
+    for run in (first.run, second.run):
+        assert np.isfinite(run.tree["workers/rss_peak"].values).any(axis=0).all()
+        assert capture_errors(run) == []
+
+
+def traces(cluster):
+    scheduler = cluster.scheduler
+    workers = list(cluster.workers.values())
+    timers = [
+        handle
+        for loop in {id(x.loop): x.loop for x in [scheduler, *workers]}.values()
+        for handle in loop.asyncio_loop._scheduled
+        if not handle.cancelled() and ("LoopLag" in repr(handle) or "_sample" in repr(handle))
+    ]
+    return {
+        "plugins": sorted(scheduler.plugins),
+        "worker plugins": sorted(scheduler.worker_plugins),
+        "handlers": sorted(scheduler.handlers),
+        "workers": [
+            [*map(sorted, (w.plugins, w.metrics, w.handlers)), "_benchkit_probes" in vars(w)]
+            for w in workers
+        ],
+        "callbacks": [sorted(x.periodic_callbacks) for x in [scheduler, *workers]],
+        "timers": len(timers),
+    }  # fmt: skip
+
+
+def test_the_capture_removes_every_trace_of_itself(cluster, client, observed):
+    before = traces(cluster)
+    with observed(client):
+        run_tasks(client, 5)
+        during = traces(cluster)
+
+    assert traces(cluster) == before
+    for kind in ("plugins", "worker plugins", "handlers", "workers", "timers"):
+        assert during[kind] != before[kind], f"the test would not see a trace in {kind}"
+
+
+def test_a_capture_whose_client_is_gone_removes_itself(cluster, client, observed):
+    before = traces(cluster)
+    with observed(client) as observation:
+        observation.observer._stop.set()  # as if the process had been killed
+        plugin_of(cluster, observation).patience_s = 0.5
+        end = time.time() + 20
+        while traces(cluster) != before and time.time() < end:
+            time.sleep(0.05)
+        left = traces(cluster)
+
+    assert left == before
+
+
+# -- what goes wrong is an attribute of the run -----------------------------------------------
+
+
+def plugin_of(cluster, observation):
+    return cluster.scheduler.plugins[observation.name]
+
+
+def test_a_fault_in_the_hooks_is_noted_and_harms_neither_tasks_nor_other_rows(
+    cluster, client, observed
+):
+    with observed(client) as observation:
+        plugin = plugin_of(cluster, observation)
+        good = plugin._task_row
+        calls = []
+
+        def bad_now_and_then(*args):
+            calls.append(1)
+            if len(calls) % 2:
+                raise RuntimeError("broken row")
+            return good(*args)
+
+        plugin._task_row = bad_now_and_then
+        plugin._sample_scheduler = lambda: 1 / 0
+        assert run_tasks(client, 20) == list(range(1, 21))
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 20
+    assert run.tree["tasks"].sizes["task"] == 10
+    assert run.tree["tasks"].attrs["n_dropped"] == 10
+    assert any("RuntimeError: broken row" in line for line in capture_errors(run))
+    assert any("ZeroDivisionError" in line for line in capture_errors(run))
+
+
+def test_a_capture_that_cannot_start_leaves_the_clock_and_the_reason(client, observed, monkeypatch):
+    async def start(self, scheduler):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(capture.Capture, "start", start)
+    with observed(client) as observation:
+        assert run_tasks(client, 3) == [1, 2, 3]
+
+    assert list(observation.run.metrics) == ["duration"]
+    assert any("no room" in line for line in capture_errors(observation.run))
+
+
+def test_a_probe_that_cannot_start_is_noted(client, observed, monkeypatch):
+    monkeypatch.setattr(capture.Probe, "setup", lambda self, worker: 1 / 0)
+    with observed(client) as observation:
+        run_tasks(client, 3)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 3
+    assert np.isnan(run.tree["workers/rss_peak"].values).all()
+    assert "worker_tick_max" not in run.metrics
+    assert any(line.startswith("probe") for line in capture_errors(run))
+
+
+def test_handlers_that_are_gone_and_a_full_disk_are_noted(cluster, client, observed):
+    with observed(client) as observation:
+        run_tasks(client, 5)
+        good = observation.writer.segment
+        failures = iter([OSError(28, "No space left on device")])
+
+        def full_once(tables):
+            for failure in failures:
+                raise failure
+            good(tables)
+
+        observation.writer.segment = full_once
+        observation.observer.drain()
+        observation.observer.drain()
+        cluster.scheduler.handlers.pop(f"{observation.name}_off")
+        run_tasks(client, 5)
+    run = observation.run
+
+    assert any("No space left on device" in line for line in capture_errors(run))
+    assert any(line.startswith("off") for line in capture_errors(run))
+    assert run.tree["tasks"].sizes["task"] == run.metrics["n_tasks"] == 10, (
+        "kept until acknowledged"
+    )
+
+
+def test_what_a_release_does_not_tell_is_nan(cluster, client, observed):
+    with observed(client) as observation:
+        plugin = plugin_of(cluster, observation)
+
+        async def forget():
+            for state in cluster.scheduler.workers.values():
+                state.metrics = {"memory": "much", "cpu": None}
+                state.last_seen += 1e-6
+            plugin._sample()
+
+        client.sync(forget)
+        index = plugin.workers[next(iter(cluster.scheduler.workers))]
+    recording = Recording.read(observation.writer.path)
+    rows = np.asarray(recording.block("samples", len(capture.SAMPLE_COLUMNS)))
+    rows = rows.reshape(-1, len(capture.SAMPLE_COLUMNS))
+    blind = rows[
+        np.isnan(rows[:, capture.SAMPLE_COLUMNS.index("bandwidth")]) & (rows[:, 1] == index)
+    ]
+
+    assert len(blind) == 1
+    for name in (
+        "process",
+        "cpu",
+        "rss_peak",
+        "executing",
+        "net_read",
+        "gil",
+        "num_fds",
+        "tick_max",
+    ):
+        assert np.isnan(blind[0, capture.SAMPLE_COLUMNS.index(name)]), name
+
+
+# -- hostile names ----------------------------------------------------------------------------
+
+
+def test_keys_and_errors_of_any_text_become_a_run_that_can_be_stored(client, observed, tmp_path):
+    from benchkit import Store
+
+    def shout():
+        raise ValueError("half a pair \udc80, a NUL \0 and\nlines")
+
+    with observed(client) as observation:
+        client.submit(inc, 1, key="two\nlines\r\tand µ").result()
+        client.submit(inc, 1, key="<script>alert(1)</script>").result()
+        with pytest.raises(ValueError, match="half"):
+            client.submit(shout, key="a\0b").result()
+    store = Store(tmp_path / "store")
+    tree = store.open(store.add(observation.run.tree))
+
+    keys = zlib.decompress(tree["tasks/key_blob"].values.tobytes()).decode().split("\n")
+    assert sorted(keys) == ["<script>alert(1)</script>", "a\0b", "two\\nlines\r\tand µ"]
+    assert "half a pair" in str(tree["errors/exception"].values[0])
+
+
+# -- workers come and go ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def processes():
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="1 GiB", dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_a_restart_is_survived_and_is_no_loss(processes, observed):
+    client = processes
+    with observed(client) as observation:
+        run_tasks(client, 10)
+        client.restart(timeout=60)
+        run_tasks(client, 20)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 30
+    assert run.tree["workers"].sizes["worker"] == 4
+    assert np.isfinite(run.tree["workers/left"].values).sum() == 2
+    assert run.metrics["n_workers_lost"] == 0
+    assert "memory_trimmed" in run.metrics, "those that left do not count"
+
+
+def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, observed):
+    client = processes
+    with observed(client) as observation:
+        held = client.map(inc, range(40), pure=False)
+        wait(held)
+        client.submit(lambda: os.kill(os.getpid(), 9), pure=False, retries=0)
+        client.wait_for_workers(2, timeout=60)
+        time.sleep(0.5)
+        assert sum(client.gather(held)) == sum(range(1, 41))
+    run = observation.run
+
+    assert run.metrics["n_workers_lost"] >= 1
+    assert run.metrics["n_tasks_recomputed"] >= 1
+    assert run.metrics["n_tasks"] >= 41
+    topics = run.tree["events/topic"].values.tolist()
+    assert {"worker-removed", "remove-worker", "add-worker"} <= set(topics)
+    lost = np.isfinite(run.tree["workers/left"].values)
+    assert np.isnan(run.tree["workers/trimmed"].values[lost]).all()
