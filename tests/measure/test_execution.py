@@ -1,14 +1,21 @@
 """Every outcome, on real clusters."""
 
+import json
 import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 from distributed import get_worker
 
 from benchkit.measure.cluster import ClusterSpec
 from benchkit.measure.errors import BadCluster, WrongAnswer
 from benchkit.measure.execution import execute
+from benchkit.measure.recording import Recording
 from benchkit.measure.workloads import workload
 from benchkit.store.run import Run, run_from_recording
 
@@ -69,6 +76,7 @@ def test_a_raising_task_fails_the_run_and_its_traceback_is_kept(tmp_path):
     assert run.tree["errors"]["exception"].size == 1
 
 
+@pytest.mark.slow
 def test_a_hang_ends_as_timeout_with_its_stacks(tmp_path):
     @workload(category="t", deadline_s=3)
     def hanging(client):
@@ -81,6 +89,7 @@ def test_a_hang_ends_as_timeout_with_its_stacks(tmp_path):
     assert "sleep" in run.tree.attrs["evidence"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_again_and_again_is_lost_workers(tmp_path):
     @workload(category="t")
     def deadly(client):
@@ -90,6 +99,116 @@ def test_a_worker_that_dies_again_and_again_is_lost_workers(tmp_path):
 
     assert run.outcome == "lost_workers", run.error
     assert run.metrics["n_workers_lost"] >= 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_outgrows_its_memory_is_lost_and_its_true_peak_known(tmp_path):
+    @workload(category="t")
+    def growing(client):
+        def grow():
+            held = []
+            while True:
+                held.append(np.ones(2**21))  # 16 MiB
+                time.sleep(0.01)
+
+        return client.submit(grow)
+
+    @growing.prepare
+    def _(client):
+        client.run_on_scheduler(
+            lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
+        )
+
+    run = measured(growing, tmp_path)
+
+    assert run.outcome == "lost_workers", run.error
+    assert run.metrics["n_workers_lost"] == 1
+    events = run.tree["events"].to_dataset()
+    killed = events["topic"].values.tolist().index("worker-restart-memory")
+    rss = json.loads(str(events["message"].values[killed]))["rss"]
+    limit = run.tree["workers/memory_limit"].values[0]
+    assert rss > 0.9 * limit, "the nanny kills at 0.95"
+    assert run.metrics["memory_peak_worker"] >= rss
+    assert run.tree["errors/exception"].values[0].startswith("KilledWorker")
+
+
+def test_a_cluster_that_does_not_start_is_infrastructure(tmp_path, monkeypatch):
+    (tmp_path / "broken_clusters.py").write_text(
+        "def NoQuotaCluster(n_workers=1):\n    raise RuntimeError('no quota left\\nask again')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    @workload(category="t")
+    def fine():
+        return 1
+
+    path = execute(
+        fine.variants()[0], ClusterSpec("broken_clusters.NoQuotaCluster"), folder=tmp_path
+    )
+    run = Run(run_from_recording(path))
+
+    assert (run.outcome, run.tree.attrs["phase"]) == ("infrastructure", "open")
+    assert "broken_clusters.NoQuotaCluster did not start: RuntimeError: no quota left" in run.error
+    assert run.metrics == {}
+
+
+@pytest.mark.slow
+def test_an_address_where_nobody_answers_is_infrastructure(tmp_path):
+    @workload(category="t")
+    def fine():
+        return 1
+
+    spec = ClusterSpec(address="tcp://127.0.0.1:9")
+    run = Run(run_from_recording(execute(fine.variants()[0], spec, folder=tmp_path)))
+
+    assert run.outcome == "infrastructure"
+    assert "no scheduler answers at 'tcp://127.0.0.1:9'" in run.error
+
+
+KILLED = """
+import time
+from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.execution import execute
+from benchkit.measure.workloads import workload
+
+@workload(category="t")
+def endless(client):
+    return client.map(time.sleep, [0.05] * 10_000, pure=False)
+
+if __name__ == "__main__":
+    spec = ClusterSpec(kwargs={"n_workers": 1, "threads_per_worker": 1, "memory_limit": "512 MiB"})
+    execute(endless.variants()[0], spec, folder="out")
+"""
+
+
+def test_a_killed_measuring_process_leaves_a_run_with_all_that_was_drained(tmp_path):
+    (tmp_path / "go.py").write_text(KILLED)
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "go.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        drained = 0
+        end = time.monotonic() + 60
+        while drained < 20 and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+            for path in (tmp_path / "out").glob("*/000001.json"):
+                drained = Recording.read(path.parent).blob("keys").count(b"\n")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    (path,) = (tmp_path / "out").glob("*.recording")
+    run = Run(run_from_recording(path))
+
+    assert (run.outcome, run.error) == ("infrastructure", "the measuring process was killed")
+    assert run.tree.attrs["complete"] == 0
+    assert run.tree["tasks"].sizes["task"] >= drained >= 20
+    assert run.metrics["n_tasks"] == run.tree["tasks"].sizes["task"]
+    assert run.metrics["duration"] > 0
 
 
 def test_a_missing_package_skips(tmp_path):

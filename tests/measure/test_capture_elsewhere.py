@@ -1,0 +1,107 @@
+"""The capture on a scheduler and workers of their own, where benchkit cannot be imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from distributed import Client, wait
+
+from benchkit.measure.recording import Recording
+
+#: Python imports this before anything else: as if benchkit were not installed there.
+WITHOUT_BENCHKIT = "import sys\nsys.modules['benchkit'] = None\n"
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """Scheduler and worker processes; gives the scheduler's process and a client."""
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+    (home / "sitecustomize.py").write_text(WITHOUT_BENCHKIT)
+    where = str(home / "scheduler.json")
+    environment = {**os.environ, "PYTHONPATH": str(home)}
+
+    def start(module, *options):
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                f"distributed.cli.{module}",
+                "--scheduler-file",
+                where,
+                *options,
+            ],
+            cwd=home,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    processes = [start("dask_scheduler", "--port", "0", "--dashboard-address", ":0")]
+    processes += [
+        start("dask_worker", "--nthreads", "1", "--memory-limit", "512MiB", "--no-dashboard")
+        for _ in range(2)
+    ]
+    try:
+        with Client(scheduler_file=where, timeout=60) as client:
+            client.wait_for_workers(2, timeout=60)
+            yield processes[0], client
+    finally:
+        for process in processes:  # with their children: a nanny has a worker
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def importer():
+    def can_import_benchkit():  # nested, so that it is sent by value
+        try:
+            import benchkit  # noqa: F401
+        except ImportError:
+            return False
+        return True
+
+    return can_import_benchkit
+
+
+def test_benchkit_is_needed_nowhere_but_at_the_client(elsewhere, observed):
+    _, client = elsewhere
+    assert not any(client.run(importer()).values())
+    assert not client.run_on_scheduler(importer())
+
+    with observed(client) as observation:
+        wait(client.map(time.sleep, [0.1] * 10, pure=False))
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 10
+    assert {"memory_peak_worker", "cpu_time", "worker_tick_max", "memory_trimmed"} <= set(
+        run.metrics
+    )
+    assert run.tree["profile"].sizes["frame"] > 0
+    assert json.loads(run.tree.attrs["capture_errors"]) == []
+
+
+def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(elsewhere, observed):
+    scheduler, client = elsewhere
+    with observed(client) as observation:
+        wait(client.map(time.sleep, [0.01] * 50, pure=False))
+        assert observation.observer.drain(groups=True)
+        scheduler.send_signal(signal.SIGKILL)
+        end = time.time() + 10
+        while client.status == "running" and time.time() < end:
+            time.sleep(0.05)
+    run = observation.run
+
+    assert run.tree["tasks"].sizes["task"] == run.metrics["n_tasks"] == 50
+    errors = json.loads(run.tree.attrs["capture_errors"])
+    assert {"off: the client lost its scheduler", "end: the client lost its scheduler"} <= set(
+        errors
+    )
+    assert not any("Timeout" in line for line in errors), "calls nobody can answer are not awaited"
+    assert Recording.read(observation.writer.path).problems == []
