@@ -8,8 +8,10 @@ import sys
 import click
 
 from benchkit import __version__
+from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
+from benchkit.cli.env import env
 from benchkit.cli.listing_command import list_things
 from benchkit.cli.report import report
 from benchkit.cli.running import run
@@ -55,5 +57,5 @@ def main() -> None:
     benchkit(prog_name="benchkit")
 
 
-for command in (list_things, run, report, store_group, data, doctor):
+for command in (list_things, run, report, dashboard, store_group, data, env, doctor):
     benchkit.add_command(command)

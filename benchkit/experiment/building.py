@@ -96,6 +96,9 @@ def find_build(environment: Environment, *, look: bool = False) -> Built | None:
         known = json.loads(_resolution(spec).read_text(encoding="utf-8"))
         if look and known["sources"] != source_states(environment.requirements()):
             return None
+        own = _preferred()
+        if any(own.get(name) != version for name, version in known["preferred"].items()):
+            return None  # what it shared with this interpreter has changed here
         return find_built(known["environment"])
     except (OSError, ValueError, KeyError, BadEnvironment):
         return None
@@ -128,7 +131,10 @@ def _build(environment: Environment, update: bool, tell: Callable[[str], None]) 
                 found = _build_uv(environment, sources, Path(scratch), tell)
         took = time.monotonic() - began
         tell(f"ready after {took:.1f} s: Python {found.python_version}, {found.hash}")
-        cache.write_whole(_resolution(spec), {"environment": found.hash, "sources": sources})
+        shared = {} if found.as_of or environment.conda else _preferred()
+        shared = {name: shared[name] for name in found.packages if name in shared}
+        content = {"environment": found.hash, "sources": sources, "preferred": shared}
+        cache.write_whole(_resolution(spec), content)
         return found
 
 
@@ -148,7 +154,6 @@ def _spec(environment: Environment) -> str:
             [requirement.text for requirement in requirements],
             source_states(local),
             python.version,
-            _preferred(),
         ]
     return _hash([asked, platform.machine(), sys.platform])
 

@@ -11,6 +11,7 @@ import pandas as pd
 import yaml
 
 from benchkit.errors import BadParameter, UsageError, did_you_mean
+from benchkit.experiment.building import build
 from benchkit.experiment.environment import CURRENT, Environment, find_environment
 from benchkit.experiment.experiment import Experiment, Measurement
 from benchkit.experiment.folders import folders_of
@@ -138,6 +139,8 @@ def plan_experiment(
     if isinstance(environment, str):
         found = folders_of("environments", environment_folders)
         environment = find_environment(environment, found)
+    # Now, because what its packages do not know is refused before anything is written.
+    build(environment)
     experiment = Experiment(
         store=store if isinstance(store, Store) else Store(store),
         environment=environment,

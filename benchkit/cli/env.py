@@ -1,0 +1,307 @@
+"""`benchkit env`: list, build, show, compare, import and remove environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchkit.cli.options import common, print_json
+
+if TYPE_CHECKING:
+    from benchkit.experiment.built import Built
+    from benchkit.experiment.environment import Environment
+
+__all__ = ["env"]
+
+
+@click.group()
+def env() -> None:
+    """Look after environments: what may differ between two measurements."""
+
+
+def _folders(function: Callable) -> Callable:
+    return click.option(
+        "--environments",
+        "folders",
+        multiple=True,
+        metavar="DIR",
+        help="Folder of environment files; default ./environments.",
+    )(function)
+
+
+def _found(name: str, folders: tuple[str, ...], *, check: bool = True) -> Environment:
+    from benchkit.experiment.environment import find_environment
+    from benchkit.experiment.folders import folders_of
+
+    return find_environment(name, folders_of("environments", folders), check=check)
+
+
+@env.command("list")
+@_folders
+@common("json")
+def list_env(folders: tuple[str, ...], as_json: bool) -> None:
+    r"""List environments, with what is installed in those that are built.
+
+    \b
+    Example:
+      benchkit env list
+    """
+    from benchkit.cli.table import as_table
+    from benchkit.experiment.environment_view import environment_rows
+    from benchkit.experiment.folders import folders_of
+    from benchkit.store.text import format_bytes
+
+    rows = environment_rows(folders_of("environments", folders))
+    if as_json:
+        print_json(rows)
+        return
+    words = {None: "as it is", True: "yes", False: "no"}
+    for row in rows:
+        row["built"] = "" if row["error"] else words[row["built"]]
+        row["size"] = format_bytes(row.pop("bytes")) if row["bytes"] else ""
+    order = ("name", "python", "dask", "built", "size", "description", "error")
+    click.echo(as_table([{name: row[name] for name in order} for row in rows]))
+
+
+@env.command("build")
+@click.argument("names", nargs=-1, required=True)
+@click.option(
+    "--update", is_flag=True, help="Resolve again: today's newest of what has no version."
+)
+@_folders
+@common("json")
+def build_env(
+    names: tuple[str, ...], update: bool, folders: tuple[str, ...], as_json: bool
+) -> None:
+    r"""Build environments that have packages of their own, and check all that is named.
+
+    What is built already is not built again, unless a local source or a branch has changed.
+
+    \b
+    Example:
+      benchkit env build release-2023.4.1 previous-release
+    """
+    from benchkit.experiment.building import build
+
+    rows = []
+    for environment in [_found(name, folders) for name in names]:
+        built = build(environment, update=update, report=lambda line: click.echo(line, err=True))
+        row = {"name": environment.name, "hash": built.hash, "python": built.python_version}
+        row |= {"dask": built.packages.get("dask", ""), "packages": len(built.packages)}
+        rows.append(row | {"executable": str(built.python)})
+    if as_json:
+        print_json(rows)
+        return
+    from benchkit.cli.table import as_table
+
+    click.echo(as_table(rows))
+
+
+@env.command("show")
+@click.argument("name")
+@_folders
+@common("json")
+def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
+    r"""Print what an environment comes to: packages, settings, variables, cluster.
+
+    Settings that nobody changed are in --json only.
+
+    \b
+    Example:
+      benchkit env show no-stealing
+    """
+    from benchkit.experiment.environment_view import show_rows
+
+    environment = _found(name, folders, check=False)
+    rows = show_rows(environment)
+    if as_json:
+        print_json(rows)
+    else:
+        _print_sections(rows, own=not environment.is_built)
+    _say_unbuilt(environment)
+
+
+def _print_sections(rows: list[dict[str, Any]], *, own: bool) -> None:
+    """Print what was said; what an environment has without anybody saying so is counted."""
+    defaults = [row for row in rows if row["kind"] == "config" and row["from"] == "default"]
+    shared = [row for row in rows if row["kind"] == "package"] if own else []
+    kind = ""
+    for row in [row for row in rows if row not in defaults and row not in shared]:
+        if row["kind"] != kind:
+            kind = row["kind"]
+            click.echo(f"{kind}:")
+        text = row["name"] if kind == "requirement" else f"{row['name']}: {row['value']}"
+        place = f"  ({row['from']})" if row["from"] and kind != "definition" else ""
+        click.echo(f"  {text}{place}")
+    if shared:
+        click.echo(f"{len(shared)} packages of this interpreter: --json prints them", err=True)
+    if defaults:
+        click.echo(f"{len(defaults)} settings have their defaults: --json prints them", err=True)
+
+
+def _say_unbuilt(*environments: Environment) -> None:
+    from benchkit.experiment.building import find_build
+
+    for environment in environments:
+        if find_build(environment) is None:
+            click.echo(
+                f"{environment.name} is not built: `benchkit env build {environment.name}` "
+                "tells its packages and their defaults",
+                err=True,
+            )
+
+
+@env.command("diff")
+@click.argument("a")
+@click.argument("b")
+@_folders
+@common("json")
+def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
+    r"""Print what differs between two environments.
+
+    Packages and defaults are compared when both are built.
+
+    \b
+    Example:
+      benchkit env diff baseline no-stealing
+    """
+    from benchkit.experiment.environment_view import differences
+
+    one, other = (_found(name, folders, check=False) for name in (a, b))
+    rows = differences(one, other)
+    if as_json:
+        print_json(rows)
+    elif rows:
+        _print_differences(rows, one.name, other.name)
+    else:
+        click.echo(f"{one.name} and {other.name} do not differ", err=True)
+    _say_unbuilt(one, other)
+
+
+def _print_differences(rows: list[dict[str, Any]], one: str, other: str) -> None:
+    """Print a table; packages that only one side has are counted below it."""
+    from benchkit.cli.table import as_table
+
+    names = {"a": one, "b": other if other != one else f"{other} (b)"}
+    extra = {
+        side: [r["name"] for r in rows if r["kind"] == "package" and r[far] is None]
+        for side, far in ("ab", "ba")
+    }
+    shown = [
+        {"kind": row["kind"], "name": row["name"]}
+        | {names[side]: "–" if row[side] is None else str(row[side]) for side in "ab"}
+        for row in rows
+        if not (row["kind"] == "package" and None in (row["a"], row["b"]))
+    ]
+    if shown:
+        click.echo(as_table(shown))
+    for side, packages in extra.items():
+        if packages:
+            few = ", ".join(packages[:6]) + (", ..." if len(packages) > 6 else "")
+            click.echo(f"only {names[side]} has {len(packages)} more packages: {few}")
+
+
+@env.command("import")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--environments",
+    "target",
+    default="environments",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Where the files are written.",
+)
+@common("json")
+def import_env(folder: Path, target: Path, as_json: bool) -> None:
+    r"""Read the AB_*.yaml files of coiled/benchmarks and write an environment for each name.
+
+    Nothing is overwritten. What has no equivalent is named on stderr.
+
+    \b
+    Example:
+      benchkit env import AB_environments/
+    """
+    from benchkit.experiment.reference_import import import_reference
+
+    imported = import_reference(folder, target)
+    for found in imported:
+        for warning in found.warnings:
+            click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json([found.to_dict() for found in imported])
+        return
+    for found in imported:
+        click.echo(f"{found.path}  from {', '.join(found.sources)}")
+
+
+@env.command("remove")
+@click.argument("names", nargs=-1)
+@click.option("--unused", is_flag=True, help="All that no environment file leads to.")
+@click.option("--all", "everything", is_flag=True, help="All that were built.")
+@_folders
+@common("json")
+def remove_env(
+    names: tuple[str, ...],
+    unused: bool,
+    everything: bool,
+    folders: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    r"""Remove what was built; files of environments stay, and build again.
+
+    NAMES are names of environments or hashes of builds.
+
+    \b
+    Example:
+      benchkit env remove --unused
+    """
+    from benchkit.errors import UsageError
+    from benchkit.experiment.built import list_built, remove
+    from benchkit.store.text import format_bytes
+
+    if bool(names) + unused + everything != 1:
+        raise UsageError("env remove: give names, or --unused, or --all")
+    if everything:
+        gone = list_built()
+    elif unused:
+        gone = _unused(folders)
+    else:
+        gone = [_build_named(name, folders) for name in names]
+    gone = list({built.hash: built for built in gone}.values())
+    for built in gone:
+        remove(built)
+        if not as_json:
+            dask = f"dask {built.packages.get('dask', '?')}, Python {built.python_version}"
+            click.echo(f"removed {built.hash}  {dask}  {format_bytes(built.nbytes)}")
+    if as_json:
+        print_json([{"hash": built.hash, "bytes": built.nbytes} for built in gone])
+    elif not gone:
+        click.echo("nothing to remove", err=True)
+
+
+def _build_named(name: str, folders: tuple[str, ...]) -> Built:
+    from benchkit.errors import UsageError
+    from benchkit.experiment.building import find_build
+    from benchkit.experiment.built import find_built
+
+    built = find_built(name)
+    if built is None:
+        environment = _found(name, folders, check=False)
+        built = find_build(environment)
+        if built is None or built.is_own:
+            raise UsageError(f"environment {environment.name!r} is not built: nothing to remove")
+    return built
+
+
+def _unused(folders: tuple[str, ...]) -> list[Built]:
+    from benchkit.experiment.built import list_built
+    from benchkit.experiment.environment_view import environment_rows
+    from benchkit.experiment.folders import folders_of
+
+    rows = environment_rows(folders_of("environments", folders))
+    used = {row["hash"] for row in rows}
+    return [built for built in list_built() if built.hash not in used]

@@ -1,0 +1,123 @@
+"""The A/B environments of coiled/benchmarks become environments; what cannot is told."""
+
+import pytest
+
+from benchkit.errors import BadEnvironment, UsageError
+from benchkit.experiment.conda_specs import translate
+from benchkit.experiment.environment import find_environment
+from benchkit.experiment.reference_import import import_reference
+
+
+@pytest.fixture
+def reference(tmp_path):
+    folder = tmp_path / "AB_environments"
+    folder.mkdir()
+    files = {
+        "AB_one.conda.yaml": "channels: [conda-forge, nogil]\ndependencies:\n"
+        "  - python =3.11\n  - pip\n  - numpy ==1.26.2\n  - dask ==2024.2.1\n"
+        "  - distributed ==2024.2.1\n  - msgpack-python =1.0\n  - openssl >1.1.0g\n"
+        "  - pip:\n    - git+https://github.com/dask/dask@0a0065d2c2749516ee64ef290286fb253910d27b\n"
+        "    - -r ../ci/more.in\n    - -r nowhere.txt\n",
+        "AB_one.dask.yaml": "distributed:\n  scheduler:\n    worker-saturation: 1.2\n",
+        "AB_one.cluster.yaml": "default:\n  package_sync: true\n  spot_policy: on-demand\n"
+        "small_cluster:\n  n_workers: 12\nspill_cluster:\n  n_workers: 5\n  worker_disk_size: 64\n",
+        "AB_two.dask.yaml": "# nothing\n",
+        "AB_old.conda.yaml": "dependencies: [python =3.9, dask-core ==2023.4.1]\n",
+        "AB_odd.cond.yaml": "",
+        "README.md": "",
+        "../cluster_kwargs.yaml": "default:\n  wait_for_workers: true\nsmall_cluster:\n"
+        "  n_workers: 10\n  worker_vm_types: [m6i.large]\n",
+        "../ci/more.in": "# more\ngilknocker==0.4.1  # the GIL\n",
+    }
+    (tmp_path / "ci").mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_a_triplet_becomes_one_environment(reference, tmp_path):
+    target = tmp_path / "environments"
+
+    import_reference(reference, target)
+    environment = find_environment("one", [target], check=False)
+
+    assert environment.python == "3.11"
+    assert environment.packages == (
+        "numpy==1.26.2",
+        "git+https://github.com/dask/dask@0a0065d2c2749516ee64ef290286fb253910d27b",
+        "distributed==2024.2.1",
+        "msgpack==1.0.*",
+        "gilknocker==0.4.1",
+    )
+    assert environment.dask == {"distributed": {"scheduler": {"worker-saturation": 1.2}}}
+    # The folder's own sections lie over those of cluster_kwargs.yaml, as they do there.
+    assert environment.cluster == {
+        "class": "coiled.Cluster",
+        "wait_for_workers": True,
+        "spot_policy": "on-demand",
+        "n_workers": 12,
+        "worker_vm_types": ["m6i.large"],
+    }
+    assert environment.clusters == {"spill": {"n_workers": 5, "worker_disk_size": 64}}
+
+
+def test_what_has_no_equivalent_is_told(reference, tmp_path):
+    imported = {e.name: e for e in import_reference(reference, tmp_path / "environments")}
+    told = "\n".join(warning for entry in imported.values() for warning in entry.warnings)
+
+    assert set(imported) == {"one", "two", "old"}
+    for word in ("openssl", "'nogil'", "package_sync", "nowhere.txt", "AB_odd.cond.yaml"):
+        assert word in told
+    assert "python 3.9: benchkit measures on 3.10 and newer" in told
+    assert find_environment("old", [tmp_path / "environments"], check=False).python is None
+
+
+def test_nothing_is_overwritten_nor_half_imported(reference, tmp_path):
+    target = tmp_path / "environments"
+    target.mkdir()
+    (target / "two.yaml").write_text("description: mine\n")
+
+    with pytest.raises(UsageError, match=r"two.yaml: there already"):
+        import_reference(reference, target)
+
+    assert [path.name for path in target.iterdir()] == ["two.yaml"]
+    assert (target / "two.yaml").read_text() == "description: mine\n"
+
+
+def test_a_broken_file_is_named_with_its_line(reference, tmp_path):
+    (reference / "AB_two.dask.yaml").write_text("a: 1\nb: {\n")
+
+    with pytest.raises(BadEnvironment, match=r"AB_two.dask.yaml:3: not YAML"):
+        import_reference(reference, tmp_path / "environments")
+    assert not (tmp_path / "environments").exists()
+
+
+def test_a_folder_without_such_files_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no files AB_"):
+        import_reference(tmp_path, tmp_path / "environments")
+
+
+@pytest.mark.parametrize(
+    ("spec", "requirement"),
+    [
+        ("numpy", "numpy"),
+        ("numpy ==1.26.2", "numpy==1.26.2"),
+        ("numpy=1.26", "numpy==1.26.*"),
+        ("numpy =1.26.*", "numpy==1.26.*"),
+        ("numpy 1.26.*", "numpy==1.26.*"),
+        ("numpy=1.26=py311_0", "numpy==1.26"),
+        ("pandas >=2, <3", "pandas>=2,<3"),
+        ("conda-forge::dask-core ==2024.3.1", "dask==2024.3.1"),
+        ("dask ==2024.2.1", "dask[array,dataframe,diagnostics]==2024.2.1"),
+        ("pip", ""),
+        ("numpy 1.7|1.8", ""),
+    ],
+)
+def test_condas_versions_are_pips(spec, requirement):
+    assert translate(spec).requirement == requirement
+
+
+def test_what_is_lost_of_a_version_has_a_reason():
+    assert "build 'py311_0'" in translate("numpy=1.26=py311_0").reason
+    assert "no word for version" in translate("numpy 1.7|1.8").reason
+    assert translate("pip").reason == ""
