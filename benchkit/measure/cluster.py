@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -205,7 +206,8 @@ def _keywords(factory: Any) -> set[str] | None:
 def _check_coiled_login() -> None:
     """Refuse at once: without a token Coiled polls a browser's answer for ten minutes."""
     has_token = dask.config.get("coiled.token", None) or os.environ.get("DASK_COILED__TOKEN")
-    if not has_token and not sys.stdin.isatty():
+    # A notebook's kernel and a service have no terminal, or no standard input at all.
+    if not has_token and not (sys.stdin and sys.stdin.isatty()):
         raise BadCluster(
             "coiled.Cluster needs a login: run `coiled login` once, or set DASK_COILED__TOKEN"
         )
@@ -273,7 +275,10 @@ def _start(spec: ClusterSpec) -> Any:
         kwargs.setdefault("dashboard_address", None)
         if isinstance(kwargs.get("memory_limit"), str) and kwargs["memory_limit"] != "auto":
             kwargs["memory_limit"] = parse_bytes(kwargs["memory_limit"])
-    return factory(**kwargs)
+    with warnings.catch_warnings():
+        # Without a dashboard there is still a port for metrics, and another one will do.
+        warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
+        return factory(**kwargs)
 
 
 def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
