@@ -17,7 +17,6 @@ _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2530; --soft: #5d6b7a; --line: #d9dfe5; --paper: #fff; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e8ec; --soft: #9aa7b4; --line: #37424d; --paper: #171c21; }
-  div[data-root-id] { filter: invert(0.9) hue-rotate(180deg); }
 }
 body { margin: 0 auto; max-width: 64rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }

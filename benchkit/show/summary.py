@@ -13,7 +13,7 @@ from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 from benchkit.store.text import format_bytes, format_count, format_quantity, format_seconds
 
-__all__ = ["OUTCOME_WORDS", "heading", "short_group", "task_group_table"]
+__all__ = ["KEY_FIGURES", "OUTCOME_WORDS", "heading", "short_group", "task_group_table"]
 
 #: Outcome -> symbol and words: never told by colour alone.
 OUTCOME_WORDS = {
@@ -25,7 +25,7 @@ OUTCOME_WORDS = {
     "infrastructure": ("⚠", "infrastructure"),
     "skipped": ("↷", "skipped"),
 }
-_KEY_FIGURES = {
+KEY_FIGURES = {
     "duration": "wall time",
     "memory_peak": "peak memory of all workers",
     "memory_peak_worker": "peak of the worst worker",
@@ -44,7 +44,7 @@ def heading(run: Run) -> Any:
         f"<div><b style='font-size:1.35em;font-weight:600'>"
         f"{esc(format_quantity(metrics[name], METRICS[name].units))}</b><br>"
         f"<small>{esc(label)}</small></div>"
-        for name, label in _KEY_FIGURES.items()
+        for name, label in KEY_FIGURES.items()
         if name in metrics
     )
     error = f"<p class='benchkit-bad'>{esc(run.error)}</p>" if run.error else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["ACTIVITY_COLOURS", "MEMORY_COLOURS", "OTHER", "group_colour"]
+__all__ = ["ACTIVITY_COLOURS", "MEMORY_COLOURS", "OTHER", "SERIES", "group_colour"]
 
 OTHER = "#bbbbbb"
 ACTIVITY_COLOURS = {
@@ -25,6 +25,8 @@ MEMORY_COLOURS = {
     "unmanaged_recent": "#ee6677",
     "spilled": "#ccbb44",
 }
+#: Lines that have no colour of their own, in order.
+SERIES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bb5566", "#44bb99")
 _GROUPS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
     "#004488", "#bb5566", "#ddaa33", "#44bb99", "#99ddff", "#882255",

@@ -8,9 +8,25 @@ from __future__ import annotations
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
-from benchkit.show.plots.run import memory_by_kind, task_group_bars, task_stream
+from benchkit.show.plots.run import (
+    memory_by_kind,
+    memory_by_worker,
+    scheduler_load,
+    task_group_bars,
+    worker_load,
+)
+from benchkit.show.plots.stream import TaskStream, task_stream
 
-__all__ = ["in_notebook", "memory_by_kind", "task_group_bars", "task_stream"]
+__all__ = [
+    "TaskStream",
+    "in_notebook",
+    "memory_by_kind",
+    "memory_by_worker",
+    "scheduler_load",
+    "task_group_bars",
+    "task_stream",
+    "worker_load",
+]
 
 
 def in_notebook() -> None:

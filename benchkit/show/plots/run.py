@@ -1,73 +1,33 @@
-"""Figures of one run: memory by kind, task groups by activity, the stream of tasks.
+"""Figures of one run over its time and its task groups: memory, load, thread-seconds.
 
-A run's DataTree in, a Bokeh figure out. Every figure has a title, units on both axes, and a name
-for those who do not see it.
+A run's DataTree in, a Bokeh figure out.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter
-from bokeh.plotting import figure
+from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter, Span
 
-from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, group_colour
+from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
+from benchkit.show.summary import short_group
+from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
 
-__all__ = ["memory_by_kind", "task_group_bars", "task_stream"]
+__all__ = [
+    "memory_by_kind",
+    "memory_by_worker",
+    "scheduler_load",
+    "task_group_bars",
+    "worker_load",
+]
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 #: More task groups than this are too many bars to read; the rest is one bar.
 MOST_GROUPS = 12
-#: Beyond this many rectangles a browser is slow; the longest are drawn, and the title says so.
-MOST_TASKS = 20_000
-
-
-def _group(tree: xr.DataTree, name: str) -> xr.Dataset:
-    node: Any = tree[name]
-    return node.to_dataset()
-
-
-def _figure(title: str, x: str, y: str, **options: Any) -> Any:
-    look: dict[str, Any] = {
-        "height": 300,
-        "sizing_mode": "stretch_width",
-        "toolbar_location": "above",
-        **options,
-    }
-    drawn = figure(
-        title=title,
-        x_axis_label=x,
-        y_axis_label=y,
-        tools="xpan,xwheel_zoom,box_zoom,reset,save",
-        html_attributes={"role": "img", "aria-label": title},
-        **look,
-    )
-    drawn.toolbar.logo = None
-    return drawn
-
-
-def _nothing(title: str) -> Any:
-    """Return a figure that says that there is nothing to draw: missing is never drawn as 0."""
-    drawn = figure(
-        title=title,
-        height=90,
-        sizing_mode="stretch_width",
-        toolbar_location=None,
-        tools="",
-        x_range=(0, 1),
-        y_range=(0, 1),
-        html_attributes={"role": "img", "aria-label": f"{title} Nothing was recorded."},
-    )
-    drawn.axis.visible = drawn.grid.visible = False
-    drawn.text([0.01], [0.5], ["Nothing was recorded."], text_baseline="middle", color="#888888")
-    return drawn
-
-
-def _has(tree: xr.DataTree, group: str, dim: str) -> bool:
-    return group in tree.children and bool(tree[group].sizes.get(dim))
+#: More workers than this are no longer told apart by a legend.
+MOST_NAMED_WORKERS = 8
 
 
 def memory_by_kind(tree: xr.DataTree) -> Any:
@@ -76,17 +36,18 @@ def memory_by_kind(tree: xr.DataTree) -> Any:
     Parameters
     ----------
     tree : DataTree
-        A run with the group ``scheduler``.
+        A run.
 
     Returns
     -------
     figure
         Time in s after clock on, memory in GiB.
     """
-    if not _has(tree, "scheduler", "time"):
-        return _nothing("Where was the cluster's memory?")
-    data = _group(tree, "scheduler")
-    drawn = _figure("Where was the cluster's memory?", "time (s)", "memory (GiB)")
+    title = "Where was the cluster's memory?"
+    if not has(tree, "scheduler", "time"):
+        return nothing(title)
+    data = part(tree, "scheduler")
+    drawn = make_figure(title, "time (s)", "memory (GiB)")
     kinds = [kind for kind in MEMORY_COLOURS if kind in data]
     columns = {kind: np.nan_to_num(data[kind].values) / GIB for kind in kinds}
     # Spilled data is counted as managed by Dask but lies on disk: it is stacked on top, apart.
@@ -98,21 +59,161 @@ def memory_by_kind(tree: xr.DataTree) -> Any:
         x="time",
         source=source,
         color=[MEMORY_COLOURS[kind] for kind in kinds],
-        legend_label=[kind.replace("_", " ") for kind in kinds],
+        legend_label=[_KINDS[kind] for kind in kinds],
         alpha=0.85,
     )
     limit = float(tree.attrs.get("memory_limit") or 0) / GIB
     if limit:
-        drawn.line(
-            [float(data["time"].min()), float(data["time"].max())],
-            [limit, limit],
-            color="#888888",
-            line_dash="dashed",
-            legend_label="limit of all workers",
-        )
-    drawn.legend.location = "top_left"
-    drawn.legend.background_fill_alpha = 0.6
+        span = [float(data["time"].min()), float(data["time"].max())]
+        drawn.line(span, [limit, limit], color=OTHER, line_dash="dashed", legend_label="limit")
+    tips = [("time", "@time{0.0} s")]
+    tips += [(_KINDS[kind], f"@{kind}{{0.00}} GiB") for kind in reversed(kinds)]
+    line = drawn.line("time", kinds[0], source=source, alpha=0)
+    drawn.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+    drawn.y_range.start = 0
+    legend_beside(drawn)
     return drawn
+
+
+_KINDS = {
+    "managed": "task results",
+    "unmanaged_old": "unmanaged, old",
+    "unmanaged_recent": "unmanaged, recent",
+    "spilled": "spilled to disk",
+}
+
+
+def memory_by_worker(tree: xr.DataTree) -> Any:
+    """Draw the process memory of each worker over time, with the limit of one.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+
+    Returns
+    -------
+    figure
+        Time in s after clock on, memory in GiB; a line a worker.
+    """
+    title = "How was memory spread over the workers?"
+    if not has(tree, "workers", "time"):
+        return nothing(title)
+    drawn = _lines(tree, title, "memory (GiB)", "process", 1 / GIB)
+    limits = part(tree, "workers")["memory_limit"].values
+    for limit in np.unique(limits[limits > 0])[:3]:
+        drawn.add_layout(
+            Span(location=limit / GIB, dimension="width", line_color=OTHER, line_dash="dashed")
+        )
+    drawn.y_range.start = 0
+    return drawn
+
+
+def worker_load(tree: xr.DataTree) -> list[Any]:
+    """Draw CPU, network and disk over time, summed over the workers.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+
+    Returns
+    -------
+    list of figure
+        CPU in % of one core; received and sent, and read and written, in MiB/s.
+    """
+    titles = ("How busy were the CPUs?", "What went over the network?", "What went to the disks?")
+    if not has(tree, "workers", "time"):
+        return [nothing(title) for title in titles]
+    data = part(tree, "workers")
+    n_threads = int(data["nthreads"].sum())
+    cpu = _sums(data, titles[0], "CPU (% of a core)", {"cpu": "all workers"}, 1.0)
+    cpu.add_layout(
+        Span(location=100 * n_threads, dimension="width", line_color=OTHER, line_dash="dashed")
+    )
+    network = {"net_read": "received", "net_write": "sent"}
+    disk = {"disk_read": "read", "disk_write": "written"}
+    return [
+        cpu,
+        _sums(data, titles[1], "network of the hosts (MiB/s)", network, 1 / MIB),
+        _sums(data, titles[2], "disks of the hosts (MiB/s)", disk, 1 / MIB),
+    ]
+
+
+def _sums(data: xr.Dataset, title: str, label: str, names: dict[str, str], factor: float) -> Any:
+    known = [name for name in names if name in data and np.isfinite(data[name].values).any()]
+    if not known:
+        return nothing(title)
+    columns: dict[str, Any] = {"time": data["time"].values}
+    for name in known:
+        values = data[name]
+        # The counters of a host are the same for all its workers: the mean of those, then the sum.
+        if name.startswith(("net_", "disk_")):
+            values = values.groupby("host").mean("worker", skipna=True)
+            columns[name] = values.sum("host", min_count=1).values * factor
+        else:
+            columns[name] = values.sum("worker", min_count=1).values * factor
+    drawn = make_figure(title, "time (s)", label, height=200)
+    source = ColumnDataSource(columns)
+    for name, colour in zip(known, SERIES, strict=False):
+        drawn.line("time", name, source=source, color=colour, width=1.6, legend_label=names[name])
+    tips = [("time", "@time{0.0} s")]
+    tips += [(names[name], f"@{name}{{0,0.0}}") for name in known]
+    drawn.add_tools(HoverTool(renderers=drawn.renderers[:1], tooltips=tips, mode="vline"))
+    drawn.y_range.start = 0
+    legend_beside(drawn)
+    return drawn
+
+
+def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) -> Any:
+    data = part(tree, "workers")
+    drawn = make_figure(title, "time (s)", label)
+    time, values = data["time"].values, data[name].values * factor
+    names = [str(worker) for worker in data["name"].values]
+    few = len(names) <= MOST_NAMED_WORKERS
+    for index, worker in enumerate(names):
+        known = np.isfinite(values[:, index])
+        drawn.line(
+            time[known],
+            values[known, index],
+            color=SERIES[index % len(SERIES)],
+            width=1.6 if few else 1.0,
+            alpha=0.9 if few else 0.5,
+            name=worker,
+            **({"legend_label": f"worker {worker}"} if few else {}),
+        )
+    drawn.add_tools(HoverTool(tooltips=[("worker", "$name"), ("time", "$x{0.0} s"), ("", "$y")]))
+    if few and names:
+        legend_beside(drawn)
+    return drawn
+
+
+def scheduler_load(tree: xr.DataTree) -> list[Any]:
+    """Draw the scheduler's CPU, the delay of its event loop, and the tasks it knows.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+
+    Returns
+    -------
+    list of figure
+        CPU in %, delay in ms, tasks and workers as counts, over time in s.
+    """
+    titles = (
+        "How busy was the scheduler?",
+        "How late was the scheduler's event loop?",
+        "How many tasks did the scheduler hold?",
+    )
+    if not has(tree, "scheduler", "time"):
+        return [nothing(title) for title in titles]
+    data = part(tree, "scheduler").expand_dims(worker=1, axis=1)
+    return [
+        _sums(data, titles[0], "CPU (% of a core)", {"cpu": "scheduler"}, 1.0),
+        _sums(data, titles[1], "delay (ms)", {"lag_max": "longest", "lag_mean": "mean"}, 1e3),
+        _sums(data, titles[2], "tasks", {"n_tasks": "known", "queued": "queued"}, 1.0),
+    ]
 
 
 def task_group_bars(tree: xr.DataTree) -> Any:
@@ -121,17 +222,18 @@ def task_group_bars(tree: xr.DataTree) -> Any:
     Parameters
     ----------
     tree : DataTree
-        A run with the group ``task_groups``.
+        A run.
 
     Returns
     -------
     figure
         Thread-seconds by group.
     """
-    if not _has(tree, "task_groups", "task_group"):
-        return _nothing("In which task groups were threads busy?")
-    data = _group(tree, "task_groups")
-    seconds = data["seconds"].transpose("task_group", "action").values
+    title = "In which task groups were threads busy?"
+    if not has(tree, "task_groups", "task_group"):
+        return nothing(title)
+    data = part(tree, "task_groups")
+    seconds = np.nan_to_num(data["seconds"].transpose("task_group", "action").values)
     order = np.argsort(-seconds.sum(axis=1), kind="stable")
     shown, rest = order[:MOST_GROUPS], order[MOST_GROUPS:]
     names = [str(name) for name in data["task_group"].values[shown]]
@@ -139,94 +241,35 @@ def task_group_bars(tree: xr.DataTree) -> Any:
     if len(rest):
         names.append(f"{len(rest)} other groups")
         rows = np.vstack([rows, seconds[rest].sum(axis=0)])
-    labels = [re.sub(r"-[0-9a-f]{16,}$", "", name) for name in names]
-    labels = [name if len(name) <= 40 else f"{name[:18]} … {name[-18:]}" for name in labels]
+    labels = [short_group(name) for name in names]
+    labels = [name if len(name) <= 36 else f"{name[:17]}…{name[-18:]}" for name in labels]
     # A factor must be distinct: a space of no width tells apart what the hash did.
     labels = [label + "\u200b" * index for index, label in enumerate(labels)]
     actions = [str(action) for action in data["action"].values]
-    source = ColumnDataSource(
-        {
-            "label": labels,
-            "name": names,
-            **{action: rows[:, index] for index, action in enumerate(actions)},
-        }
-    )
-    drawn = _figure(
-        "In which task groups were threads busy?",
+    columns = {action: rows[:, index] for index, action in enumerate(actions)}
+    source = ColumnDataSource({"label": labels, "name": names, **columns})
+    drawn = make_figure(
+        title,
         "thread-seconds (s)",
         "task group",
         y_range=labels[::-1],
-        height=max(160, 90 + 26 * len(labels)),
+        height=max(170, 95 + 24 * len(labels)),
+        tools="save",
     )
     used = [action for index, action in enumerate(actions) if rows[:, index].any()]
     for renderer in drawn.hbar_stack(
         used,
         y="label",
-        height=0.8,
+        height=0.78,
         source=source,
-        color=[ACTIVITY_COLOURS[action] for action in used],
-        legend_label=used,
+        color=[ACTIVITY_COLOURS.get(action, OTHER) for action in used],
+        **({"legend_label": used} if used else {}),
     ):
         tips = [("group", "@name"), (renderer.name, f"@{{{renderer.name}}}{{0.000}} s")]
         drawn.add_tools(HoverTool(renderers=[renderer], tooltips=tips))
     if used:
-        drawn.legend.location = "bottom_right"
+        legend_beside(drawn)
     drawn.xaxis.formatter = NumeralTickFormatter(format="0.[00]")
+    drawn.ygrid.grid_line_color = None
     drawn.x_range.start = 0
-    return drawn
-
-
-def task_stream(tree: xr.DataTree) -> Any:
-    """Draw each task as a bar on the lane of its thread, coloured by its group.
-
-    Parameters
-    ----------
-    tree : DataTree
-        A run with the group ``tasks``.
-
-    Returns
-    -------
-    figure
-        Time in s after clock on, one lane a worker thread.
-    """
-    if not _has(tree, "tasks", "task"):
-        return _nothing("What did each thread do?")
-    tasks = _group(tree, "tasks")
-    groups = _group(tree, "task_groups")["task_group"].values
-    start, duration = tasks["start"].values, tasks["duration"].values
-    known = np.flatnonzero(np.isfinite(start) & np.isfinite(duration))
-    shown = known[np.argsort(-duration[known], kind="stable")[:MOST_TASKS]]
-    title = f"What did each thread do? ({len(known):,} tasks)".replace(",", " ")
-    if len(shown) < len(known):
-        title = f"What did each thread do? (the longest {len(shown)} of {len(known)} tasks)"
-    index = tasks["group"].values[shown]
-    colours: Any = np.array([group_colour(str(name)) for name in groups], dtype=object)
-    names: Any = np.array([str(name) for name in groups], dtype=object)
-    source = ColumnDataSource(
-        {
-            "left": start[shown],
-            "right": start[shown] + duration[shown],
-            "lane": tasks["thread"].values[shown],
-            "top": tasks["thread"].values[shown] + 0.4,
-            "bottom": tasks["thread"].values[shown] - 0.4,
-            "group": names[index],
-            "colour": colours[index],
-            "ms": duration[shown] * 1e3,
-        }
-    )
-    drawn = _figure(title, "time (s)", "thread")
-    drawn.quad(
-        left="left",
-        right="right",
-        top="top",
-        bottom="bottom",
-        color="colour",
-        line_color=None,
-        source=source,
-    )
-    tips = [("group", "@group"), ("start", "@left{0.000} s"), ("duration", "@ms{0.0} ms")]
-    drawn.add_tools(HoverTool(tooltips=tips))
-    lanes = np.unique(tasks["thread"].values[known])
-    if len(lanes) <= 20:
-        drawn.yaxis.ticker = lanes.tolist()
     return drawn

@@ -1,0 +1,61 @@
+"""The dashboard: one app, its views by name in the address.
+
+``panel serve benchkit/show/dashboard/app.py`` and ``benchkit dashboard`` run this file. A view is a
+module with a `TITLE` and a function `view(state)`; adding one is a line in `VIEWS`. The address
+(``?view=run&id=...&tab=tasks``) holds the whole state of a page.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import panel as pn
+
+from benchkit.errors import BenchkitError
+from benchkit.show.dashboard import parts, run, runs
+from benchkit.show.dashboard.shell import page
+
+__all__ = ["VIEWS", "application"]
+
+VIEWS: dict[str, ModuleType] = {"runs": runs, "run": run}
+#: Views that need no more than their name are in the navigation.
+_LISTED = ("runs",)
+
+
+def application() -> Any:
+    """Return the page that the visitor's address asks for."""
+    pn.extension("tabulator", notifications=False)
+    state = _state()
+    name = state.get("view", "runs")
+    if name not in VIEWS:
+        content = parts.message(
+            "There is no such page", f"Views are {', '.join(VIEWS)}.", back=True
+        )
+        title = "No such page"
+    else:
+        title = VIEWS[name].TITLE
+        try:
+            content = VIEWS[name].view(state)
+        except BenchkitError as error:
+            content = parts.message("This cannot be shown", str(error))
+    navigation = [{"name": key, "title": VIEWS[key].TITLE} for key in _LISTED]
+    return page(
+        content,
+        title=f"{title} · benchkit",
+        current="runs" if name == "run" else name,
+        navigation=navigation,
+    )
+
+
+def _state() -> dict[str, str]:
+    """Return what the address says; each name once, and nothing longer than a name may be."""
+    return {
+        name: values[0].decode("utf-8", "replace")[:500]
+        for name, values in pn.state.session_args.items()
+        if values
+    }
+
+
+if pn.state.served:  # by `panel serve` on this file
+    application().servable()

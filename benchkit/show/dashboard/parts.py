@@ -1,0 +1,108 @@
+"""Parts that views share. Only here does text of a run become markup, and only escaped.
+
+Panel's own panes for Markdown, HTML and even plain strings run what they are given; a test sees to
+it that no view uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import panel as pn
+
+from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES
+from benchkit.show.escape import esc
+
+__all__ = ["facts", "figure", "head", "heading", "message", "source_text", "table", "words"]
+
+
+def _html(markup: str, **options: Any) -> Any:
+    return pn.pane.HTML(
+        markup, stylesheets=[PANE_STYLES], sizing_mode="stretch_width", margin=0, **options
+    )
+
+
+def words(text: str, *, kind: str = "soft") -> Any:
+    """Return a line of text."""
+    return _html(f"<p class='{esc(kind)}'>{esc(text)}</p>")
+
+
+def heading(text: str, below: str = "") -> Any:
+    """Return the title of a section, with a line that says how to read it."""
+    line = f"<p class='soft'>{esc(below)}</p>" if below else ""
+    return _html(f"<h2>{esc(text)}</h2>{line}")
+
+
+def head(
+    title: str, *, state: str = "", good: bool = True, lines: Sequence[str] = (), error: str = "",
+    tiles: Mapping[str, str] | None = None,
+) -> Any:  # fmt: skip
+    """Return the head of a view: a title, its state in a word, lines of context, key figures."""
+    tone = "good" if good else "bad"
+    markup = f"<h1>{esc(title)} <span class='{tone}'>{esc(state)}</span></h1>"
+    if error:
+        markup += f"<p class='bad'>{esc(error)}</p>"
+    markup += "".join(f"<p class='soft'>{esc(line)}</p>" for line in lines if line)
+    if tiles:
+        inside = "".join(
+            f"<div><b>{esc(value)}</b><br><small>{esc(label)}</small></div>"
+            for label, value in tiles.items()
+        )
+        markup += f"<div class='tiles'>{inside}</div>"
+    return _html(markup)
+
+
+def facts(rows: Mapping[str, Any]) -> Any:
+    """Return names and values as a table."""
+    inside = "".join(
+        f"<tr><th scope='row'>{esc(name)}</th><td>{esc(value)}</td></tr>"
+        for name, value in rows.items()
+    )
+    return _html(f"<table>{inside}</table>")
+
+
+def source_text(text: str) -> Any:
+    """Return text as it is, in a fixed-width font."""
+    return _html(f"<pre>{esc(text)}</pre>")
+
+
+def message(title: str, text: str, command: str = "", *, back: bool = False) -> Any:
+    """Return what is shown in place of data: what is missing, and what brings it."""
+    code = f"<p><code>{esc(command)}</code></p>" if command else ""
+    link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
+    return _html(f"<div class='empty'><h2>{esc(title)}</h2><p>{esc(text)}</p>{code}{link}</div>")
+
+
+def figure(drawn: Any) -> Any:
+    """Return a Bokeh figure as a pane."""
+    return pn.pane.Bokeh(drawn, sizing_mode="stretch_width", margin=(0, 0, 6, 0))
+
+
+def table(frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: int = 30) -> Any:
+    """Return a table; its cells show what they hold and never obey it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What to show; its index is the first column.
+    index : str
+        Title of that column.
+    sortable : bool, default True
+        Whether a click on a title sorts; text with units would sort as letters do.
+    page_size : int, default 30
+        Rows a page.
+    """
+    frame = frame.rename_axis(index).reset_index()
+    return pn.widgets.Tabulator(
+        frame,
+        show_index=False,
+        disabled=True,
+        theme="simple",
+        stylesheets=TABLE_STYLES,
+        layout="fit_data_table",
+        sortable=sortable,
+        text_align={name: "right" for name in frame.columns[1:] if frame[name].dtype != object},
+        **({"pagination": "remote", "page_size": page_size} if len(frame) > page_size else {}),
+    )

@@ -1,0 +1,118 @@
+"""The list of runs: every run of the store, filtered, each a link to its own page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import panel as pn
+
+from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.data import runs_table
+from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.summary import OUTCOME_WORDS
+from benchkit.store.schema import METRICS
+
+__all__ = ["TITLE", "view"]
+
+TITLE = "Runs"
+GIB = 2**30
+#: Column of the index -> title with unit, divisor, digits.
+_NUMBERS = {
+    "duration": ("duration (s)", 1, 2),
+    "memory_peak": ("peak memory (GiB)", GIB, 2),
+    "spilled_peak": ("spilled (GiB)", GIB, 2),
+    "network_bytes": ("network (GiB)", GIB, 2),
+    "n_tasks": ("tasks", 1, 0),
+}
+_TEXTS = {
+    "workload": "workload",
+    "environment": "environment",
+    "host": "host",
+    "dask": "dask",
+}
+PAGE_SIZE = 50
+
+
+def view(state: dict[str, str]) -> Any:
+    """Return the list; `state` may hold a filter per column, as in the address."""
+    frame = runs_table()
+    if frame.empty:
+        return parts.message(
+            "No runs yet", "Measure some, then load this page again:", "benchkit run -k tag:quick"
+        )
+    table = _table(frame)
+    columns = list(table.columns)
+    filters = [
+        {"field": name, "type": "like", "value": state[name]} for name in columns if name in state
+    ]
+    widget = pn.widgets.Tabulator(
+        table,
+        show_index=False,
+        disabled=True,
+        **({"pagination": "remote", "page_size": PAGE_SIZE} if len(table) > PAGE_SIZE else {}),
+        sizing_mode="stretch_width",
+        theme="simple",
+        stylesheets=TABLE_STYLES,
+        hidden_columns=["id"],
+        header_filters={
+            name: {"type": "input", "func": "like", "placeholder": "filter"}
+            for name in columns
+            if table[name].dtype == object and name != "open"
+        },
+        formatters={"open": {"type": "html"}},
+        titles={"open": "run"},
+        widths={"open": 64, "started": 140, "outcome": 130},
+        layout="fit_data_stretch",
+    )
+    for item in filters:
+        widget.add_filter(item["value"], item["field"])
+
+    def opened(event: Any) -> None:
+        run_id = str(table["id"].iloc[event.row])
+        location = pn.state.location
+        if location is not None:
+            location.param.update(search=f"?view=run&id={run_id}", reload=True)
+
+    widget.on_click(opened)
+    return pn.Column(
+        parts.head(_count(frame), lines=[_left_out(frame)]), widget, sizing_mode="stretch_width"
+    )
+
+
+def _table(frame: pd.DataFrame) -> pd.DataFrame:
+    # Ids are made of hexadecimal digits and dashes only (the store checks), so the link is safe.
+    ids = frame["id"].astype(str)
+    links = [f'<a href="?view=run&amp;id={i}" aria-label="open run {i[:13]}">open</a>' for i in ids]
+    table = pd.DataFrame({"id": ids, "open": links})
+    table["started"] = frame["started"].dt.strftime("%Y-%m-%d %H:%M").fillna("–")
+    for name, title in _TEXTS.items():
+        if name in frame:
+            table[title] = frame[name].fillna("–").astype(str).astype(object)
+    outcomes = [OUTCOME_WORDS.get(str(name), ("?", str(name))) for name in frame["outcome"]]
+    table["outcome"] = [f"{symbol} {text}" for symbol, text in outcomes]
+    for name, (title, divisor, digits) in _NUMBERS.items():
+        if name in frame and name in METRICS:
+            values = frame[name].astype(float) / divisor
+            table[title] = values.round(digits)
+    table["tags"] = [_pairs(tags) for tags in frame["tags"]]
+    return table.astype({name: object for name in ("open", "started", "outcome", "tags")})
+
+
+def _pairs(tags: Any) -> str:
+    return ", ".join(f"{name}={value}" for name, value in (tags or {}).items())
+
+
+def _count(frame: pd.DataFrame) -> str:
+    return f"{len(frame)} run{'s' if len(frame) != 1 else ''}"
+
+
+def _left_out(frame: pd.DataFrame) -> str:
+    """Say which runs are not ok, so that nobody takes the list for successes only."""
+    counts = frame["outcome"].value_counts()
+    bad = [
+        f"{count} {OUTCOME_WORDS.get(name, ('', name))[1]}"
+        for name, count in counts.items()
+        if name != "ok"
+    ]
+    return f"{counts.get('ok', 0)} ok" + (f", {', '.join(bad)}" if bad else "")

@@ -1,0 +1,113 @@
+"""Serve the app: one process, one store, on an address of this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchkit.errors import MissingExtra, UsageError
+from benchkit.store.store import Store
+
+__all__ = ["serve"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    store: str | None = None,
+    *,
+    port: int = 5006,
+    address: str = "127.0.0.1",
+    show: bool = False,
+    origins: Sequence[str] = (),
+    basic_auth: str | None = None,
+    cookie_secret: str | None = None,
+    ready: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve the dashboard until it is interrupted.
+
+    Parameters
+    ----------
+    store : str, optional
+        The store to show; it must exist.
+    port : int, default 5006
+        Port; 0 takes a free one.
+    address : str, default "127.0.0.1"
+        Address to listen on.
+    show : bool, default False
+        Open a browser.
+    origins : sequence of str
+        ``host:port`` by which visitors may come.
+    basic_auth, cookie_secret : str, optional
+        JSON file of users and passwords; secret that signs their cookies.
+    ready : callable
+        Called with the address of the page once it can be opened.
+
+    Raises
+    ------
+    BadStore
+        There is no store.
+    UsageError
+        The port is taken, or the options contradict one another.
+    MissingExtra
+        Panel is not installed.
+    """
+    found = Store(store, create=False)
+    _require_sense(address, origins, basic_auth, cookie_secret)
+    port = _free_port(address, port)
+    os.environ["BENCHKIT_STORE"] = str(Path(found.path).resolve())
+    os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing from a CDN
+    try:
+        import panel as pn
+
+        from benchkit.show.dashboard.app import application
+    except ImportError as error:
+        raise MissingExtra("show", str(error.name)) from error
+    options: dict[str, Any] = {}
+    if basic_auth:
+        options = {"basic_auth": basic_auth, "cookie_secret": cookie_secret}
+    url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
+    server = pn.serve(
+        {"/": application},
+        port=port,
+        address=address,
+        show=show,
+        start=False,
+        verbose=False,
+        websocket_origin=list(origins) or [f"{name}:{port}" for name in {address, "localhost"}],
+        title="benchkit",
+        **options,
+    )
+    server.start()
+    ready(url)
+    server.io_loop.start()
+
+
+def _require_sense(
+    address: str, origins: Sequence[str], basic_auth: str | None, cookie_secret: str | None
+) -> None:
+    if "*" in origins and address not in LOOPBACK:
+        raise UsageError(
+            "--allow-websocket-origin '*' beside a public --address lets any web page read the "
+            "store through its visitors: name the hosts"
+        )
+    if basic_auth and not Path(basic_auth).is_file():
+        raise UsageError(f"--basic-auth {basic_auth!r}: no such file of users and passwords")
+    if basic_auth and not cookie_secret:
+        raise UsageError("--basic-auth needs --cookie-secret, which signs the visitors' cookies")
+
+
+def _free_port(address: str, port: int) -> int:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise UsageError(
+                f"--address {address} --port {port}: {error.strerror or error}: choose another"
+            ) from error
+        return probe.getsockname()[1]

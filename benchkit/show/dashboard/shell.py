@@ -1,0 +1,133 @@
+"""The frame around every view: navigation, look, and what belongs to no view.
+
+One page of HTML with two places for a view. Colours are CSS variables that follow the reader's
+system, or the button; nothing is asked of the network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import panel as pn
+
+__all__ = ["PANE_STYLES", "STYLES", "TABLE_STYLES", "page"]
+
+_TEMPLATE = """
+{% extends base %}
+{% block title %}{{ page_title }}{% endblock %}
+{% block postamble %}
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<style>{{ styles }}</style>
+<script>
+  const chosen = localStorage.getItem("benchkit-theme");
+  if (chosen) document.documentElement.dataset.theme = chosen;
+  // The address holds the whole state, so going back is loading it.
+  window.addEventListener("popstate", () => window.location.reload());
+  function benchkitTheme() {
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    const now = document.documentElement.dataset.theme || dark;
+    const next = now === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    localStorage.setItem("benchkit-theme", next);
+  }
+</script>
+{% endblock %}
+{% block contents %}
+<a class="skip" href="#main">Skip to content</a>
+<header>
+  <a class="brand" href="?">benchkit</a>
+  <nav aria-label="Views">
+    {% for item in navigation %}
+    <a href="?view={{ item.name }}"
+       {% if item.name == current %}aria-current="page"{% endif %}>{{ item.title }}</a>
+    {% endfor %}
+  </nav>
+  <button type="button" onclick="benchkitTheme()"
+          aria-label="Switch between light and dark">◐</button>
+</header>
+<main id="main">{{ embed(roots.view) }}</main>
+{% endblock %}
+"""
+
+STYLES = """
+:root { color-scheme: light; --ink: #1c2530; --soft: #5a6775; --line: #d9dfe5; --paper: #ffffff;
+  --raised: #f5f7f9; --link: #2a5d9c; --bad: #b3261e; --good: #1b6e3c;
+  --panel-surface-color: var(--paper); --panel-on-surface-color: var(--ink);
+  --design-background-color: var(--paper); --design-background-text-color: var(--ink); }
+@media (prefers-color-scheme: dark) { :root:not([data-theme="light"]) {
+  color-scheme: dark; --ink: #e4e8ec; --soft: #9aa7b4; --line: #37424d; --paper: #171c21;
+  --raised: #1f262d; --link: #86b4ec; --bad: #ff8a80; --good: #7fd6a0; } }
+:root[data-theme="dark"] { color-scheme: dark; --ink: #e4e8ec; --soft: #9aa7b4; --line: #37424d;
+  --paper: #171c21; --raised: #1f262d; --link: #86b4ec; --bad: #ff8a80; --good: #7fd6a0; }
+html, body { background: var(--paper); color: var(--ink); margin: 0; min-height: 100%; }
+body { font: 14px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+header { display: flex; align-items: center; gap: 1.6rem; padding: .6rem 1.4rem;
+  border-bottom: 1px solid var(--line); background: var(--raised); }
+header .brand { font-weight: 650; color: var(--ink); text-decoration: none; letter-spacing: .01em; }
+nav { display: flex; gap: 1.1rem; flex: 1; }
+nav a { color: var(--soft); text-decoration: none; padding: .15rem 0; }
+nav a[aria-current] { color: var(--ink); border-bottom: 2px solid var(--link); }
+header button { font: inherit; background: none; border: 1px solid var(--line); color: var(--ink);
+  border-radius: 6px; width: 2rem; height: 1.8rem; cursor: pointer; }
+a:focus-visible, button:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+main { max-width: 84rem; margin: 0 auto; padding: 1rem 1.4rem 4rem; }
+.skip { position: absolute; left: -999px; } .skip:focus { left: 1rem; top: .5rem; }
+"""
+
+#: For panes of HTML, which live in shadow roots: the variables reach them, the rules do not.
+PANE_STYLES = """
+:host { color: var(--ink);
+  font: 14px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+h1 { font-size: 1.35rem; margin: .2rem 0 .1rem; font-weight: 650; overflow-wrap: anywhere; }
+h2 { font-size: 1.05rem; margin: 1rem 0 .2rem; font-weight: 600; }
+p { margin: .25rem 0; max-width: 60rem; } a { color: var(--link); }
+small, .soft { color: var(--soft); font-size: .88em; } .bad { color: var(--bad); }
+.good { color: var(--good); }
+pre, code { font: 12.5px/1.45 ui-monospace, "Cascadia Mono", Menlo, Consolas, monospace; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--raised);
+  padding: .7rem .9rem; border-radius: 6px; margin: .4rem 0; max-height: 40rem; overflow: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; font-weight: 400; padding: .18rem 1.4rem .18rem 0; vertical-align: top;
+  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+th { color: var(--soft); white-space: nowrap; }
+.tiles { display: flex; flex-wrap: wrap; gap: .5rem 2.4rem; margin: .7rem 0 .2rem; }
+.tiles b { font-size: 1.3rem; font-weight: 600; }
+.empty { padding: 3rem 1rem; text-align: center; color: var(--soft); }
+.empty p { margin: .4rem auto; }
+"""
+
+#: Tabulator brings themes of its own; what it colours is coloured again from our variables.
+TABLE_STYLES = [
+    """
+.tabulator, .tabulator-tableholder, .tabulator-table, .tabulator-row.tabulator-row-even,
+.tabulator .tabulator-row { background: var(--paper) !important; color: var(--ink) !important;
+  border-color: var(--line) !important; }
+.tabulator { font-size: 13px; border: 0 !important; margin-left: -4px; }
+.tabulator .tabulator-header, .tabulator .tabulator-headers, .tabulator .tabulator-col,
+.tabulator .tabulator-footer, .tabulator .tabulator-footer-contents {
+  background: var(--paper) !important; color: var(--soft) !important; border: 0 !important; }
+.tabulator .tabulator-header { border-bottom: 1px solid var(--soft) !important; }
+.tabulator .tabulator-col-title { font-weight: 500; }
+.tabulator .tabulator-cell { border-right: 0 !important; padding: 5px 8px 5px 4px; }
+.tabulator .tabulator-row { border-bottom: 1px solid var(--line) !important; }
+.tabulator .tabulator-row:hover { background: var(--raised) !important; }
+.tabulator .tabulator-header-filter input { background: var(--paper) !important;
+  color: var(--ink) !important; border: 1px solid var(--line) !important; border-radius: 4px; }
+.tabulator .tabulator-row a { color: var(--link); }
+.tabulator .tabulator-page { background: var(--raised) !important; color: var(--ink) !important;
+  border: 1px solid var(--line) !important; border-radius: 4px; }
+.tabulator .tabulator-page.active { font-weight: 600; border-color: var(--link) !important; }
+"""
+]
+
+
+def page(view: Any, *, title: str, current: str, navigation: list[dict[str, str]]) -> Any:
+    """Return the whole page around a view, ready to serve."""
+    template = pn.Template(_TEMPLATE)
+    template.add_variable("page_title", title)
+    template.add_variable("styles", STYLES)
+    template.add_variable("current", current)
+    template.add_variable("navigation", navigation)
+    template.add_panel("view", view)
+    return template

@@ -1,0 +1,91 @@
+"""The look that all figures share: a title, units on both axes, readable by day and by night.
+
+Grounds are transparent and ink is a grey that stands out from white as well as from black, so that
+one figure serves a light page, a dark one and a notebook.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+from bokeh.plotting import figure
+
+__all__ = ["INK", "has", "legend_beside", "make_figure", "nothing", "part"]
+
+#: 4.0 : 1 on white and 4.4 : 1 on the dark ground of our pages.
+INK = "#748190"
+_LINES = "#8a95a2"
+
+
+def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
+    """Return an empty figure with axis labels `x` and `y`, units in them."""
+    look: dict[str, Any] = {
+        "height": 260,
+        "sizing_mode": "stretch_width",
+        "toolbar_location": "above",
+        "tools": "xpan,xwheel_zoom,xbox_zoom,reset,save",
+        **options,
+    }
+    drawn = figure(
+        title=title,
+        x_axis_label=x,
+        y_axis_label=y,
+        html_attributes={"role": "img", "aria-label": title},
+        **look,
+    )
+    drawn.toolbar.logo = None
+    drawn.toolbar.autohide = True
+    drawn.border_fill_color = drawn.background_fill_color = None
+    drawn.outline_line_color = None
+    drawn.title.text_color = INK
+    drawn.title.text_font_size = "13px"
+    drawn.title.text_font_style = "normal"
+    for axis in drawn.axis:
+        axis.axis_label_text_color = axis.major_label_text_color = INK
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_line_color = axis.major_tick_line_color = _LINES
+        axis.minor_tick_line_color = None
+        axis.axis_line_alpha = 0.5
+    for grid in drawn.grid:
+        grid.grid_line_color = _LINES
+        grid.grid_line_alpha = 0.22
+    return drawn
+
+
+def legend_beside(drawn: Any, *, place: str = "right") -> None:
+    """Put the legend outside of the data, so that it covers nothing."""
+    legend = drawn.legend[0]
+    drawn.add_layout(legend, place)
+    legend.background_fill_alpha = legend.border_line_alpha = 0.0
+    legend.label_text_color = INK
+    legend.label_text_font_size = "11px"
+    legend.glyph_width = legend.glyph_height = 14
+    legend.spacing, legend.padding, legend.margin = 2, 4, 0
+    if place != "right":
+        legend.orientation = "horizontal"
+
+
+def nothing(title: str) -> Any:
+    """Return a figure that says that there is nothing to draw: missing is never drawn as 0."""
+    drawn = make_figure(
+        title, "", "", height=90, tools="", toolbar_location=None, x_range=[0, 1], y_range=[0, 1]
+    )
+    drawn.html_attributes = {"role": "img", "aria-label": f"{title} Nothing was recorded."}
+    drawn.axis.visible = drawn.grid.visible = False
+    drawn.text(
+        [0.005], [0.5], ["Nothing was recorded."], text_baseline="middle", text_color=INK,
+        text_font_size="12px",
+    )  # fmt: skip
+    return drawn
+
+
+def has(tree: xr.DataTree, group: str, dim: str) -> bool:
+    """Tell whether a run has a group with at least one entry along a dimension."""
+    return group in tree.children and bool(tree[group].sizes.get(dim))
+
+
+def part(tree: xr.DataTree, name: str) -> xr.Dataset:
+    """Return one group of a run as a Dataset."""
+    node: Any = tree[name]
+    return node.to_dataset()
