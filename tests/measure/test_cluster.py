@@ -149,7 +149,8 @@ def test_what_was_got_is_described():
 
 
 def test_a_running_scheduler_is_used_as_found_and_left_running():
-    with LocalCluster(**{**IN_PROCESS, "memory_limit": 2**28}, dashboard_address=None) as cluster:
+    options = {**IN_PROCESS, "memory_limit": 2**28, "protocol": "tcp://"}
+    with LocalCluster(**options, dashboard_address=None) as cluster:
         before = set(cluster.scheduler.workers)
         with open_cluster(ClusterSpec(address=cluster.scheduler_address)) as opened:
             assert opened.cluster is None
@@ -161,7 +162,8 @@ def test_a_running_scheduler_is_used_as_found_and_left_running():
 
 
 def test_a_scheduler_without_workers_is_refused():
-    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
+    options = {"n_workers": 0, "processes": False, "protocol": "tcp://"}
+    with LocalCluster(**options, dashboard_address=None) as cluster:
         spec = ClusterSpec(address=cluster.scheduler_address)
         with pytest.raises(ClusterTrouble, match="has no workers: start some first"):
             with open_cluster(spec):
