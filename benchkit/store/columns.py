@@ -90,7 +90,9 @@ def _tolerant(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value)
+    # Arrow refuses half a surrogate pair: one run's error would hide all others.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _whole(value: Any) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import zlib
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from benchkit.measure.recording import Recording
 from benchkit.store.assemble import Window, assemble_groups
 from benchkit.store.metrics import biggest_group, compute_metrics
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
+from benchkit.store.shaping import clean_text
 from benchkit.store.text import format_quantity
 
 __all__ = ["Run", "run_from_recording"]
@@ -113,6 +115,7 @@ def _record(recording: Recording, metrics: dict, groups: dict) -> dict[str, Any]
         "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
     }
     record = {name: facts[name] for name in RECORD_FIELDS if facts.get(name) not in (None, "")}
+    record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
     return {**record, **metrics}
 
 
@@ -127,7 +130,7 @@ def _attributes(recording: Recording, window: Window, record: dict) -> dict[str,
         attrs["client_seconds"] = tail["client_seconds"]
     both = {**head, **tail}
     for name in _TEXTS:
-        attrs[name] = str(both.get(name) or "")
+        attrs[name] = clean_text(both.get(name))
     for name in _OBJECTS:
         if both.get(name):
             attrs[f"{name}_json" if name == "host" else name] = json.dumps(both[name], default=str)
@@ -238,6 +241,46 @@ class Run:
         frame = pd.DataFrame({name: tasks[name].values for name in columns})
         frame.insert(0, "task_group", pd.Categorical.from_codes(tasks["group"].values, names))
         return frame
+
+    def transfers(self) -> xr.Dataset:
+        """Return transfers between workers, source by destination: count, bytes (B), seconds (s).
+
+        Coordinates are indices into ``workers``; -1 is outside, such as a client that gathers.
+        NaN where neither end was there to tell.
+        """
+        return self._group("transfers")
+
+    def profile(self) -> pd.DataFrame:
+        """Return the call stacks of tasks, a row per frame, a parent before its children.
+
+        Columns: parent (row, -1 for a root), prefix of the tasks, function, file, line, and count
+        of samples (10 ms each by default), those of the frames below included.
+        """
+        data = self._group("profile")
+        if not data.sizes.get("frame"):
+            return pd.DataFrame()
+        lines = zlib.decompress(data["code_blob"].values.tobytes()).decode().split("\n")
+        places = pd.DataFrame(
+            [line.split("\t") for line in lines], columns=["function", "file", "line"]
+        )
+        frame = places.iloc[data["code"].values].reset_index(drop=True)
+        frame["line"] = pd.to_numeric(frame["line"], errors="coerce").fillna(0).astype(int)
+        frame.insert(0, "parent", data["parent"].values)
+        prefixes: list[str] = []
+        for parent, function in zip(frame["parent"], frame["function"], strict=True):
+            prefixes.append(function if parent < 0 else prefixes[parent])
+        frame.insert(1, "prefix", prefixes)
+        frame["count"] = data["count"].values
+        return frame
+
+    def spans(self) -> pd.DataFrame:
+        """Return a row per span: id, name, the span around it, and when (s)."""
+        names = ("id", "name", "parent", "enqueued", "start", "stop", "active_cpu_seconds")
+        return self._table("spans", names)
+
+    def logs(self) -> pd.DataFrame:
+        """Return a row per line that was logged as a warning or worse: when (s), who, what."""
+        return self._table("logs", ("time", "level", "server", "worker", "text"))
 
     def facts(self) -> pd.Series:
         """Return what the run was: workload, outcome, environment, cluster, versions, ..."""

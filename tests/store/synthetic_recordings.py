@@ -1,0 +1,117 @@
+"""Recordings made by hand, so that what comes out can be computed by hand.
+
+Two workers on one host, one and two threads; the clock runs from 1000 to 1010 s.
+"""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+from typing import Any
+
+from benchkit.measure.capture import (
+    ACTIONS,
+    EVENT_COLUMNS,
+    SAMPLE_COLUMNS,
+    SCHEDULER_COLUMNS,
+    TASK_COLUMNS,
+)
+from benchkit.measure.identity import new_id
+from benchkit.measure.recording import RecordingWriter
+
+ON, OFF = 1000.0, 1010.0
+NAN = float("nan")
+MB = 10**6
+
+
+def worker(index: int, **facts: Any) -> dict[str, Any]:
+    """Return what the capture tells of a worker."""
+    return {
+        "worker": index,
+        "address": f"tcp://10.0.0.1:{index}",
+        "name": str(index),
+        "host": "10.0.0.1",
+        "nthreads": 1,
+        "memory_limit": 1000 * MB,
+        "joined": ON - 5,
+        "left": None,
+        **facts,
+    }
+
+
+def group(name: str, **facts: Any) -> dict[str, Any]:
+    """Return a row of task groups."""
+    return {
+        "name": name,
+        "seconds": {},
+        "nbytes": 0,
+        "n_tasks": 0,
+        "n_erred": 0,
+        "n_retried": 0,
+        "start": ON + 1,
+        "stop": ON + 9,
+        "prefix": name,
+        "dependencies": [],
+        "span": "",
+        **facts,
+    }
+
+
+def rows(columns: Any, *entries: dict[str, Any]) -> bytes:
+    """Return float64 rows; what an entry does not say is NaN."""
+    return array("d", [entry.get(name, NAN) for entry in entries for name in columns]).tobytes()
+
+
+def table(columns: dict[str, str], *entries: dict[str, Any]) -> dict[str, bytes]:
+    """Return typed columns; what an entry does not say is 0."""
+    return {
+        name: array(code, [entry.get(name, 0) for entry in entries]).tobytes()
+        for name, code in columns.items()
+    }
+
+
+def segment(
+    *,
+    samples: Any = (),
+    scheduler: Any = (),
+    tasks: Any = (),
+    keys: Any = (),
+    task_events: Any = (),
+    workers: Any = None,
+    state: Any = None,
+    **tables: Any,
+) -> dict[str, Any]:
+    """Return one drained segment."""
+    events = [{**each, "action": ACTIONS.index(each["action"])} for each in task_events]
+    return {
+        "samples": rows(SAMPLE_COLUMNS, *samples),
+        "scheduler": rows(SCHEDULER_COLUMNS, *scheduler),
+        "tasks": table(TASK_COLUMNS, *tasks),
+        "keys": "".join(f"{key}\n" for key in keys).encode(),
+        "task_events": table(EVENT_COLUMNS, *events),
+        "workers": [worker(0), worker(1, nthreads=2)] if workers is None else workers,
+        "state": {"t_on": ON, "t_off": OFF, "now": OFF + 1, "n_dropped": 0, **(state or {})},
+        "events": [],
+        "task_errors": [],
+        "groups": [],
+        "fine": [],
+        **tables,
+    }
+
+
+def record(folder: Path, *segments: dict[str, Any], killed: bool = False, **tail: Any) -> Path:
+    """Write a recording and return its path."""
+    writer = RecordingWriter(folder, new_id())
+    writer.head(
+        id=writer.path.name.partition(".")[0],
+        started=ON - 10,
+        workload="t.made[size=1]",
+        category="t",
+        params={"size": 1},
+        capture="full",
+    )
+    for each in segments:
+        writer.segment(each)
+    if not killed:
+        writer.tail(**{"outcome": "ok", "error": "", "t_on": ON, "t_off": OFF, **tail})
+    return writer.path

@@ -1,0 +1,227 @@
+"""From raw columns to the groups of a run file: shapes, units, clocks, and hostile text."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import numpy as np
+import pytest
+from synthetic_recordings import MB, ON, group, record, segment, worker
+
+from benchkit import Store
+from benchkit.store.run import run_from_recording
+from benchkit.store.schema import COORDINATES, GROUPS
+
+HOSTILE = "half \udc80, NUL \0, <b>bold</b>, µ,\nnew line"
+
+
+def sample(moment, index, **values):
+    return {"time": ON + moment, "worker": index, **values}
+
+
+def everything():
+    """Return a segment in which no table is empty."""
+    stacks = {"frames": [["g", "", 0], ["f", "x.py", 3]], "nodes": [-1, 0, 9, 0, 1, 9]}
+    return segment(
+        samples=[sample(1, 0, process=MB), sample(1, 1, process=MB)],
+        scheduler=[{"time": ON + 1, "cpu": 5.0}],
+        tasks=[{"ok": 1, "start": ON + 2, "duration": 0.5}],
+        keys=["a"],
+        task_events=[{"action": "transfer", "start": ON + 1.5, "stop": ON + 2}],
+        groups=[group("g", n_tasks=1, seconds={"compute": 0.5})],
+        fine=[["execute", "g", "thread-cpu", "seconds", 0.25]],
+        events=[[ON + 3, "steal", 1, "{}"]],
+        task_errors=[[ON + 4, "a", 0, "ValueError()", "Traceback"]],
+        reports={
+            "0": {
+                "transfers": [[0, "tcp://10.0.0.1:1", 2, 100.0, float("nan"), 0.5]],
+                "logs": [[ON + 5, "WARNING", "slow"]],
+                "profile": stacks,
+                "memory": 5.0 * MB,
+            },
+            "1": {"transfers": [[1, "tcp://10.0.0.1:0", 2, 100.0, 40.0, 0.4]]},
+        },
+        spans=[["id", "outer/inner", "", ON, ON + 1, ON + 2, 3.0]],
+        logs=[["scheduler", ON + 1, "ERROR", "lost"]],
+    )
+
+
+def test_every_variable_of_the_schema_is_there_with_its_unit_name_source_and_type(tmp_path):
+    tree = run_from_recording(record(tmp_path, everything()))
+
+    assert set(tree.children) == set(GROUPS)
+    for name, variables in GROUPS.items():
+        dataset = tree[name].to_dataset()
+        for variable in variables:
+            found = dataset[variable.name]
+            assert found.dims == variable.dims, variable.name
+            assert found.attrs == variable.attrs, variable.name
+            assert {"units", "long_name", "source"} <= set(found.attrs)
+            assert found.size > 0, f"{name}/{variable.name}: the test would not see a fault"
+            wanted = object if variable.dtype == "str" else np.dtype(variable.dtype)
+            assert found.dtype == wanted, variable.name
+        for dim in dataset.dims:
+            for coordinate, _, units, long_name in COORDINATES.get(dim, ()):
+                assert dataset[coordinate].attrs == {"units": units, "long_name": long_name}
+
+
+def test_units_are_ours_or_none():
+    units = {variable.units for variables in GROUPS.values() for variable in variables}
+
+    assert units <= {"s", "B", "B/s", "%", "1", "", "see coordinate unit"}
+
+
+def test_times_count_from_clock_on(tmp_path):
+    tree = run_from_recording(record(tmp_path, everything()))
+
+    assert tree["workers/time"].values.tolist() == [1.0]
+    assert tree["workers/joined"].values.tolist() == [-5.0, -5.0]
+    assert tree["tasks/start"].values.tolist() == [2.0]
+    assert tree["task_groups/start"].values.tolist() == [1.0]
+    assert tree["task_events/stop"].values.tolist() == [2.0]
+    assert tree["events/time"].values.tolist() == [3.0]
+    assert tree["spans/stop"].values.tolist() == [2.0]
+    assert tree["logs/time"].values.tolist() == [1.0, 5.0]
+    assert tree.attrs["clock_on"] == ON
+
+
+def test_a_value_holds_until_the_workers_next_heartbeat_and_not_after_it_left(tmp_path):
+    workers = [worker(0), worker(1, joined=ON + 2, left=ON + 6)]
+    samples = [
+        sample(0, 0, process=1.0),
+        sample(3, 1, process=10.0),
+        sample(4, 0, process=2.0),
+        sample(5, 1, process=20.0),
+        sample(8, 0, process=3.0),
+    ]
+    tree = run_from_recording(record(tmp_path, segment(workers=workers, samples=samples)))
+
+    np.testing.assert_array_equal(tree["workers/process"].values[:, 0], [1, 1, 2, 2, 3])
+    nan = np.nan
+    np.testing.assert_array_equal(tree["workers/process"].values[:, 1], [nan, 10, 10, 20, nan])
+
+
+def test_segments_are_one_table_in_order_and_groups_come_from_the_last(tmp_path):
+    first = segment(tasks=[{"group": 0, "ok": 1}], keys=["a"], groups=[group("g", n_tasks=1)])
+    second = segment(
+        tasks=[{"group": 1, "ok": 0}, {"group": 0, "ok": 1}],
+        keys=["b", "c"],
+        groups=[group("g", n_tasks=2), group("h", n_tasks=1, n_erred=1)],
+    )
+    tree = run_from_recording(record(tmp_path, first, second))
+
+    assert tree["tasks/group"].values.tolist() == [0, 1, 0]
+    assert tree["tasks/ok"].values.tolist() == [1, 0, 1]
+    blob = zlib.decompress(tree["tasks/key_blob"].values.tobytes()).decode()
+    assert blob.split("\n") == ["a", "b", "c"]
+    assert tree["task_groups/task_group"].values.tolist() == ["g", "h"]
+    assert tree["task_groups/n_tasks"].values.tolist() == [2, 1]
+
+
+def test_a_killed_recording_keeps_tasks_whose_groups_were_not_yet_summed(tmp_path):
+    first = segment(tasks=[{"group": 0, "ok": 1}], keys=["a"], groups=[group("g", n_tasks=1)])
+    second = segment(tasks=[{"group": 2, "ok": 1}], keys=["b"], state={"t_off": None})
+    del second["groups"]
+    second["group_names"] = ["g", "unused", "late"]
+    tree = run_from_recording(record(tmp_path, first, second, killed=True))
+
+    assert tree.attrs["outcome"] == "infrastructure"
+    names = tree["task_groups/task_group"].values[tree["tasks/group"].values]
+    assert names.tolist() == ["g", "late"]
+
+
+def test_groups_of_one_name_become_one(tmp_path):
+    rows = [
+        group("sum", n_tasks=1, seconds={"compute": 1.0}, nbytes=5, dependencies=["x"]),
+        group("sum", n_tasks=2, seconds={"compute": 2.0, "transfer": 1.0}, nbytes=7),
+        group("idle"),
+    ]
+    tasks = [{"group": 1, "ok": 1}, {"group": 0, "ok": 1}]
+    tree = run_from_recording(record(tmp_path, segment(groups=rows, tasks=tasks, keys=["a", "b"])))
+    groups = tree["task_groups"].to_dataset()
+
+    assert groups["task_group"].values.tolist() == ["sum"]
+    assert float(groups["seconds"].sel(action="compute").item()) == 3.0
+    assert (groups["n_tasks"].item(), groups["nbytes"].item()) == (3, 12)
+    assert json.loads(groups["dependencies"].item()) == ["x"]
+    assert tree["tasks/group"].values.tolist() == [0, 0]
+
+
+def test_transfers_of_a_worker_that_is_gone_come_from_the_other_end(tmp_path):
+    a, b, c = (f"tcp://10.0.0.1:{index}" for index in range(3))
+    reports = {
+        "0": {"transfers": [[1, b, 3, 30.0, 15.0, 0.3], [0, c, 4, 40.0, float("nan"), 0.4]]},
+        "1": {"transfers": [[0, a, 3, 30.0, float("nan"), 0.5], [1, "Client-1", 1, 9.0, 8.0, 0.1]]},
+    }
+    workers = [worker(0), worker(1), worker(2, left=ON + 5)]
+    tree = run_from_recording(record(tmp_path, segment(workers=workers, reports=reports)))
+    transfers = tree["transfers"].to_dataset()
+
+    def cell(source, destination):
+        found = transfers.sel(source=source, destination=destination)
+        return [float(found[name]) for name in ("count", "bytes", "bytes_compressed", "seconds")]
+
+    assert cell(0, 1) == [3, 30, 15, 0.5], "seconds as the receiver saw them"
+    np.testing.assert_array_equal(cell(2, 0), [4, 40, np.nan, 0.4])
+    assert cell(1, -1) == [1, 9, 8, 0.1], "to a client"
+    assert cell(1, 0) == [0, 0, 0, 0], "both reported, nothing was sent"
+    assert np.isnan(cell(2, 2)).all(), "nobody knows"
+    assert transfers.attrs["unheard"] == 1
+
+
+def test_call_stacks_of_workers_are_merged(tmp_path):
+    deep = {
+        "frames": [["g", "", 0], ["f", "x.py", 3], ["h", "x.py", 9]],
+        "nodes": [-1, 0, 5, 0, 1, 5, 1, 2, 2],
+    }
+    flat = {"frames": [["f", "x.py", 3], ["g", "", 0]], "nodes": [-1, 1, 4, 0, 0, 4]}
+    reports = {"0": {"profile": deep}, "1": {"profile": flat}}
+    tree = run_from_recording(record(tmp_path, segment(reports=reports)))
+    profile = tree["profile"].to_dataset()
+
+    lines = zlib.decompress(profile["code_blob"].values.tobytes()).decode().split("\n")
+    names = [lines[code].split("\t") for code in profile["code"].values]
+    assert names == [["g", "", "0"], ["f", "x.py", "3"], ["h", "x.py", "9"]]
+    assert profile["parent"].values.tolist() == [-1, 0, 1]
+    assert profile["count"].values.tolist() == [9, 9, 2]
+    assert profile.attrs["n_workers"] == 2
+
+
+@pytest.mark.parametrize("where", ["groups", "errors", "events", "logs", "workers", "tail"])
+def test_any_text_becomes_a_run_that_is_stored_and_read_back(tmp_path, where):
+    made = everything()
+    tail = {}
+    if where == "groups":
+        made["groups"] = [group(HOSTILE, n_tasks=1, prefix=HOSTILE, dependencies=[HOSTILE])]
+        made["fine"] = [["execute", HOSTILE, HOSTILE, "seconds", 1.0]]
+    elif where == "errors":
+        made["task_errors"] = [[ON, HOSTILE, 0, HOSTILE, HOSTILE]]
+    elif where == "events":
+        made["events"] = [[ON, HOSTILE, 0, json.dumps({"key": HOSTILE})]]
+    elif where == "logs":
+        made["logs"] = [["scheduler", ON, "ERROR", HOSTILE]]
+        made["spans"] = [["id", HOSTILE, "", ON, ON, ON, 1.0]]
+    elif where == "workers":
+        made["workers"] = [worker(0, name=HOSTILE), worker(1, host=HOSTILE)]
+    else:
+        tail = {"error": HOSTILE, "traceback": HOSTILE, "outcome": "failed"}
+    store = Store(tmp_path / "store")
+
+    tree = store.open(store.add(run_from_recording(record(tmp_path, made, **tail))))
+    tree.load()
+
+    assert "infrastructure" not in tree.attrs["outcome"]
+    if where == "groups":
+        assert "half \\udc80, NUL \\x00" in str(tree["task_groups/task_group"].values[0])
+    if where == "tail":
+        assert "<b>bold</b>" in store.runs()["error"][0]
+
+
+def test_a_clock_that_never_started_gives_a_run_without_groups(tmp_path):
+    tree = run_from_recording(
+        record(tmp_path, outcome="failed", error="RuntimeError: no", t_on=None, t_off=None)
+    )
+
+    assert not tree.children
+    assert tree.attrs["outcome"] == "failed"

@@ -1,0 +1,239 @@
+"""Metrics against values computed by hand, on recordings made by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from synthetic_recordings import MB, OFF, ON, group, record, segment, worker
+
+from benchkit.store.metrics import biggest_group, compute_metrics
+from benchkit.store.run import Run, run_from_recording
+from benchkit.store.schema import METRICS
+
+
+def metrics_of(folder, *segments, **tail):
+    return Run(run_from_recording(record(folder, *segments, **tail))).metrics
+
+
+def sample(moment, index, **values):
+    return {"time": ON + moment, "worker": index, **values}
+
+
+def test_memory_is_that_of_the_cluster_while_the_clock_ran(tmp_path):
+    series = [(0, 100, 50, 0), (2, 200, 50, 7), (5, 300, 100, 3), (10.5, 50, 900, 99)]
+    samples = [
+        sample(moment, index, process=process * MB, spilled=spilled * MB)
+        for moment, first, second, spilled in series
+        for index, process in enumerate((first, second))
+    ]
+
+    found = metrics_of(tmp_path, segment(samples=samples))
+
+    # 150 MB for 2 s, 250 for 3 s, 400 for 5 s; what came after clock off does not count.
+    assert found["memory_mean"] == pytest.approx((150 * 2 + 250 * 3 + 400 * 5) / 10 * MB)
+    assert found["memory_peak"] == 400 * MB
+    assert found["spilled_peak"] == 14 * MB
+
+
+def test_the_peak_of_a_worker_knows_the_time_between_samples_and_the_tail(tmp_path):
+    samples = [
+        sample(0, 0, process=100 * MB, rss_peak=5000 * MB),  # of before the clock
+        sample(5, 0, process=100 * MB, rss_peak=700 * MB),
+        sample(10.4, 0, process=100 * MB, rss_peak=800 * MB),  # tells of the end of the run
+        sample(60, 0, process=100 * MB, rss_peak=9000 * MB),  # of long after it
+    ]
+
+    assert metrics_of(tmp_path, segment(samples=samples[:2]))["memory_peak_worker"] == 700 * MB
+    assert metrics_of(tmp_path, segment(samples=samples[:3]))["memory_peak_worker"] == 800 * MB
+    killed = (ON + 6, "worker-restart-memory", 0, json.dumps({"rss": 950 * MB}))
+    with_event = segment(samples=samples[:3], events=[killed])
+    assert metrics_of(tmp_path, with_event)["memory_peak_worker"] == 950 * MB
+
+
+def test_trimmed_memory_is_that_of_all_workers_or_unknown(tmp_path):
+    samples = [sample(1, index, process=MB) for index in (0, 1)]
+    both = {"0": {"memory": 3 * MB}, "1": {"memory": 4 * MB}}
+    left = [worker(0), worker(1, left=ON + 5)]
+
+    assert metrics_of(tmp_path, segment(samples=samples, reports=both))["memory_trimmed"] == 7 * MB
+    one = segment(samples=samples, reports={"0": {"memory": 3 * MB}})
+    assert "memory_trimmed" not in metrics_of(tmp_path, one)
+    gone = segment(samples=samples, reports={"0": {"memory": 3 * MB}}, workers=left)
+    assert metrics_of(tmp_path, gone)["memory_trimmed"] == 3 * MB
+
+
+def test_thread_seconds_by_activity_and_the_idle_rest(tmp_path):
+    workers = [worker(0), worker(1, nthreads=2, joined=ON + 4)]
+    groups = [
+        group("a", seconds={"compute": 5.0, "transfer": 1.0, "disk-read": 0.5}, n_tasks=3),
+        group("b", seconds={"compute": 2.5, "disk-write": 4.0, "odd": 9.0}, n_tasks=4),
+    ]
+    fine = [
+        ["execute", "a", "serialize", "seconds", 0.25],
+        ["get-data", "", "compress", "seconds", 0.5],
+        ["execute", "a", "disk-read", "seconds", 0.75],
+        ["execute", "a", "disk-read", "bytes", 1e9],
+        ["execute", "b", "disk-write", "seconds", 1.0],
+    ]
+    samples = [sample(1, 0, process=MB)]
+
+    found = metrics_of(
+        tmp_path, segment(workers=workers, groups=groups, fine=fine, samples=samples)
+    )
+
+    assert found["duration"] == 10
+    assert found["compute_time"] == 7.5
+    assert found["transfer_time"] == 1.0
+    assert found["disk_read_time"] == 0.75, "fine metrics know reads below 5 ms, too"
+    assert found["disk_write_time"] == 4.0
+    assert found["serialize_time"] == 0.75
+    assert found["worker_seconds"] == 10 + 6
+    assert found["idle_time"] == 10 + 2 * 6 - 7.5
+    assert found["n_tasks"] == 7
+
+
+def test_counters_are_differences_summed_over_workers_and_hosts_counted_once(tmp_path):
+    def counters(moment, index, base):
+        return sample(
+            moment,
+            index,
+            process=MB,
+            cpu_time=base,
+            io_read=base * 10,
+            io_write=base * 100,
+            net_read_total=base * 1000,
+            transfer_incoming_total=base,
+            tick_max=base / 100,
+            gil=base / 10,
+        )
+
+    samples = [counters(0, 0, 1), counters(0, 1, 2), counters(9, 0, 4), counters(9, 1, 7)]
+
+    found = metrics_of(tmp_path, segment(samples=samples))
+
+    assert found["cpu_time"] == 3 + 5
+    assert found["disk_bytes"] == (3 + 5) * 110
+    assert found["network_bytes"] == 5000, "both workers count the same host's traffic"
+    assert found["n_transfers"] == 8
+    assert found["worker_tick_max"] == 0.07, "the first sample tells of before the clock"
+    assert found["gil_contention_mean"] == pytest.approx((0.1 + 0.2 + 0.4 + 0.7) / 4)
+
+
+def test_the_schedulers_load_is_taken_inside_the_clock(tmp_path):
+    scheduler = [
+        {"time": ON, "cpu": 90.0, "rss": 9e9, "lag_max": 9.0},  # tells of before
+        {"time": ON + 2, "cpu": 10.0, "rss": 1e8, "lag_max": 0.01},
+        {"time": ON + 8, "cpu": 30.0, "rss": 2e8, "lag_max": 0.03},
+        {"time": OFF + 1, "cpu": 90.0, "rss": 9e9, "lag_max": 9.0},
+    ]
+
+    found = metrics_of(tmp_path, segment(scheduler=scheduler, samples=[sample(1, 0, process=MB)]))
+
+    assert found["scheduler_cpu_mean"] == 20
+    assert found["scheduler_memory_peak"] == 2e8
+    assert found["scheduler_lag_max"] == 0.03
+
+
+@pytest.mark.parametrize(
+    ("event", "n_lost"),
+    [
+        (("worker-removed", {"expected": True, "n_processing": 3}), 0),
+        (("worker-removed", {"expected": False, "n_processing": 0}), 1),
+        (("worker-removed", {"expected": None, "n_processing": 2}), 1),  # old releases
+        (("worker-removed", {"expected": None, "n_processing": 0}), 0),
+        (("worker-restart-memory", {"rss": 1}), 1),
+        (("remove-worker", {}), 0),
+    ],
+)
+def test_a_worker_that_was_not_sent_away_is_lost(tmp_path, event, n_lost):
+    topic, message = event
+    events = [
+        (ON + 3, topic, 1, json.dumps(message)),
+        (ON + 3.1, topic, 1, json.dumps(message)),  # told twice of one worker
+        (OFF + 50, topic, 0, json.dumps(message)),  # long after the run
+    ]
+
+    found = metrics_of(tmp_path, segment(events=events, samples=[sample(1, 0, process=MB)]))
+
+    assert found["n_workers_lost"] == n_lost
+
+
+def test_a_task_is_recomputed_when_the_worker_that_had_run_it_was_gone(tmp_path):
+    workers = [worker(0, left=ON + 5), worker(1)]
+    ran = [("a", 0, 1.0), ("b", 0, 1.0), ("c", 1, 1.0), ("a", 1, 6.0), ("c", 1, 7.0), ("b", 1, 2.0)]
+    tasks = [{"worker": w, "start": ON + start, "duration": 0.1, "ok": 1} for _, w, start in ran]
+    made = segment(
+        workers=workers,
+        groups=[group("g", n_tasks=6)],
+        tasks=tasks,
+        keys=[key for key, *_ in ran],
+        samples=[sample(1, 0, process=MB)],
+    )
+
+    assert metrics_of(tmp_path, made)["n_tasks_recomputed"] == 1, "a alone; b ran again before"
+
+
+def test_with_a_capped_stream_recomputed_tasks_are_unknown(tmp_path):
+    made = segment(
+        tasks=[{"ok": 1}],
+        keys=["a"],
+        groups=[group("g", n_tasks=9)],
+        state={"n_dropped": 8},
+        samples=[sample(1, 0, process=MB)],
+    )
+    found = metrics_of(tmp_path, made)
+
+    assert found["n_tasks"] == 9
+    assert "n_tasks_recomputed" not in found
+
+
+def test_what_is_not_known_is_absent_and_never_zero(tmp_path):
+    found = metrics_of(tmp_path, segment(samples=[sample(1, 0)]))
+
+    for name in (
+        "memory_mean",
+        "memory_peak",
+        "memory_peak_worker",
+        "memory_trimmed",
+        "spilled_peak",
+        "serialize_time",
+        "cpu_time",
+        "disk_bytes",
+        "network_bytes",
+        "n_transfers",
+        "scheduler_cpu_mean",
+        "scheduler_memory_peak",
+        "scheduler_lag_max",
+        "worker_tick_max",
+        "gil_contention_mean",
+        "cost",
+    ):
+        assert name not in found, name
+
+
+def test_without_a_capture_the_duration_alone_is_known(tmp_path):
+    assert metrics_of(tmp_path) == {"duration": 10.0}
+    assert compute_metrics({}, float("nan")) == {}
+
+
+def test_each_metric_has_a_unit_a_name_a_source_and_a_direction():
+    for name, metric in METRICS.items():
+        assert metric.name == name
+        assert metric.units in {"s", "B", "%", "1", "USD"}
+        assert metric.better in {"lower", ""}
+        assert metric.long_name
+        assert metric.source
+
+
+def test_the_busiest_group_is_named_with_its_share(tmp_path):
+    groups = [
+        group("a", seconds={"compute": 1.0}, n_tasks=1),
+        group("b", seconds={"compute": 2.0, "transfer": 1.0}, n_tasks=1),
+    ]
+    tree = run_from_recording(record(tmp_path, segment(groups=groups)))
+
+    assert (tree.attrs["biggest_group"], tree.attrs["biggest_group_share"]) == ("b", 0.75)
+    assert biggest_group({})[0] == ""
+    assert np.isnan(biggest_group({})[1])

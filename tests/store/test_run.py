@@ -1,0 +1,129 @@
+"""A run as a person holds it: views ready to plot, representations that cannot be abused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic_recordings import MB, ON, group, record, segment
+
+from benchkit.store.run import Run, run_from_recording
+
+EVIL = "<script>alert('x')</script>"
+
+
+def sample(moment, index, **values):
+    return {"time": ON + moment, "worker": index, **values}
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = segment(
+        samples=[sample(t, i, process=(t + i) * MB, spilled=0) for t in (1, 2) for i in (0, 1)],
+        scheduler=[{"time": ON + t, "process": t * MB, "managed": MB} for t in (1, 2, 3)],
+        groups=[
+            group("small", seconds={"compute": 1.0}, n_tasks=1, nbytes=10),
+            group("big", seconds={"compute": 2.0, "transfer": 3.0}, n_tasks=2, nbytes=20),
+        ],
+        tasks=[
+            {"group": 1, "worker": 1, "thread": 4, "ok": 1, "start": ON + 1, "duration": 0.5},
+            {"group": 0, "worker": 0, "thread": 5, "ok": 0, "start": ON + 2, "duration": 0.25},
+            {"group": 1, "worker": -1, "thread": 5, "ok": 1, "start": ON + 3, "duration": 0.125},
+        ],
+        keys=["a", "b", "c"],
+        events=[[ON + 1, "steal", 1, '{"key": "a"}']],
+        task_errors=[[ON + 2, "b", 0, EVIL, "Traceback"]],
+        reports={
+            "0": {
+                "profile": {
+                    "frames": [["big", "", 0], ["work", "lib.py", 7], ["small", "", 0]],
+                    "nodes": [-1, 0, 8, 0, 1, 6, -1, 2, 1],
+                },
+                "logs": [[ON + 1, "WARNING", EVIL]],
+                "transfers": [[1, "tcp://10.0.0.1:1", 2, 100.0, 50.0, 0.5]],
+            }
+        },
+        spans=[["s1", "etl/load", "", ON, ON + 1, ON + 2, 3.0]],
+    )
+    return Run(run_from_recording(record(tmp_path, made)))
+
+
+def test_memory_is_by_kind_over_time_of_the_cluster_and_per_worker(run):
+    memory = run.memory()
+
+    assert memory["process"].values.tolist() == [MB, 2 * MB, 3 * MB]
+    assert memory["worker_process"].sel(worker=1).values.tolist() == [2 * MB, 3 * MB]
+    assert memory["worker_process"].attrs["units"] == memory["managed"].attrs["units"] == "B"
+    assert {f"worker_{kind}" for kind in ("managed", "spilled", "unmanaged_old")} <= set(memory)
+
+
+def test_task_groups_are_sorted_by_their_seconds_and_named_with_units(run):
+    frame = run.task_groups()
+
+    assert frame.index.tolist() == ["big", "small"]
+    assert frame["total (s)"].tolist() == [5.0, 1.0]
+    assert frame.loc["big", ["compute (s)", "transfer (s)"]].tolist() == [2.0, 3.0]
+    assert frame["result (B)"].tolist() == [20, 10]
+    assert frame["n_tasks"].tolist() == [2, 1]
+
+
+def test_the_task_stream_has_a_row_per_task_with_its_group(run):
+    frame = run.task_stream()
+
+    assert frame["task_group"].tolist() == ["big", "small", "big"]
+    assert frame["worker"].tolist() == [1, 0, -1]
+    assert frame["start"].tolist() == [1.0, 2.0, 3.0]
+    assert frame["ok"].tolist() == [1, 0, 1]
+
+
+def test_call_stacks_carry_the_prefix_of_their_root(run):
+    frame = run.profile()
+
+    assert frame["function"].tolist() == ["big", "work", "small"]
+    assert frame["prefix"].tolist() == ["big", "big", "small"]
+    assert frame["parent"].tolist() == [-1, 0, -1]
+    assert frame["line"].tolist() == [0, 7, 0]
+    assert frame["count"].tolist() == [8, 6, 1]
+
+
+def test_transfers_spans_logs_events_and_errors_are_tables(run):
+    assert float(run.transfers()["bytes"].sel(source=0, destination=1)) == 100
+    assert run.spans()["name"].tolist() == ["etl/load"]
+    assert run.logs()[["time", "level", "server", "worker"]].values.tolist() == [
+        [1.0, "WARNING", "worker", 0]
+    ]
+    assert run.events()["topic"].tolist() == ["steal"]
+    assert run.errors()["exception"].tolist() == [EVIL]
+
+
+def test_a_run_without_a_capture_has_empty_views(tmp_path):
+    run = Run(run_from_recording(record(tmp_path)))
+
+    for view in ("memory", "task_groups", "task_stream", "transfers", "profile", "spans", "logs"):
+        assert not len(getattr(run, view)()), view
+    assert run.metrics == {"duration": 10.0}
+    assert "10.0 s" in repr(run)
+
+
+def test_what_a_run_holds_never_becomes_markup(tmp_path):
+    path = record(tmp_path, outcome="failed", error=f"ValueError: {EVIL}")
+    tree = run_from_recording(path)
+    tree.attrs |= {"workload": EVIL, "dask": EVIL, "started": EVIL, "outcome": EVIL}
+
+    shown = Run(tree)._repr_html_()
+
+    assert "<script" not in shown
+    assert "&lt;script&gt;" in shown
+    assert shown.count("&lt;script&gt;") >= 4
+
+
+def test_a_repr_is_one_line_that_names_workload_outcome_and_time(run):
+    assert repr(run).startswith("<benchkit.Run ")
+    assert "t.made[size=1] ok 10.0 s" in repr(run)
+    assert "\n" not in repr(run)
+
+
+def test_metrics_are_numbers_by_name_and_the_record_repeats_them(run):
+    assert run.metrics["compute_time"] == 3.0
+    assert run.record["compute_time"] == 3.0
+    assert all(np.isfinite(value) for value in run.metrics.values())
+    assert run.record["workload"] == run.workload == "t.made[size=1]"
