@@ -1,5 +1,6 @@
-"""The measured side alone, in the oldest environment that benchkit promises to measure."""
+"""The measured side alone, in the oldest environment that it promises to measure, and between."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,15 +13,21 @@ import benchkit
 from benchkit.store.run import Run, run_from_recording
 
 WORKLOAD = """
+import time
 from benchkit.measure import expect, workload
+
+def nap(number):
+    time.sleep(0.005)
+    return number
 
 @workload(category="old")
 def count(client):
-    return client.map(abs, range(300), pure=False)
+    futures = client.map(nap, range(299), pure=False)
+    return [*futures, client.submit(sum, futures, pure=False)]
 
 @count.check
 def all_there(result, client):
-    expect(sum(client.gather(result)), equals=sum(range(300)))
+    expect(sum(client.gather(result)), equals=2 * sum(range(299)))
 """
 SCRIPT = """
 from benchkit.measure.session import measure
@@ -40,13 +47,14 @@ def uv(*arguments):
 
 @pytest.mark.slow
 @pytest.mark.environment
-def test_distributed_2023_4_1_records_a_run_that_todays_side_reads(tmp_path):
+@pytest.mark.parametrize("release", ["2023.4.1", "2024.12.0"])
+def test_an_older_release_records_a_run_that_todays_side_reads(tmp_path, release):
     python = tmp_path / "env" / "bin" / "python"
     # Python 3.10 where the machine has one, else the oldest that is there: this interpreter's.
     if uv("venv", "-q", "--python", "3.10", str(tmp_path / "env")).returncode:
         made = uv("venv", "-q", "--python", sys.executable, str(tmp_path / "env"))
         assert made.returncode == 0, made.stderr
-    packages = ["dask==2023.4.1", "distributed==2023.4.1", "numpy<2"]
+    packages = [f"dask=={release}", f"distributed=={release}", "numpy<2"]
     built = uv("pip", "install", "-q", "--python", str(python), *packages)
     assert built.returncode == 0, built.stderr
     measure = Path(benchkit.__file__).parent / "measure"
@@ -67,6 +75,11 @@ def test_distributed_2023_4_1_records_a_run_that_todays_side_reads(tmp_path):
     assert done.returncode == 0, done.stderr
     run = Run(run_from_recording(tmp_path / done.stdout.split()[-1]))
     assert run.outcome == "ok", run.error
-    assert run.tree.attrs["distributed"] == "2023.4.1"
+    assert run.tree.attrs["distributed"] == release
+    assert json.loads(run.tree.attrs["capture_errors"]) == []
     assert run.metrics["n_tasks"] == 300
     assert len(run.task_stream()) == 300
+    assert "nap" in set(run.profile()["prefix"])
+    assert int(run.transfers()["count"].sum()) == run.metrics["n_transfers"] >= 1
+    known = {"memory_peak_worker", "memory_trimmed", "cpu_time", "scheduler_lag_max", "idle_time"}
+    assert known <= set(run.metrics)
