@@ -89,7 +89,8 @@ def build_env(
     rows = []
     for environment in [_found(name, folders) for name in names]:
         built = build(environment, update=update, report=lambda line: click.echo(line, err=True))
-        row = {"name": environment.name, "hash": built.hash, "python": built.python_version}
+        row: dict[str, Any] = {"name": environment.name, "hash": built.hash}
+        row["python"] = built.python_version
         row |= {"dask": built.packages.get("dask", ""), "packages": len(built.packages)}
         rows.append(row | {"executable": str(built.python)})
     if as_json:

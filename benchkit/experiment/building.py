@@ -12,7 +12,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -94,13 +93,13 @@ def find_build(environment: Environment, *, look: bool = False) -> Built | None:
     try:
         spec = _spec(environment)
         known = json.loads(_resolution(spec).read_text(encoding="utf-8"))
-        if look and known["sources"] != source_states(environment.requirements()):
+        if look and known["sources"] != _sources(environment):
             return None
         own = _preferred()
         if any(own.get(name) != version for name, version in known["preferred"].items()):
             return None  # what it shared with this interpreter has changed here
         return find_built(known["environment"])
-    except (OSError, ValueError, KeyError, BadEnvironment):
+    except (OSError, ValueError, KeyError, AttributeError, BadEnvironment):
         return None
 
 
@@ -122,13 +121,13 @@ def _build(environment: Environment, update: bool, tell: Callable[[str], None]) 
         found = None if update else find_build(environment, look=True)
         if found is not None:
             return found
-        sources = source_states(environment.requirements())
+        sources = _sources(environment)
         began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="benchkit-build-") as scratch:
+        with cache.scratch_folder(spec) as scratch:
             if environment.conda is not None:
-                found = _build_conda(environment, Path(scratch), tell)
+                found = _build_conda(environment, scratch, tell)
             else:
-                found = _build_uv(environment, sources, Path(scratch), tell)
+                found = _build_uv(environment, sources, scratch, tell)
         took = time.monotonic() - began
         tell(f"ready after {took:.1f} s: Python {found.python_version}, {found.hash}")
         shared = {} if found.as_of or environment.conda else _preferred()
@@ -156,6 +155,13 @@ def _spec(environment: Environment) -> str:
             python.version,
         ]
     return _hash([asked, platform.machine(), sys.platform])
+
+
+def _sources(environment: Environment) -> dict[str, str]:
+    try:
+        return source_states(environment.requirements())
+    except EnvironmentTrouble as error:
+        raise EnvironmentTrouble(f"{environment.where('packages')}: {error}") from error
 
 
 def _hash(content: Any) -> str:
@@ -187,7 +193,7 @@ def _build_uv(
     day = as_of(requirements, installed_packages())
     dated = f", as of {day}: its Dask has no upper bounds" if day else ""
     tell(f"resolving for Python {python.version}{dated}")
-    lock = resolve(
+    lock, day = resolve(
         requirements,
         python,
         folder=scratch,

@@ -162,6 +162,18 @@ def draft_folder(name: str) -> Iterator[Path]:
 
 
 @contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """Give a folder for the files of one build; its name is locked by whoever builds."""
+    folder = cache_folder() / "scratch" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
 def locked(name: str, waiting: Any = lambda: None) -> Iterator[None]:
     """Hold the lock of a name; a lock ends with its process, however it ends.
 
@@ -188,22 +200,28 @@ def locked(name: str, waiting: Any = lambda: None) -> Iterator[None]:
 
 def sweep() -> None:
     """Remove what builders left that were killed; never what one is working on."""
-    folders = list(_environments().iterdir()) if _environments().is_dir() else []
-    for folder in folders:
+    for folder in _idle(cache_folder() / "scratch"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for folder in _idle(_environments()):
         built = find_built(folder.name)
-        rubbish = [
-            entry
-            for entry in (folder.iterdir() if folder.is_dir() else ())
-            if built is None or (entry != built.prefix and entry.is_dir())
-        ]
-        if built is not None and not rubbish:
-            continue
-        lock = FileLock(cache_folder() / "locks" / f"{folder.name}.lock")
-        with suppress(Timeout, OSError), lock.acquire(timeout=0):
-            for entry in rubbish:
-                shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink()
-            if built is None:
-                folder.rmdir()
+        for entry in _inside(folder):
+            if entry.is_dir() and (built is None or entry != built.prefix):
+                shutil.rmtree(entry, ignore_errors=True)
+        if built is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _inside(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _idle(folder: Path) -> Iterator[Path]:
+    """Give the folders inside one whose name nobody has locked, each locked meanwhile."""
+    locks = cache_folder() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    for entry in _inside(folder):
+        with suppress(Timeout), FileLock(locks / f"{entry.name}.lock").acquire(timeout=0):
+            yield entry
 
 
 def users(built: Built) -> list[int]:

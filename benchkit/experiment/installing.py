@@ -17,7 +17,7 @@ import yaml
 
 from benchkit.errors import BadEnvironment, EnvironmentTrouble
 from benchkit.experiment.pythons import Interpreter, uv_command
-from benchkit.experiment.requirements import Requirement, redacted
+from benchkit.experiment.requirements import DASK, Requirement, redacted
 
 __all__ = ["conda_tool", "create_conda", "install", "resolve"]
 
@@ -26,8 +26,8 @@ ALWAYS = ("distributed", "ipykernel")
 #: Compiled packages that are never built from source: an old NumPy on a new Python is built
 #: without BLAS, without a word, and then takes 29 s for what takes 4.
 COMPILED = ("numpy", "pandas", "scipy", "pyarrow", "h5py", "numba", "scikit-learn", "netcdf4")
-#: With an index that does not tell when a file was uploaded, an old Dask gets these instead: the
-#: newest with which 2023.4.1 and 2026.8.0 both ran.
+#: What an old Dask gets when it cannot be resolved as of its own day: the newest with which
+#: 2023.4.1 and 2026.8.0 both ran.
 CEILINGS = ("numpy<2", "pandas<2.3", "pyarrow<19", "xarray<2025.7")
 #: Pins of the reader's own are exempt from the day of an old release.
 ANY_DAY = "2200-01-01"
@@ -42,8 +42,8 @@ def resolve(
     where: str,
     as_of: date | None = None,
     prefer: Mapping[str, str] | None = None,
-) -> str:
-    """Return all packages with their versions, a line each.
+) -> tuple[str, date | None]:
+    """Return all packages with their versions, a line each, and the day that they are of.
 
     Parameters
     ----------
@@ -56,10 +56,11 @@ def resolve(
     where : str
         Environment, or file and line, for messages.
     as_of : date, optional
-        Only what was there on that day.
+        Only what was there on that day. If that does not go together with what is wanted (or the
+        index does not tell days), today's packages below `CEILINGS`.
     prefer : mapping of str to str, optional
-        Versions to take where nothing speaks against them: an arm that differs from another in
-        Dask alone says more than one that differs in NumPy too.
+        Versions to take where nothing speaks against them, if no day is given: an arm that
+        differs from another in Dask alone says more than one that differs in NumPy too.
 
     Raises
     ------
@@ -70,37 +71,30 @@ def resolve(
     """
     wanted, lock = folder / "requirements.in", folder / "requirements.txt"
     wanted.write_text("\n".join([*(r.text for r in requirements), *ALWAYS]) + "\n")
-    lock.write_text("".join(f"{name}=={v}\n" for name, v in (prefer or {}).items()))
     command = [
         *uv_command(), "pip", "compile", "--quiet", "--no-header", "--no-annotate",
         "--no-python-downloads", "--python", str(python.path), "--output-file", str(lock),
         *_binary(requirements), str(wanted),
     ]  # fmt: skip
-    dated = []
+    named = {requirement.name for requirement in requirements}
     if as_of is not None:
-        lock.unlink()
         dated = ["--exclude-newer", as_of.isoformat()]
         for requirement in requirements:
-            if requirement.name not in ("dask", "distributed") and any(
+            if requirement.name not in DASK and any(
                 s.operator in ("==", "===", ">=", ">", "~=") for s in requirement.specifier
             ):
                 dated += ["--exclude-newer-package", f"{requirement.name}={ANY_DAY}"]
-    done = _run([*command, *dated])
-    if done.returncode and dated and _knows_no_days(done.stderr):
+        if not _run([*command, *dated]).returncode:
+            return lock.read_text(), as_of
         ceilings = folder / "ceilings.txt"
-        ceilings.write_text("\n".join(CEILINGS) + "\n")
-        lock.unlink(missing_ok=True)
-        done = _run([*command, "--constraint", str(ceilings)])
+        kept = [line for line in CEILINGS if line.partition("<")[0] not in named]
+        ceilings.write_text("\n".join(kept) + "\n")
+        command += ["--constraint", str(ceilings)]
+    lock.write_text("".join(f"{name}=={v}\n" for name, v in (prefer or {}).items()))
+    done = _run(command)
     if done.returncode:
-        raise _failure(where, "cannot be resolved", done.stderr)
-    return lock.read_text()
-
-
-def _knows_no_days(problem: str) -> bool:
-    """Whether it is the index that failed: it tells no day of upload, so nothing is old enough."""
-    return "published at" not in problem and (
-        "upload" in problem or "exclude-newer" in problem or "exclude_newer" in problem
-    )
+        raise _failure(where, "cannot be resolved", done.stderr, requirements)
+    return lock.read_text(), None
 
 
 def _binary(requirements: Sequence[Requirement]) -> list[str]:
@@ -136,7 +130,7 @@ def install(
     made = _run([*uv, "venv", "--quiet", "--no-python-downloads", "--no-project",
                  "--python", str(python.path), str(prefix)])  # fmt: skip
     if made.returncode:
-        raise _failure(where, "no virtual environment can be made", made.stderr)
+        raise _failure(where, "no virtual environment can be made", made.stderr, requirements)
     inside = prefix / "bin" / "python"
     refresh = []
     for requirement in requirements:
@@ -148,7 +142,7 @@ def install(
     done = _run([*uv, "pip", "sync", "--quiet", "--no-python-downloads", "--python", str(inside),
                  *_binary(requirements), *refresh, str(pinned)])  # fmt: skip
     if done.returncode:
-        raise _failure(where, "cannot be installed", done.stderr)
+        raise _failure(where, "cannot be installed", done.stderr, requirements)
     return inside
 
 
@@ -238,9 +232,11 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _failure(where: str, what: str, problem: str) -> BadEnvironment | EnvironmentTrouble:
+def _failure(
+    where: str, what: str, problem: str, requirements: Sequence[Requirement] = ()
+) -> BadEnvironment | EnvironmentTrouble:
     """Return the error that fits what a tool said, in one line."""
-    text = redacted(" ".join(problem.split()))
-    text = re.sub(r"^(error|×):? ", "", text).replace(" cause: ", ": ")
+    text = redacted(" ".join(problem.split()), *(r.text for r in requirements))
+    text = re.sub(r"^(error|×):? ", "", text).replace(" cause: ", ": ").partition(" hint: ")[0]
     kind = BadEnvironment if "No solution found" in problem else EnvironmentTrouble
     return kind(f"{where}: {what}: {text[:600] or 'no reason given'}")

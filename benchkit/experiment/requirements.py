@@ -25,6 +25,7 @@ from packaging.version import InvalidVersion, Version
 from benchkit.errors import BadEnvironment, EnvironmentTrouble
 
 __all__ = [
+    "DASK",
     "Requirement",
     "as_of",
     "parse_requirement",
@@ -36,7 +37,8 @@ __all__ = [
 #: A release older than this many days than the Dask beside benchkit is resolved as of its own
 #: time: numpy 2 and pandas 3 broke releases that had no upper bound on them.
 PERIOD_AFTER_DAYS = 365
-_DASK = ("dask", "distributed")
+#: The packages whose release it is that an environment is about.
+DASK = ("dask", "distributed")
 _NOT_SOURCE = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_modules", ".tox"}
 
 
@@ -174,8 +176,23 @@ def python_specifier(text: str) -> SpecifierSet:
     return SpecifierSet(text)
 
 
-def redacted(text: str) -> str:
-    """Return a text without the user names, passwords and tokens of addresses in it."""
+def redacted(text: str, *others: str) -> str:
+    """Return a text without the user names, passwords and tokens of addresses.
+
+    Parameters
+    ----------
+    text : str
+        What is going to be shown or recorded.
+    *others : str
+        Texts with addresses (requirement lines) whose secrets are not to be shown either; those
+        of the indexes that are set in variables are known.
+    """
+    indexes = [v for k, v in os.environ.items() if k.startswith(("UV_", "PIP_")) and "://" in v]
+    for address in (*others, *indexes):
+        for login in re.findall(r"://(?!git@)([^/@\s'\"]+)@", address):
+            # What follows the name; a login that is one word is a token.
+            for secret in filter(None, (login, login.partition(":")[2])):
+                text = text.replace(secret, "***")
     text = re.sub(r"://(?!git@)[^/@\s'\"]+@", "://***@", text)
     return re.sub(r"(?i)([?&](?:[a-z_]*token|key|password|sig)=)[^&\s'\"]+", r"\1***", text)
 
@@ -198,9 +215,7 @@ def source_states(requirements: Sequence[Requirement]) -> dict[str, str]:
 def _state(requirement: Requirement) -> str:
     if requirement.kind == "path":
         return _content_hash(Path(requirement.source))
-    address, _, ref = requirement.source.removeprefix("git+").split("#")[0].rpartition("@")
-    if not address or ("/" in ref.split(":")[0] and "://" not in address):
-        address, ref = requirement.source.removeprefix("git+").split("#")[0], ""
+    address, ref = _git_address(requirement.source)
     if re.fullmatch(r"[0-9a-f]{40}", ref):
         return ref
     try:
@@ -214,11 +229,13 @@ def _state(requirement: Requirement) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentTrouble(
-            f"{redacted(requirement.text)}: git does not answer: {redacted(str(error))}"
+            f"{redacted(requirement.text)}: git does not answer: "
+            f"{redacted(str(error), requirement.text)}"
         ) from error
     if done.returncode:
         problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        raise EnvironmentTrouble(f"{redacted(requirement.text)}: {redacted(problem)}")
+        problem = redacted(problem, requirement.text)
+        raise EnvironmentTrouble(f"{redacted(requirement.text)}: {problem}")
     # A short commit is no name that a server knows, and never moves.
     return " ".join(line.split()[0] for line in done.stdout.splitlines()) or ref
 
@@ -274,7 +291,7 @@ def as_of(requirements: Sequence[Requirement], own: Mapping[str, str]) -> date |
     released = [
         month
         for requirement in requirements
-        if requirement.name in _DASK and (month := _month(_pinned(requirement)))
+        if requirement.name in DASK and (month := _month(_pinned(requirement)))
     ]
     newest = _month(own.get("dask", "")) or date.today()
     if not released or (newest - min(released)).days <= PERIOD_AFTER_DAYS:

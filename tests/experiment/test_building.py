@@ -11,16 +11,18 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchkit.errors import BadEnvironment, EnvironmentTrouble
 from benchkit.experiment.building import build, find_build
 from benchkit.experiment.built import find_built, list_built, remove
 from benchkit.experiment.environment import find_environment
 from benchkit.experiment.folders import shipped
+from benchkit.experiment.installing import resolve
 from benchkit.experiment.kernel import MeasuringKernel
 from benchkit.experiment.measured import measured_folder
-from benchkit.experiment.pythons import find_pythons
-from benchkit.experiment.requirements import as_of, parse_requirement, redacted
+from benchkit.experiment.pythons import choose_python, find_pythons
+from benchkit.experiment.requirements import as_of, parse_requirement, redacted, source_states
 from benchkit.experiment.running import plan_experiment
 from benchkit.store.run import Run
 
@@ -145,6 +147,80 @@ def test_conda_without_a_conda_names_what_to_install(write, tmp_path, monkeypatc
 
     with pytest.raises(EnvironmentTrouble, match=r"main.yaml:1: conda: none of mamba.*conda"):
         build(environment)
+
+
+def test_a_conda_environment_is_made_once_with_what_every_arm_needs(write, tmp_path, monkeypatch):
+    (tmp_path / "environment.yml").write_text("dependencies: [python=3.11, dask, ipykernel]\n")
+    tool = tmp_path / "bin" / "micromamba"
+    tool.parent.mkdir()
+    # Stands for the real one, which no test can rely on: makes a prefix whose Python is this one.
+    tool.write_text(
+        "#!/bin/sh\n"
+        f'echo "$@" >> {tmp_path}/calls; cp "$7" {tmp_path}/derived.yml\n'
+        'mkdir -p "$5/bin"\n'
+        f'printf \'#!/bin/sh\\nexec {sys.executable} "$@"\\n\' > "$5/bin/python"\n'
+        'chmod +x "$5/bin/python"\n'
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    environment = write("conda: environment.yml\n")
+
+    built = build(environment)
+    again = build(environment)
+
+    derived = yaml.safe_load((tmp_path / "derived.yml").read_text())
+    assert derived["dependencies"] == ["python=3.11", "dask", "ipykernel", "distributed"]
+    assert again == built
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+    assert built.python.is_relative_to(built.prefix)
+    assert "dask" in built.packages
+
+
+def test_a_conda_that_fails_leaves_nothing(write, tmp_path, cache, monkeypatch):
+    (tmp_path / "environment.yml").write_text("dependencies: [dask]\n")
+    tool = tmp_path / "bin" / "mamba"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'no network\nat all' >&2; exit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+
+    with pytest.raises(EnvironmentTrouble, match=r"main.yaml:1: mamba failed: no network at all"):
+        build(write("conda: environment.yml\n"))
+
+    assert list((cache / "environments").iterdir()) == []
+    assert list((cache / "scratch").iterdir()) == []
+
+
+def test_a_branch_that_moves_and_a_source_that_changes_are_noticed(source):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", str(source), *identity, *arguments], check=True)
+
+    branch = requirements(f"git+{source.as_uri()}@topic")
+    local = requirements(str(source))
+    git("init", "-q", "-b", "topic")
+    git("add", "-A")
+    git("commit", "-q", "-m", "one")
+    first = source_states(branch), source_states(local)
+    assert (source_states(branch), source_states(local)) == first
+
+    (source / "toy_thing" / "__init__.py").write_text("VALUE = 5\n")
+    assert source_states(branch) == first[0]
+    changed = source_states(local)
+    assert changed != first[1]
+
+    git("commit", "-q", "-a", "-m", "two")
+    assert source_states(branch) != first[0]
+    # The version of a source can come from its commits.
+    assert source_states(local) != changed
+
+
+def test_a_repository_that_does_not_answer_is_named_without_its_password():
+    with pytest.raises(EnvironmentTrouble) as caught:
+        source_states(requirements("git+https://me:hunter2@localhost:1/x/y"))
+
+    assert "https://***@localhost:1/x/y" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_half_an_environment_is_none(cache, write):
@@ -273,6 +349,21 @@ def test_what_the_arms_own_packages_do_not_know_is_refused(write):
     assert "main.yaml:4: distributed 2023.4.1 has no setting" in str(caught.value)
     with pytest.raises(BadEnvironment, match=r"main.yaml:1: cannot be resolved: .*2023.4.99"):
         build(write("packages: [dask==2023.4.99]\n"))
+
+
+@pytest.mark.environment
+def test_a_pin_newer_than_an_old_release_goes_together_with_it(tmp_path):
+    lock, day = resolve(
+        requirements("dask[array]==2023.4.1", "distributed", "xarray==2025.6.1"),
+        choose_python(">=3.10,<3.13"),
+        folder=tmp_path,
+        where="main.yaml:1",
+        as_of=date(2023, 5, 15),
+    )
+
+    assert day is None
+    assert "xarray==2025.6.1" in lock.splitlines()
+    assert "numpy==1.26.4" in lock.splitlines()
 
 
 @pytest.mark.slow
