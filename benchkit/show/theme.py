@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["ACTIVITY_COLOURS", "MEMORY_COLOURS", "OTHER", "SERIES", "group_colour"]
+__all__ = [
+    "ACTIVITY_COLOURS",
+    "MEMORY_COLOURS",
+    "OTHER",
+    "SERIES",
+    "distinct_colours",
+    "group_colour",
+]
 
 OTHER = "#bbbbbb"
 ACTIVITY_COLOURS = {
@@ -37,3 +44,13 @@ def group_colour(name: str) -> str:
     """Return the colour of a task group: from its name, so that it is the same in every run."""
     stem = name.rpartition("-")[0] or name
     return _GROUPS[hashlib.sha256(stem.encode()).digest()[0] % len(_GROUPS)]
+
+
+def distinct_colours(names: list[str]) -> list[str]:
+    """Return a colour for each of up to twelve groups: its own, or the next that is free."""
+    taken: list[str] = []
+    for name in names:
+        first = _GROUPS.index(group_colour(name))
+        order = _GROUPS[first:] + _GROUPS[:first]
+        taken.append(next((colour for colour in order if colour not in taken), OTHER))
+    return taken

@@ -48,7 +48,7 @@ def open_run(run_id: str) -> Run:
         Its file is damaged.
     """
     store = open_store()
-    return Run(_tree(store.path, store.resolve(run_id)))
+    return Run(_tree(str(store.path), store.resolve(run_id)))
 
 
 # Some pages of one run, and those of a colleague, in quick succession: eight are enough.

@@ -47,6 +47,7 @@ _TEMPLATE = """
           aria-label="Switch between light and dark">◐</button>
 </header>
 <main id="main">{{ embed(roots.view) }}</main>
+{{ embed(roots.location) if roots.location }}
 {% endblock %}
 """
 
@@ -125,6 +126,7 @@ TABLE_STYLES = [
 def page(view: Any, *, title: str, current: str, navigation: list[dict[str, str]]) -> Any:
     """Return the whole page around a view, ready to serve."""
     template = pn.Template(_TEMPLATE)
+    template.location = True
     template.add_variable("page_title", title)
     template.add_variable("styles", STYLES)
     template.add_variable("current", current)

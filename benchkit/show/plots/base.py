@@ -27,7 +27,7 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
         "tools": "xpan,xwheel_zoom,xbox_zoom,reset,save",
         **options,
     }
-    drawn = figure(
+    drawn: Any = figure(
         title=title,
         x_axis_label=x,
         y_axis_label=y,

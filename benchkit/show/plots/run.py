@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter, Span
+from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter
+from bokeh.models.annotations import Span
 
 from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
 from benchkit.show.summary import short_group

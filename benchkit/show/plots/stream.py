@@ -17,7 +17,8 @@ from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper
 
 from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
 from benchkit.show.summary import short_group
-from benchkit.show.theme import OTHER, group_colour
+from benchkit.show.theme import OTHER, distinct_colours
+from benchkit.store.text import format_count
 
 __all__ = ["TaskStream", "task_stream"]
 
@@ -100,7 +101,7 @@ class TaskStream:
         # Colour by rank; the last one is everybody else's.
         self._colour = np.full(len(self.groups), len(self.shown))
         self._colour[self.shown] = np.arange(len(self.shown))
-        self.colours = [group_colour(self.groups[i]) for i in self.shown] + [OTHER]
+        self.colours = [*distinct_colours([self.groups[i] for i in self.shown]), OTHER]
         self.figure = self._draw()
 
     @property
@@ -196,8 +197,8 @@ class TaskStream:
 
     def _draw(self) -> Any:
         left, right = self.window
-        unseen = f", {self.n_unseen:,} not recorded" if self.n_unseen else ""
-        title = f"What did each thread do? ({self.n_tasks:,} tasks{unseen})".replace(",", " ", 1)
+        unseen = f", {format_count(self.n_unseen)} not recorded" if self.n_unseen else ""
+        title = f"What did each thread do? ({format_count(self.n_tasks)} tasks{unseen})"
         n_lanes = len(self.threads)
         margin = 0.02 * (right - left)
         drawn = make_figure(
@@ -207,6 +208,7 @@ class TaskStream:
             height=int(np.clip(110 + 26 * n_lanes, 180, 640)),
             x_range=(left - margin, right + margin),
             y_range=(-0.6, n_lanes - 0.4),
+            active_scroll="xwheel_zoom",
         )
         self._bars = ColumnDataSource(self._rectangles(np.arange(0)))
         self._picture = ColumnDataSource(_NO_PICTURE)
@@ -240,7 +242,8 @@ class TaskStream:
             names.append("other groups")
         for name, colour in zip(names, self.colours, strict=False):
             label = name if len(name) <= 28 else f"{name[:13]}…{name[-14:]}"
-            drawn.scatter([], [], marker="square", size=10, color=colour, legend_label=label)
+            ends = {side: [np.nan] for side in ("left", "right", "top", "bottom")}
+            drawn.quad(**ends, color=colour, legend_label=label)
         if names:
             legend_beside(drawn)
         if n_lanes <= 20:

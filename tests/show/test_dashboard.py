@@ -1,0 +1,363 @@
+"""The dashboard in a real browser, with real runs, a hostile one, and one of a million tasks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from playwright.sync_api import expect
+
+import benchkit.show.dashboard
+from benchkit.measure.identity import new_id
+from benchkit.store.store import Store
+
+READY = "window.Bokeh && Bokeh.documents.length && Bokeh.documents.every(d => d.is_idle)"
+HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
+FOLDER = Path(benchkit.show.dashboard.__file__).parent
+
+
+def serve(store):
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store), "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return server, server.stdout.readline().strip()
+
+
+def with_record(tree, **fields):
+    record = {**json.loads(tree.attrs["record"]), **fields}
+    tree = tree.copy(deep=True)
+    tree.attrs |= {**fields, "record": json.dumps(record)}
+    return tree
+
+
+def many_tasks(tree, n_tasks=1_000_000, n_threads=64):
+    rng = np.random.default_rng(0)
+    each = n_tasks // n_threads
+    n_tasks = each * n_threads
+    duration = rng.exponential(0.01, (n_threads, each))
+    stop = np.cumsum(duration * 1.2, axis=1)
+    size = tree["task_groups"].sizes["task_group"]
+    columns = {
+        "start": (stop - duration).ravel(),
+        "duration": duration.ravel(),
+        "thread": np.repeat(np.arange(n_threads), each).astype("i4"),
+        "group": rng.integers(0, size, n_tasks).astype("i4"),
+        "worker": np.zeros(n_tasks, "i4"),
+        "ok": np.ones(n_tasks, "i1"),
+        "nbytes": np.full(n_tasks, 8, "i8"),
+    }
+    tree = with_record(tree, id=new_id(), workload="tests.million")
+    tree["tasks"] = xr.DataTree(xr.Dataset({k: ("task", v) for k, v in columns.items()}))
+    return tree
+
+
+@pytest.fixture(scope="module")
+def ids(a_run):
+    return {
+        "real": a_run.attrs["id"],
+        **{name: new_id() for name in ("hostile", "failed", "broken")},
+    }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, a_run, ids):
+    store = Store(tmp_path_factory.mktemp("dashboard") / "store")
+    store.add(a_run)
+    hostile = with_record(
+        a_run,
+        id=ids["hostile"],
+        workload=HOSTILE,
+        environment=HOSTILE,
+        host=HOSTILE,
+        outcome="failed",
+        error=HOSTILE,
+        tags=json.dumps({HOSTILE: HOSTILE, "quote": "\"'"}),
+    )
+    hostile.attrs |= {"traceback": HOSTILE, "source": HOSTILE, "logs": json.dumps({"w": [HOSTILE]})}
+    names = [f"{HOSTILE}{i}" for i in range(hostile["task_groups"].sizes["task_group"])]
+    groups = hostile["task_groups"].to_dataset()
+    hostile["task_groups"] = xr.DataTree(groups.assign_coords(task_group=("task_group", names)))
+    store.add(hostile)
+    failed = with_record(a_run, id=ids["failed"], outcome="failed", error="ValueError: no")
+    for name in list(failed.children):
+        del failed[name]
+    store.add(failed)
+    store.add(with_record(a_run, id=ids["broken"]))
+    (file,) = Path(store.path).rglob(f"{ids['broken']}.nc")
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:2000])
+    server, url = serve(store.path)
+    yield url
+    server.terminate()
+    server.wait(10)
+
+
+@pytest.fixture
+def page(browser, request):
+    """A page that fails the test on any error of the console and any request to elsewhere."""
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    page = context.new_page()
+    trouble = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+    page.on(
+        "request",
+        lambda r: None if "127.0.0.1" in r.url or r.url.startswith(("data:", "blob:"))
+        else trouble.append(f"request to {r.url}"),
+    )  # fmt: skip
+    yield page
+    context.close()
+    assert trouble == []
+
+
+def sees(page, text):
+    """Wait until a text can be read; plots and text come by websocket after the page."""
+    expect(page.get_by_text(text).first).to_be_visible()
+
+
+def drawn(page):
+    """Count the canvases on which something is drawn."""
+    count = page.locator("canvas").count()
+    ink = """canvas => { const {width, height} = canvas; if (!width || !height) return 0;
+        const data = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+        let n = 0; for (let i = 3; i < data.length; i += 4) n += data[i] > 0; return n; }"""
+    return sum(page.locator("canvas").nth(i).evaluate(ink) > 500 for i in range(count))
+
+
+@pytest.mark.browser
+def test_from_the_list_a_click_leads_to_a_run_with_its_plots(page, site, ids, artifacts):
+    page.goto(site)
+    page.wait_for_function(READY)
+    sees(page, "4 runs")
+    sees(page, "2 failed")
+    page.screenshot(path=artifacts / "dashboard-runs.png")
+
+    page.locator(f'a[href*="{ids["real"]}"]').click()
+    page.wait_for_url(f"**id={ids['real']}*")
+    page.wait_for_function(READY)
+    page.wait_for_timeout(500)
+
+    sees(page, "tests.sum")
+    assert drawn(page) >= 3
+    page.screenshot(path=artifacts / "dashboard-run.png", full_page=True)
+
+    page.get_by_text("Tasks", exact=True).click()
+    page.wait_for_url("**tab=tasks")
+    page.wait_for_timeout(500)
+    assert drawn(page) >= 1
+    page.screenshot(path=artifacts / "dashboard-tasks.png", full_page=True)
+
+    page.go_back()
+    page.wait_for_function(READY)
+    page.wait_for_timeout(500)
+    assert "tab=tasks" not in page.url
+    assert drawn(page) >= 3
+
+
+@pytest.mark.browser
+def test_a_filter_narrows_the_list(page, site):
+    page.goto(site)
+    page.wait_for_function(READY)
+    field = page.locator(".tabulator-col[tabulator-field=outcome] input")
+    field.click()
+    field.press_sequentially("failed")
+
+    expect(page.locator(".tabulator-row")).to_have_count(2)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("tab", ["overview", "tasks", "machines", "trouble", "facts"])
+def test_a_link_opens_the_tab_and_hostile_text_stays_text(page, site, ids, tab):
+    page.goto(f"{site}?view=run&id={ids['hostile']}&tab={tab}")
+    page.wait_for_function(READY)
+    page.wait_for_timeout(400)
+
+    sees(page, "<script>")
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.browser
+def test_the_list_shows_hostile_text_as_text(page, site):
+    page.goto(site)
+    page.wait_for_function(READY)
+
+    sees(page, "window.hacked")
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("?view=nothing", "There is no such page"),
+        ("?view=run&id=00000000-0000", "This run cannot be shown"),
+        ("?view=run&id=../../etc/passwd", "This run cannot be shown"),
+        ("?view=run&id={real}&tab=nothing", "wall time"),
+    ],
+)
+def test_a_wrong_address_is_a_page_that_says_so(page, site, ids, query, text):
+    page.goto(site + query.format(**ids))
+    page.wait_for_function(READY)
+
+    sees(page, text)
+
+
+@pytest.mark.browser
+def test_a_broken_run_and_one_without_records_are_pages_that_say_so(page, site, ids, artifacts):
+    page.goto(f"{site}?view=run&id={ids['broken']}")
+    page.wait_for_function(READY)
+    sees(page, "This run cannot be shown")
+
+    page.goto(f"{site}?view=run&id={ids['failed']}")
+    page.wait_for_function(READY)
+    sees(page, "ValueError: no")
+    page.screenshot(path=artifacts / "dashboard-failed.png")
+
+
+@pytest.mark.browser
+def test_the_dark_look_follows_the_system_and_the_button(browser, site, artifacts):
+    context = browser.new_context(color_scheme="dark", viewport={"width": 1300, "height": 900})
+    page = context.new_page()
+    page.goto(f"{site}?view=run")
+    page.wait_for_function(READY)
+    page.wait_for_timeout(300)
+    ground = "getComputedStyle(document.body).backgroundColor"
+
+    dark = page.evaluate(ground)
+    page.screenshot(path=artifacts / "dashboard-dark.png")
+    page.get_by_role("button", name="Switch between light and dark").click()
+    light = page.evaluate(ground)
+    page.reload()
+
+    assert (dark, light) == ("rgb(23, 28, 33)", "rgb(255, 255, 255)")
+    assert page.evaluate(ground) == light
+    context.close()
+
+
+@pytest.mark.browser
+def test_an_empty_store_names_the_command_that_fills_it(page, tmp_path, artifacts, a_run):
+    store = Store(tmp_path / "store")
+    run_id = store.add(a_run)
+    (file,) = Path(store.path).rglob(f"{run_id}.nc")
+    file.unlink()
+    for cached in Path(store.path, "index").rglob("*.json"):
+        cached.unlink()
+    server, url = serve(store.path)
+    try:
+        page.goto(url)
+        page.wait_for_function(READY)
+        sees(page, "benchkit run -k tag:quick")
+        page.screenshot(path=artifacts / "dashboard-empty.png")
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_million_tasks_are_drawn_and_zoomed_to_rectangles(page, tmp_path, artifacts, a_run):
+    store = Store(tmp_path / "store")
+    run_id = store.add(many_tasks(a_run))
+    server, url = serve(store.path)
+    try:
+        page.goto(f"{url}?view=run&id={run_id}&tab=tasks")
+        page.wait_for_function(READY)
+        page.wait_for_timeout(800)
+        assert "1 000 000 tasks" in page.evaluate(TITLES)
+        assert drawn(page) >= 1
+        page.screenshot(path=artifacts / "dashboard-million.png")
+
+        page.mouse.move(600, 500)
+        for _ in range(17):  # each turn shows two thirds of the time
+            page.mouse.wheel(0, -200)
+            page.wait_for_timeout(30)
+        page.wait_for_function(f"{RECTANGLES} > 100")
+        assert page.evaluate(RECTANGLES) <= 4000
+        page.screenshot(path=artifacts / "dashboard-million-zoomed.png")
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+_ALL = "[...Bokeh.documents[0]._all_models.values()]"
+TITLES = f"{_ALL}.filter(m => m.type === 'Title').map(m => m.text).join('|')"
+RECTANGLES = f"""Math.max(...{_ALL}.filter(m => m.type === 'ColumnDataSource' && m.data.left)
+    .map(m => m.data.left.length))"""
+
+
+@pytest.mark.browser
+def test_panel_serve_starts_the_same_app(page, tmp_path, a_run):
+    store = Store(tmp_path / "store")
+    store.add(a_run)
+    with __import__("socket").socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "panel", "serve", str(FOLDER / "app.py")),
+            *("--port", str(port), "--allow-websocket-origin", f"127.0.0.1:{port}"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "BENCHKIT_STORE": store.path, "BOKEH_RESOURCES": "server"},
+    )
+    try:
+        for line in server.stderr:
+            if "running at" in line:
+                break
+        page.goto(f"http://127.0.0.1:{port}/app?view=run")
+        page.wait_for_function(READY)
+        sees(page, "tests.sum")
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def test_a_store_that_is_not_there_is_refused_in_one_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchkit", "dashboard", "--store", str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--allow-websocket-origin", "*", "--address", "0.0.0.0"], "name the hosts"),
+        (["--basic-auth", "nowhere.json"], "no such file of users"),
+    ],
+)
+def test_unsafe_options_are_refused(tmp_path, a_run, options, message):
+    from click.testing import CliRunner
+
+    from benchkit.cli.main import benchkit as command
+
+    Store(tmp_path / "s").add(a_run)
+    done = CliRunner().invoke(command, ["dashboard", "--store", str(tmp_path / "s"), *options])
+
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+def test_only_one_module_makes_markup(path):
+    """Panel's text panes run what they are given: views go through `parts`, which escapes."""
+    tree = ast.parse(path.read_text())
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    forbidden = {"HTML", "Markdown", "Str", "Alert", "StaticText", "TooltipIcon", "Card"}
+
+    assert not names & forbidden or path.name == "parts.py"
