@@ -39,6 +39,17 @@ def test_frame_has_the_bytes_asked_for_and_no_partition_like_another():
     assert len({part.float_0.iloc[0] for part in parts}) == 4
 
 
+@pytest.mark.parametrize(
+    ("columns", "freq", "row_bytes"),
+    [({"float": 20}, None, 160), (WIDE, "10ms", 858), ({"str": 1, "category": 3}, None, 20)],
+)
+def test_the_length_of_a_frame_follows_from_its_columns_alone(columns, freq, row_bytes):
+    # Measured with `dask.sizeof` it differed between releases, and with pandas 2 between calls.
+    frame = random_frame(2000 * row_bytes, columns, partition_bytes=1000 * row_bytes, freq=freq)
+
+    assert [len(frame.get_partition(i)) for i in range(frame.npartitions)] == [1000, 1000]
+
+
 def test_frame_of_a_time_series_knows_its_divisions():
     frame = random_frame(3e6, WIDE, partition_bytes=1e6, freq="10ms", seed=0)
 
