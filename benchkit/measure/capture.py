@@ -137,6 +137,11 @@ def _look_up(found: Any, path: tuple[str, ...]) -> float:
         return NAN
 
 
+def _typed(codes: dict[str, str], columns: Any) -> dict[str, array]:
+    filled = zip(codes.items(), columns, strict=True)
+    return {name: array(code, values) for (name, code), values in filled}
+
+
 def _text(value: Any, limit: int = TEXT_CHARS) -> str:
     """Return text that UTF-8 can carry, its end if it is long: half a surrogate pair is escaped."""
     return str(value)[-limit:].encode("utf-8", "backslashreplace").decode()
@@ -397,7 +402,9 @@ class Capture(SchedulerPlugin):
         self.transitions_before = 0
         self.n_tasks = self.n_dropped = self.n_errors = 0
         self.n_events = self.n_events_dropped = self.n_steals = 0
-        self.ended: list[tuple] = []
+        self.stream = self.level == "full"
+        self.rows: list[tuple] = []
+        self.parts: list[tuple] = []
         self.pending: dict | None = None
         self.sequence = 0
         self._fresh_buffers()
@@ -425,7 +432,7 @@ class Capture(SchedulerPlugin):
 
     def _fresh_buffers(self) -> None:
         self.tasks: dict[str, Any] = {name: array(code) for name, code in TASK_COLUMNS.items()}
-        self.keys: list[str] = []
+        self.keys: list[Any] = []
         self.task_events: dict[str, Any] = {
             name: array(code) for name, code in EVENT_COLUMNS.items()
         }
@@ -524,17 +531,55 @@ class Capture(SchedulerPlugin):
 
     # -- hooks, called by the scheduler -------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Keep the end of a task for the next look. Everything else returns at once."""
+    def transition(
+        self,
+        key: Any,
+        start: str,
+        finish: str,
+        *args: Any,
+        stimulus_id: str = "",
+        worker: Any = None,
+        thread: Any = None,
+        nbytes: Any = None,
+        startstops: Any = (),
+        **kwargs: Any,
+    ) -> None:
+        """Note the end of a task; everything else returns at once. This runs five times a task."""
         if start != "processing" or not self.on or finish not in _ENDS:
             return
-        if finish == "released" and not kwargs.get("stimulus_id", "").startswith(_FAILED_ATTEMPTS):
+        if finish == "released" and not stimulus_id.startswith(_FAILED_ATTEMPTS):
             return
-        task = self.scheduler.tasks.get(key)
-        if task is not None:
-            self.ended.append((_ENDS[finish], key, task.group, kwargs))
-            if finish == "erred":
-                self._guarded(self._task_erred, task, kwargs)
+        try:
+            task = self.scheduler.tasks[key]
+            index = self.groups.get(task.group)
+            if index is None:
+                index = self._group_id(task.group)
+            ok = _ENDS[finish]
+            if ok != 1:
+                self.counts[index][1 if ok == 0 else 2] += 1
+                if ok < 0:
+                    return
+                self._task_erred(task, worker, kwargs)
+            self.counts[index][0] += 1
+            if not self.stream:
+                return
+            if self.n_tasks >= MAX_TASKS:
+                self.n_dropped += 1
+                return
+            begin = stop = NAN
+            for entry in startstops or ():
+                action = entry["action"]
+                if action == "compute":
+                    begin, stop = entry["start"], entry["stop"]
+                else:
+                    source = entry.get("source")
+                    part = (self.n_tasks, action, source, entry["start"], entry["stop"], worker)
+                    self.parts.append(part)
+            self.rows.append((index, worker, thread, ok, nbytes, begin, stop, key))
+            self.n_tasks += 1
+        except Exception as error:
+            self.n_dropped += self.stream
+            self._note("transition", error)
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """Give a worker that joins its index."""
@@ -591,7 +636,7 @@ class Capture(SchedulerPlugin):
         self.n_events += 1
         self.events.append((time(), topic, self.workers.get(worker, -1), json.dumps(message)))
 
-    def _task_erred(self, task: Any, kwargs: dict) -> None:
+    def _task_erred(self, task: Any, address: Any, kwargs: dict) -> None:
         self.n_errors += 1
         if self.n_errors > MAX_ERRORS:
             return
@@ -600,7 +645,7 @@ class Capture(SchedulerPlugin):
         if not text and task.suspicious:
             # Nobody raised it: the scheduler gives up on a task that workers died of.
             text = f"KilledWorker: {task.suspicious} workers died while they ran it"
-        worker = self.workers.get(kwargs.get("worker"), -1)
+        worker = self.workers.get(address, -1)
         row = (time(), _text(task.key), worker, _text(text or ""), _text(trace or ""))
         self.task_errors.append(row)
 
@@ -633,57 +678,45 @@ class Capture(SchedulerPlugin):
         return index
 
     def _fold(self) -> None:
-        """Turn the ends of tasks since the last look into rows of columns."""
-        ended, self.ended = self.ended, []
-        for ok, key, group, kwargs in ended:
-            index = self._group_id(group)
-            counts = self.counts[index]
-            if ok < 0:
-                counts[2] += 1
-                continue
-            counts[0] += 1
-            counts[1] += not ok
-            if self.level != "full":
-                continue
-            if self.n_tasks >= MAX_TASKS:
-                self.n_dropped += 1
-                continue
-            try:
-                row, events = self._task_row(index, ok, kwargs)
-            except Exception as error:
-                self.n_dropped += 1
-                self._note("task", error)
-                continue
-            for column, value in zip(self.tasks.values(), row, strict=True):
-                column.append(value)
-            for event in events:
-                for column, value in zip(self.task_events.values(), event, strict=True):
-                    column.append(value)
-            self.keys.append(str(key))
-            self.n_tasks += 1
+        """Turn rows into columns: tuples are quick to make, columns are small to keep."""
+        rows, self.rows = self.rows, []
+        parts, self.parts = self.parts, []
+        if not rows:
+            return
+        try:
+            groups, workers, threads, oks, sizes, begins, stops, keys = zip(*rows, strict=True)
+            seats = self.threads
+            columns = (
+                groups,
+                [self.workers.get(address, -1) for address in workers],
+                [seats.setdefault(seat, len(seats)) for seat in zip(workers, threads, strict=True)],
+                oks,
+                [-1 if size is None else size for size in sizes],
+                begins,
+                [stop - begin for begin, stop in zip(begins, stops, strict=True)],
+            )
+            tasks = _typed(TASK_COLUMNS, columns)
+            event_rows = [self._event_row(*part) for part in parts]
+            events = _typed(EVENT_COLUMNS, zip(*event_rows, strict=True)) if parts else {}
+        except Exception as error:
+            self.n_tasks -= len(rows)
+            self.n_dropped += len(rows)
+            self._note("fold", error)
+            return
+        self.keys.extend(keys)
+        for table, fresh in ((self.tasks, tasks), (self.task_events, events)):
+            for name, values in fresh.items():
+                table[name].extend(values)
 
-    def _task_row(self, group: int, ok: int, kwargs: dict) -> tuple[tuple, list[tuple]]:
-        """Return a task's values in the order of TASK_COLUMNS, and its events'."""
-        address = kwargs.get("worker")
-        worker = self.workers.get(address, -1)
-        begin, duration, events = NAN, NAN, []
-        for entry in kwargs.get("startstops") or ():
-            action, start, stop = entry["action"], float(entry["start"]), float(entry["stop"])
-            if action == "compute":
-                begin, duration = start, stop - start
-                continue
-            if action[:4] == "disk":
-                # Still on the worker's clock; compute and transfer were shifted already.
-                state = self.scheduler.workers.get(address)
-                delay = state.time_delay if state is not None else 0.0
-                start, stop = start + delay, stop + delay
-            source = self.workers.get(entry.get("source"), -1)
-            events.append((self.n_tasks, _ACTION_IDS.get(action, 5), source, start, stop))
-        thread = (worker, kwargs.get("thread"))
-        number = self.threads.setdefault(thread, len(self.threads))
-        nbytes = kwargs.get("nbytes")
-        nbytes = -1 if nbytes is None else int(nbytes)
-        return (group, worker, number, ok, nbytes, begin, duration), events
+    def _event_row(
+        self, task: int, action: str, source: Any, start: float, stop: float, worker: Any
+    ) -> tuple:
+        if action[:4] == "disk":
+            # Still on the worker's clock; compute and transfer were shifted already.
+            state = self.scheduler.workers.get(worker)
+            delay = state.time_delay if state is not None else 0.0
+            start, stop = start + delay, stop + delay
+        return task, _ACTION_IDS.get(action, 5), self.workers.get(source, -1), start, stop
 
     def _sample_tick(self) -> None:
         # Half a heartbeat: on large clusters heartbeats are seconds apart, and so are samples.
@@ -744,9 +777,9 @@ class Capture(SchedulerPlugin):
     def _take(self, groups: bool) -> dict:
         """Return what was gathered as plain columns (bytes, lists) and start afresh."""
         self._guarded(self._fold)
-        keys = "\n".join(self.keys)
+        keys = "\n".join(map(str, self.keys))
         if keys.count("\n") >= max(1, len(self.keys)):  # a key with a line of its own in it
-            keys = "\n".join(key.replace("\n", "\\n") for key in self.keys)
+            keys = "\n".join(str(key).replace("\n", "\\n") for key in self.keys)
         tables: dict[str, Any] = {
             "tasks": {name: column.tobytes() for name, column in self.tasks.items()},
             "keys": (keys + "\n" * bool(self.keys)).encode("utf-8", "backslashreplace"),

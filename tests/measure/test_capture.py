@@ -288,25 +288,44 @@ def test_a_fault_in_the_hooks_is_noted_and_harms_neither_tasks_nor_other_rows(
 ):
     with observed(client) as observation:
         plugin = plugin_of(cluster, observation)
-        good = plugin._task_row
-        calls = []
+        good = plugin._group_id
 
-        def bad_now_and_then(*args):
-            calls.append(1)
-            if len(calls) % 2:
-                raise RuntimeError("broken row")
-            return good(*args)
+        def only_good_groups(group):
+            if group.name.startswith("nap"):
+                raise RuntimeError("broken group")
+            return good(group)
 
-        plugin._task_row = bad_now_and_then
+        plugin._group_id = only_good_groups
         plugin._sample_scheduler = lambda: 1 / 0
+        assert client.gather(client.map(nap, [0.0] * 10, pure=False)) == [0.0] * 10
         assert run_tasks(client, 20) == list(range(1, 21))
     run = observation.run
 
     assert run.metrics["n_tasks"] == 20
-    assert run.tree["tasks"].sizes["task"] == 10
+    assert run.tree["tasks"].sizes["task"] == 20
     assert run.tree["tasks"].attrs["n_dropped"] == 10
-    assert any("RuntimeError: broken row" in line for line in capture_errors(run))
+    assert any("RuntimeError: broken group" in line for line in capture_errors(run))
     assert any("ZeroDivisionError" in line for line in capture_errors(run))
+
+
+def test_rows_of_a_kind_nobody_expected_are_dropped_and_counted(cluster, client, observed):
+    with observed(client) as observation:
+        run_tasks(client, 5)
+        plugin = plugin_of(cluster, observation)
+
+        async def spoil():
+            plugin._fold()
+            plugin.rows.append((0, "w", 1, 1, "many bytes", 1.0, 2.0, "bad"))
+            plugin.n_tasks += 1
+            plugin._fold()
+
+        client.sync(spoil)
+        run_tasks(client, 7)
+    run = observation.run
+
+    assert run.tree["tasks"].sizes["task"] == len(keys_of(run)) == 12
+    assert run.tree["tasks"].attrs["n_dropped"] == 1
+    assert any(line.startswith("fold: TypeError") for line in capture_errors(run))
 
 
 def test_a_capture_that_cannot_start_leaves_the_clock_and_the_reason(client, observed, monkeypatch):
