@@ -121,7 +121,7 @@ def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json(rows)
     else:
-        _print_sections(rows, own=not environment.is_built)
+        _print_sections(rows, own=not environment.needs_building)
     _say_unbuilt(environment)
 
 

@@ -65,7 +65,7 @@ def build(
     EnvironmentTrouble
         Something went wrong on the way: no network, no tool, a source that does not compile.
     """
-    if not environment.is_built:
+    if not environment.needs_building:
         check_environment(environment)
         return _own()
     tell = report or (lambda line: print(line, file=sys.stderr, flush=True))
@@ -88,7 +88,7 @@ def find_build(environment: Environment, *, look: bool = False) -> Built | None:
     look : bool, default False
         Ask git repositories whether a branch has moved.
     """
-    if not environment.is_built:
+    if not environment.needs_building:
         return _own()
     try:
         spec = _spec(environment)

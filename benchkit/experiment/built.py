@@ -78,11 +78,10 @@ class Built:
         return json.loads((self.prefix.parent / _SETTINGS).read_text(encoding="utf-8"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is recorded of it: no paths of this machine."""
+        """Return what is recorded of it: its packages a run asks itself; no paths are told."""
         return {
             "hash": self.hash,
             "python": self.python_version,
-            "packages": dict(self.packages),
             "sources": dict(self.sources),
             "as_of": self.as_of,
             "created": self.created,

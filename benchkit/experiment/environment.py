@@ -69,8 +69,8 @@ class Environment:
     origins: Mapping[tuple[str, ...], str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def is_built(self) -> bool:
-        """Whether it has packages of its own, which `building.build` installs."""
+    def needs_building(self) -> bool:
+        """Whether it has packages of its own, which `building.build` installs once."""
         return self.packages is not None or self.conda is not None
 
     def requirements(self) -> list[Requirement]:
@@ -138,12 +138,12 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
         hint = did_you_mean(name, [*known, CURRENT], "see `benchkit list environments`")
         raise BadEnvironment(f"no environment named {name!r}: {hint}")
     environment = _assemble(path, _load(path, [*folders, path.parent], ()))
-    if environment.python is not None and not environment.is_built:
+    if environment.python is not None and not environment.needs_building:
         raise BadEnvironment(
             f"{environment.where('python')}: python without packages: name the packages that "
             "this Python should have"
         )
-    if check and not environment.is_built:
+    if check and not environment.needs_building:
         from benchkit.experiment.environment_check import check_environment
 
         check_environment(environment)

@@ -48,13 +48,13 @@ def _row(name: str, folders: Sequence[Path]) -> dict[str, Any]:
     except BenchkitError as error:
         return row | {"error": str(error)}
     row["description"] = environment.description
-    row["built"] = built is not None if environment.is_built else None
+    row["built"] = built is not None if environment.needs_building else None
     if built is None:
         asked = {requirement.name: requirement for requirement in environment.requirements()}
         wanted = asked.get("dask") or asked.get("distributed")
         version = (str(wanted.specifier) or wanted.source) if wanted else ""
         return row | {"python": environment.python or "", "dask": version.removeprefix("==")}
-    if environment.is_built:
+    if environment.needs_building:
         row |= {"bytes": built.nbytes, "hash": built.hash}
     return row | {"python": built.python_version, "dask": built.packages.get("dask", "")}
 

@@ -74,22 +74,33 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
     allowed = python_specifier(wanted)
     if allowed.contains(own.version, prereleases=True):
         return own
-    found = find_pythons()
-    fitting = [python for python in found if allowed.contains(python.version, prereleases=True)]
-    if not fitting:
-        names = ", ".join(dict.fromkeys(python.version for python in [*found, own]))
-        raise BadEnvironment(
-            f"{where}: no Python {wanted} on this machine: there is {names}; "
-            "ask for one of these, or install it"
-        )
-    return fitting[0]
+    # uv takes two seconds when shims of a version manager are on PATH: it is asked last.
+    for found in (_known_places(), find_pythons()):
+        for python in found:
+            if allowed.contains(python.version, prereleases=True):
+                return python
+    names = ", ".join(dict.fromkeys(python.version for python in [*find_pythons(), own]))
+    raise BadEnvironment(
+        f"{where}: no Python {wanted} on this machine: there is {names}; "
+        "ask for one of these, or install it"
+    )
 
 
 @lru_cache(maxsize=1)
 def find_pythons() -> list[Interpreter]:
     """Return the interpreters of this machine, the newest first; nothing is downloaded."""
+    return _asked([*_elsewhere(), *_uv_finds()])
+
+
+@lru_cache(maxsize=1)
+def _known_places() -> list[Interpreter]:
+    return _asked(_elsewhere())
+
+
+def _asked(paths: Sequence[Path]) -> list[Interpreter]:
+    """Return the interpreters at these places that run, each once, the newest first."""
     found: dict[Path, Path] = {}
-    for path in [*_uv_finds(), *_elsewhere()]:
+    for path in paths:
         with suppress(OSError):
             found.setdefault(path.resolve(), path)
     # Asked itself: the shims of version managers are there for versions that do not run.
@@ -119,6 +130,7 @@ def _elsewhere() -> Sequence[Path]:
     return found
 
 
+@lru_cache(maxsize=64)
 def _ask(path: Path) -> Interpreter | None:
     try:
         done = subprocess.run(

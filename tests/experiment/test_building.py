@@ -23,8 +23,7 @@ from benchkit.experiment.kernel import MeasuringKernel
 from benchkit.experiment.measured import measured_folder
 from benchkit.experiment.pythons import choose_python, find_pythons
 from benchkit.experiment.requirements import as_of, parse_requirement, redacted, source_states
-from benchkit.experiment.running import plan_experiment
-from benchkit.store.run import Run
+from benchkit.experiment.running import run as run_workloads
 
 WORKLOAD = """
 from benchkit.measure import expect, workload
@@ -265,20 +264,22 @@ def test_a_workload_runs_in_the_oldest_release(write, tmp_path):
     (tmp_path / "workloads").mkdir()
     (tmp_path / "workloads" / "old.py").write_text(WORKLOAD)
 
-    experiment, _ = plan_experiment(
-        ["old.count"],
+    (run,) = run_workloads(
+        "old.count",
         environment=environment,
         folders=[tmp_path / "workloads"],
         store=tmp_path / "store",
     )
-    (record,) = experiment.run()
-    run = Run(experiment.store.open(record["id"]))
 
-    assert record["outcome"] == "ok", record["error"]
-    assert record["distributed"] == "2023.4.1"
+    assert run.outcome == "ok", run.error
+    assert run.tree.attrs["distributed"] == "2023.4.1"
     packages = json.loads(run.tree.attrs["packages"])
     assert packages == dict(find_build(environment).packages)
     assert "numpy" not in packages
+    spec = json.loads(run.tree.attrs["environment_spec"])
+    assert spec["packages"] == ["dask==2023.4.1", "distributed==2023.4.1"]
+    assert spec["built"]["hash"] == find_build(environment).hash
+    assert spec["built"]["as_of"] == "2023-05-15"
     config = json.loads(run.tree.attrs["config"])
     assert config["distributed"]["scheduler"]["work-stealing"] is False
 
