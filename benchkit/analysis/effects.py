@@ -93,15 +93,16 @@ def compare(
     -----
     The model of a row is ``log y = mean of the arm + block + noise``, with noise of variance σ²
     and block of variance γ σ². For a given γ, generalised least squares gives the difference of
-    the means, its leverage c, and s² on N - 2 degrees of freedom d. γ is one value for a family,
+    the means, its leverage c, and s² on N - 2 degrees of freedom. γ is one value for a family,
     from the trimmed mean of the log ratio of variances between and within blocks (the consensus
-    of [2]_), not below 0; the variance between blocks then counts for as many degrees of freedom
-    as the rows agree on γ: all when they do, none (the paired test) when they do not.
+    of [2]_), not below 0. The variance between blocks counts for fewer degrees of freedom the more
+    blocks share: for all of them when they share nothing, for hardly any (the paired test) under
+    a drift, which hits rows of different noise differently.
 
-    Variances are shrunk to a common prior (d0, s0²), or to one that a regression on the variance
-    of the history predicts, fitted by moments of log s² [1]_::
-
-        s~² = (d0 s0² + d s²) / (d0 + d),   t = difference / sqrt(c s~²)   on d0 + d
+    Variances are shrunk towards those of the other rows, or towards what a regression on the
+    variance of the history predicts, by empirical Bayes [1]_; see
+    `benchkit.analysis.shrinkage.shrink`. With the shrunk s~² on d degrees of freedom,
+    ``t = difference / sqrt(c s~²)`` is Student's.
 
     p values go through Benjamini-Hochberg [3]_; intervals of the R rows listed as changed, of m,
     have level ``1 - (1 - level) R / m`` [4]_, so that selecting them does not spoil their

@@ -16,6 +16,13 @@ Array = NDArray[np.float64]
 
 #: With fewer rows a prior is a guess: each row then stands on its own runs.
 FEWEST_TESTS = 10
+#: Steps of the grid of log σ², and how often the prior is refitted on it.
+GRID_STEP = 0.15
+EM_STEPS = 20
+#: The inverse gamma that the prior starts from counts as so many rows.
+START_WORTH = 8.0
+#: Rows are never taken to be more alike than this: a standard deviation of 5 % in σ.
+LEAST_SPREAD = 0.01
 
 
 def log_bias(df: Array | float) -> Array:
@@ -73,6 +80,36 @@ def _fit_group(log_variance: Array, noise: Array, design: Array) -> tuple[Array,
     return coefficients, spread
 
 
+def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> tuple[Array, Array]:
+    """Return mean and variance of log σ² of each row, given its s² and all the others.
+
+    The prior of log σ² - centre lives on a grid. It starts as the inverse gamma distribution of
+    that spread, and is moved towards the rows by a few steps of expectation and maximisation.
+    """
+    rest = log_variance - centre
+    width = np.sqrt(spread)
+    low = min(rest.min(), -4 * width) - 0.5
+    high = max(rest.max(), 4 * width) + 0.5
+    n_points = int(np.clip((high - low) / min(GRID_STEP, width / 2), 20, 400))
+    grid = np.linspace(low, high, n_points)
+
+    d0 = 2 * float(inverse_trigamma(spread))
+    excess = float(log_bias(d0)) - grid
+    start = np.exp(d0 / 2 * (excess - np.expm1(excess)))
+    start /= start.sum()
+    excess = rest[:, None] - grid
+    likelihood = np.exp(df[:, None] / 2 * (excess - np.expm1(excess)))
+    prior = start
+    for _ in range(EM_STEPS):
+        weights = likelihood * prior
+        weights /= weights.sum(axis=1, keepdims=True)
+        prior = (weights.sum(axis=0) + START_WORTH * start) / (len(rest) + START_WORTH)
+    weights = likelihood * prior
+    weights /= weights.sum(axis=1, keepdims=True)
+    mean = weights @ grid
+    return centre + mean, weights @ grid**2 - mean**2
+
+
 def shrink(
     variance: Array, df: Array, *, predictor: Array | None = None
 ) -> tuple[Array, Array, Array]:
@@ -90,17 +127,37 @@ def shrink(
     Returns
     -------
     variance : ndarray, shape (tests,)
-        (d0 s0² + d s²) / (d0 + d).
+        Shrunk variances.
     df : ndarray, shape (tests,)
-        d0 + d, but never more than all rows have together.
+        What they are worth, never more than all rows have together.
     prior_df : ndarray, shape (tests,)
-        d0; 0 where the row stands alone.
+        How much of that the other rows lent; 0 where the row stands alone.
+
+    Notes
+    -----
+    Prior of log σ²: a centre, common or linear in the log of the predictor, and a distribution
+    around it, both fitted by moments of log s² (digamma, trigamma) [1]_. The distribution starts
+    as inverse gamma, for which the answer is ``(d0 s0² + d s²) / (d0 + d)`` on d0 + d, and is then
+    fitted to the rows on a grid [2]_ [3]_: rows of several kinds of noise are not one gamma, and
+    with one run in ten an outlier the closed form covers 98 % where this covers 96-97 %. The
+    posterior of a row is handed on as the scaled inverse chi-square of the same mean and variance
+    of log σ², so that a t distribution follows whatever the prior.
+
+    References
+    ----------
+    .. [1] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
+       expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3 (2004).
+    .. [2] M. Lu and M. Stephens, "Variance adaptive shrinkage (vash): flexible empirical Bayes
+       estimation of variances", Bioinformatics 32 (2016).
+    .. [3] N. Ignatiadis and B. Sen, "Empirical partially Bayes multiple testing and compound
+       chi-square decisions", Ann. Statist. 53 (2025).
     """
-    usable = np.isfinite(variance) & (variance > 0) & (df > 0)
+    variance, total = variance.copy(), df.copy()
     prior_df = np.zeros(len(variance))
-    centre = np.zeros(len(variance))
+    usable = np.isfinite(variance) & (variance > 0) & (df > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_variance = np.log(variance) - log_bias(df)
+        log_variance = np.log(variance)
+        unbiased = log_variance - log_bias(df)
         noise = polygamma(1, df / 2)
         known = np.full(len(variance), np.nan) if predictor is None else np.log(predictor)
 
@@ -112,13 +169,13 @@ def shrink(
     for rows, design in groups:
         if rows.sum() < FEWEST_TESTS:
             continue
-        coefficients, spread = _fit_group(log_variance[rows], noise[rows], design[rows])
-        d0 = 2 * float(inverse_trigamma(spread)) if spread > 0 else np.inf
-        d0 = min(d0, float(df[rows].sum()))
-        prior_df[rows] = d0
-        centre[rows] = np.exp(design[rows] @ coefficients + log_bias(d0))
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shrunk = (prior_df * centre + df * variance) / (prior_df + df)
-    total = np.minimum(df + prior_df, max(float(df[usable].sum()), 1.0))
-    return np.where(prior_df > 0, shrunk, variance), np.where(prior_df > 0, total, df), prior_df
+        coefficients, spread = _fit_group(unbiased[rows], noise[rows], design[rows])
+        # The spread is a guess from so many rows: half its standard error on the safe side.
+        error = np.sqrt(2 / rows.sum()) * (spread + noise[rows].mean())
+        spread = max(spread + error / 2, LEAST_SPREAD)
+        mean, doubt = _posterior(log_variance[rows], df[rows], design[rows] @ coefficients, spread)
+        worth = np.minimum(2 * inverse_trigamma(doubt), df[usable].sum())
+        variance[rows] = np.exp(mean + log_bias(worth))
+        total[rows] = worth
+        prior_df[rows] = np.maximum(worth - df[rows], LEAST_SPREAD)
+    return variance, total, prior_df

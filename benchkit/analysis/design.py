@@ -1,0 +1,157 @@
+"""When to stop running blocks: looks at growing data that keep the promise of a single test.
+
+Runs so far in, one decision for each test out. Knows no clusters and keeps no state: what was
+decided at an earlier look is found again from the same runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from benchkit.analysis.effects import adjust, compare
+from benchkit.analysis.points import matrix
+from benchkit.analysis.power import power_table, runs_needed
+from benchkit.analysis.result import Comparison
+from benchkit.analysis.sequential import worth_of_smallest
+
+__all__ = ["LOOKS", "next_step", "power_table", "runs_needed"]
+
+Array = NDArray[np.float64]
+
+#: Numbers of blocks after which an adaptive experiment looks at its data.
+LOOKS = (3, 5, 8, 12, 20)
+#: Below this chance of a change being found by the last look, more blocks are not worth it.
+HOPE = 0.35
+#: Before any change is found, hopes are set as if this share of the tests would turn out changed.
+EXPECTED_SHARE = 0.1
+
+GO_ON, CHANGED, SAME, UNDECIDED = 0, 1, 2, 3
+
+
+def next_step(
+    baseline: ArrayLike,
+    contender: ArrayLike,
+    *,
+    null: ArrayLike | None = None,
+    history: ArrayLike | None = None,
+    family: ArrayLike | None = None,
+    blocked: bool = True,
+    level: float = 0.95,
+    same: float = 0.05,
+    looks: tuple[int, ...] = LOOKS,
+    hope: float = HOPE,
+) -> NDArray[np.int64]:
+    """Decide for each test whether another block is worth running.
+
+    Call it after every block, or after those in `looks` only: in between nothing is decided.
+    Tests that were stopped stay in the arrays with NaN in later columns; they still teach the
+    others how noisy the machine is, and count for the false-discovery rate.
+
+    Parameters
+    ----------
+    baseline, contender : array_like, shape (tests, blocks)
+        Runs so far, column i of both from block i; NaN is a run that failed or was not made.
+    null : array_like, shape (tests, blocks), optional
+        Runs of the null arm.
+    history, family, same
+        As in `benchkit.analysis.effects.compare`.
+    blocked : bool, default True
+        Whether a block shares a disturbance.
+    level : float, default 0.95
+        1 - level is the false-discovery rate of the tests called changed, all looks together.
+    looks : tuple of int, default (3, 5, 8, 12, 20)
+        Numbers of blocks after which decisions are made; the last is the most that are run.
+    hope : float, default 0.35
+        A test stops undecided when its chance of being called changed at the last look is lower.
+
+    Returns
+    -------
+    ndarray of int, shape (tests,)
+        0 run another block, 1 changed to more, -1 changed to less, 2 the same, 3 undecided.
+
+    See Also
+    --------
+    benchkit.analysis.effects.compare : Ratios and intervals of what was run. Its p values know of
+        one look only: whether something changed is for this function to say.
+
+    Notes
+    -----
+    At each look the p value of a test is the smallest so far, weighed by what a smallest of that
+    many looks is worth, and goes through Benjamini-Hochberg with all others. It can only fall,
+    so a test once called changed stays changed; stopping for lack of hope cannot add a false
+    discovery, whatever the rule. Hope is the predictive power: the difference at the last look N
+    of n blocks is normal around today's with variance ``se² (1 - n / N)`` [1]_.
+
+    `Same` is decided by the interval of two one-sided 5 % tests at each look; a true change of
+    exactly `same` is called so in up to 10 % of cases.
+
+    References
+    ----------
+    .. [1] D. J. Spiegelhalter, L. S. Freedman, P. R. Blackburn, "Monitoring clinical trials:
+       conditional or predictive power?", Control. Clin. Trials 7 (1986).
+
+    Examples
+    --------
+    >>> baseline = [[10.0, 10.2, 9.9, 10.1, 10.0], [9.0, 9.1, 9.0, 8.9, 9.0]]
+    >>> contender = [[15.0, 15.3, 14.9, 15.0, 15.2], [9.0, 9.0, 9.1, 9.0, 8.9]]
+    >>> next_step(baseline, contender).tolist()
+    [1, 2]
+    """
+    arms = [matrix(baseline, "baseline"), matrix(contender, "contender")]
+    if null is not None:
+        arms.append(matrix(null, "null"))
+    n_blocks = max(arm.shape[1] for arm in arms)
+    any_run = np.zeros((len(arms[0]), n_blocks), bool)
+    for arm in arms:
+        any_run[:, : arm.shape[1]] |= ~np.isnan(arm)
+
+    decisions = np.zeros(len(any_run), np.int64)
+    smallest = np.ones(len(any_run))
+    for before, look in zip((0, *looks), looks, strict=False):
+        if look > n_blocks:
+            break
+        found = compare(
+            *(arm[:, :look] for arm in arms[:2]),
+            null=arms[2][:, :look] if null is not None else None,
+            history=history,
+            family=family,
+            blocked=blocked,
+            same=same,
+        )
+        # A test without runs since the last look was stopped then: its decision stands.
+        fresh = any_run[:, before:look].any(axis=1) & (np.abs(decisions) != CHANGED)
+        smallest = np.where(fresh, np.fmin(smallest, found.p), smallest)
+        known = np.where(np.isfinite(found.p), worth_of_smallest(smallest, looks), np.nan)
+        changed = adjust(known, "fdr_bh") <= 1 - level
+        share = max(EXPECTED_SHARE, (changed.sum() + 1) / max(np.isfinite(known).sum(), 1))
+        needed = (1 - level) * min(share, 1.0) / len(looks)
+        hopeless = _predictive_power(found, look, looks[-1], needed) < hope
+        inside = (found.verdict == "same") | _within(found, level, same)
+        step = np.select(
+            [changed, inside, hopeless | (look == looks[-1])],
+            [np.where(found.estimate < 0, -CHANGED, CHANGED), SAME, UNDECIDED],
+            GO_ON,
+        )
+        decisions = np.where(fresh, step, decisions)
+    return decisions
+
+
+def _within(found: Comparison, level: float, same: float) -> NDArray[np.bool_]:
+    """Where two one-sided tests say that a change is smaller than `same`."""
+    less = found.probability([same], below=True)[:, 0]
+    more = found.probability([-same])[:, 0]
+    return np.minimum(less, more) >= level
+
+
+def _predictive_power(found: Comparison, n: int, last: int, level: float) -> Array:
+    """Return the chance that the p value at the last look is below `level`; NaN is unknown."""
+    if n >= last:
+        return np.zeros(len(found))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        final = found.se * np.sqrt(n / last)
+        spread = found.se * np.sqrt(1 - n / last)
+        bar = -ndtri(level / 2) * final
+        up, down = (found.estimate - bar) / spread, (-found.estimate - bar) / spread
+        return np.where(found.se > 0, ndtr(up) + ndtr(down), 0.0)
