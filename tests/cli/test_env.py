@@ -35,7 +35,7 @@ def rows(*arguments):
 
 
 def test_list_tells_what_is_built(folders):
-    (folders / "broken.yaml").write_text("pakages: [dask]\n")
+    (folders / "broken.yaml").write_text("packges: [dask]\n")
 
     found = {row["name"]: row for row in rows("list")}
 
@@ -43,7 +43,7 @@ def test_list_tells_what_is_built(folders):
     assert found["own"]["built"] is False
     assert found["own"]["dask"] == "2026.7.1"
     assert found["main"]["description"] == "no stealing"
-    assert "broken.yaml:1: unknown key 'pakages'" in found["broken"]["error"]
+    assert "broken.yaml:1: unknown key 'packges'" in found["broken"]["error"]
     assert "broken.yaml:1" in env("list").stdout
 
 
@@ -83,7 +83,7 @@ def test_diff_with_an_unbuilt_one_compares_what_was_asked_for():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "mian"], "no environment named 'mian': did you mean 'main'?"),
+        (["show", "mainn"], "no environment named 'mainn': did you mean 'main'?"),
         (["diff", "main", "bse"], "no environment named 'bse': did you mean 'base'?"),
         (["build", "broken"], "broken.yaml:2: python 3.99 without packages"),
         (["remove"], "give names, or --unused, or --all"),

@@ -52,7 +52,7 @@ def refusal(load, text, **others):
         ("variables: {A: [1]}\n", ":1: variable A should be one text"),
         ("variables:\n  A: 1\n  B-C: 1\n", ":3: variable 'B-C'"),
         ("variables: {DASK_X: 1}\n", ":1: variable DASK_X: put Dask's settings below `dask:`"),
-        ("extends: mian\n", ":1: extends 'mian': no file of that name"),
+        ("extends: mainn\n", ":1: extends 'mainn': no file of that name"),
         ("extends: main\n", ":1: extends itself"),
         ("clusters: {spill: 3}\n", ":1: clusters.spill is 3"),
         ("clusters:\n  spill:\n    class: x.Y\n", ":3: clusters.spill: class belongs to `cluster`"),
