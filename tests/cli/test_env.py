@@ -35,7 +35,7 @@ def rows(*arguments):
 
 
 def test_list_tells_what_is_built(folders):
-    (folders / "broken.yaml").write_text("packges: [dask]\n")
+    (folders / "broken.yaml").write_text("packagez: [dask]\n")
 
     found = {row["name"]: row for row in rows("list")}
 
@@ -43,7 +43,7 @@ def test_list_tells_what_is_built(folders):
     assert found["own"]["built"] is False
     assert found["own"]["dask"] == "2026.7.1"
     assert found["main"]["description"] == "no stealing"
-    assert "broken.yaml:1: unknown key 'packges'" in found["broken"]["error"]
+    assert "broken.yaml:1: unknown key 'packagez'" in found["broken"]["error"]
     assert "broken.yaml:1" in env("list").stdout
 
 
