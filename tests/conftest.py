@@ -11,6 +11,19 @@ from typing import Any
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def no_scheduler_is_left_behind() -> Iterator[None]:
+    """Clients that close in another order than they opened leave Dask's default set to them."""
+    import dask
+
+    yield
+    if dask.config.get("scheduler", None) == "dask.distributed":
+        from distributed.client import _get_global_client
+
+        if _get_global_client() is None:
+            dask.config.config.pop("scheduler", None)
+
+
 @pytest.fixture(scope="session")
 def a_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A real run of a small computation on two worker processes, as a DataTree."""

@@ -8,6 +8,8 @@ import sys
 import click
 
 from benchkit import __version__
+from benchkit.cli.ab import ab
+from benchkit.cli.compare import compare
 from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
@@ -57,5 +59,5 @@ def main() -> None:
     benchkit(prog_name="benchkit")
 
 
-for command in (list_things, run, report, dashboard, store_group, data, env, doctor):
+for command in (list_things, run, ab, compare, report, dashboard, store_group, data, env, doctor):
     benchkit.add_command(command)

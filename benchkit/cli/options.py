@@ -43,6 +43,8 @@ def common(*names: str) -> Callable:
                 metavar="ENV",
                 help="Environment.",
             ),
+        ],
+        "environments": [
             click.option(
                 "--environments",
                 "environment_folders",
@@ -64,7 +66,8 @@ def common(*names: str) -> Callable:
     }
 
     def decorate(function: Callable) -> Callable:
-        for name in reversed(names):
+        wanted = [*names, *(["environments"] if "environment" in names else [])]
+        for name in reversed(wanted):
             for option in reversed(options[name]):
                 function = option(function)
         return function

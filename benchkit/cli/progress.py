@@ -4,38 +4,46 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from benchkit.experiment.estimate import Estimate, known_durations
-from benchkit.experiment.experiment import Experiment, Measurement
+from benchkit.experiment.estimate import Estimate
+from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.plan import Measurement
 from benchkit.store.text import format_seconds
 
-__all__ = ["watched"]
+__all__ = ["roughly", "watched"]
 
 
-def watched(experiment: Experiment, *, quiet: bool = False) -> Iterator[dict[str, Any]]:
+def watched(
+    experiment: Experiment,
+    estimate: Estimate,
+    *,
+    quiet: bool = False,
+    skip: Callable[[Measurement], bool] = lambda measurement: False,
+) -> Iterator[dict[str, Any]]:
     """Run an experiment and tell on stderr how far it is.
 
     Parameters
     ----------
     experiment : Experiment
         What runs.
+    estimate : Estimate
+        What knows how long it takes.
     quiet : bool, default False
         Say nothing.
+    skip : callable
+        Asked whether a measurement is still worth it.
 
     Yields
     ------
     dict
         The record of each run.
     """
-    plan = experiment.plan()
-    estimate = Estimate(
-        [measurement.variant for measurement in plan], known_durations(experiment.store)
-    )
+    n_planned = len(experiment.plan())
     # Rich leaves out colours for NO_COLOR, and control codes for TERM=dumb, by itself.
     console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     on_terminal = console.is_terminal and not console.is_dumb_terminal and not quiet
@@ -49,23 +57,34 @@ def watched(experiment: Experiment, *, quiet: bool = False) -> Iterator[dict[str
         transient=True,
         disable=not on_terminal,
     )
-    task = progress.add_task("", total=len(plan), left="")
+    task = progress.add_task("", total=n_planned, left="")
+    several = len(experiment.arms) > 1
     began = time.monotonic()
+    place = 0
 
     def before(measurement: Measurement) -> None:
-        nonlocal began
-        began = time.monotonic()
-        left = f"about {_roughly(estimate.left_s)} left"
-        progress.update(task, description=measurement.variant, left=left)
+        nonlocal began, place
+        began, place = time.monotonic(), place + 1
+        what = f"{measurement.variant} in {measurement.arm}" if several else measurement.variant
+        left = f"about {roughly(estimate.left_s)} left"
+        progress.update(task, completed=place - 1, description=what, left=left)
         if not on_terminal:
-            place = f"[{measurement.order + 1}/{len(plan)}]"
-            console.print(f"{place} {measurement.variant} ({left})", markup=False)
+            console.print(f"[{place}/{n_planned}] {what} ({left})", markup=False)
             sys.stderr.flush()
 
+    def dropped(measurement: Measurement) -> bool:
+        nonlocal place
+        if not skip(measurement):
+            return False
+        place += 1
+        estimate.dropped(measurement.variant)
+        return True
+
     with progress:
-        for record in experiment.run(before):
-            estimate.finished(time.monotonic() - began, record.get("duration"))
-            progress.advance(task)
+        for record in experiment.run(before, dropped):
+            if record["outcome"] != "infrastructure":  # or it is tried again
+                elapsed = time.monotonic() - began
+                estimate.finished(record["workload"], elapsed, record.get("duration"))
             console.print(_ended(record), markup=False)
             yield record
 
@@ -76,6 +95,9 @@ def _ended(record: dict[str, Any]) -> str:
     return f"{text}: {record['error']}" if record.get("error") else text
 
 
-def _roughly(seconds: float) -> str:
+def roughly(seconds: float) -> str:
+    """Return seconds as people say them of something to wait for."""
     minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -44,3 +44,30 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
             click.echo(page)
     if as_json:
         print_json(rows)
+
+
+@report.command("ab")
+@click.argument("experiment", default="latest")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Judge these; or all.")
+@click.option("--output", metavar="DIR", help="Where to; default: in the store.")
+@common("store", "json")
+def report_ab(
+    experiment: str,
+    metrics: tuple[str, ...],
+    output: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    r"""Write the comparison of an experiment's arms as a page.
+
+    EXPERIMENT is an id, the beginning of one, or latest.
+
+    \b
+    Example:
+      benchkit report ab latest
+    """
+    from benchkit.show.reports import ab_report
+    from benchkit.store.store import Store
+
+    page = ab_report(Store(store, create=False), experiment, metrics=metrics, folder=output)
+    print_json([{"report": str(page)}]) if as_json else click.echo(page)

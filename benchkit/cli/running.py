@@ -67,12 +67,13 @@ def run(
     from benchkit.cli import listing
     from benchkit.cli.progress import watched
     from benchkit.cli.table import as_table
+    from benchkit.experiment.estimate import Estimate, known_durations
     from benchkit.experiment.running import parse_pairs, plan_experiment
 
     experiment, broken = plan_experiment(
         names,
         expression=expression,
-        environment=environment,
+        environments=[environment],
         environment_folders=environment_folders,
         folders=folders,
         params=parse_pairs(sets, "--set", typed=True),
@@ -81,14 +82,16 @@ def run(
         scale=scale,
         capture=capture,
         tags=parse_pairs(tags, "--tag"),
-        command=shlex.join(sys.argv[1:]),
+        words={"command": shlex.join(sys.argv[1:])},
     )
     for file in broken:
         click.echo(f"warning: {file}", err=True)
+    planned = [measurement.variant for measurement in experiment.plan()]
+    estimate = Estimate(planned, known_durations(experiment.store))
     records: list[dict[str, Any]] = []
     interrupted = False
     try:
-        records.extend(watched(experiment, quiet=quiet))
+        records.extend(watched(experiment, estimate, quiet=quiet))
     except KeyboardInterrupt:
         interrupted = True
         click.echo(f"interrupted: {len(records)} runs are kept", err=True)

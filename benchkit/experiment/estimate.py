@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from statistics import fmean
 
 from benchkit.store.store import Store
@@ -29,29 +30,37 @@ class Estimate:
 
     Parameters
     ----------
-    variants : sequence of str
-        What will run, in order; names repeat.
+    variants : iterable of str
+        What will run; names repeat.
     known : mapping of str to float
         Durations of earlier runs, in s.
     """
 
-    def __init__(self, variants: Sequence[str], known: Mapping[str, float]) -> None:
-        self._ahead = list(variants)
+    def __init__(self, variants: Iterable[str], known: Mapping[str, float]) -> None:
+        self._ahead = Counter(variants)
         self._known = dict(known)
         self._overheads: list[float] = []
         self._seen: list[float] = []
 
-    def finished(self, elapsed_s: float, duration_s: float | None) -> None:
-        """Take the next variant off the list, and learn from how long it took."""
-        name = self._ahead.pop(0)
+    def finished(self, name: str, elapsed_s: float, duration_s: float | None) -> None:
+        """Take one run of a variant off the list, and learn from how long it took."""
+        self.dropped(name)
         if duration_s is not None:
             self._known[name] = duration_s
             self._overheads.append(max(elapsed_s - duration_s, 0.0))
             self._seen.append(duration_s)
 
-    @property
-    def left_s(self) -> float:
-        """Seconds until the end of the list, counted from its next variant."""
+    def dropped(self, name: str) -> None:
+        """Take one run of a variant off the list, because it is not worth it any more."""
+        self._ahead[name] -= 1
+
+    def one_s(self, name: str) -> float:
+        """Seconds that one run of a variant takes with all that is around it."""
         overhead = fmean(self._overheads) if self._overheads else OVERHEAD_S
         unknown = fmean(self._seen) if self._seen else UNKNOWN_S
-        return sum(self._known.get(name, unknown) + overhead for name in self._ahead)
+        return self._known.get(name, unknown) + overhead
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the end of the list."""
+        return sum(n * self.one_s(name) for name, n in self._ahead.items() if n > 0)

@@ -1,7 +1,7 @@
-"""An experiment: variants, some times each, measured in a kept kernel and added to the store.
+"""An experiment: arms x variants x blocks, measured in kept kernels and added to the store.
 
-Knows the plan and what to do when a measurement goes wrong. Does not print: whoever runs it gets
-an event before and after each measurement.
+Knows the plan and what to do when a measurement goes wrong. Does not print: whoever runs it hears
+of each measurement before and after.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchkit.experiment.environment import Environment
 from benchkit.experiment.folders import notebook_path
 from benchkit.experiment.kernel import KernelTrouble, MeasuringKernel
+from benchkit.experiment.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.measure.execution import DEFAULT_DEADLINE_S
 from benchkit.measure.identity import new_id
 from benchkit.measure.recording import RecordingWriter
@@ -25,77 +25,98 @@ from benchkit.measure.workloads import Variant
 from benchkit.store.run import run_from_recording
 from benchkit.store.store import Store
 
-__all__ = ["Experiment", "Measurement"]
+__all__ = ["Experiment"]
 
 #: Steps around the workload (cluster, prepare, check, cleanup) on top of the kernel's own
 #: watchdog: whoever is not back by then hangs where the watchdog cannot reach.
 GRACE_S = 180.0
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One entry of the plan: which variant, for the how-manieth time, in which place."""
-
-    order: int
-    block: int
-    variant: str
-    deadline_s: float
+#: How often a measurement is tried again when the infrastructure failed, and only then.
+RETRIES = 1
 
 
 @dataclass
 class Experiment:
-    """Variants x repeats in one environment.
+    """Arms x variants x blocks.
 
     Parameters
     ----------
     store : Store
         Where runs go.
-    environment : Environment
-        What they run in.
+    arms : sequence of Arm
+        What they run in, the baseline first.
     variants : sequence of Variant
         What runs.
     folders : sequence of path
-        Where the measuring process finds the workloads.
+        Where the measuring processes find the workloads.
     repeats : int, default 1
-        How often; all variants once, then all again, so that a slow minute is shared.
+        Number of blocks: how often each variant runs in each arm.
+    order, seed
+        See `benchkit.experiment.plan.plan_measurements`.
     scale, capture, deadline_s
         See `benchkit.measure.execution.execute`.
     tags : mapping of str to str, optional
         What the runs are tagged with.
+    words : mapping, optional
+        What was asked for, kept with the plan, so that it can be taken up again.
+    id : str
+        Id of the experiment; one that is in the store already is gone on with.
     """
 
     store: Store
-    environment: Environment
+    arms: Sequence[Arm]
     variants: Sequence[Variant]
     folders: Sequence[Path]
     repeats: int = 1
+    order: str = "abba"
+    seed: int = 0
     scale: float = 1.0
     capture: str = "full"
     deadline_s: float | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    command: str = ""
+    words: Mapping[str, Any] = field(default_factory=dict)
     id: str = field(default_factory=new_id)
 
     def plan(self) -> list[Measurement]:
-        """Return what will be measured, in order."""
-        return [
-            Measurement(
-                order=block * len(self.variants) + index,
-                block=block,
-                variant=variant.name,
-                deadline_s=self.deadline_s or variant.workload.deadline_s or DEFAULT_DEADLINE_S,
-            )
-            for block in range(self.repeats)
-            for index, variant in enumerate(self.variants)
-        ]
+        """Return what is to be measured, in order; what is in the store already is left out."""
+        deadlines = {
+            variant.name: self.deadline_s or variant.workload.deadline_s or DEFAULT_DEADLINE_S
+            for variant in self.variants
+        }
+        whole = plan_measurements(
+            [arm.name for arm in self.arms],
+            deadlines,
+            self.repeats,
+            order=self.order,
+            seed=self.seed,
+        )
+        done = self._done()
+        return [measurement for measurement in whole if measurement.key not in done]
+
+    def _done(self) -> set[tuple[int, str, str]]:
+        if not self.folder.exists():
+            return set()
+        runs = self.store.runs(experiment=self.id)
+        runs = runs[runs["outcome"] != "infrastructure"]
+        rows = runs[["block", "arm", "workload"]].itertuples(index=False)
+        return {(int(block), arm, workload) for block, arm, workload in rows}
 
     def run(
-        self, before: Callable[[Measurement], None] = lambda measurement: None
+        self,
+        before: Callable[[Measurement], None] = lambda measurement: None,
+        skip: Callable[[Measurement], bool] = lambda measurement: False,
     ) -> Iterator[dict[str, Any]]:
         """Measure, and give the record of each run as it is stored.
 
         A measurement that goes wrong is a run with an outcome; only Ctrl-C and a store that
-        cannot be written end the experiment early, and what was measured is kept.
+        cannot be written end the experiment early, and what was measured is kept. Only the arm
+        that measures is awake: the others are frozen.
+
+        Parameters
+        ----------
+        before : callable
+            Called with each measurement before it starts.
+        skip : callable
+            Asked before each measurement whether it is still worth it.
 
         Yields
         ------
@@ -104,15 +125,25 @@ class Experiment:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         plan = self.plan()
-        self._write_plan(plan)
-        kernel = MeasuringKernel(self.environment, self.folder)
-        try:
+        self._write_plan()
+        by_name = {arm.name: arm for arm in self.arms}
+        kernels: dict[str, MeasuringKernel] = {}
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.recordings, ignore_errors=True)
             for measurement in plan:
+                if skip(measurement):
+                    continue
+                arm = by_name[measurement.arm]
+                if arm.name not in kernels:
+                    kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, arm.name)
+                    stack.callback(kernels[arm.name].close)
                 before(measurement)
-                yield self._measure(kernel, measurement)
-        finally:
-            kernel.close()
-            shutil.rmtree(self.recordings, ignore_errors=True)
+                with kernels[arm.name].awake():
+                    for _ in range(1 + RETRIES):
+                        record = self._measure(kernels[arm.name], arm, measurement)
+                        yield record
+                        if record["outcome"] != "infrastructure":
+                            break
 
     @property
     def folder(self) -> Path:
@@ -124,34 +155,41 @@ class Experiment:
         """Where raw recordings wait to become runs."""
         return Path(self.store.path) / "tmp" / "recordings" / self.id
 
-    def _write_plan(self, plan: list[Measurement]) -> None:
-        content = {
-            "id": self.id,
-            "command": self.command,
+    def _write_plan(self) -> None:
+        path = self.folder / "plan.json"
+        if path.exists():  # taken up again: the first plan tells the whole
+            return
+        facts = {
+            "words": dict(self.words),
             "started": time.time(),
-            "environment": self.environment.to_dict(),
+            "arms": [{"name": a.name, "environment": a.environment.to_dict()} for a in self.arms],
+            "order": self.order,
+            "seed": self.seed,
             "scale": self.scale,
             "capture": self.capture,
             "tags": dict(self.tags),
-            "plan": [asdict(measurement) for measurement in plan],
         }
-        (self.folder / "plan.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+        write_plan(path, self.plan(), facts)
 
-    def _measure(self, kernel: MeasuringKernel, measurement: Measurement) -> dict[str, Any]:
+    def _measure(
+        self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
+    ) -> dict[str, Any]:
         run_id = new_id()
+        environment, spec = arm.environment, arm.environment.to_dict()
         facts = {
             "id": run_id,
-            "environment": self.environment.name,
-            "environment_spec": self.environment.to_dict(),
-            "variables": dict(self.environment.variables),
+            "environment": environment.name,
+            "environment_spec": {**spec, "built": kernel.built.to_dict()},
+            "variables": spec["variables"],  # without the values of secrets
             "experiment": self.id,
-            "arm": self.environment.name,
+            "arm": arm.name,
             "block": measurement.block,
             "order": measurement.order,
             "tags": dict(self.tags),
         }
         name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in measurement.variant)
-        output = self.folder / "notebooks" / f"{measurement.order:04d}-{name[:80]}.ipynb"
+        file = f"{measurement.order:04d}-{arm.name}-{name[:80]}.ipynb"
+        output = self.folder / "notebooks" / file
         trouble: KernelTrouble | None = None
         try:
             kernel.execute(
@@ -162,8 +200,8 @@ class Experiment:
                     "params": self._params(measurement.variant),
                     "workloads": [str(Path(folder).resolve()) for folder in self.folders],
                     "recordings": str(self.recordings.resolve()),
-                    "cluster": dict(self.environment.cluster),
-                    "clusters": {k: dict(v) for k, v in self.environment.clusters.items()},
+                    "cluster": dict(environment.cluster),
+                    "clusters": {k: dict(v) for k, v in environment.clusters.items()},
                     "scale": self.scale,
                     "capture": self.capture,
                     "deadline_s": measurement.deadline_s,

@@ -211,7 +211,10 @@ def _cluster() -> tuple[str, str]:
     facts: dict[str, Any] = opened.description
     if answer != 6:
         return "trouble", f"the cluster computed 1 + 2 + 3 = {answer}"
-    return "ok", f"{facts['n_workers']} workers, {facts['n_threads']} threads, {took} to and fro"
+    return (
+        "ok",
+        f"{facts['n_workers']} workers, {facts['n_threads']} threads, started and closed in {took}",
+    )
 
 
 def _kernel() -> tuple[str, str]:

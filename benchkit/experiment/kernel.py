@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,19 @@ _OF_AN_ENVIRONMENT = (
 _LOGINS = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
 
 
+#: A kernel looks whether its parent lives, but not while it is frozen: on Linux the system kills it
+#: (prctl PR_SET_PDEATHSIG) when benchkit is killed. Its workers look after themselves.
+_LAUNCH = """
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9)
+except Exception:
+    pass
+from ipykernel.kernelapp import launch_new_instance
+launch_new_instance()
+"""
+
+
 def _is_inherited(name: str) -> bool:
     return not name.startswith("DASK_") or name.startswith(_LOGINS)
 
@@ -77,14 +90,24 @@ class MeasuringKernel:
         Gives the Dask configuration and the variables.
     folder : path
         Where the configuration file is written, and kept with the experiment.
+    name : str, optional
+        Name of the arm, for its log; by default the environment's.
     built : Built, optional
         The environment as `benchkit.experiment.building.build` made it; by default it is built
         when the process starts. A process that is started again starts the same one.
     """
 
-    def __init__(self, environment: Environment, folder: Path, built: Built | None = None) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        folder: Path,
+        name: str = "",
+        *,
+        built: Built | None = None,
+    ) -> None:
         self.environment = environment
         self.folder = Path(folder)
+        self.name = name or environment.name
         self._built = built
         self._manager: KernelManager | None = None
 
@@ -104,8 +127,8 @@ class MeasuringKernel:
         specs.spec = KernelSpec(
             argv=[
                 str(self.built.python),
-                "-m",
-                "ipykernel_launcher",
+                "-c",
+                _LAUNCH,
                 "-f",
                 "{connection_file}",
                 "--log-level=40",
@@ -118,7 +141,7 @@ class MeasuringKernel:
         manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
         # What workers print would otherwise land in the middle of the progress.
-        with (self.folder / f"kernel-{self.environment.name}.log").open("ab") as log:
+        with (self.folder / f"kernel-{self.name}.log").open("ab") as log:
             manager.start_kernel(env=self._variables(), stdout=log, stderr=log)
         self._manager = manager
 
@@ -199,6 +222,27 @@ class MeasuringKernel:
             raise
         finally:
             stamp(output, environment=self.environment.name, status=status)
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Let the process run in the body, and stand still outside of it.
+
+        Idle processes of other arms take a fifth of a core from the one that measures; frozen
+        ones nothing. Where there is no such signal (Windows) they stay awake.
+        """
+        self._signal("SIGCONT")
+        try:
+            yield
+        finally:
+            self._signal("SIGSTOP")
+
+    def _signal(self, name: str) -> None:
+        # Its clusters end with each measurement, so the process alone is what is left of an arm;
+        # its helpers end with it, which they could not if they were frozen when it is killed.
+        pid = getattr(self._manager and self._manager.provisioner, "pid", None)
+        if pid and hasattr(signal, name):
+            with suppress(OSError):
+                os.kill(pid, getattr(signal, name))
 
     def kill(self) -> None:
         """End the process and all its children at once."""

@@ -13,14 +13,22 @@ import yaml
 from benchkit.errors import BadParameter, UsageError, did_you_mean
 from benchkit.experiment.building import build
 from benchkit.experiment.environment import CURRENT, Environment, find_environment
-from benchkit.experiment.experiment import Experiment, Measurement
+from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.folders import folders_of
+from benchkit.experiment.plan import NULL_ARM, Arm, Measurement, read_plan
 from benchkit.measure.collection import Broken, collect
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
-__all__ = ["parse_pairs", "plan_experiment", "run", "with_parameters", "workloads"]
+__all__ = [
+    "parse_pairs",
+    "plan_experiment",
+    "resume_experiment",
+    "run",
+    "with_parameters",
+    "workloads",
+]
 
 
 def run(
@@ -78,7 +86,7 @@ def run(
     experiment, _ = plan_experiment(
         names,
         expression=k,
-        environment=environment,
+        environments=[environment],
         repeats=repeats,
         store=store,
         scale=scale,
@@ -122,7 +130,8 @@ def plan_experiment(
     names: Sequence[str] = (),
     *,
     expression: str | None = None,
-    environment: str | Environment = CURRENT,
+    environments: Sequence[str | Environment] = (CURRENT,),
+    null: bool = False,
     environment_folders: Sequence[str | Path] = (),
     folders: Sequence[str | Path] = (),
     params: Mapping[str, Any] | None = None,
@@ -131,24 +140,91 @@ def plan_experiment(
 ) -> tuple[Experiment, list[Broken]]:
     """Return the experiment that these words mean, and the workload files that are broken.
 
-    Nothing is written before everything is found. `options` are those of `Experiment`.
+    Nothing is written before everything is found. `environments` are the arms, the baseline
+    first; `null` adds the baseline once more. `options` are those of `Experiment`.
+
+    Raises
+    ------
+    UnknownWorkload, BadSelection, BadParameter, BadEnvironment, UsageError
+        Something was asked for that does not exist.
     """
     places = folders_of("workloads", folders)
     collection = collect(places)
     variants = with_parameters(collection.select(names, expression), params or {})
-    if isinstance(environment, str):
-        found = folders_of("environments", environment_folders)
-        environment = find_environment(environment, found)
-    # Now, because what its packages do not know is refused before anything is written.
-    build(environment)
+    found = folders_of("environments", environment_folders)
+    arms = [_arm(environment, found) for environment in environments]
+    if null:
+        arms.append(Arm(NULL_ARM, arms[0].environment))
+    for arm in arms:
+        # Now, because what its packages do not know is refused before anything is written.
+        build(arm.environment)
+    words = {
+        "names": list(names),
+        "expression": expression,
+        "environments": [arm.environment.name for arm in arms if arm.name != NULL_ARM],
+        "null": null,
+        "environment_folders": [str(folder) for folder in environment_folders],
+        "folders": [str(folder) for folder in folders],
+        "params": dict(params or {}),
+    }
     experiment = Experiment(
         store=store if isinstance(store, Store) else Store(store),
-        environment=environment,
+        arms=arms,
         variants=variants,
         folders=places,
+        words={**words, **options.pop("words", {})},
         **options,
     )
+    experiment.plan()  # refuses equal names of arms and unknown orders
     return experiment, collection.broken
+
+
+def resume_experiment(
+    store: Store | str | Path | None, experiment: str
+) -> tuple[Experiment, list[Broken]]:
+    """Return an experiment that was begun and not ended; what is in the store is not run again.
+
+    Parameters
+    ----------
+    store : Store or path
+        Where its plan and its runs are.
+    experiment : str
+        Its id, the beginning of it, or "latest".
+
+    Raises
+    ------
+    UsageError
+        There is no such experiment.
+    """
+    home = store if isinstance(store, Store) else Store(store, create=False)
+    plan = read_plan(home.path, experiment)
+    words = plan["words"]
+    return plan_experiment(
+        words["names"],
+        expression=words["expression"],
+        environments=words["environments"],
+        null=words["null"],
+        environment_folders=words["environment_folders"],
+        folders=words["folders"],
+        params=words["params"],
+        store=home,
+        repeats=1 + max((entry["block"] for entry in plan["plan"]), default=0),
+        order=plan["order"],
+        seed=plan["seed"],
+        scale=plan["scale"],
+        capture=plan["capture"],
+        tags=plan["tags"],
+        words=words,
+        id=plan["id"],
+    )
+
+
+def _arm(environment: str | Environment, folders: Sequence[Path]) -> Arm:
+    if isinstance(environment, str):
+        environment = find_environment(environment, folders)
+    if environment.name == NULL_ARM:
+        raise UsageError(f"an environment named {NULL_ARM!r}: that is the name of the null arm")
+    return Arm(environment.name, environment)
 
 
 def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> list[Variant]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ from benchkit.errors import MissingExtra
 from benchkit.experiment.environment import CURRENT, find_environment
 from benchkit.experiment.folders import notebook_path
 from benchkit.experiment.kernel import MeasuringKernel
+from benchkit.experiment.plan import read_plan
 from benchkit.store.store import Store
 
-__all__ = ["notebook_report", "run_report"]
+__all__ = ["ab_report", "notebook_report", "run_report"]
 
 #: For one cell; a run of a million tasks takes seconds to draw.
 CELL_TIMEOUT_S = 600.0
@@ -54,6 +55,47 @@ def run_report(store: Store, run_id: str = "latest", output: str | Path | None =
         output,
         title=f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}",
     )
+
+
+def ab_report(
+    store: Store,
+    experiment: str = "latest",
+    *,
+    metrics: Sequence[str] = (),
+    folder: str | Path | None = None,
+) -> Path:
+    """Write the comparison of an experiment's arms as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the experiment is.
+    experiment : str, default "latest"
+        Its id, or the beginning of it.
+    metrics : sequence of str, optional
+        What to judge; by default as the notebook does.
+    folder : path, optional
+        Where to write; by default ``experiments/<experiment>/reports`` in the store.
+
+    Returns
+    -------
+    Path
+        The page, ``ab.html``. The executed notebook lies beside it.
+
+    Raises
+    ------
+    UsageError
+        There is no such experiment.
+    MissingExtra
+        What draws is not installed.
+    """
+    found = read_plan(store.path, experiment)["id"]
+    if folder is None:
+        folder = Path(store.path) / "experiments" / found / "reports"
+    parameters: dict[str, Any] = {"store": str(Path(store.path).resolve()), "experiment": found}
+    if metrics:
+        parameters["metrics"] = list(metrics)
+    return notebook_report("ab", parameters, Path(folder) / "ab.html", title="A/B comparison")
 
 
 def notebook_report(

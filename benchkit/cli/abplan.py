@@ -1,0 +1,94 @@
+"""From the words of `benchkit ab` to a plan, and the plan in words before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from benchkit.cli.progress import roughly
+from benchkit.errors import UsageError
+from benchkit.experiment.estimate import Estimate, known_durations
+from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
+from benchkit.experiment.plan import NULL_ARM
+from benchkit.experiment.running import plan_experiment, resume_experiment
+from benchkit.measure.collection import Broken
+
+__all__ = ["make_plan", "say_plan"]
+
+
+def make_plan(
+    environments: Sequence[str],
+    *,
+    resume: str | None,
+    blocks: int,
+    blocks_given: bool,
+    adaptive: bool,
+    budget: str | None,
+    null: bool,
+    null_only: bool,
+    store: str | None,
+    words: dict[str, Any],
+    **options: Any,
+) -> tuple[Experiment, Estimate, Pace, list[Broken]]:
+    """Return the experiment, what knows its duration, what ends it early, and broken files.
+
+    Raises
+    ------
+    UsageError
+        Fewer than two arms, or an experiment to resume beside arms.
+    """
+    budget_s = None if budget is None else parse_budget(budget)
+    if resume is not None:
+        if environments:
+            raise UsageError(f"--resume {resume}: an experiment has its arms already: name none")
+        experiment, broken = resume_experiment(store, resume)
+        adaptive = adaptive or bool(experiment.words.get("adaptive"))
+    else:
+        if null_only and len(environments) != 1:
+            raise UsageError("--null-only holds one environment against itself: name one")
+        if not null_only and len(environments) < 2:
+            raise UsageError(
+                "an A/B needs a baseline and another environment: "
+                "see `benchkit list environments`, or --null-only"
+            )
+        experiment, broken = plan_experiment(
+            environments=environments,
+            null=null or null_only,
+            store=store,
+            repeats=LOOKS[-1] if adaptive else blocks,
+            words={**words, "adaptive": adaptive},
+            **options,
+        )
+    known = known_durations(experiment.store)
+    names = [variant.name for variant in experiment.variants]
+    if budget_s is not None and resume is None and not adaptive and not blocks_given:
+        one = Estimate([], known)
+        block_s = len(experiment.arms) * sum(one.one_s(name) for name in names)
+        experiment.repeats = blocks_within(budget_s, block_s)
+    estimate = Estimate([measurement.variant for measurement in experiment.plan()], known)
+    arms = [arm.name for arm in experiment.arms]
+    pace = Pace(arms, names, estimate, budget_s=budget_s, adaptive=adaptive)
+    for record in experiment.store.runs(experiment=experiment.id).to_dict("records"):
+        pace.saw(record)  # of an experiment that is taken up again
+    return experiment, estimate, pace, broken
+
+
+def say_plan(experiment: Experiment, estimate: Estimate, pace: Pace) -> None:
+    """Print on stderr what will be measured and how long it takes."""
+    for place, arm in enumerate(experiment.arms):
+        role = "baseline" if not place else "null    " if arm.name == NULL_ARM else "against "
+        what = arm.environment.description or arm.environment.name
+        if arm.name == NULL_ARM:
+            what = "the baseline once more"
+        click.echo(f"{role}  {arm.name:20}  {what}", err=True)
+    n_runs, n_arms = len(experiment.plan()), len(experiment.arms)
+    size = f"{n_arms} arms x {len(experiment.variants)} workloads x {experiment.repeats} blocks"
+    upto = "at most " if pace.adaptive else ""
+    click.echo(
+        f"experiment {experiment.id}: {upto}{n_runs} runs ({size}), "
+        f"about {roughly(estimate.left_s)}",
+        err=True,
+    )

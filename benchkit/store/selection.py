@@ -1,0 +1,85 @@
+"""Sets of runs in words: ``env:main,since:7d``, as `benchkit compare` takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from benchkit.errors import BadSelection, did_you_mean
+from benchkit.store.store import Store
+
+__all__ = ["parse_selection", "select_runs"]
+
+#: Words of a selection -> arguments of `Store.runs`.
+_FIELDS = {
+    "env": "environment",
+    "environment": "environment",
+    "experiment": "experiment",
+    "arm": "arm",
+    "workload": "workload",
+    "category": "category",
+    "host": "host",
+    "dask": "dask",
+    "distributed": "distributed",
+    "python": "python",
+    "since": "since",
+    "until": "until",
+}
+
+
+def parse_selection(text: str) -> dict[str, Any]:
+    """Return a selection as arguments of `Store.runs`.
+
+    Parameters
+    ----------
+    text : str
+        ``word:value`` with commas between them; ``tag:name=value`` for a tag.
+
+    Raises
+    ------
+    BadSelection
+        A word is unknown, has no value, or is there twice.
+
+    Examples
+    --------
+    >>> parse_selection("env:main,tag:variant=A,since:7d")
+    {'environment': 'main', 'variant': 'A', 'since': '7d'}
+    """
+    found: dict[str, Any] = {}
+    for piece in text.split(","):
+        word, colon, value = (part.strip() for part in piece.partition(":"))
+        if not colon or not value:
+            raise BadSelection(f"selection {text!r}: {piece!r} must be WORD:VALUE, as in env:main")
+        if word == "tag":
+            name, equals, value = value.partition("=")
+            if not equals:
+                raise BadSelection(f"selection {text!r}: {piece!r} must be tag:NAME=VALUE")
+        elif word in _FIELDS:
+            name = _FIELDS[word]
+        else:
+            hint = did_you_mean(word, [*_FIELDS, "tag"], f"use {', '.join(_FIELDS)} or tag")
+            raise BadSelection(f"selection {text!r}: no word {word!r}: {hint}")
+        if name in found:
+            raise BadSelection(f"selection {text!r}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def select_runs(store: Store, text: str) -> pd.DataFrame:
+    """Return the runs that a selection means, oldest first.
+
+    Raises
+    ------
+    BadSelection
+        The selection cannot be read.
+    UsageError
+        A moment cannot be read, or no run has such a tag.
+    """
+    words = parse_selection(text)
+    if "experiment" in words and words["experiment"] != "latest":
+        words["experiment"] += "*" if "*" not in words["experiment"] else ""
+    elif "experiment" in words:
+        known = store.runs(columns=["experiment", "started"])["experiment"].dropna()
+        words["experiment"] = str(known.iloc[-1]) if len(known) else "none"
+    return store.runs(words.pop("workload", None), **words)

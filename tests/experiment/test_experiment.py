@@ -1,0 +1,140 @@
+"""Experiments with several arms, in real kernels on real clusters."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from benchkit.errors import UsageError
+from benchkit.experiment.plan import NULL_ARM
+from benchkit.experiment.running import plan_experiment, resume_experiment
+from benchkit.store.store import Store
+
+WORKLOAD = """import os, time
+import dask
+from benchkit.measure import workload
+
+@workload
+def naps(client, scale):
+    "Sleep as long as the arm says."
+    time.sleep(float(os.environ.get("NAP", "0.05")))
+    return client.submit(sum, [1, 2])
+
+@workload
+def config(client, scale):
+    "Return a setting of Dask."
+    return dask.config.get("distributed.scheduler.work-stealing")
+
+@config.check
+def _(result):
+    from benchkit.measure import expect
+    expect(result, equals=os.environ.get("STEALING", "True") == "True")
+"""
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A folder of workloads and one of environments, and a store to be."""
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "own.py").write_text(WORKLOAD)
+    (tmp_path / "e").mkdir()
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    (tmp_path / "e" / "base.yaml").write_text(cluster)
+    slow = (
+        "extends: base\n"
+        "variables: {NAP: '0.4', STEALING: 'False'}\n"
+        "dask: {distributed: {scheduler: {work-stealing: false}}}\n"
+    )
+    (tmp_path / "e" / "slow.yaml").write_text(slow)
+    return tmp_path
+
+
+def planned(folders, *names, **options):
+    experiment, _ = plan_experiment(
+        names,
+        environments=["base", "slow"],
+        environment_folders=[folders / "e"],
+        folders=[folders / "w"],
+        store=folders / "store",
+        **options,
+    )
+    return experiment
+
+
+@pytest.mark.slow
+def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(folders):
+    experiment = planned(folders, null=True, repeats=2)
+    states = []
+
+    def before(measurement):
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if "ipykernel" in " ".join(process.cmdline()):
+                    states.append(process.status())
+            except psutil.Error:
+                pass
+
+    records = list(experiment.run(before))
+
+    assert [record["outcome"] for record in records] == ["ok"] * 12  # the check knows the arm
+    naps = [record for record in records if record["workload"] == "own.naps"]
+    by_arm = {}
+    for record in naps:
+        by_arm.setdefault(record["arm"], []).append(record["duration"])
+    assert set(by_arm) == {"base", "slow", NULL_ARM}
+    assert min(by_arm["slow"]) > 0.4 > max(by_arm["base"] + by_arm[NULL_ARM])
+    assert states.count(psutil.STATUS_STOPPED) == len(states) > 20
+    assert {record["environment"] for record in naps if record["arm"] == NULL_ARM} == {"base"}
+
+
+@pytest.mark.slow
+def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from benchkit.experiment.running import plan_experiment\n"
+        "e, _ = plan_experiment(['own.naps'], environments=['base', 'slow'], repeats=3,\n"
+        "    environment_folders=[sys.argv[1] + '/e'], folders=[sys.argv[1] + '/w'],\n"
+        "    store=sys.argv[1] + '/store')\n"
+        "for record in e.run(): print(record['id'], flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(folders), os.getcwd()],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    kept = [process.stdout.readline().strip() for _ in range(3)]
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+    experiment, _ = resume_experiment(folders / "store", "latest")
+    ahead = experiment.plan()
+    assert 2 <= len(ahead) <= 3
+    for _ in experiment.run():
+        pass
+
+    runs = Store(folders / "store").runs()
+    assert set(kept) <= set(runs["id"])
+    assert len(runs) == len(set(zip(runs["block"], runs["arm"], strict=True))) == 6
+    assert experiment.plan() == []
+    assert len(json.loads((experiment.folder / "plan.json").read_text())["plan"]) == 6
+
+
+@pytest.mark.slow
+def test_a_skipped_measurement_is_not_measured(folders):
+    experiment = planned(folders, "own.naps", repeats=2)
+    records = list(experiment.run(skip=lambda measurement: measurement.block == 1))
+
+    assert [record["block"] for record in records] == [0, 0]
+
+
+def test_a_plan_that_cannot_be_leaves_nothing(folders):
+    with pytest.raises(UsageError, match="must be abba or random"):
+        planned(folders, order="aabb")
+
+    assert not (folders / "store").exists()

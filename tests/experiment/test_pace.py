@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from benchkit.errors import UsageError
+from benchkit.experiment.estimate import Estimate
+from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
+from benchkit.experiment.plan import plan_measurements
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("20m", 1200), ("1h30m", 5400), ("1.5h", 5400), ("2 min", 120)],
+)
+def test_a_budget_is_a_time(text, seconds):
+    assert parse_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "20", "m", "20x", "20m!", "5USD"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(UsageError, match="must be a time such as"):
+        parse_budget(text)
+
+
+def test_a_budget_makes_two_blocks_at_least():
+    assert blocks_within(100, 30) == 3
+    assert blocks_within(10, 30) == 2
+
+
+def simulate(ratios, *, adaptive=True, budget_s=None, seed=0):
+    """Walk through a plan with noise of 2 %; return the runs per variant and the pace."""
+    rng = np.random.default_rng(seed)
+    arms, names = ["A", "B", "null"], [f"x.w{i}" for i in range(len(ratios))]
+    pace = Pace(
+        arms, names, Estimate([], dict.fromkeys(names, 5.0)), budget_s=budget_s, adaptive=adaptive
+    )
+    done = dict.fromkeys(names, 0)
+    for m in plan_measurements(arms, dict.fromkeys(names, 60.0), LOOKS[-1]):
+        if pace.skip(m):
+            continue
+        ratio = ratios[names.index(m.variant)] if m.arm == "B" else 1.0
+        pace.saw(
+            {
+                "outcome": "ok",
+                "arm": m.arm,
+                "workload": m.variant,
+                "block": m.block,
+                "duration": 10 * ratio * rng.lognormal(sigma=0.02),
+            }
+        )
+        done[m.variant] += 1
+    return done, pace
+
+
+def test_settled_workloads_are_not_measured_on():
+    ratios = [1.3] * 6 + [1.0] * 10
+    done, pace = simulate(ratios)
+
+    whole = 3 * LOOKS[-1]
+    assert all(count < whole for count in done.values())
+    assert pace.n_saved == sum(whole - count for count in done.values())
+    assert pace.n_saved > 0.5 * whole * len(ratios)
+
+
+def test_blocks_are_whole():
+    done, _ = simulate([1.0, 1.1, 1.3] * 4)
+
+    assert all(count % 3 == 0 for count in done.values())
+
+
+def test_without_adaptive_everything_is_measured():
+    done, pace = simulate([1.3, 1.0], adaptive=False)
+
+    assert set(done.values()) == {3 * LOOKS[-1]}
+    assert pace.n_saved == 0
+
+
+def test_a_budget_that_is_used_up_leaves_two_whole_blocks():
+    done, pace = simulate([1.3, 1.0], adaptive=False, budget_s=0.001)
+
+    assert set(done.values()) == {6}
+    assert pace.n_over == 2 * 3 * (LOOKS[-1] - 2)

@@ -1,0 +1,27 @@
+import pytest
+
+from benchkit.errors import BadSelection
+from benchkit.store.selection import parse_selection, select_runs
+
+
+def test_words_become_filters(filled):
+    assert len(select_runs(filled, "env:main")) == 3
+    assert len(select_runs(filled, "env:main,tag:variant=A")) == 2
+    assert len(select_runs(filled, "workload:frame.*")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("main", "'main' must be WORD:VALUE"),
+        ("evn:main", "no word 'evn': did you mean 'env'?"),
+        ("tag:A", "must be tag:NAME=VALUE"),
+        ("env:a,env:b", "environment is given twice"),
+        ("env:", "must be WORD:VALUE"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(text, message):
+    with pytest.raises(BadSelection) as caught:
+        parse_selection(text)
+
+    assert message in str(caught.value)
