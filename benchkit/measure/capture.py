@@ -209,7 +209,10 @@ class Probe(WorkerPlugin):
         worker.handlers[f"{self.name}_report"] = self.report
 
     def teardown(self, worker: Any) -> None:
-        """Leave no trace."""
+        """Leave no trace; a worker that closes in peace says so, because one that dies cannot."""
+        if worker.status.name.startswith("closing"):
+            with contextlib.suppress(Exception):
+                worker.log_event(self.name, {"leaving": worker.address})
         worker.metrics.pop(self.name, None)
         worker.handlers.pop(f"{self.name}_report", None)
         self.siblings.pop(self.name, None)
@@ -610,12 +613,16 @@ class Capture(SchedulerPlugin):
             self._note(method.__name__.strip("_"), error)
 
     def _log_event(self, topic: Any, msg: Any) -> None:
-        if topic == "stealing":
+        if topic == self.name:
+            self.sent_away.add(msg["leaving"])
+        elif topic == "stealing":
             if isinstance(msg, (list, tuple)) and msg and msg[0] == "confirm":
                 self.n_steals += self.on
                 self._event("steal", msg[4] if len(msg) > 4 else None, {"key": str(msg[1])})
         elif not isinstance(msg, dict):
             return
+        elif topic == "worker-fail-hard":
+            self._event(topic, None, {"error": _text(msg.get("text", ""), 300)})
         elif topic == "worker-restart-memory":
             self._event(topic, msg.get("worker"), {"rss": msg.get("rss")})
         elif topic == "all" and msg.get("action") == "worker-status-change":
@@ -624,7 +631,8 @@ class Capture(SchedulerPlugin):
             facts = {
                 "n_lost": len(msg.get("lost-computed-tasks") or ()),
                 "n_processing": len(msg.get("processing-tasks") or ()),
-                # None before 2024: nobody said. False also for those that a restart removes.
+                # None before 2024: nobody said. False also for those whom somebody sent away by a
+                # restart or by scaling.
                 "expected": msg.get("worker") in self.sent_away or msg.get("expected"),
             }
             self._event("worker-removed", msg.get("worker"), facts)

@@ -194,6 +194,7 @@ def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
     """Workers that were not sent away: killed, crashed, or restarted for their memory."""
     events = groups["events"]
     lost: set[int] = set()
+    n_broken = 0  # they close in peace, but not because anybody wanted it; no one says which
     for index in range(events.sizes["event"]):
         topic, moment = str(events["topic"].values[index]), float(events["time"].values[index])
         if not 0 <= moment <= duration + 1:
@@ -202,11 +203,13 @@ def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
         worker = int(events["worker"].values[index])
         if topic == "worker-restart-memory":
             lost.add(worker)
+        elif topic == "worker-fail-hard":
+            n_broken += 1
         elif topic == "worker-removed":
             expected = message.get("expected")
             if expected is False or (expected is None and message.get("n_processing")):
                 lost.add(worker)
-    return {"n_workers_lost": len(lost)}
+    return {"n_workers_lost": len(lost) + n_broken}
 
 
 def _messages(groups: Mapping[str, xr.Dataset], topic: str) -> list[dict]:

@@ -479,3 +479,47 @@ def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, obs
     assert {"worker-removed", "remove-worker", "add-worker"} <= set(topics)
     lost = np.isfinite(run.tree["workers/left"].values)
     assert np.isnan(run.tree["workers/trimmed"].values[lost]).all()
+
+
+def test_workers_sent_away_by_scaling_are_no_losses(observed):
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        with observed(client) as observation:
+            run_tasks(client, 10)
+            cluster.scale(1)
+            while len(cluster.scheduler.workers) > 1:
+                time.sleep(0.02)
+            run_tasks(client, 10)
+            cluster.scale(3)
+            client.wait_for_workers(3, timeout=30)
+            run_tasks(client, 10)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 30
+    assert run.metrics["n_workers_lost"] == 0
+    assert run.tree["workers"].sizes["worker"] == 4
+    assert capture_errors(run) == []
+
+
+@pytest.mark.slow
+def test_fifty_workers_all_report(observed):
+    with (
+        LocalCluster(
+            n_workers=50, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(50, timeout=60)
+        with observed(client) as observation:
+            run_tasks(client, 500)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == run.tree["tasks"].sizes["task"] == 500
+    assert run.tree["transfers"].attrs["unheard"] == 0
+    assert np.isfinite(run.tree["workers/trimmed"].values).sum() == 50
+    assert np.isfinite(run.tree["workers/rss_peak"].values).any(axis=0).all()
+    assert capture_errors(run) == []

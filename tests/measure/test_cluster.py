@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 
@@ -206,3 +207,17 @@ def test_workers_that_do_not_come_are_counted(tmp_path, monkeypatch):
     with pytest.raises(ClusterTrouble, match="LazyCluster: 1 of 3 workers came within 1 s"):
         with open_cluster(spec, timeout_s=1.0):
             pass
+
+
+@pytest.mark.slow
+def test_workers_with_nannies_at_an_address_are_restarted():
+    options = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": "256 MiB"}
+    with LocalCluster(**options, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            before = client.run(os.getpid)
+        with open_cluster(ClusterSpec(address=cluster.scheduler_address)) as opened:
+            assert opened.description["workers"] == "restarted"
+            after = opened.client.run(os.getpid)
+
+    assert len(after) == 1
+    assert not set(after.values()) & set(before.values())

@@ -160,6 +160,17 @@ def test_a_worker_that_was_not_sent_away_is_lost(tmp_path, event, n_lost):
     assert found["n_workers_lost"] == n_lost
 
 
+def test_a_worker_that_broke_inside_is_lost_though_it_closed_in_peace(tmp_path):
+    events = [
+        (ON + 3, "worker-fail-hard", -1, '{"error": "boom"}'),
+        (ON + 4, "worker-removed", 1, '{"expected": true, "n_processing": 1}'),
+    ]
+
+    found = metrics_of(tmp_path, segment(events=events, samples=[sample(1, 0, process=MB)]))
+
+    assert found["n_workers_lost"] == 1
+
+
 def test_a_task_is_recomputed_when_the_worker_that_had_run_it_was_gone(tmp_path):
     workers = [worker(0, left=ON + 5), worker(1)]
     ran = [("a", 0, 1.0), ("b", 0, 1.0), ("c", 1, 1.0), ("a", 1, 6.0), ("c", 1, 7.0), ("b", 1, 2.0)]
