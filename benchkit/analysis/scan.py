@@ -41,6 +41,7 @@ UNITS, UNITS_POWER = 6.0, 0.62
 #: A night of the reference goes half as far with probability p. Of m nights, m do with about
 #: p^(1 + 1.24 (m - 1)), which must be below 1e-4; above 0.28 no number of nights will do.
 RARE, RARE_POWER, COMMON = 1e-4, 1.24, 0.28
+PART = 0.5
 #: Up to four nights must agree within 4 noise units or 0.4 of the change.
 AGREE_UNITS, AGREE_SHARE, AGREE_UP_TO = 4.0, 0.4, 4
 #: Below this, noise is not believed: clocks and caches make more.
@@ -294,7 +295,7 @@ def _judge(y: Floats, centre: Floats, windows: _Windows, start: Ints) -> _Window
     past, n = _past(y, row[here], start[row[here]], end[here])
     noise = _noise(past, n, level[here])[which]
     past = past[which]
-    half = np.isfinite(past) & (sign * (past - level[:, None]) >= middle[:, None] / 2)
+    half = np.isfinite(past) & (sign * (past - level[:, None]) >= PART * middle[:, None])
     share = (half.sum(axis=1) + 1) / (n[which] + 2)
     rare = share ** (1 + RARE_POWER * (m - 1))
     agreed = (m > AGREE_UP_TO) | (spread <= np.maximum(AGREE_UNITS * noise, AGREE_SHARE * middle))

@@ -26,11 +26,14 @@ def store_info(store: str | None, as_json: bool) -> None:
       benchkit store info --json
     """
     from benchkit.store.store import Store
+    from benchkit.store.text import format_bytes
 
     info = Store(store, create=False).info()
     if as_json:
         print_json([info])
     else:
+        info["bytes"] = format_bytes(info["bytes"])
+        info["outcomes"] = ", ".join(f"{n} {name}" for name, n in info["outcomes"].items()) or "-"
         click.echo("\n".join(f"{name:13} {value}" for name, value in info.items()))
 
 

@@ -49,7 +49,10 @@ class UnknownWorkload(UsageError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
-        hint = did_you_mean(name, known, "see `benchkit list workloads`")
+        known = list(known)
+        far = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
+        nearest = f"; the nearest are {far}" if far else ""
+        hint = did_you_mean(name, known, f"see `benchkit list workloads`{nearest}")
         super().__init__(f"no workload named {name!r}: {hint}")
 
 
