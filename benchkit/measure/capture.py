@@ -55,6 +55,8 @@ SAMPLE_TICK_S = 0.25
 TAIL_TIMEOUT_S = 4.0
 REPORT_TIMEOUT_S = 6.0
 REMOTE_TIMEOUT_S = 10.0
+#: Seconds that it then waits for all probes to be gone; those three fit into a client's call.
+REMOVAL_PATIENCE_S = 2.0
 #: A client drains each second. When it has not called for so long, it was killed.
 ABANDONED_AFTER_S = 120.0
 
@@ -502,7 +504,9 @@ class Capture(SchedulerPlugin):
         rest = [self.pending] if self.pending and self.pending["sequence"] != ack else []
         self.sequence += 1
         rest.append({"sequence": self.sequence, "tables": {**self._take(groups=True), **last}})
-        await self.uninstall()
+        self.removal = asyncio.ensure_future(self.uninstall())
+        # A worker that hangs must not keep what all others said from the client.
+        await asyncio.wait([self.removal], timeout=REMOVAL_PATIENCE_S)
         return {"segments": rest}
 
     async def uninstall(self) -> None:

@@ -523,3 +523,45 @@ def test_fifty_workers_all_report(observed):
     assert np.isfinite(run.tree["workers/trimmed"].values).sum() == 50
     assert np.isfinite(run.tree["workers/rss_peak"].values).any(axis=0).all()
     assert capture_errors(run) == []
+
+
+# -- whose event loops are blocked ------------------------------------------------------------
+
+
+def test_a_blocked_scheduler_loses_nothing_and_its_lag_is_told(processes, observed):
+    client = processes
+    with observed(client) as observation:
+        run_tasks(client, 20)
+        client.run_on_scheduler(time.sleep, 2)
+        run_tasks(client, 20)
+    run = observation.run
+
+    assert run.metrics["scheduler_lag_max"] > 1.5
+    assert run.tree["tasks"].sizes["task"] == run.metrics["n_tasks"] == 40
+    assert capture_errors(run) == []
+
+
+def hold_the_gil(seconds):
+    import ctypes
+
+    ctypes.PyDLL(None).sleep(seconds)  # PyDLL, unlike CDLL, keeps the GIL
+
+
+@pytest.mark.slow
+def test_a_worker_that_holds_the_gil_costs_its_report_and_no_other(processes, observed):
+    client = processes
+    busy, free = client.scheduler_info()["workers"]
+    with observed(client) as observation:
+        run_tasks(client, 20)
+        held = client.submit(hold_the_gil, 20, workers=[busy], pure=False)
+        while not client.processing()[busy]:
+            time.sleep(0.05)
+    run = observation.run
+    held.cancel()
+
+    addresses = run.tree["workers/address"].values.tolist()
+    trimmed = dict(zip(addresses, run.tree["workers/trimmed"].values, strict=True))
+    assert np.isnan(trimmed[busy])
+    assert trimmed[free] > 2**20
+    assert any(f"none came from {busy}" in line for line in capture_errors(run))
+    assert run.metrics["n_tasks"] == 20
