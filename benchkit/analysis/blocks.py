@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import polygamma
 
-from benchkit.analysis.shrinkage import FEWEST_TESTS, inverse_trigamma, log_bias
+from benchkit.analysis.shrinkage import FEWEST_TESTS, inverse_trigamma, log_bias, trigamma
 
 __all__ = ["Fit", "agree_on_blocks", "fit_means"]
 
@@ -137,7 +136,7 @@ def agree_on_blocks(parts: _Parts) -> tuple[Array, Array]:
             parts.within / parts.df_within
         )
         log_ratio -= log_bias(parts.df_between) - log_bias(parts.df_within)
-        noise = polygamma(1, parts.df_between / 2) + polygamma(1, parts.df_within / 2)
+        noise = trigamma(parts.df_between / 2) + trigamma(parts.df_within / 2)
     usable = np.isfinite(log_ratio) & (parts.df_between > 0) & (parts.df_within > 0)
     count = int(usable.sum())
     if count < FEWEST_TESTS:
@@ -179,7 +178,7 @@ def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
     # A row of its own correlation makes the variance between blocks a worse witness of the one
     # within: worth as many degrees of freedom as a variance of that spread would have.
     with np.errstate(invalid="ignore", divide="ignore"):
-        worth = 2 * inverse_trigamma(polygamma(1, parts.df_between / 2) + doubt)
+        worth = 2 * inverse_trigamma(trigamma(parts.df_between / 2) + doubt)
     worth = np.where(np.isfinite(doubt) & (parts.df_between > 0), worth, 0.0)
     # theta = (1 + (m - 1) rho) / (1 - rho) for blocks of m runs
     size = np.maximum(sizes.max(axis=1), 2)

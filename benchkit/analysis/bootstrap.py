@@ -27,7 +27,7 @@ THRESHOLDS = np.linspace(0, 0.8, 17)
 #: Up to so many runs all resamples are listed: 1716 of seven runs, 6435 of eight.
 MOST_LISTED = 7
 #: Steps of the grid on which longer sums are convolved.
-GRID = 2048
+GRID = 512
 #: Two ways of adding up the same runs differ by less than this share.
 ROUNDING = 1e-12
 
@@ -78,7 +78,8 @@ def compare_bootstrap(
     A resample of n runs is a multiset; there are C(2n - 1, n) of them (126 at n = 5), each with a
     multinomial weight. Means of all of them, sorted, against all of the other arm's: no Monte
     Carlo error and no random state. Above seven runs the distribution of the mean is the n-fold
-    convolution of the runs on a grid of 2048 steps (one step is 0.05 % of the range of the runs).
+    convolution of the runs on a grid of 512 steps a run (a step of the mean is 0.02 % of the range
+    of the runs and less).
 
     References
     ----------
@@ -112,13 +113,18 @@ def _row(a: Array, b: Array, x: Array) -> tuple[Array, Array]:
     """Return p(B < (1 - x) A) and p(B > (1 + x) A) for the resampled means A and B."""
     mean_a, weight_a = _means(a)
     mean_b, weight_b = _means(b)
-    order = np.argsort(mean_b)
-    mean_b = mean_b[order]
-    below = np.concatenate([[0.0], np.cumsum(weight_b[order])])
+    below = np.concatenate([[0.0], np.cumsum(weight_b)])
     slack = ROUNDING * np.abs(mean_a)
-    under = np.searchsorted(mean_b, np.outer(1 - x, mean_a) - slack, side="left")
-    over = np.searchsorted(mean_b, np.outer(1 + x, mean_a) + slack, side="right")
-    return below[under] @ weight_a, np.clip((1 - below[over]) @ weight_a, 0, 1)
+    # Most thresholds are beyond every pair of means, and need no counting.
+    low, high = mean_a[0], mean_a[-1]
+    less, more = np.zeros(len(x)), np.zeros(len(x))
+    open_x = (1 - x) * np.where(x < 1, high, low) > mean_b[0]
+    under = np.searchsorted(mean_b, np.outer(1 - x[open_x], mean_a) - slack, side="left")
+    less[open_x] = below[under] @ weight_a
+    open_x = (1 + x) * low < mean_b[-1]
+    over = np.searchsorted(mean_b, np.outer(1 + x[open_x], mean_a) + slack, side="right")
+    more[open_x] = np.maximum((1 - below[over]) @ weight_a, 0)
+    return np.minimum(less, 1), np.minimum(more, 1)
 
 
 def _means(runs: Array) -> tuple[Array, Array]:

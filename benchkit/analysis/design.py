@@ -69,7 +69,8 @@ def next_step(
     Returns
     -------
     ndarray of int, shape (tests,)
-        0 run another block, 1 changed to more, -1 changed to less, 2 the same, 3 undecided.
+        0 run another block, 1 changed to more, -1 changed to less, 2 the same, 3 undecided: an
+        end is not in sight, or an arm has no run at all.
 
     See Also
     --------
@@ -154,4 +155,6 @@ def _predictive_power(found: Comparison, n: int, last: int, level: float) -> Arr
         spread = found.se * np.sqrt(1 - n / last)
         bar = -ndtri(level / 2) * final
         up, down = (found.estimate - bar) / spread, (-found.estimate - bar) / spread
-        return np.where(found.se > 0, ndtr(up) + ndtr(down), 0.0)
+        power = np.where(found.se == 0, 0.0, ndtr(up) + ndtr(down))
+    # An arm that never gave a run will hardly start to.
+    return np.where(found.verdict == "failed", 0.0, power)

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, polygamma
+from scipy.special import digamma, zeta
 
-__all__ = ["FEWEST_TESTS", "inverse_trigamma", "log_bias", "shrink", "successive_variance"]
+__all__ = [
+    "FEWEST_TESTS",
+    "inverse_trigamma",
+    "log_bias",
+    "shrink",
+    "successive_variance",
+    "trigamma",
+]
 
 Array = NDArray[np.float64]
 
@@ -31,6 +38,11 @@ def log_bias(df: Array | float) -> Array:
     return digamma(half) - np.log(half)
 
 
+def trigamma(x: Array | float) -> Array:
+    """Return the second derivative of log gamma; SciPy's polygamma takes four times as long."""
+    return zeta(2, x)
+
+
 def inverse_trigamma(value: Array | float) -> Array:
     """Solve ``trigamma(x) = value`` by Newton's method on 1 / trigamma, which is nearly straight.
 
@@ -42,10 +54,10 @@ def inverse_trigamma(value: Array | float) -> Array:
     target = np.clip(np.asarray(value, float), 1e-7, 1e9)
     x = 0.5 + 1 / target
     for _ in range(30):
-        slope = polygamma(1, x)
-        step = slope * (1 - slope / target) / polygamma(2, x)
+        slope = trigamma(x)
+        step = slope * (slope / target - 1) / (2 * zeta(3, x))
         x = x + step
-        if np.all(np.abs(step) < 1e-9 * x):
+        if (np.abs(step) < 1e-7 * x).all():  # and the step after it would be its square
             break
     return x
 
@@ -101,9 +113,8 @@ def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> 
     likelihood = np.exp(df[:, None] / 2 * (excess - np.expm1(excess)))
     prior = start
     for _ in range(EM_STEPS):
-        weights = likelihood * prior
-        weights /= weights.sum(axis=1, keepdims=True)
-        prior = (weights.sum(axis=0) + START_WORTH * start) / (len(rest) + START_WORTH)
+        responsible = (1 / (likelihood @ prior)) @ likelihood * prior
+        prior = (responsible + START_WORTH * start) / (len(rest) + START_WORTH)
     weights = likelihood * prior
     weights /= weights.sum(axis=1, keepdims=True)
     mean = weights @ grid
@@ -158,7 +169,7 @@ def shrink(
     with np.errstate(divide="ignore", invalid="ignore"):
         log_variance = np.log(variance)
         unbiased = log_variance - log_bias(df)
-        noise = polygamma(1, df / 2)
+        noise = trigamma(df / 2)
         known = np.full(len(variance), np.nan) if predictor is None else np.log(predictor)
 
     groups = [(usable, np.ones((len(variance), 1)))]

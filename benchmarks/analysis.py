@@ -1,0 +1,206 @@
+"""How fast and how true verdicts are: ``python benchmarks/analysis.py [--quick] [--only PART]``.
+
+Parts: speed, intervals, reports, adaptive. Prints, asserts nothing; the tests assert a smaller
+version of it. Speed is CPU time against a table made the way coiled/benchmarks makes it: 10 000
+resamples of the runs of each test and arm with pandas, their means, and the share of ratios beyond
+34 thresholds. Needs a checkout, for the noise of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "analysis")]
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+import simulated_noise as noise  # noqa: E402
+
+from benchkit.analysis.design import LOOKS, next_step  # noqa: E402
+from benchkit.analysis.effects import compare, compare_bootstrap  # noqa: E402
+
+THRESHOLDS = np.linspace(0, 0.8, 17)
+
+
+def resampled_table(runs: pd.DataFrame, n_resamples: int = 10_000) -> pd.DataFrame:
+    """Return the reference's table: a row for each test and threshold, 17 either way."""
+
+    def means(arm: pd.DataFrame) -> pd.DataFrame:
+        drawn = arm[["value"]].sample(frac=n_resamples, replace=True)
+        drawn["resample"] = np.arange(len(drawn)) // len(arm)
+        return drawn.groupby("resample").mean()
+
+    drawn = runs.groupby(["test", "arm"])[["value"]].apply(means).reset_index()
+    wide = drawn.pivot(index=["test", "resample"], columns="arm", values="value")
+    change = (wide["B"] / wide["A"] - 1).rename("change").reset_index()
+
+    def shares(one: pd.DataFrame) -> pd.DataFrame:
+        column = one["change"].to_numpy()[:, None]
+        x = np.concatenate([-THRESHOLDS[::-1], THRESHOLDS])
+        beyond = np.concatenate([column < x[:17], column > x[17:]], axis=1)
+        return pd.DataFrame({"x": x, "p": beyond.sum(axis=0) / len(one)})
+
+    return change.groupby("test")[["change"]].apply(shares).reset_index()
+
+
+def cpu_s(work: Callable[[], Any], repeats: int) -> float:
+    """Return the least CPU time of a call."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def print_speed(quick: bool) -> None:
+    print("speed: 100 tests, runs a side, CPU time")
+    for n_runs in (5,) if quick else (3, 5, 7, 10):
+        rng = np.random.default_rng(n_runs)
+        a, b = (10 * np.exp(noise.make("lognormal", rng, (100, n_runs, 2)))).transpose(2, 0, 1)
+        frame = pd.DataFrame(
+            [
+                (i, arm, v)
+                for arm, rows in (("A", a), ("B", b))
+                for i, r in enumerate(rows)
+                for v in r
+            ],
+            columns=["test", "arm", "value"],
+        )
+        reference = cpu_s(lambda frame=frame: resampled_table(frame), 1 if quick else 3)
+        ours = {
+            "calibrated": cpu_s(lambda a=a, b=b: compare(a, b).table(), 20),
+            "bootstrap": cpu_s(lambda a=a, b=b: compare_bootstrap(a, b), 5),
+        }
+        told = ", ".join(f"{k} {t * 1e3:.1f} ms ({reference / t:.0f} x)" for k, t in ours.items())
+        print(f"  {n_runs:>2} runs: reference {reference:.2f} s, {told}", flush=True)
+        table = resampled_table(frame)["p"].to_numpy().reshape(100, 34)
+        exact = compare_bootstrap(a, b)
+        apart = np.abs(table - np.concatenate([exact.less[:, ::-1], exact.more], axis=1)).max()
+        print(f"           worst cell of the bootstrap against the reference: {apart:.3f}")
+
+
+def print_intervals(quick: bool) -> None:
+    print("intervals: coverage of 95 % / false positives at 5 %, at 3, 5, 10 blocks")
+    reps = 10 if quick else 60
+    for n_tests, n_arms in ((100, 2), (100, 3), (1, 2)):
+        null = "with a null arm" if n_arms == 3 else "two arms"
+        print(f"  {n_tests} test{'s' * (n_tests > 1)} a report, {null}")
+        for kind in (*noise.INDEPENDENT, *noise.IN_TIME):
+            told = []
+            for n_blocks in (3, 5, 10):
+                rng = np.random.default_rng(n_blocks)
+                hits = wrong = total = 0
+                for _ in range(reps * (20 if n_tests == 1 else 1)):
+                    for ratio in (1.0, 1.1):
+                        runs = np.exp(noise.make(kind, rng, (n_tests, n_blocks, n_arms)))
+                        found = compare(
+                            runs[:, :, 0],
+                            ratio * runs[:, :, 1],
+                            null=runs[:, :, 2] if n_arms == 3 else None,
+                            blocked=kind in noise.IN_TIME,
+                        )
+                        if ratio == 1:
+                            wrong += (found.p < 0.05).sum()
+                        else:
+                            hits += ((found.low <= ratio) & (found.high >= ratio)).sum()
+                    total += n_tests
+                told.append(f"{hits / total:.3f} / {wrong / total:.3f}")
+            print(f"    {kind:<16}" + "   ".join(told), flush=True)
+
+
+def rates(called: np.ndarray, changed: np.ndarray) -> tuple[float, float]:
+    """Return the share of called rows that are false, and of changed rows that were called."""
+    false = (called & ~changed).sum() / max(called.sum(), 1)
+    return float(false), float((called & changed).sum() / max(changed.sum(), 1))
+
+
+def print_reports(quick: bool) -> None:
+    print("reports: 700 rows, 70 changed by 5, 10 or 20 %: false discoveries / changes found")
+    for mixed in (False, True):
+        print("  log-normal noise" if not mixed else "  four rows in ten of another kind of noise")
+        for n_blocks in (3, 5, 10):
+            rng = np.random.default_rng(n_blocks)
+            found: dict[str, list[tuple[float, float]]] = {}
+            for _ in range(5 if quick else 40):
+                a, null, b, history, changed = noise.report(rng, n_blocks, mixed=mixed)
+                for name, more in (
+                    ("two arms", {}),
+                    ("null arm", {"null": null}),
+                    ("history", {"history": history}),
+                    ("both", {"null": null, "history": history}),
+                ):
+                    q = compare(a, b, **more).q
+                    found.setdefault(name, []).append(rates(q <= 0.05, changed))
+            means = {name: np.mean(pairs, axis=0) for name, pairs in found.items()}
+            told = "   ".join(f"{name} {f:.3f} / {t:.2f}" for name, (f, t) in means.items())
+            print(f"    {n_blocks:>2} blocks: {told}", flush=True)
+
+
+def print_adaptive(quick: bool) -> None:
+    print("adaptive: 100 tests, 10 changed, blocks a test; the fixed plan that finds as much")
+    for kind in ("lognormal", "slow_blocks", "drift"):
+        rng = np.random.default_rng(0)
+        fixed_blocks = np.array([3, 5, 7, 10, 12, 15, 20])
+        fixed, adaptive, used = [], [], []
+        for _ in range(5 if quick else 40):
+            level = 0.05 * rng.lognormal(sigma=0.3, size=100)
+            logs = noise.make(kind, rng, (100, LOOKS[-1], 2), level=level)
+            changed = np.arange(100) % 10 == 0
+            effect = np.log1p(rng.choice([0.05, 0.10, 0.20], 100)) * rng.choice([-1, 1], 100)
+            logs[changed, :, 1] += effect[changed, None]
+            a, b = np.exp(logs).transpose(2, 0, 1)
+            fixed.append(
+                [
+                    rates(compare(a[:, :n], b[:, :n], blocked=True).q <= 0.05, changed)
+                    for n in fixed_blocks
+                ]
+            )
+            steps, n_blocks = run_adaptively(a, b)
+            adaptive.append(rates(np.abs(steps) == 1, changed))
+            used.append(n_blocks.mean())
+        false, share = np.mean(adaptive, axis=0)
+        equal = float(np.interp(share, np.mean(fixed, axis=0)[:, 1], fixed_blocks))
+        print(
+            f"  {kind:<12} found {share:.2f}, false {false:.3f}, {np.mean(used):.1f} blocks; "
+            f"fixed {equal:.1f} blocks: {equal / np.mean(used):.2f} x fewer",
+            flush=True,
+        )
+
+
+def run_adaptively(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Show the blocks of an experiment to `next_step` as they would come in."""
+    seen = np.full((2, *a.shape), np.nan)
+    steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
+    for before, look in zip((0, *LOOKS), LOOKS, strict=False):
+        running = steps == 0
+        seen[:, running, before:look] = np.stack([a, b])[:, running, before:look]
+        n_blocks[running] = look
+        steps = next_step(*seen[:, :, :look])
+    return steps, n_blocks
+
+
+def main() -> None:
+    parts = {
+        "speed": print_speed,
+        "intervals": print_intervals,
+        "reports": print_reports,
+        "adaptive": print_adaptive,
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repeats")
+    parser.add_argument("--only", choices=parts, help="one part")
+    chosen = parser.parse_args()
+    for name, part in parts.items():
+        if chosen.only in (None, name):
+            part(chosen.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Noise of many kinds, for calibrations: logarithms of runs that nothing changed."""
+
+import numpy as np
+
+#: Kinds whose runs are independent of each other and of time.
+INDEPENDENT = ("lognormal", "skewed", "bimodal", "outliers", "heavy_tailed")
+#: Kinds in which time matters; they are fair only to runs that were interleaved.
+IN_TIME = ("drift", "strong_drift", "neighbour", "autocorrelated", "slow_blocks")
+
+
+def levels(rng, n_tests):
+    """Noise of one run, 1 to 20 %, mostly near 5 %."""
+    return np.clip(0.05 * rng.lognormal(sigma=0.6, size=n_tests), 0.01, 0.2)
+
+
+def moments(rng, shape, order):
+    """When each run took place, 0 to 1: blocks one after the other, arms by `order` within."""
+    _, n_blocks, n_arms = shape
+    if order == "sequential":
+        place = np.arange(n_arms) * n_blocks + np.arange(n_blocks)[:, None]
+        place = np.broadcast_to(place, shape)
+    else:
+        place = np.argsort(rng.random(shape), axis=2) + n_arms * np.arange(n_blocks)[:, None]
+    return place, place / (n_blocks * n_arms - 1)
+
+
+def make(kind, rng, shape, *, level=None, order="interleaved"):
+    """Return log noise, shape (tests, blocks, arms)."""
+    sigma = (levels(rng, shape[0]) if level is None else np.broadcast_to(level, shape[:1]))[
+        :, None, None
+    ]
+    noise = sigma * rng.standard_normal(shape)
+    place, moment = moments(rng, shape, order)
+    if kind == "lognormal":
+        return noise
+    if kind == "skewed":
+        return sigma * (rng.exponential(size=shape) - 1)
+    if kind == "bimodal":
+        return 0.4 * noise + np.log(1.25) * (rng.random(shape) < 0.3)
+    if kind == "outliers":
+        return noise + np.log(1.5) * (rng.random(shape) < 0.1)
+    if kind == "heavy_tailed":
+        return sigma * rng.standard_t(3, size=shape) / np.sqrt(3)
+    if kind == "drift":
+        return noise + np.log1p(0.10 * moment)
+    if kind == "strong_drift":
+        return noise + np.log1p(0.20 * moment)
+    if kind == "neighbour":
+        return noise + np.log(1.2) * (moment > rng.uniform(0.2, 0.8, (shape[0], 1, 1)))
+    if kind == "autocorrelated":
+        n_runs, keep = shape[1] * shape[2], 0.7
+        steps = rng.standard_normal((shape[0], n_runs))
+        for i in range(1, n_runs):
+            steps[:, i] = keep * steps[:, i - 1] + np.sqrt(1 - keep**2) * steps[:, i]
+        flat = np.take_along_axis(steps, place.reshape(shape[0], -1), axis=1)
+        return sigma * flat.reshape(shape)
+    if kind == "slow_blocks":
+        return noise + sigma * rng.lognormal(sigma=0.7, size=(shape[0], 1, 1)) * (
+            rng.standard_normal((*shape[:2], 1))
+        )
+    raise ValueError(kind)
+
+
+def report(rng, n_blocks, *, n_tests=700, share=0.1, mixed=True, n_nights=30):
+    """Runs of a whole report in which some rows changed by 5, 10 or 20 %, either way.
+
+    Returns
+    -------
+    baseline, null, contender : ndarray, shape (tests, blocks)
+    history : ndarray, shape (tests, nights)
+        Of a machine that is noisier or calmer than today's, by 20 ± 40 %.
+    changed : ndarray of bool, shape (tests,)
+    """
+    level = levels(rng, n_tests)
+    noise = make("lognormal", rng, (n_tests, n_blocks, 3), level=level)
+    other = level * np.maximum(1.2 + 0.4 * rng.standard_normal(n_tests), 0.3)
+    nights = make("lognormal", rng, (n_tests, n_nights, 1), level=other)
+    if mixed:
+        for i, kind in enumerate(INDEPENDENT[1:]):
+            rows = np.arange(n_tests) % 10 == i
+            noise[rows] = make(kind, rng, (rows.sum(), n_blocks, 3), level=level[rows])
+            nights[rows] = make(kind, rng, (rows.sum(), n_nights, 1), level=other[rows])
+    changed = rng.random(n_tests) < share
+    effect = np.log1p(rng.choice([0.05, 0.10, 0.20], n_tests)) * rng.choice([-1, 1], n_tests)
+    noise[:, :, 2] += np.where(changed, effect, 0.0)[:, None]
+    unit = rng.lognormal(2, 1, (n_tests, 1))
+    arms = [unit * np.exp(noise[:, :, i]) for i in range(3)]
+    return *arms, unit * np.exp(nights[:, :, 0]), changed

@@ -1,0 +1,183 @@
+"""Do the promises hold? Each test simulates reports with a fixed seed and counts.
+
+Bounds are binomial: a count is wrong when a method that keeps its promise would show it less than
+once in ten thousand. Rows of a report share their prior, so few large reports would not do.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
+from simulated_noise import IN_TIME, INDEPENDENT, make, report
+
+from benchkit.analysis.design import LOOKS, next_step
+from benchkit.analysis.effects import compare
+
+SURE = 1e-4
+
+
+def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, ratio=1.1):
+    """Return how many intervals held the ratio, how many rows were false alarms, of how many."""
+    held = wrong = 0
+    for _ in range(reports):
+        runs = np.exp(make(kind, rng, (n_tests, n_blocks, n_arms)))
+        null = runs[:, :, 2] if n_arms == 3 else None
+        blocked = kind in IN_TIME
+        found = compare(runs[:, :, 0], ratio * runs[:, :, 1], null=null, blocked=blocked)
+        held += ((found.low <= ratio) & (ratio <= found.high)).sum()
+        wrong += (compare(runs[:, :, 0], runs[:, :, 1], null=null, blocked=blocked).p < 0.05).sum()
+    return int(held), int(wrong), reports * n_tests
+
+
+@pytest.mark.parametrize("n_arms", [2, 3])
+@pytest.mark.parametrize("n_blocks", [3, 5, 10])
+@pytest.mark.parametrize("kind", [*INDEPENDENT, *IN_TIME])
+def test_intervals_cover_and_unchanged_rows_stay_unchanged(rng, kind, n_blocks, n_arms):
+    held, wrong, total = cover_and_reject(rng, kind, n_blocks, n_arms=n_arms)
+
+    assert binom.cdf(held, total, 0.93) > SURE
+    assert binom.sf(held - 1, total, 0.975) > SURE
+    assert binom.sf(wrong - 1, total, 0.06) > SURE
+
+
+@pytest.mark.parametrize("n_blocks", [3, 5])
+def test_coverage_is_exact_where_noise_is_log_normal(rng, n_blocks):
+    held, _, total = cover_and_reject(rng, "lognormal", n_blocks)
+
+    assert binomtest(held, total, 0.95).pvalue > SURE
+
+
+@pytest.mark.parametrize("n_tests", [1, 9, 10, 20])
+@pytest.mark.parametrize("kind", ["lognormal", "drift"])
+def test_small_reports_are_calibrated_too(rng, kind, n_tests):
+    held, wrong, total = cover_and_reject(rng, kind, 4, n_tests=n_tests, reports=1500 // n_tests)
+
+    assert binom.cdf(held, total, 0.93) > SURE
+    assert binom.sf(wrong - 1, total, 0.07) > SURE
+
+
+def test_running_one_arm_after_the_other_cannot_be_repaired_and_interleaving_does_it(rng):
+    shape = (2000, 5, 2)
+    apart = np.exp(make("drift", rng, shape, order="sequential"))
+    woven = np.exp(make("drift", rng, shape))
+
+    alarms_apart = (compare(apart[:, :, 0], apart[:, :, 1]).p < 0.05).mean()
+    alarms_woven = (compare(woven[:, :, 0], woven[:, :, 1], blocked=True).p < 0.05).mean()
+
+    assert alarms_apart > 0.2
+    assert alarms_woven < 0.06
+
+
+@pytest.mark.parametrize(("n_blocks", "found_at_least"), [(3, 0.2), (5, 0.37), (10, 0.55)])
+def test_few_of_the_changes_in_a_large_report_are_false(rng, n_blocks, found_at_least):
+    false, found, listed = [], [], 0
+    for _ in range(12):
+        a, null, b, history, changed = report(rng, n_blocks)
+        seen = compare(a, b, null=null, history=history)
+        called = seen.q <= 0.05
+        false.append((called & ~changed).sum() / max(called.sum(), 1))
+        found.append(seen.q[changed] <= 0.05)
+        listed += called.sum()
+
+    # 5 % is a mean over reports; allow three standard errors of this one
+    assert np.mean(false) < 0.05 + 3 * np.std(false) / np.sqrt(len(false))
+    assert np.concatenate(found).mean() > found_at_least
+    assert listed > 12 * 10
+
+
+def test_correcting_for_the_size_of_the_report_is_what_keeps_the_list_true(rng):
+    a, _, b, _, changed = report(rng, 5)
+    seen = compare(a, b)
+
+    uncorrected, corrected = seen.p <= 0.05, seen.q <= 0.05
+    assert (uncorrected & ~changed).sum() / uncorrected.sum() > 0.25
+    assert (corrected & ~changed).sum() / corrected.sum() < 0.15
+
+
+def test_the_null_arm_and_history_each_find_more(rng):
+    found = dict.fromkeys(("neither", "null", "history", "both"), 0.0)
+    for _ in range(8):
+        a, null, b, history, changed = report(rng, 3, mixed=False)
+        for name, more in {
+            "neither": {},
+            "null": {"null": null},
+            "history": {"history": history},
+            "both": {"null": null, "history": history},
+        }.items():
+            found[name] += (compare(a, b, **more).q[changed] <= 0.05).mean() / 8
+
+    assert found["null"] > found["neither"] + 0.05
+    assert found["both"] > found["null"] + 0.02
+    assert found["history"] > found["neither"] + 0.02
+
+
+def test_selected_intervals_cover_in_spite_of_the_selection(rng):
+    plain = wide = total = 0
+    for _ in range(12):
+        sigma = 0.05
+        true = np.where(rng.random(400) < 0.15, 1.1, 1.0)
+        a, b = np.exp(make("lognormal", rng, (2, 400, 5), level=np.full(2, sigma)))
+        seen = compare(a, true[:, None] * b)
+        listed = seen.q <= 0.05
+        plain += ((seen.low <= true) & (true <= seen.high))[listed].sum()
+        wide += ((seen.selected_low <= true) & (true <= seen.selected_high))[listed].sum()
+        total += listed.sum()
+
+    assert binom.cdf(wide, total, 0.93) > SURE
+    assert plain < wide
+
+
+def test_the_share_of_null_rows_that_move_is_judged_without_false_alarm(rng):
+    alarms = 0
+    for _ in range(60):
+        a, null, b = (np.exp(make("lognormal", rng, (100, 4, 3)))).transpose(2, 0, 1)
+        alarms += compare(a, b, null=null).calibrated is False
+
+    assert alarms <= 4
+
+
+def adaptive(a, b):
+    """Run an experiment as `next_step` says; return decisions and blocks of each test."""
+    seen = np.full((2, *a.shape), np.nan)
+    steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
+    for before, look in zip((0, *LOOKS), LOOKS, strict=False):
+        running = steps == 0
+        seen[:, running, before:look] = np.stack([a, b])[:, running, before:look]
+        n_blocks[running] = look
+        now = next_step(*seen[:, :, :look])
+        assert (now[~running] == steps[~running]).all()  # what was decided stays decided
+        steps = now
+    return steps, n_blocks
+
+
+def test_adaptive_plans_find_as_much_as_fixed_ones_with_less_than_half_of_the_runs(rng):
+    changed = np.arange(100) % 10 == 0
+    found, false, blocks, fixed = [], [], [], []
+    for _ in range(25):
+        effect = np.log1p(rng.choice([0.05, 0.10, 0.20], 100)) * rng.choice([-1, 1], 100)
+        logs = make("lognormal", rng, (100, 20, 2), level=0.05 * rng.lognormal(sigma=0.3, size=100))
+        logs[changed, :, 1] += effect[changed, None]
+        a, b = np.exp(logs).transpose(2, 0, 1)
+        steps, n_blocks = adaptive(a, b)
+        called = np.abs(steps) == 1
+        assert (np.sign(effect[called & changed]) == steps[called & changed]).all()
+        found.append(called[changed].mean())
+        false.append((called & ~changed).sum() / max(called.sum(), 1))
+        blocks.append(n_blocks.mean())
+        q = compare(a[:, :10], b[:, :10], blocked=True).q
+        fixed.append((q[changed] <= 0.05).mean())
+
+    assert np.mean(false) < 0.05 + 3 * np.std(false) / 5
+    assert np.mean(found) > np.mean(fixed) - 0.02  # ten blocks
+    assert np.mean(blocks) < 10 / 2
+
+
+def test_looking_often_does_not_make_changes_out_of_nothing(rng):
+    alarms, naive, n_reports = 0, 0, 150
+    for _ in range(n_reports):
+        a, b = np.exp(make("lognormal", rng, (12, 20, 2))).transpose(2, 0, 1)
+        steps, _ = adaptive(a, b)
+        alarms += (np.abs(steps) == 1).any()
+        naive += any((compare(a[:, :n], b[:, :n]).q <= 0.05).any() for n in LOOKS)
+
+    assert binom.sf(alarms - 1, n_reports, 0.05) > SURE
+    assert naive > alarms

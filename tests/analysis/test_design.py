@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from simulated_noise import make
+
+from benchkit.analysis.design import LOOKS, next_step
+from benchkit.analysis.sequential import worth_of_smallest
+
+
+def arms(rng, n_tests, n_blocks, level=0.02):
+    return np.exp(make("lognormal", rng, (n_tests, n_blocks, 2), level=level)).transpose(2, 0, 1)
+
+
+def test_nothing_is_decided_before_the_first_look(rng):
+    a, b = arms(rng, 20, 2)
+
+    assert (next_step(a, 2 * b) == 0).all()
+
+
+def test_changes_are_decided_with_their_sign_and_small_differences_as_the_same(rng):
+    a, b = arms(rng, 30, 8)
+    b[0] *= 1.3
+    b[1] /= 1.3
+
+    steps = next_step(a, b)
+
+    assert steps[:2].tolist() == [1, -1]
+    assert (steps[2:] == 2).mean() > 0.8
+
+
+def test_blocks_between_two_looks_change_nothing(rng):
+    a, b = arms(rng, 30, 7, 0.08)
+
+    np.testing.assert_array_equal(next_step(a[:, :5], b[:, :5]), next_step(a, b))
+
+
+def test_hopeless_noise_stops_early_and_the_last_look_stops_all(rng):
+    a, b = arms(rng, 30, 20, 0.3)
+
+    assert (next_step(a[:, :3], b[:, :3]) == 3).mean() > 0.3
+    assert (next_step(a, b) != 0).all()
+
+
+def test_a_change_stays_one_whatever_comes_later(rng):
+    a, b = arms(rng, 30, 12)
+    b[0, :5] *= 1.5
+    b[0, 5:] /= 1.5
+
+    assert next_step(a[:, :5], b[:, :5])[0] == 1
+    assert next_step(a, b)[0] == 1
+
+
+def test_a_stopped_test_keeps_its_decision_while_others_go_on(rng):
+    a, b = arms(rng, 30, 20, 0.06)
+    early = next_step(a[:, :3], b[:, :3])
+    stopped = early != 0
+    a[stopped, 3:] = b[stopped, 3:] = np.nan
+
+    late = next_step(a, b)
+
+    assert 0 < stopped.sum() < 30
+    np.testing.assert_array_equal(late[stopped], early[stopped])
+
+
+def test_a_test_with_too_few_runs_to_judge_goes_on_and_one_without_any_stops(rng):
+    a, b = arms(rng, 30, 5)
+    b[0, 1:] = np.nan  # one run
+    b[1] = np.nan
+
+    assert next_step(a, b)[:2].tolist() == [0, 3]
+
+
+def test_a_test_that_lost_runs_is_decided_by_the_others(rng):
+    a, b = arms(rng, 30, 8)
+    b[0] *= 1.3
+    a[0, 0] = b[0, 3] = np.nan
+
+    assert next_step(a, b)[0] == 1
+
+
+def test_a_null_arm_and_history_are_taken_along(rng):
+    a, b = arms(rng, 30, 5)
+    null, _ = arms(rng, 30, 5)
+    nights, _ = arms(rng, 30, 40)
+    b[0] *= 1.2
+
+    assert next_step(a, b, null=null, history=nights)[0] == 1
+
+
+def test_the_worth_of_a_smallest_p_lies_between_one_look_and_bonferroni():
+    p = np.array([0.0, 1e-9, 1e-5, 0.001, 0.05, 0.5, 1.0])
+
+    worth = worth_of_smallest(p, LOOKS)
+
+    assert (worth >= p).all()
+    assert (worth <= np.minimum(5 * p, 1)).all()
+    assert (np.diff(worth) >= 0).all()
+    assert worth_of_smallest(p, (5,)) == pytest.approx(p, abs=1e-6)
+
+
+def test_the_worth_of_a_smallest_p_is_what_chance_makes_of_it(rng):
+    sums = np.cumsum(rng.standard_normal((100_000, LOOKS[-1])), axis=1)
+    z = np.abs(sums[:, np.array(LOOKS) - 1] / np.sqrt(LOOKS)).max(axis=1)
+
+    chance = (z > 2.5758).mean()  # p = 0.01 at any look
+
+    bound = worth_of_smallest(np.array([0.01]), LOOKS)[0]
+    assert chance < bound < 1.35 * chance

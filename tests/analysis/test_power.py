@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchkit.analysis.power import power_table, runs_needed, runs_until_told
+
+
+def test_so_many_runs_find_the_change_and_one_fewer_does_not(rng):
+    n, noise, effect = int(runs_needed(0.1, 0.05)), 0.05, np.log(1.1)
+
+    found = []
+    for runs in (n - 1, n):
+        a, b = noise * rng.standard_normal((2, 20_000, runs))
+        found.append((stats.ttest_ind(a, b + effect, axis=1).pvalue < 0.05).mean())
+
+    assert found[0] < 0.8 < found[1]
+
+
+def test_large_effects_need_two_runs_and_impossible_ones_are_said_to_be():
+    assert runs_needed([2.0, 0.5], 0.001).tolist() == [2, 2]
+    assert runs_needed(0.001, 0.3) == -1
+    assert runs_needed(0.0, 0.05) == -1
+
+
+def test_a_drop_needs_about_as_many_runs_as_a_rise():
+    assert abs(int(runs_needed(-0.05, 0.05)) - int(runs_needed(0.05, 0.05))) <= 2
+
+
+def test_the_table_falls_with_the_effect_and_grows_with_noise_and_severity():
+    table = power_table()
+    strict = power_table(alpha=0.005)
+
+    known = np.where(table < 0, 10_000, table)
+    assert (np.diff(known, axis=1) <= 0).all()
+    assert (np.diff(known, axis=0) >= 0).all()
+    assert (np.where(strict < 0, 10_000, strict) >= known).all()
+    # 5 % noise: 18 runs see 5 %, 6 see 10 %
+    assert table[3, 1:3].tolist() == [18, 6]
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.05])
+def test_so_many_runs_tell_that_nothing_changed(rng, noise):
+    n = int(runs_until_told(np.array([noise]), np.array([0.0]), 0.05)[0])
+
+    a, b = noise * rng.standard_normal((2, 4000, n))
+    test = stats.ttest_ind(a, b, axis=1)
+    low, high = test.confidence_interval(0.90)
+    told = (np.exp(low) > 0.95) & (np.exp(high) < 1.05)
+
+    assert 0.72 < told.mean() < 0.9

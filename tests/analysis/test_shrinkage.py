@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+from scipy.special import polygamma
+
+from benchkit.analysis.shrinkage import inverse_trigamma, shrink, successive_variance
+
+
+def variances(rng, true, df):
+    return true * rng.chisquare(df, len(true)) / df
+
+
+def test_inverse_trigamma_undoes_trigamma():
+    x = np.geomspace(1e-3, 1e6, 50)
+
+    np.testing.assert_allclose(inverse_trigamma(polygamma(1, x)), x, rtol=1e-6)
+
+
+def test_rows_of_one_noise_learn_it_and_rows_of_many_do_not_give_up_their_own(rng):
+    df = np.full(200, 4.0)
+    alike = variances(rng, np.full(200, 0.01), df)
+    unlike = variances(rng, 0.01 * np.exp(3 * rng.standard_normal(200)), df)
+
+    shrunk, worth, _ = shrink(alike, df)
+    _, worth_unlike, _ = shrink(unlike, df)
+
+    assert np.abs(np.log(shrunk / 0.01)).max() < 0.5
+    assert np.median(worth) > 50
+    assert np.median(worth_unlike) < 8
+
+
+def test_shrunk_variances_are_closer_to_the_truth(rng):
+    df = np.full(300, 4.0)
+    true = 0.0025 * np.exp(0.8 * rng.standard_normal(300))
+    seen = variances(rng, true, df)
+
+    shrunk, _, _ = shrink(seen, df)
+
+    assert np.abs(np.log(shrunk / true)).mean() < 0.75 * np.abs(np.log(seen / true)).mean()
+
+
+def test_a_gamma_family_gets_the_closed_form(rng):
+    d0, s0, df = 8.0, 0.0025, np.full(4000, 4.0)
+    true = s0 * d0 / rng.chisquare(d0, 4000)
+    seen = variances(rng, true, df)
+
+    shrunk, worth, _ = shrink(seen, df)
+
+    closed = (d0 * s0 + df * seen) / (d0 + df)
+    middle = (seen > np.quantile(seen, 0.1)) & (seen < np.quantile(seen, 0.9))
+    np.testing.assert_allclose(shrunk[middle], closed[middle], rtol=0.15)
+    assert np.median(worth) == pytest.approx(d0 + 4, rel=0.25)
+
+
+def test_a_predictor_that_knows_is_believed_and_one_that_does_not_is_ignored(rng):
+    df = np.full(300, 4.0)
+    true = 0.0025 * np.exp(1.5 * rng.standard_normal(300))
+    seen = variances(rng, true, df)
+
+    told, worth, _ = shrink(seen, df, predictor=2 * true)
+    alone, worth_alone, _ = shrink(seen, df)
+    noise, _, _ = shrink(seen, df, predictor=np.exp(rng.standard_normal(300)))
+
+    assert np.median(worth) > 5 * np.median(worth_alone)
+    assert np.abs(np.log(told / true)).mean() < 0.5 * np.abs(np.log(alone / true)).mean()
+    np.testing.assert_allclose(np.log(noise), np.log(alone), atol=0.5)
+
+
+def test_strange_variances_pass_through_and_teach_nothing(rng):
+    df = np.r_[np.full(30, 4.0), 0.0, 4.0, 4.0]
+    seen = np.r_[variances(rng, np.full(30, 0.01), df[:30]), 1.0, 0.0, np.nan]
+
+    shrunk, worth, prior_df = shrink(seen, df)
+    alone, _, _ = shrink(seen[:30], df[:30])
+
+    np.testing.assert_allclose(shrunk[:30], alone)
+    np.testing.assert_array_equal(shrunk[30:], seen[30:])
+    np.testing.assert_array_equal(worth[30:], df[30:])
+    assert (prior_df[30:] == 0).all()
+
+
+def test_a_step_in_the_history_hardly_counts_as_noise(rng):
+    nights = 0.05 * rng.standard_normal((1, 60))
+    stepped = nights + np.where(np.arange(60) < 30, 0, 0.3)
+
+    assert stepped.var() > 5 * nights.var()
+    assert successive_variance(stepped)[0] < 2 * successive_variance(nights)[0]
+    assert np.isnan(successive_variance(np.array([[1.0, np.nan, 2.0]])))[0]
