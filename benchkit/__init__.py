@@ -27,6 +27,7 @@ _HOMES = {
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
     "collect": "benchkit.measure.collection",
+    "compare": "benchkit.analysis.comparison",
     "dataset": "benchkit.measure.recipes",
     "expect": "benchkit.measure.answers",
     "open_cluster": "benchkit.measure.cluster",

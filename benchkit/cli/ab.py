@@ -13,7 +13,7 @@ from benchkit.cli.options import common, print_json
 __all__ = ["ab"]
 
 DEFAULT_BLOCKS = 5
-WORSE, FAILED, INTERRUPTED = 1, 3, 130
+WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 
 
 @click.command()
@@ -143,6 +143,8 @@ def ab(
         sys.exit(WORSE)
     if any(record["outcome"] not in ("ok", "skipped") for record in records):
         sys.exit(FAILED)
+    if not report.testable:
+        sys.exit(TOO_FEW)
 
 
 def _write_report(

@@ -10,7 +10,7 @@ from benchkit.cli.options import common, print_json
 
 __all__ = ["compare"]
 
-WORSE = 1
+WORSE, TOO_FEW = 1, 4
 
 
 @click.command()
@@ -66,3 +66,5 @@ def compare(
         click.echo(f"warning: {warning}", err=True)
     if len(report.worse):
         sys.exit(WORSE)
+    if not report.testable:
+        sys.exit(TOO_FEW)

@@ -49,7 +49,7 @@ class UnknownWorkload(UsageError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
-        known = list(known)
+        known = list(dict.fromkeys(known))
         far = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
         nearest = f"; the nearest are {far}" if far else ""
         hint = did_you_mean(name, known, f"see `benchkit list workloads`{nearest}")
