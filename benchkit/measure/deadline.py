@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from benchkit.measure.errors import DeadlinePassed
@@ -24,11 +24,13 @@ __all__ = ["ask_with_timeout", "deadline", "stacks_of"]
 EVIDENCE_TIMEOUT_S = 10.0
 
 
-@contextmanager
 def deadline(
     seconds: float, step: str, *, evidence: Callable[[], None] = lambda: None
-) -> Iterator[None]:
-    """Raise `DeadlinePassed` in the body when it takes longer than `seconds`.
+) -> AbstractContextManager[None]:
+    """Raise `DeadlinePassed` in the body of a `with` when it takes longer than `seconds`.
+
+    Code that cannot be interrupted, such as a foreign function that holds the GIL, raises it when
+    it comes back.
 
     Parameters
     ----------
@@ -42,56 +44,82 @@ def deadline(
     Raises
     ------
     DeadlinePassed
-        The body was interrupted.
+        The body was interrupted, or came back too late.
     """
-    lock = threading.Lock()
-    ended = threading.Event()
-    fired = False
-    runner = threading.current_thread()
+    return _Deadline(seconds, step, evidence)
 
-    def watch() -> None:
-        nonlocal fired
-        if ended.wait(seconds):
+
+class _Deadline:
+    """The state of one deadline.
+
+    The main thread is interrupted by a real signal, because that also wakes a blocking wait. The
+    signal can arrive just when the body has ended: then it must neither be taken for a user's
+    Ctrl-C nor reach the next step. So its handler is ours until it has come.
+    """
+
+    def __init__(self, seconds: float, step: str, evidence: Callable[[], None]) -> None:
+        self.seconds, self.step, self.evidence = seconds, step, evidence
+        self.lock = threading.Lock()
+        self.ended = threading.Event()
+        self.fired = self.arrived = False
+        self.handler: Any = None
+
+    def __enter__(self) -> None:
+        self.runner = threading.current_thread()
+        self.by_signal = self.runner is threading.main_thread() and hasattr(signal, "pthread_kill")
+        if self.by_signal:
+            self.handler = signal.getsignal(signal.SIGINT)
+            signal.signal(signal.SIGINT, self._on_signal)
+        self.begin = time.monotonic()
+        threading.Thread(target=self._watch, name="benchkit-deadline", daemon=True).start()
+
+    def _watch(self) -> None:
+        if self.ended.wait(self.seconds):
             return
-        evidence()
-        with lock:
-            if ended.is_set():
+        self.evidence()
+        with self.lock:
+            if self.ended.is_set():
                 return
-            fired = True
-            _interrupt(runner)
+            self.fired = True
+            ident = self.runner.ident or 0
+            if self.by_signal:
+                signal.pthread_kill(ident, signal.SIGINT)
+            else:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(ident), ctypes.py_object(DeadlinePassed)
+                )
 
-    watcher = threading.Thread(target=watch, name="benchkit-deadline", daemon=True)
-    watcher.start()
-    try:
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if not self.fired:  # the user's own Ctrl-C
+            if callable(self.handler):
+                self.handler(number, frame)
+            return
+        self.arrived = True
+        if not self.ended.is_set() and frame.f_code is not _Deadline.__exit__.__code__:
+            raise KeyboardInterrupt
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        with self.lock:
+            self.ended.set()
+        late = time.monotonic() - self.begin > self.seconds
+        if self.fired:
+            self._await_interrupt()
+        if self.by_signal:
+            signal.signal(signal.SIGINT, self.handler or signal.default_int_handler)
+        # Whatever the step made of our interrupt, the deadline is the reason.
+        if self.fired or (late and error is None):
+            raise DeadlinePassed(
+                f"the {self.step} did not end within its deadline of {self.seconds:g} s"
+            ) from error
+
+    def _await_interrupt(self) -> None:
+        """Give an interrupt that is under way the moment to arrive here, not in the next step."""
+        end = time.monotonic() + (1.0 if self.by_signal else 0.05)
         try:
-            yield
-        finally:
-            with lock:
-                ended.set()
-            if fired:
-                _absorb_interrupt()
-    except BaseException:
-        if not fired:  # whatever the step made of our interrupt, the deadline is the reason
-            raise
-    if fired:
-        raise DeadlinePassed(f"the {step} did not end within its deadline of {seconds:g} s")
-
-
-def _interrupt(thread: threading.Thread) -> None:
-    if thread is threading.main_thread() and hasattr(signal, "pthread_kill"):
-        # A real signal also wakes a blocking wait; `interrupt_main` would only set a flag.
-        signal.pthread_kill(thread.ident or 0, signal.SIGINT)
-    else:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(DeadlinePassed)
-        )
-
-
-def _absorb_interrupt() -> None:
-    """Give an interrupt that is under way the moment to arrive here, not in the next step."""
-    end = time.monotonic() + 0.05
-    while time.monotonic() < end:
-        time.sleep(0.005)
+            while not self.arrived and time.monotonic() < end:
+                time.sleep(0.005)
+        except DeadlinePassed:
+            pass
 
 
 def ask_with_timeout(question: Callable[[], Any], seconds: float = EVIDENCE_TIMEOUT_S) -> Any:
