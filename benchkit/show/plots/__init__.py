@@ -8,6 +8,7 @@ from __future__ import annotations
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
+from benchkit.show.plots.compare import forest, heat_map, raw_points, waterfall
 from benchkit.show.plots.run import (
     memory_by_kind,
     memory_by_worker,
@@ -19,12 +20,16 @@ from benchkit.show.plots.stream import TaskStream, task_stream
 
 __all__ = [
     "TaskStream",
+    "forest",
+    "heat_map",
     "in_notebook",
     "memory_by_kind",
     "memory_by_worker",
+    "raw_points",
     "scheduler_load",
     "task_group_bars",
     "task_stream",
+    "waterfall",
     "worker_load",
 ]
 

@@ -1,0 +1,341 @@
+"""Figures of a comparison: effects with their intervals, confidence, runs, and explanations.
+
+A `Report` or an `Explanation` in, a Bokeh figure out. Worse is red and up, better blue and down:
+told by place and symbol, not by colour alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from bokeh.models import BasicTicker, ColorBar, ColumnDataSource, HoverTool, LinearColorMapper
+from bokeh.models.annotations import Span
+
+from benchkit.analysis.comparison import Report
+from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
+from benchkit.show.plots.base import INK, legend_beside, make_figure, nothing
+from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
+
+__all__ = ["forest", "heat_map", "raw_points", "waterfall"]
+
+WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
+#: More rows than this are not read; those that are the same are counted in the title instead.
+MOST_ROWS = 60
+ROW_HEIGHT = 22
+MOST_PARTS = 7
+_DIVERGING = (
+    "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d",
+    "#b2182b",
+)  # fmt: skip
+
+
+def _rows(report: Report, metric: str) -> tuple[pd.DataFrame, int]:
+    """Return the rows of a metric, and how many that are the same were left out."""
+    frame = report.frame[report.frame["metric"] == metric]
+    if len(frame) <= MOST_ROWS:
+        return frame, 0
+    kept = frame[frame["verdict"] != "same"].head(MOST_ROWS)
+    return kept, len(frame) - len(kept)
+
+
+def _labels(frame: pd.DataFrame, report: Report) -> list[str]:
+    several = len(report.contenders) > 1
+    names = [
+        f"{row.workload} · {row.contender}" if several else str(row.workload)
+        for row in frame.itertuples()
+    ]
+    names = [name if len(name) <= 48 else f"{name[:23]}…{name[-24:]}" for name in names]
+    # A factor must be distinct: a space of no width tells apart what the cut made equal.
+    return [name + "\u200b" * names[:i].count(name) for i, name in enumerate(names)]
+
+
+def _colours(frame: pd.DataFrame) -> list[str]:
+    return [WORSE if row.worse else BETTER if row.changed else EVEN for row in frame.itertuples()]
+
+
+def _title(question: str, hidden: int, *parts: str) -> str:
+    said = [part for part in parts if part]
+    if hidden:
+        said.append(f"{hidden} that are the same are not shown")
+    return f"{question} ({', '.join(said)})" if said else question
+
+
+def forest(report: Report, metric: str = "duration") -> Any:
+    """Draw each workload's change with its interval, the null arm's behind it.
+
+    Parameters
+    ----------
+    report : Report
+        A comparison.
+    metric : str, default "duration"
+        Which metric.
+
+    Returns
+    -------
+    figure
+        Change in % of the baseline, a row per workload in the order of the report. The grey band
+        is what the baseline does to itself; an interval that touches it is noise.
+    """
+    frame, hidden = _rows(report, metric)
+    question = f"Which workloads changed in {metric}?"
+    if frame.empty:
+        return nothing(question)
+    labels = _labels(frame, report)
+    wide = frame["changed"]
+    low = frame["low"].where(~wide, frame["selected_low"])
+    high = frame["high"].where(~wide, frame["selected_high"])
+    source = ColumnDataSource(
+        {
+            "label": labels,
+            "change": (frame["ratio"] - 1) * 100,
+            "low": (low - 1) * 100,
+            "high": (high - 1) * 100,
+            "null_low": (frame["null_low"] - 1) * 100,
+            "null_high": (frame["null_high"] - 1) * 100,
+            "colour": _colours(frame),
+            "marker": [
+                "triangle" if row.worse else "inverted_triangle" if row.changed else "circle"
+                for row in frame.itertuples()
+            ],
+            "verdict": frame["verdict"],
+            "runs": [f"{row.n_baseline} + {row.n_contender}" for row in frame.itertuples()],
+        }
+    )
+    drawn = make_figure(
+        _title(question, hidden, f"{report.level:.0%} intervals"),
+        f"change against {report.baseline} (%)",
+        "workload",
+        y_range=labels[::-1],
+        height=110 + ROW_HEIGHT * len(labels),
+        tools="xpan,xwheel_zoom,reset,save",
+    )
+    drawn.hbar(
+        y="label", left="null_low", right="null_high", height=0.9, source=source, color=OTHER,
+        alpha=0.28, line_color=None, legend_label="baseline against itself",
+    )  # fmt: skip
+    drawn.segment("low", "label", "high", "label", source=source, color="colour", line_width=2.2)
+    dots = drawn.scatter("change", "label", source=source, marker="marker", size=9, color="colour")
+    drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
+    drawn.add_tools(
+        HoverTool(
+            renderers=[dots],
+            tooltips=[
+                ("workload", "@label"),
+                ("change", "@change{+0.0} %"),
+                ("interval", "@low{+0.0} to @high{+0.0} %"),
+                ("verdict", "@verdict"),
+                ("runs", "@runs"),
+            ],
+        )
+    )
+    _fit(drawn, [low, high, frame["null_low"], frame["null_high"]])
+    legend_beside(drawn, place="below")
+    drawn.ygrid.grid_line_color = None
+    return drawn
+
+
+def _fit(drawn: Any, ratios: list[pd.Series]) -> None:
+    """Show all effects, and let one endless interval not flatten the others."""
+    ends = np.concatenate([(ratio.to_numpy(float) - 1) * 100 for ratio in ratios])
+    ends = ends[np.isfinite(ends)]
+    if not len(ends):
+        return
+    low, high = np.percentile(ends, [2, 98])
+    margin = max(0.08 * (high - low), 2.0)
+    drawn.x_range.start, drawn.x_range.end = min(low, 0) - margin, max(high, 0) + margin
+
+
+def heat_map(report: Report, metric: str = "duration") -> Any:
+    """Draw how sure it is that each workload changed by more than so many per cent.
+
+    Parameters
+    ----------
+    report : Report
+        A comparison.
+    metric : str, default "duration"
+        Which metric.
+
+    Returns
+    -------
+    figure
+        Columns are changes from -80 to +80 %, cells the probability of a change beyond that.
+    """
+    frame, hidden = _rows(report, metric)
+    question = f"How sure is a change in {metric} beyond so many per cent?"
+    if frame.empty or frame["p"].isna().all():
+        return nothing(question)
+    table = report.effects.table()
+    index = frame["row"].to_numpy()
+    steps = np.round(np.asarray(table.thresholds) * 100, 6)
+    less, more = table.less[index], table.more[index]
+    columns = [f"−{step:g}" for step in steps[::-1]] + [f"+{step:g}" for step in steps]
+    signed = np.hstack([-less[:, ::-1], more])
+    labels = _labels(frame, report)
+    n_rows, n_columns = signed.shape
+    source = ColumnDataSource(
+        {
+            "x": np.tile(np.arange(n_columns), n_rows),
+            "label": np.repeat(np.array(labels, dtype=object), n_columns),
+            "beyond": np.tile(np.array(columns, dtype=object), n_rows),
+            "value": signed.ravel(),
+            "sure": np.abs(signed).ravel() * 100,
+        }
+    )
+    drawn = make_figure(
+        _title(question, hidden),
+        "change (%)",
+        "workload",
+        y_range=labels[::-1],
+        height=120 + ROW_HEIGHT * n_rows,
+        tools="save",
+    )
+    mapper = LinearColorMapper(palette=_DIVERGING, low=-1, high=1, nan_color="#00000000")
+    cells = drawn.rect(
+        "x", "label", 0.96, 0.92, source=source, line_color=None,
+        fill_color={"field": "value", "transform": mapper},
+    )  # fmt: skip
+    drawn.add_tools(
+        HoverTool(
+            renderers=[cells],
+            tooltips=[("workload", "@label"), ("beyond", "@beyond %"), ("sure", "@sure{0.0} %")],
+        )
+    )
+    drawn.xaxis.ticker = list(range(0, n_columns))
+    names = {i: name if i % 2 == (len(steps) + 1) % 2 else "" for i, name in enumerate(columns)}
+    drawn.xaxis.major_label_overrides = names
+    drawn.grid.grid_line_color = None
+    bar = ColorBar(
+        color_mapper=mapper,
+        ticker=BasicTicker(desired_num_ticks=5),
+        width=10,
+        title="p(less) < 0 < p(more)",
+        title_text_color=INK,
+        major_label_text_color=INK,
+        background_fill_alpha=0,
+        title_text_font_style="normal",
+    )
+    drawn.add_layout(bar, "right")
+    return drawn
+
+
+def raw_points(report: Report, metric: str = "duration") -> Any:
+    """Draw every run, as a share of the baseline's median, arms one above the other.
+
+    Parameters
+    ----------
+    report : Report
+        A comparison.
+    metric : str, default "duration"
+        Which metric.
+
+    Returns
+    -------
+    figure
+        A dot is a run. What an interval hides (two modes, an outlier) shows here.
+    """
+    frame, hidden = _rows(report, metric)
+    question = f"What did each run give in {metric}?"
+    if frame.empty:
+        return nothing(question)
+    labels = _labels(frame, report)
+    heights = {"baseline": 0.24, "null": 0.0, "contender": -0.24}
+    colours = {"baseline": EVEN, "null": OTHER, "contender": "#aa3377"}
+    words = {"baseline": report.baseline, "null": "null arm", "contender": "contender"}
+    drawn = make_figure(
+        _title(question, hidden),
+        f"share of the median of {report.baseline} (%)",
+        "workload",
+        y_range=(-0.7, len(labels) - 0.3),
+        height=110 + (ROW_HEIGHT + 6) * len(labels),
+        tools="xpan,xwheel_zoom,reset,save",
+    )
+    for arm, height in heights.items():
+        x: list[float] = []
+        y: list[float] = []
+        text: list[str] = []
+        for place, row in enumerate(frame.to_dict("records")):
+            values = report.points(row).get(arm)
+            if values is None or not row["baseline"]:
+                continue
+            known = values[np.isfinite(values)] / row["baseline"] * 100
+            x += known.tolist()
+            y += [len(labels) - 1 - place + height] * len(known)
+            text += [labels[place]] * len(known)
+        if x:
+            source = ColumnDataSource({"x": x, "y": y, "label": text})
+            drawn.scatter(
+                "x", "y", source=source, size=7, color=colours[arm], alpha=0.75, line_color=None,
+                legend_label=words[arm], name=words[arm],
+            )  # fmt: skip
+    drawn.add_tools(HoverTool(tooltips=[("", "@label"), ("arm", "$name"), ("", "@x{0.0} %")]))
+    drawn.add_layout(Span(location=100, dimension="height", line_color=INK, line_width=1))
+    drawn.yaxis.ticker = list(range(len(labels)))
+    drawn.yaxis.major_label_overrides = {len(labels) - 1 - i: n for i, n in enumerate(labels)}
+    legend_beside(drawn, place="below")
+    drawn.ygrid.grid_line_color = None
+    return drawn
+
+
+def waterfall(explanation: Explanation) -> Any:
+    """Draw the parts of a difference, the largest on top, and what they sum to.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        As `benchkit.analysis.explain.explain` gives it.
+
+    Returns
+    -------
+    figure
+        Seconds of wall time that each task group and activity takes more; lines are intervals.
+    """
+    question = "Where did the extra seconds go?"
+    parts = explanation.parts
+    if parts.empty:
+        return nothing(question)
+    last = parts["group"].isin([IDLE, UNEXPLAINED])
+    named = parts[~last].head(MOST_PARTS)
+    rest = parts[~last].iloc[MOST_PARTS:]
+    rows = [
+        (f"{r.activity} in {r.group}", r.seconds, r.low, r.high, str(r.activity))
+        for r in named.itertuples()
+    ]
+    if len(rest):
+        total = float(rest["seconds"].sum())
+        rows.append((f"{len(rest)} other parts", total, np.nan, np.nan, "other"))
+    rows += [(str(r.group), r.seconds, r.low, r.high, "other") for r in parts[last].itertuples()]
+    rows.append(("all together", explanation.total_s, np.nan, np.nan, "sum"))
+    labels = [row[0] if len(row[0]) <= 52 else f"{row[0][:25]}…{row[0][-26:]}" for row in rows]
+    labels = [label + "\u200b" * labels[:i].count(label) for i, label in enumerate(labels)]
+    colours = {**ACTIVITY_COLOURS, "other": OTHER, "sum": INK}
+    source = ColumnDataSource(
+        {
+            "label": labels,
+            "seconds": [row[1] for row in rows],
+            "low": [row[2] for row in rows],
+            "high": [row[3] for row in rows],
+            "colour": [colours.get(row[4], OTHER) for row in rows],
+        }
+    )
+    counts = f"{explanation.n_baseline} + {explanation.n_contender} runs"
+    drawn = make_figure(
+        _title(question, 0, counts),
+        "more wall time than the baseline (s)",
+        "task group and activity",
+        y_range=labels[::-1],
+        height=100 + ROW_HEIGHT * len(labels),
+        tools="save",
+    )
+    drawn.hbar(y="label", right="seconds", height=0.7, source=source, color="colour")
+    drawn.segment("low", "label", "high", "label", source=source, color=INK, line_width=1.2)
+    drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
+    tips = [
+        ("", "@label"),
+        ("more", "@seconds{+0.000} s"),
+        ("interval", "@low{+0.000} to @high{+0.000} s"),
+    ]
+    drawn.add_tools(HoverTool(tooltips=tips))
+    drawn.ygrid.grid_line_color = None
+    return drawn
