@@ -21,6 +21,7 @@ from array import array
 from collections import defaultdict
 from typing import Any
 
+import distributed
 from distributed import profile
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from distributed.metrics import time
@@ -199,9 +200,10 @@ class Probe(WorkerPlugin):
         self.worker = worker
         self.lag = LoopLag()
         self.peak = 0
-        # The high-water mark belongs to the process: who resets it tells all other probes of it.
-        self.siblings = worker.__dict__.setdefault("_benchkit_probes", {})
-        self.siblings[self.name] = self
+        # The high-water mark belongs to the process: who resets it tells all other probes in it,
+        # of other captures and, where workers share a process, of other workers.
+        self.siblings = vars(distributed).setdefault("_benchkit_probes", {})
+        self.siblings[self.name, worker.address] = self
         self.peers: dict[str, int] = {}
         self.transfers = array("d")
         self.n_missed = 0
@@ -217,9 +219,9 @@ class Probe(WorkerPlugin):
                 worker.log_event(self.name, {"leaving": worker.address})
         worker.metrics.pop(self.name, None)
         worker.handlers.pop(f"{self.name}_report", None)
-        self.siblings.pop(self.name, None)
+        self.siblings.pop((self.name, worker.address), None)
         if not self.siblings:
-            worker.__dict__.pop("_benchkit_probes", None)
+            vars(distributed).pop("_benchkit_probes", None)
         self.lag.stop()
 
     def read(self, worker: Any) -> dict[str, float]:
@@ -326,11 +328,14 @@ class Probe(WorkerPlugin):
 
     def _trimmed_memory(self, start: float, stop: float) -> float:
         """Return RSS in B after free memory was given back; NaN where that would be no measure."""
-        if len(self.siblings) > 1:
+        if any(name != self.name for name, _ in self.siblings):
             return NAN  # somebody else is measuring here, whose memory this would change
         import ctypes
 
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        try:
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        except (OSError, AttributeError):
+            return NAN  # not Linux with the GNU library
         return float(self.worker.monitor.proc.memory_info().rss)
 
 
@@ -586,6 +591,7 @@ class Capture(SchedulerPlugin):
             self.n_tasks += 1
         except Exception as error:
             self.n_dropped += self.stream
+            self.parts = [part for part in self.parts if part[0] < self.n_tasks]  # not the next's
             self._note("transition", error)
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
