@@ -143,6 +143,29 @@ class Report:
             lines.append(f"and {hidden} that are the same within ±{self.same:.0%}")
         return "\n".join(lines)
 
+    def to_markdown(self, *, most_bytes: int = 60_000) -> str:
+        """Return the report as Markdown: changed rows first, cut to what a comment may hold.
+
+        Parameters
+        ----------
+        most_bytes : int, default 60000
+            GitHub refuses comments above 65,536 characters.
+        """
+        lines = [self.sentence, "", *(f"> **{text}**" for text in self.warnings), ""]
+        rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
+        names = [n for n in rows[0] if n != "contender" or len(self.contenders) > 1]
+        lines += [f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
+        size = sum(len(line.encode()) + 1 for line in lines)
+        for place, row in enumerate(rows):
+            cells = (row[name].replace("|", "\\|").replace("<", "&lt;") for name in names)
+            line = f"| {' | '.join(cells)} |"
+            size += len(line.encode()) + 1
+            if size > most_bytes - 100:
+                lines += ["", f"and {len(rows) - place} more rows"]
+                break
+            lines.append(line)
+        return "\n".join(lines) + "\n"
+
     def to_records(self) -> list[dict[str, Any]]:
         """Return the rows as flat dictionaries; what is not known is None."""
         return [

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import as_json_text, common, print_json
 
 __all__ = ["ab"]
 
@@ -159,7 +159,7 @@ def _write_report(
     except BenchkitError as error:
         click.echo(f"warning: no page was written: {error}", err=True)
         return
-    if output is not None:
-        page.with_name("table.txt").write_text(report.to_table(all_rows=True) + "\n", "utf-8")
+    page.with_suffix(".md").write_text(report.to_markdown(), encoding="utf-8")
+    page.with_suffix(".json").write_text(as_json_text(report.to_records()), encoding="utf-8")
     if not quiet:
         click.echo(f"report: {page}", err=True)

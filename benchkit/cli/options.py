@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-__all__ = ["common", "print_json"]
+__all__ = ["as_json_text", "common", "print_json"]
 
 #: Fields of records that hold JSON as a text, as Parquet and NetCDF do.
 _JSON_FIELDS = ("extra_metrics", "params", "tags")
@@ -77,7 +77,12 @@ def common(*names: str) -> Callable:
 
 def print_json(rows: list[dict[str, Any]]) -> None:
     """Print rows as one JSON array; what is missing is null, JSON in texts is taken out of them."""
-    click.echo(json.dumps([_plain(row) for row in rows], default=str, indent=1))
+    click.echo(as_json_text(rows))
+
+
+def as_json_text(rows: list[dict[str, Any]]) -> str:
+    """Return rows as the text that `print_json` prints."""
+    return json.dumps([_plain(row) for row in rows], default=str, indent=1)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,118 @@
+"""`benchkit ab` and `compare`, from the words to verdict, page and exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from benchkit.cli.main import benchkit as main
+
+WORKLOAD = """import os, time
+from benchkit.measure import workload
+
+@workload
+def naps(client, scale):
+    "Sleep longer in one arm."
+    return client.submit(lambda s: time.sleep(s), 0.5 * (1 + float(os.environ.get("NAP", "0"))))
+
+@workload
+def even(client, scale):
+    "Sleep the same in each arm."
+    return client.submit(lambda s: time.sleep(s), 0.5)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two environments of which one sleeps 20 % longer, and two workloads."""
+    folder = tmp_path_factory.mktemp("ab")
+    (folder / "w").mkdir()
+    (folder / "w" / "own.py").write_text(WORKLOAD)
+    (folder / "e").mkdir()
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    (folder / "e" / "base.yaml").write_text(cluster)
+    (folder / "e" / "slow.yaml").write_text("extends: base\nvariables: {NAP: '0.2'}\n")
+    return folder
+
+
+def ab(folder, *arguments):
+    places = ["--workloads", "w", "--environments", "e", "--store", "store"]
+    return subprocess.run(
+        [sys.executable, "-m", "benchkit", "ab", *places, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+@pytest.fixture(scope="module")
+def done(folder):
+    return ab(folder, "base", "slow", "-n", "3", "--output", "out")
+
+
+@pytest.mark.slow
+def test_the_planted_change_is_found_and_the_rest_stays_the_same(done):
+    assert done.returncode == 1, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "slower" in line]
+    assert line.startswith("own.naps")
+    assert "6 + 3" in line
+    assert "1 worse, 0 better" in done.stdout
+    assert "18 runs (3 arms x 2 workloads x 3 blocks)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_page_explains_the_change_by_its_task_group(done, folder):
+    page = (folder / "out" / "ab.html").read_text()
+
+    assert "compute in lambda" in page
+    assert "NAP" in page
+    assert page.count("data-root-id") >= 6
+    markdown = (folder / "out" / "ab.md").read_text()
+    assert "| own.naps | duration |" in markdown
+    rows = json.loads((folder / "out" / "ab.json").read_text())
+    assert {row["verdict"] for row in rows if row["workload"] == "own.naps"} >= {"slower"}
+
+
+@pytest.mark.slow
+def test_kept_runs_are_compared_by_words(done, folder):
+    words = ["--baseline", "arm:base", "--contender", "arm:slow", "--store", str(folder / "store")]
+    found = CliRunner().invoke(main, ["compare", *words, "--json"])
+
+    rows = json.loads(found.stdout)
+    assert found.exit_code == 1
+    assert {(row["workload"], row["verdict"]) for row in rows if row["metric"] == "duration"} == {
+        ("own.naps", "slower"),
+        ("own.even", "same"),
+    }
+    nothing = CliRunner().invoke(main, ["compare", *words[:1], "env:nobody", *words[2:], "--json"])
+    assert nothing.exit_code == 4
+    assert len(nothing.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["base"], "an A/B needs a baseline and another environment"),
+        (["base", "slo"], "no environment named 'slo': did you mean 'slow'?"),
+        (["base", "base"], "two arms have one name"),
+        (["base", "slow", "--budget", "soon"], "--budget 'soon': must be a time"),
+        (["base", "slow", "--metric", "durations"], "did you mean 'duration'?"),
+        (["base", "slow", "--adaptive", "-n", "3"], "an adaptive plan finds the number"),
+        (["base", "slow", "--null-only"], "--null-only holds one environment"),
+        (["--resume", "latest"], "no store there"),
+    ],
+)
+def test_a_wrong_word_is_one_line_and_leaves_nothing(folder, tmp_path, arguments, message):
+    places = ["--workloads", str(folder / "w"), "--environments", str(folder / "e")]
+    store = tmp_path / "store"
+    found = CliRunner().invoke(main, ["ab", *places, "--store", str(store), *arguments])
+
+    assert found.exit_code == 2
+    (line,) = found.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert not store.exists()

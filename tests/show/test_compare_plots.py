@@ -1,0 +1,86 @@
+"""Figures of comparisons say what the report says."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
+
+from test_comparison import WORKLOADS, runs
+from test_explain import run
+
+from benchkit import plots
+from benchkit.analysis.comparison import compare
+from benchkit.analysis.explain import explain
+
+
+@pytest.fixture(scope="module")
+def report():
+    change = {"x.w03": 1.25, "x.w07": 0.8}
+    return compare(runs("A", seed=1), runs("B", seed=2, change=change), null=runs("null", seed=3))
+
+
+def data_of(figure, column):
+    for renderer in figure.renderers:
+        if column in renderer.data_source.data:
+            return list(renderer.data_source.data[column])
+    raise AssertionError(f"nothing drawn from {column}")
+
+
+def test_the_forest_shows_all_workloads_changed_ones_on_top_with_their_symbols(report):
+    drawn = plots.forest(report, "duration")
+    labels = data_of(drawn, "label")
+
+    assert sorted(labels) == WORKLOADS
+    assert set(labels[:2]) == {"x.w03", "x.w07"}
+    assert dict(zip(labels, data_of(drawn, "marker"), strict=True))["x.w03"] == "triangle"
+    assert data_of(drawn, "change")[labels.index("x.w03")] == pytest.approx(25, abs=8)
+    assert "(%)" in drawn.xaxis[0].axis_label
+
+
+def test_the_heat_map_is_sure_of_the_change_and_of_no_more(report):
+    drawn = plots.heat_map(report, "duration")
+    cells = {
+        (label, beyond): value
+        for label, beyond, value in zip(
+            data_of(drawn, "label"), data_of(drawn, "beyond"), data_of(drawn, "value"), strict=True
+        )
+    }
+
+    assert cells["x.w03", "+5"] > 0.99
+    assert cells["x.w03", "+60"] < 0.01
+    assert cells["x.w07", "−5"] < -0.99
+
+
+def test_every_run_is_a_dot(report):
+    drawn = plots.raw_points(report, "duration")
+    dots = sum(len(renderer.data_source.data["x"]) for renderer in drawn.renderers)
+
+    assert dots == 3 * 5 * len(WORKLOADS)
+
+
+def test_a_metric_nobody_measured_is_said_to_be_missing(report):
+    for draw in (plots.forest, plots.heat_map, plots.raw_points):
+        assert "Nothing was recorded" in draw(report, "cost").html_attributes["aria-label"]
+
+
+def test_a_long_report_counts_what_is_the_same_instead_of_drawing_it():
+    many = [f"x.w{i:03}" for i in range(90)]
+    report = compare(
+        runs("A", workloads=many), runs("B", seed=1, workloads=many, change={"x.w004": 2.0})
+    )
+    drawn = plots.forest(report, "duration")
+
+    assert "that are the same are not shown" in drawn.title.text
+    assert "x.w004" in data_of(drawn, "label")
+
+
+def test_the_waterfall_ends_in_the_whole():
+    found = explain([run({"a": (2, 0)}, 2.0)] * 2, [run({"a": (6, 0)}, 4.0)] * 2)
+    drawn = plots.waterfall(found)
+
+    labels, seconds = data_of(drawn, "label"), data_of(drawn, "seconds")
+    assert labels[0] == "compute in a"
+    assert labels[-1] == "all together"
+    assert sum(seconds[:-1]) == pytest.approx(seconds[-1]) == 2.0
