@@ -10,12 +10,14 @@ import sys
 import time
 
 import pytest
-from distributed import Client, wait
+from distributed import Client, LocalCluster, Security, wait
 
 from benchkit.measure.recording import Recording
 
 #: Python imports this before anything else: as if benchkit were not installed there.
 WITHOUT_BENCHKIT = "import sys\nsys.modules['benchkit'] = None\n"
+
+ROLES = ("client", "scheduler", "worker")
 
 
 @pytest.fixture
@@ -105,3 +107,31 @@ def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(elsewhere
     )
     assert not any("Timeout" in line for line in errors), "calls nobody can answer are not awaited"
     assert Recording.read(observation.writer.path).problems == []
+
+
+def test_the_capture_works_over_tls(tmp_path, observed):
+    files = {name: str(tmp_path / f"{name}.pem") for name in ("key", "certificate")}
+    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made = ["openssl", "req", *options, "-keyout", files["key"], "-out", files["certificate"]]
+    subprocess.run(made, check=True, capture_output=True)
+    each = {"cert": files["certificate"], "key": files["key"]}
+    security = Security(
+        require_encryption=True,
+        tls_ca_file=files["certificate"],
+        **{f"tls_{role}_{what}": path for role in ROLES for what, path in each.items()},
+    )
+    cluster = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with (
+        LocalCluster(
+            **cluster, protocol="tls://", security=security, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        assert cluster.scheduler_address.startswith("tls://")
+        with observed(client) as observation:
+            wait(client.map(time.sleep, [0.01] * 10, pure=False))
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 10
+    assert "memory_trimmed" in run.metrics
+    assert json.loads(run.tree.attrs["capture_errors"]) == []
