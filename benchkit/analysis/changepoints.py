@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from benchkit.analysis.scan import SMALLEST, Events, Standing, scan
+from benchkit.analysis.scan import Events, Standing, scan
 from benchkit.errors import UsageError
 
 __all__ = ["ChangePoint", "Marks", "Tonight", "detect", "detect_many", "tonight"]
@@ -24,8 +24,8 @@ LEVEL = 0.95
 #: A zero has no logarithm; it is read as the smallest number, so that a metric that was zero
 #: and no longer is has changed, by a ratio of infinity.
 LOG_OF_ZERO = float(np.log(np.finfo(float).tiny))
-#: Noise units that make one or two nights worth measuring again at once.
-SUSPECT_UNITS = 6.0
+#: Noise units, and logarithm of a ratio, that make one night worth measuring again at once.
+SUSPECT_UNITS, SUSPECT_CHANGE = 6.0, 0.03
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Tonight:
     units : ndarray of float
         The same as a signed number of noise units (robust standard deviations).
     suspect : ndarray of int
-        1 or -1 where the last night is six noise units or more (and 2.5 %) off, which one night
+        1 or -1 where the last night is six noise units or more (and 3 %) off, which one night
         cannot prove to be a change: measure it again now. 0 elsewhere.
     """
 
@@ -124,9 +124,9 @@ def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -
 
     Notes
     -----
-    A step of 5 % needs at least 12 nights before and three nights after it; one night is never
+    A step of 5 % needs at least 10 nights before and three nights after it; one night is never
     enough, because on one night an outlier looks the same. The rule is in
-    `benchkit.analysis.scan`.
+    `benchkit.analysis.windows`.
 
     Examples
     --------
@@ -301,6 +301,6 @@ class _Rows:
         change = self.y[row, self.length[row] - 1] - standing.level[row]
         series = self.series[row]
         ratio[series], units[series] = np.exp(change), change / standing.noise[row]
-        off = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SMALLEST[0])
+        off = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
         suspect[off] = np.sign(units[off])
         return Tonight(ratio, units, suspect)

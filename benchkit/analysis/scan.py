@@ -4,48 +4,36 @@ Rows of logarithms in, one array per column of the events out. Knows no dates, m
 nights: `benchkit.analysis.changepoints` turns those into rows. The replay is exact: what is found
 on a night does not depend on how many nights follow, so more nights only ever append events.
 
-How a night is judged: against a reference of up to 60 nights since the last change, the last 2 to
-18 nights are a change if they are all (but one in five) far enough away, far enough for the noise,
-if few nights of the reference ever went half as far, and if they agree with one another. The third
-condition takes the place of an assumption about the noise: it silences bimodal and bursty series
-by what they did before. The fourth tells a level from a burst.
+`benchkit.analysis.windows` says whether the last nights are a change. Here is what follows: the
+change is placed and measured, the reference restarts, and a change too young to have a reference
+of its own is watched, because a bug that is mended after five nights is two changes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-__all__ = ["REFERENCE", "SMALLEST", "WINDOWS", "Events", "Standing", "scan"]
+from benchkit.analysis.windows import (
+    FEWEST,
+    REFRESH,
+    WINDOWS,
+    Alarms,
+    find_alarms,
+    noise_of,
+    quantile,
+    reference,
+)
+
+__all__ = ["Events", "Standing", "scan"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Nights of the reference, at most and at least.
-REFERENCE, FEWEST = 60, 12
-#: The reference is taken anew every so many nights: a quarter of the sorting, and on the
-#: development series neither recall nor false alarms move.
-REFRESH = 4
-#: How many of the last nights are looked at, and how many of the most extreme of them are left
-#: out of their mean, so that an outlier cannot raise an alarm.
-WINDOWS = {2: 1, 3: 1, 4: 1, 5: 1, 7: 2, 9: 3, 13: 4, 18: 6}
-#: Smallest change worth an alarm: (median of the window, its lowest fifth), in logarithms.
-SMALLEST = (0.025, 0.036)
-#: Two nights alone must be a change that nobody doubts.
-SMALLEST_OF_TWO = 0.18
-#: Noise units that m nights must be away: 6 / m^0.62 (3.0 for three nights, 1.0 for eighteen).
-UNITS, UNITS_POWER = 6.0, 0.62
-#: A night of the reference goes half as far with probability p. Of m nights, m do with about
-#: p^(1 + 1.24 (m - 1)), which must be below 1e-4; above 0.28 no number of nights will do.
-RARE, RARE_POWER, COMMON = 1e-4, 1.24, 0.28
-PART = 0.5
-#: Up to four nights must agree within 4 noise units or 0.4 of the change.
-AGREE_UNITS, AGREE_SHARE, AGREE_UP_TO = 4.0, 0.4, 4
-#: Below this, noise is not believed: clocks and caches make more.
-LEAST_NOISE = 0.006
+
 #: Medians of two to five nights of normal noise are so much more uncertain than means.
 MEDIAN = 1.1
 #: A change is placed at most so many nights back.
@@ -111,24 +99,6 @@ class _State:
     noise: Floats  # noise before the young change
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """Windows that may be alarms; one element of each array per window."""
-
-    row: Ints
-    night: Ints  # last night
-    m: Ints  # nights
-    sign: Ints  # direction
-    chance: Floats
-    noise: Floats
-
-    def take(self, at: NDArray) -> _Windows:
-        """Return those at some positions, or where a mask is true."""
-        return _Windows(
-            self.row[at], self.night[at], self.m[at], self.sign[at], self.chance[at], self.noise[at]
-        )
-
-
 @dataclass
 class _Found:
     """Events as they are found."""
@@ -185,48 +155,16 @@ def _refresh(y: Floats, centre: Floats, rows: Ints, blocks: Ints, start: Ints) -
     known = (end - start[row] >= FEWEST) & ~np.isnan(y[row, end - 1])
     level = np.full(row.size, np.nan)
     at = np.flatnonzero(known)
-    past, n = _past(y, row[at], start[row[at]], end[at])
-    level[at] = _quantile(past, n, 0.5)
+    nights, n = reference(y, row[at], start[row[at]], end[at])
+    level[at] = quantile(nights, n, 0.5)
     centre[np.ix_(rows, blocks)] = level.reshape(rows.size, blocks.size)
-
-
-def _past(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floats, Ints]:
-    """Return the up to 60 nights before `end`, sorted, infinity after the last; and how many."""
-    back = end[:, None] + np.arange(-REFERENCE, 0)
-    past = y[row[:, None], np.maximum(back, 0)]
-    if (end - start < REFERENCE).any():
-        past[back < start[:, None]] = np.inf
-    past.sort(axis=1)
-    return past, np.minimum(end - start, REFERENCE)
-
-
-def _quantile(rising: Floats, n: Ints, share: float) -> Floats:
-    """Return a quantile of the first n columns of each row."""
-    place = (n - 1) * share
-    low = place.astype(int)
-    high = np.minimum(low + 1, n - 1)
-    at = np.arange(n.size)
-    return rising[at, low] + (place - low) * (rising[at, high] - rising[at, low])
-
-
-def _noise(past: Floats, n: Ints, centre: Floats) -> Floats:
-    """Return the robust standard deviation of each reference.
-
-    The larger of the scaled median deviation and the scaled 85 % quantile: the first alone calls
-    a series quiet that is bimodal, and a higher quantile is set by one past excursion.
-    """
-    away = np.abs(past - centre[:, None])
-    away.sort(axis=1)
-    return np.maximum(
-        np.maximum(1.4826 * _quantile(away, n, 0.5), _quantile(away, n, 0.85) / 1.44), LEAST_NOISE
-    )
 
 
 def _next_change(
     y: Floats, centre: Floats, rows: Ints, first: int, last: int, state: _State, found: _Found
 ) -> Ints:
     """Find the next change of each row in the chunk; return the rows that had one."""
-    alarms = _judge(y, centre, _candidates(y, centre, rows, first, last, state.judged), state.start)
+    alarms = find_alarms(y, centre, rows, first, last, state.judged, state.start)
     # The first alarm of a row counts; of the windows that gave it, the most surprising.
     order = np.lexsort((alarms.chance, alarms.night, alarms.row))
     alarms = alarms.take(order[np.unique(alarms.row[order], return_index=True)[1]])
@@ -243,81 +181,6 @@ def _next_change(
     if back_row.size:
         _record_end(y, back_row, back_night, state, found)
     return np.union1d(alarms.row, back_row)
-
-
-def _candidates(
-    y: Floats, centre: Floats, rows: Ints, first: int, last: int, judged: Ints
-) -> _Windows:
-    """Return the windows of which all nights but a fifth are away."""
-    begin = max(0, first - max(WINDOWS))
-    part = y if rows.size == y.shape[0] else y[rows]
-    level = np.repeat(centre[rows, begin // REFRESH :], REFRESH, axis=1)
-    level = level[:, begin % REFRESH :]
-    hits: list[tuple[Ints, Ints, Ints, Ints]] = []
-    for m in WINDOWS:
-        if last - m < 0:
-            continue
-        opening = max(first - m + 1, 0)  # first night of the first window
-        n = last - m + 1 - opening
-        reference = level[:, opening - begin : opening - begin + n]
-        for sign in (1, -1):
-            bar = reference + sign * SMALLEST[1]
-            away = np.zeros(bar.shape, np.int8)
-            for j in range(opening, opening + m):
-                nights = part[:, j : j + n]
-                away += (nights >= bar) if sign > 0 else (nights <= bar)
-            row, at = np.nonzero(away >= m - _left_out(m))
-            night = at + opening + m - 1
-            fresh = night >= judged[rows[row]]
-            row, night = rows[row[fresh]], night[fresh]
-            hits.append((row, night, np.full(row.size, m), np.full(row.size, sign)))
-    row, night, window, direction = (np.concatenate(c) for c in zip(*hits, strict=True))
-    nothing = np.zeros(row.size)
-    return _Windows(row, night, window, direction, nothing, nothing)
-
-
-def _left_out(m: int) -> int:
-    """Return how many nights of a window may be anywhere: one in five, none of three."""
-    return (m + 4) // 5 - 1 if m > 3 else 0
-
-
-def _judge(y: Floats, centre: Floats, windows: _Windows, start: Ints) -> _Windows:
-    """Keep the windows that are alarms, with their chance and their noise."""
-    middle, mean, spread = _shape(y, centre, windows)
-    large = np.flatnonzero(middle >= np.where(windows.m == 2, SMALLEST_OF_TWO, SMALLEST[0]))
-    middle, mean, spread = middle[large], mean[large], spread[large]
-    windows = windows.take(large)
-    row, m, sign = windows.row, windows.m, windows.sign[:, None]
-
-    end = (windows.night - m + 1) // REFRESH * REFRESH
-    level = centre[row, end // REFRESH]
-    _, here, which = np.unique(row * y.shape[1] + end, return_index=True, return_inverse=True)
-    past, n = _past(y, row[here], start[row[here]], end[here])
-    noise = _noise(past, n, level[here])[which]
-    past = past[which]
-    half = np.isfinite(past) & (sign * (past - level[:, None]) >= PART * middle[:, None])
-    share = (half.sum(axis=1) + 1) / (n[which] + 2)
-    rare = share ** (1 + RARE_POWER * (m - 1))
-    agreed = (m > AGREE_UP_TO) | (spread <= np.maximum(AGREE_UNITS * noise, AGREE_SHARE * middle))
-    far = mean * m**UNITS_POWER / noise
-    alarm = (far >= UNITS) & (rare <= RARE) & (share <= COMMON) & agreed
-    chance = np.maximum(rare, ndtr(-far))
-    return replace(windows, chance=chance, noise=noise).take(alarm)
-
-
-def _shape(y: Floats, centre: Floats, windows: _Windows) -> tuple[Floats, Floats, Floats]:
-    """Return the median, the mean without the extremes and the spread of each window."""
-    middle, mean, spread = (np.empty(windows.row.size) for _ in range(3))
-    for size, dropped in WINDOWS.items():
-        at = np.flatnonzero(windows.m == size)
-        row, night = windows.row[at, None], windows.night[at, None]
-        nights = y[row, night + np.arange(1 - size, 1)]
-        nights = windows.sign[at, None] * (nights - centre[row, (night - size + 1) // REFRESH])
-        nights.sort(axis=1)
-        middle[at] = (nights[:, (size - 1) // 2] + nights[:, size // 2]) / 2
-        mean[at] = nights[:, : size - dropped].mean(axis=1)
-        spread[at] = nights[:, -1] - nights[:, _left_out(size)]
-    return middle, mean, spread
 
 
 def _ends_of_young_changes(
@@ -353,11 +216,11 @@ def _place(y: Floats, row: Ints, night: Ints, start: Ints, before: Floats, after
 
 def _level(y: Floats, row: Ints, first: Ints, night: Ints) -> tuple[Floats, Ints]:
     """Return the median of the nights from `first` to `night`, at most 60, and their number."""
-    past, n = _past(y, row, first, night + 1)
-    return _quantile(past, n, 0.5), n
+    nights, n = reference(y, row, first, night + 1)
+    return quantile(nights, n, 0.5), n
 
 
-def _record(y: Floats, centre: Floats, alarms: _Windows, state: _State, found: _Found) -> None:
+def _record(y: Floats, centre: Floats, alarms: Alarms, state: _State, found: _Found) -> None:
     """Place new changes, measure them and restart the references."""
     row, night, m, noise = alarms.row, alarms.night, alarms.m, alarms.noise
     before = centre[row, (night - m + 1) // REFRESH]
@@ -397,7 +260,7 @@ def _standing(y: Floats, state: _State) -> Standing:
     start = state.start
     level, noise = np.full((2, end.size), np.nan)
     row = np.flatnonzero(end - start >= FEWEST)
-    past, n = _past(y, row, start[row], end[row])
-    level[row] = _quantile(past, n, 0.5)
-    noise[row] = _noise(past, n, level[row])
+    nights, n = reference(y, row, start[row], end[row])
+    level[row] = quantile(nights, n, 0.5)
+    noise[row] = noise_of(nights, n, level[row])
     return Standing(level, noise, start)

@@ -39,8 +39,8 @@ def bursts(rng, n):
 
 
 def drift(rng, n):
-    """Eight per cent in a hundred nights."""
-    return lognormal(rng, n) * np.exp(np.linspace(0, 0.08, NIGHTS))
+    """Four per cent in a hundred nights."""
+    return lognormal(rng, n) * np.exp(np.linspace(0, 0.04, NIGHTS))
 
 
 def autocorrelated(rng, n, memory=0.5):
@@ -146,6 +146,14 @@ def test_a_step_of_a_fifth_is_found_in_rough_series(shape, rng):
     found = detect_many(with_step(shape(rng, 200), start, 1.2))
 
     assert sum(hit is not None for hit in first_hits(found, start)) >= 0.95 * 200
+
+
+def test_a_creeping_change_is_told_too(rng):
+    values = lognormal(rng, 200) * np.exp(np.linspace(0, 0.15, NIGHTS))
+
+    found = detect_many(values)
+
+    assert all(changes and changes[0].direction == 1 for changes in found)
 
 
 def test_two_modes_hide_what_lies_between_them_but_not_more(rng):
