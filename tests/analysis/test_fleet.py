@@ -111,6 +111,18 @@ def test_without_a_control_a_crowd_is_unclear_and_one_alarm_is_code():
     assert fleet_step(one, units, **told).cause[0] == "code"
 
 
+def test_a_lone_alarm_in_a_restless_night_is_unclear_without_a_control():
+    told = labels(environments=("main",))
+    alarm = np.where(told["workload"] == "w1", 1, 0)
+    units = np.where(told["workload"] < "w15", 4.0, 0.0)
+
+    up = fleet_step(alarm, units, **told)
+    down = fleet_step(-alarm, units, **told)
+
+    assert (up.groups[0].cause, up.groups[0].n_moved) == ("unclear", 7)
+    assert down.groups[0].cause == "code"
+
+
 def test_alarms_of_the_control_are_the_machine():
     told = labels()
     alarm = np.where((told["environment"] == "pinned") & (told["workload"] == "w5"), -1, 0)
