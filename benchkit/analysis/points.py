@@ -32,6 +32,8 @@ class Points:
         Where True the scale is log(value). Where a value is zero or negative there is no
         logarithm, and the scale is value / mean of the baseline: a change of 0.1 is 10 % either
         way, but noise is then taken to be as large at any level.
+    positive : ndarray of bool, shape (tests,)
+        Where no value is below zero.
     step_variance : ndarray, shape (tests,)
         What rounding adds to the variance: step² / 12, on the same scale.
     n_missing : ndarray of int, shape (tests,)
@@ -41,6 +43,7 @@ class Points:
     baseline: Array
     contender: Array
     logarithmic: NDArray[np.bool_]
+    positive: NDArray[np.bool_]
     step_variance: Array
     n_missing: NDArray[np.int64]
 
@@ -89,6 +92,7 @@ def read_points(
     runs = cube.reshape(len(cube), -1)
     with np.errstate(invalid="ignore"):
         logarithmic = np.asarray(~(runs <= 0).any(axis=1))
+        positive = np.asarray(~(runs < 0).any(axis=1))
     of_baseline = np.delete(cube, 1, axis=2).reshape(len(cube), -1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         centre = np.where(logarithmic, _mean(runs), _mean(of_baseline))
@@ -101,6 +105,7 @@ def read_points(
         baseline=np.delete(scale, 1, axis=2),
         contender=scale[:, :, 1],
         logarithmic=logarithmic,
+        positive=positive,
         step_variance=np.broadcast_to((steps / unit) ** 2 / 12, (len(cube),)),
         n_missing=np.isnan(cube).sum(axis=(1, 2)) - n_padded,
     )

@@ -39,6 +39,16 @@ def test_intervals_cover_and_unchanged_rows_stay_unchanged(rng, kind, n_blocks, 
     assert binom.sf(wrong - 1, total, 0.06) > SURE
 
 
+@pytest.mark.parametrize("n_blocks", [3, 10])
+@pytest.mark.parametrize("kind", ["drift", "strong_drift", "neighbour"])
+def test_what_hits_rows_of_unequal_noise_alike_neither_fools_nor_blinds(rng, kind, n_blocks):
+    held, wrong, total = cover_and_reject(rng, kind, n_blocks, reports=150)
+
+    assert binom.cdf(held, total, 0.94) > SURE
+    assert binom.sf(held - 1, total, 0.96) > SURE
+    assert binom.sf(wrong - 1, total, 0.06) > SURE
+
+
 @pytest.mark.parametrize("n_blocks", [3, 5])
 def test_coverage_is_exact_where_noise_is_log_normal(rng, n_blocks):
     held, _, total = cover_and_reject(rng, "lognormal", n_blocks)

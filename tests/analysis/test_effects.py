@@ -127,6 +127,30 @@ def test_one_run_a_side_gives_a_ratio_and_nothing_else():
     assert any("one run a side" in text for text in found.warnings)
 
 
+def test_zeros_are_compared_as_differences(rng):
+    a = np.array([[0.0, 0, 0, 0, 0], [0, 10, 11, 9, 10], [0, 0, 0, 0, 0]])
+    b = np.array([[7.0, 8, 9, 8, 8], [30, 33, 31, 29, 30], [0, 0, 0, 0, 0]])
+
+    found = compare(a, b)
+
+    assert np.isposinf(found.ratio[0])
+    assert "no ratio" in found.notes[0]
+    assert found.ratio[1] == pytest.approx(b[1].mean() / a[1].mean())
+    assert found.low[1] > 1
+    assert "differences" in found.notes[1]
+    assert found.verdict.tolist() == ["more", "more", "same"]
+    assert (compare(b[1:2], a[1:2]).low >= 0).all()
+
+
+def test_three_runs_without_a_null_arm_warn_of_two_modes(rng):
+    a, null, b = lognormal(rng, (3, 30, 3), 0.02)
+    b[0] *= 1.5
+
+    assert any("two modes" in text for text in compare(a, b).warnings)
+    assert not any("two modes" in text for text in compare(a, b, null=null).warnings)
+    assert not any("two modes" in text for text in compare(a[1:], b[1:]).warnings)
+
+
 def test_few_tests_say_that_they_stand_alone(rng):
     few, many = lognormal(rng, (2, 9, 5)), lognormal(rng, (2, 10, 5))
 
