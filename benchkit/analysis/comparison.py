@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from benchkit.analysis.effects import Comparison
 from benchkit.analysis.effects import compare as compare_arrays
@@ -462,8 +463,6 @@ def _median(values: np.ndarray) -> float:
 
 def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, float]:
     """Return the null arm / baseline with its interval: Welch's t on logarithms."""
-    from scipy import stats
-
     nothing = math.nan, math.nan, math.nan
     if "null" not in points:
         return nothing
@@ -472,10 +471,12 @@ def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, floa
         return nothing
     first, second = (np.log(side) for side in sides)
     change = float(first.mean() - second.mean())
-    if first.std() == 0 and second.std() == 0:
+    a, b = (float(side.var(ddof=1)) / len(side) for side in (first, second))
+    if not a + b > 0:
         return math.exp(change), math.exp(change), math.exp(change)
-    found = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
-    return math.exp(change), math.exp(found.low), math.exp(found.high)
+    df = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
+    half = float(stats.t.ppf(0.975, df)) * math.sqrt(a + b)
+    return math.exp(change), math.exp(change - half), math.exp(change + half)
 
 
 def _left_out(

@@ -22,6 +22,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--adaptive", is_flag=True, help="Stop a workload when its verdict is settled.")
 @click.option("--budget", metavar="TIME", help="As many blocks as fit, such as 20m or 1h30m.")
 @click.option("--no-null", is_flag=True, help="Leave out the baseline against itself.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V", help="Arms from a grid.")
 @click.option("--null-only", is_flag=True, help="Only the baseline against itself: its noise.")
 @click.option(
     "--order",
@@ -48,6 +49,7 @@ def ab(
     adaptive: bool,
     budget: str | None,
     no_null: bool,
+    sweeps: tuple[str, ...],
     null_only: bool,
     order: str,
     seed: int,
@@ -76,6 +78,7 @@ def ab(
     Examples:
       benchkit ab baseline no-stealing -k tag:quick -n 5
       benchkit ab release-2026.7 release-2026.8 -k category:join --budget 20m
+      benchkit ab baseline --sweep cluster.n_workers=2,4
       benchkit ab --resume latest
 
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
@@ -85,6 +88,7 @@ def ab(
     from benchkit.cli.progress import watched
     from benchkit.errors import UsageError
     from benchkit.experiment.running import parse_pairs
+    from benchkit.experiment.sweep import parse_sweeps
 
     if adaptive and blocks:
         raise UsageError("--adaptive -n: an adaptive plan finds the number of blocks itself")
@@ -98,6 +102,7 @@ def ab(
         budget=budget,
         null=not no_null,
         null_only=null_only,
+        sweeps=parse_sweeps(sweeps),
         store=store,
         expression=expression,
         folders=folders,

@@ -49,7 +49,7 @@ def make_plan(
     else:
         if null_only and len(environments) != 1:
             raise UsageError("--null-only holds one environment against itself: name one")
-        if not null_only and len(environments) < 2:
+        if not null_only and len(environments) < (1 if options.get("sweeps") else 2):
             raise UsageError(
                 "an A/B needs a baseline and another environment: "
                 "see `benchkit list environments`, or --null-only"

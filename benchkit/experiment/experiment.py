@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchkit.experiment.folders import notebook_path
+from benchkit.experiment.folders import file_name, notebook_path
 from benchkit.experiment.kernel import KernelTrouble, MeasuringKernel
 from benchkit.experiment.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.measure.execution import DEFAULT_DEADLINE_S
@@ -162,7 +162,14 @@ class Experiment:
         facts = {
             "words": dict(self.words),
             "started": time.time(),
-            "arms": [{"name": a.name, "environment": a.environment.to_dict()} for a in self.arms],
+            "arms": [
+                {
+                    "name": arm.name,
+                    "environment": arm.environment.to_dict(),
+                    "point": dict(arm.point),
+                }
+                for arm in self.arms
+            ],
             "order": self.order,
             "seed": self.seed,
             "scale": self.scale,
@@ -187,8 +194,8 @@ class Experiment:
             "order": measurement.order,
             "tags": dict(self.tags),
         }
-        name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in measurement.variant)
-        file = f"{measurement.order:04d}-{arm.name}-{name[:80]}.ipynb"
+        names = f"{file_name(arm.name)}-{file_name(measurement.variant)}"
+        file = f"{measurement.order:04d}-{names}.ipynb"
         output = self.folder / "notebooks" / file
         trouble: KernelTrouble | None = None
         try:

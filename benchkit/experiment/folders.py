@@ -8,7 +8,7 @@ from pathlib import Path
 import benchkit
 from benchkit.errors import UsageError
 
-__all__ = ["folders_of", "notebook_path", "shipped"]
+__all__ = ["file_name", "folders_of", "notebook_path", "shipped"]
 
 KINDS = ("workloads", "environments", "notebooks")
 
@@ -45,3 +45,8 @@ def notebook_path(name: str) -> Path:
             return path
     known = sorted(path.stem for path in shipped("notebooks").glob("*.ipynb"))
     raise UsageError(f"no notebook named {name!r}: there are {', '.join(known) or 'none'}")
+
+
+def file_name(text: str) -> str:
+    """Return a name of an arm or a variant as a file may be called."""
+    return "".join(c if c.isalnum() or c in "._=,-" else "-" for c in text)[:80]

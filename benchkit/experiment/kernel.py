@@ -25,6 +25,7 @@ from benchkit.errors import BenchkitError
 from benchkit.experiment.building import build
 from benchkit.experiment.built import Built
 from benchkit.experiment.environment import CURRENT, Environment
+from benchkit.experiment.folders import file_name
 from benchkit.experiment.measured import measured_folder
 from benchkit.experiment.notebooks import checked_parameters, stamp
 
@@ -141,7 +142,7 @@ class MeasuringKernel:
         manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
         # What workers print would otherwise land in the middle of the progress.
-        with (self.folder / f"kernel-{self.name}.log").open("ab") as log:
+        with (self.folder / f"kernel-{file_name(self.name)}.log").open("ab") as log:
             manager.start_kernel(env=self._variables(), stdout=log, stderr=log)
         self._manager = manager
 
@@ -154,7 +155,7 @@ class MeasuringKernel:
         variables = dict(os.environ)
         if self.environment.name != CURRENT:
             variables = {k: v for k, v in variables.items() if _is_inherited(k)}
-            path = self.folder / f"dask-{self.environment.name}.yaml"
+            path = self.folder / f"dask-{file_name(self.environment.name)}.yaml"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(yaml.safe_dump(dict(self.environment.dask)), encoding="utf-8")
             variables["DASK_CONFIG"] = str(path.resolve())

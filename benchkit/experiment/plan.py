@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,10 +34,14 @@ ORDERS = ("abba", "random")
 
 @dataclass(frozen=True)
 class Arm:
-    """An environment in one experiment, by the name that its runs carry."""
+    """An environment in one experiment, by the name that its runs carry.
+
+    `point` is its place in a sweep: values by key.
+    """
 
     name: str
     environment: Environment
+    point: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

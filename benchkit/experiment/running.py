@@ -16,6 +16,7 @@ from benchkit.experiment.environment import CURRENT, Environment, find_environme
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.plan import NULL_ARM, Arm, Measurement, read_plan
+from benchkit.experiment.sweep import expand
 from benchkit.measure.collection import Broken, collect
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
@@ -132,6 +133,7 @@ def plan_experiment(
     expression: str | None = None,
     environments: Sequence[str | Environment] = (CURRENT,),
     null: bool = False,
+    sweeps: Mapping[str, Sequence[Any]] | None = None,
     environment_folders: Sequence[str | Path] = (),
     folders: Sequence[str | Path] = (),
     params: Mapping[str, Any] | None = None,
@@ -141,7 +143,8 @@ def plan_experiment(
     """Return the experiment that these words mean, and the workload files that are broken.
 
     Nothing is written before everything is found. `environments` are the arms, the baseline
-    first; `null` adds the baseline once more. `options` are those of `Experiment`.
+    first; `null` adds the baseline once more, `sweeps` the baseline at each point of a grid.
+    `options` are those of `Experiment`.
 
     Raises
     ------
@@ -153,6 +156,9 @@ def plan_experiment(
     variants = with_parameters(collection.select(names, expression), params or {})
     found = folders_of("environments", environment_folders)
     arms = [_arm(environment, found) for environment in environments]
+    named = [arm.environment.name for arm in arms]
+    for environment, point in expand(arms[0].environment, sweeps) if sweeps else ():
+        arms.append(Arm(environment.name, environment, point))
     if null:
         arms.append(Arm(NULL_ARM, arms[0].environment))
     for arm in arms:
@@ -161,8 +167,9 @@ def plan_experiment(
     words = {
         "names": list(names),
         "expression": expression,
-        "environments": [arm.environment.name for arm in arms if arm.name != NULL_ARM],
+        "environments": named,
         "null": null,
+        "sweeps": {key: list(values) for key, values in (sweeps or {}).items()},
         "environment_folders": [str(folder) for folder in environment_folders],
         "folders": [str(folder) for folder in folders],
         "params": dict(params or {}),
@@ -204,6 +211,7 @@ def resume_experiment(
         expression=words["expression"],
         environments=words["environments"],
         null=words["null"],
+        sweeps=words.get("sweeps"),
         environment_folders=words["environment_folders"],
         folders=words["folders"],
         params=words["params"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
-from benchkit.show.plots.compare import forest, heat_map, raw_points, waterfall
+from benchkit.show.plots.compare import forest, heat_map, raw_points, response, waterfall
 from benchkit.show.plots.run import (
     memory_by_kind,
     memory_by_worker,
@@ -26,6 +26,7 @@ __all__ = [
     "memory_by_kind",
     "memory_by_worker",
     "raw_points",
+    "response",
     "scheduler_load",
     "task_group_bars",
     "task_stream",

@@ -1,0 +1,47 @@
+import pytest
+
+from benchkit.errors import UsageError
+from benchkit.experiment.environment import Environment
+from benchkit.experiment.sweep import expand, parse_sweeps
+
+
+def test_a_grid_is_every_combination_laid_over_the_baseline():
+    base = Environment(
+        "base",
+        dask={"distributed": {"scheduler": {"work-stealing": False}}},
+        cluster={"n_workers": 2, "memory_limit": "1 GiB"},
+    )
+    sweeps = parse_sweeps(
+        [
+            "cluster.n_workers=2,4",
+            "dask.distributed.scheduler.worker-saturation=1.0,inf",
+            "variables.OMP_NUM_THREADS=1",
+        ]
+    )
+    found = expand(base, sweeps)
+
+    assert len(found) == 4
+    environment, point = found[-1]
+    assert environment.name == "n_workers=4,worker-saturation=inf,OMP_NUM_THREADS=1"
+    assert environment.cluster == {"n_workers": 4, "memory_limit": "1 GiB"}
+    assert environment.dask["distributed"]["scheduler"] == {
+        "work-stealing": False,
+        "worker-saturation": float("inf"),
+    }
+    assert environment.variables == {"OMP_NUM_THREADS": "1"}
+    assert point["cluster.n_workers"] == 4
+    assert base.cluster["n_workers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clster.n_workers=2", "cannot set 'clster': did you mean 'cluster'?"),
+        ("cluster=2", "must be PART.NAME=VALUE"),
+        ("cluster.n_workers=", "must be PART.NAME=VALUE"),
+        ("cluster.n_workers=2,,4", "must be PART.NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(text, message):
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        parse_sweeps([text])
