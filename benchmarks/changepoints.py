@@ -1,0 +1,235 @@
+"""How well and how fast changes are found: ``python benchmarks/changepoints.py [--series DIR]``.
+
+Prints false alarms, recall, delay, placement and speed beside two simpler rules, on real nightly
+series if a folder with ``values.parquet`` (columns series, time, value) is given, on simulated
+ones otherwise. Asserts nothing.
+
+Protocol: windows of 110 nights; a detector sees the nights so far and no more; nights 0 to 29 are
+history. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between any two halves of
+30 nights and no 5 nights in a row beyond max(3 %, 3 sigma): every alarm for a rise is false.
+*Planted* are the same windows times 1.05 to 2 from a night on: found if placed no earlier than
+5 nights before and seen within 20 nights. *Real* are steps that hindsight sees: the 10-90 %
+ranges of 25 nights either side do not overlap and the medians differ by 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+import numpy as np  # noqa: E402
+from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
+
+from benchkit.analysis.changepoints import detect, detect_many  # noqa: E402
+
+NIGHTS, HISTORY, WITHIN = 110, 30, 20
+SIZES = (1.05, 1.10, 1.20, 1.50, 2.00)
+
+#: One (index, night it was seen, direction) per alarm, one list per series.
+Alarms = list[list[tuple[int, int, int]]]
+Detector = Callable[[np.ndarray], Alarms]
+
+
+def ours(values: np.ndarray) -> Alarms:
+    return [
+        [(change.index, change.detected_at, change.direction) for change in changes]
+        for changes in detect_many(values)
+    ]
+
+
+def three_above_ten(values: np.ndarray) -> Alarms:
+    """Ask that the last three are above mean + 3 sd of the ten before, rises only."""
+    windows = sliding_window_view(values, 13, axis=1)
+    limit = windows[:, :, :10].mean(2) + 3 * windows[:, :, :10].std(2, ddof=1)
+    hit = (windows[:, :, 10:] > limit[:, :, None]).all(2)
+    return _alarms(hit, offset=12, placed=2)
+
+
+def far_from_mean(values: np.ndarray) -> Alarms:
+    """Ask that the last one is five standard deviations above the mean of 100, rises only."""
+    alarms = np.zeros(values.shape, bool)
+    for night in range(10, values.shape[1]):
+        past = values[:, max(0, night - 100) : night]
+        alarms[:, night] = values[:, night] > past.mean(1) + 5 * past.std(1, ddof=1)
+    return _alarms(alarms, offset=0, placed=0)
+
+
+def _alarms(hit: np.ndarray, offset: int, placed: int) -> Alarms:
+    return [
+        [(int(n) + offset - placed, int(n) + offset, 1) for n in np.flatnonzero(row)] for row in hit
+    ]
+
+
+def robust(values: np.ndarray) -> float:
+    return float(1.4826 * np.median(np.abs(values - np.median(values))))
+
+
+def is_quiet(log: np.ndarray) -> bool:
+    centre = np.median(log)
+    sigma = min(robust(log), robust(np.diff(log)) / np.sqrt(2))
+    halves = np.median(sliding_window_view(log, 15), axis=1)
+    shifted = np.abs(halves[15:] - halves[:-15]) >= max(np.log(1.03), 1.5 * sigma)
+    away = np.abs(log - centre) > max(0.03, 3 * sigma)
+    return not shifted.any() and not (np.convolve(away, np.ones(5), "valid") >= 5).any()
+
+
+def hindsight(log: np.ndarray) -> list[tuple[int, int]]:
+    """Return night and direction of the steps that nobody would argue about."""
+    gaps = np.full(log.size, -np.inf)
+    signs = np.zeros(log.size, int)
+    for night in range(25, log.size - 25):
+        before, after = log[night - 25 : night], log[night : night + 25]
+        low, middle, high = np.quantile(before, (0.1, 0.5, 0.9))
+        low_after, middle_after, high_after = np.quantile(after, (0.1, 0.5, 0.9))
+        if abs(middle_after - middle) >= np.log(1.05):
+            gaps[night] = max(low_after - high, low - high_after)
+            signs[night] = np.sign(middle_after - middle)
+    steps = []
+    candidates = np.flatnonzero(gaps > 0)
+    groups = np.split(candidates, np.flatnonzero(np.diff(candidates) > 3) + 1)
+    for group in groups:
+        if group.size:
+            best = int(group[gaps[group].argmax()])
+            steps.append((best, int(signs[best])))
+    return steps
+
+
+def read_series(folder: Path) -> list[np.ndarray]:
+    import pandas as pd
+
+    table = pd.read_parquet(folder / "values.parquet").sort_values("time", kind="stable")
+    return [group["value"].to_numpy(float) for _, group in table.groupby("series", observed=True)]
+
+
+def simulated_series(n: int = 150) -> list[np.ndarray]:
+    """Noise of 0.3 to 8 %, a third with outliers, a third with busy nights in a row."""
+    rng = np.random.default_rng(1)
+    series = []
+    for number in range(n):
+        log = rng.normal(0, 0.003 * 25 ** rng.random(), 500)
+        if number % 3 == 1:
+            log += np.where(rng.random(500) < 0.05, rng.exponential(0.2, 500), 0)
+        if number % 3 == 2:
+            for start in np.flatnonzero(rng.random(500) < 0.02):
+                log[start : start + 2] += rng.exponential(0.1, log[start : start + 2].size)
+        series.append(10 * np.exp(log))
+    return series
+
+
+def false_alarms(found: Alarms) -> int:
+    """Count rises after the history, once per place."""
+    n = 0
+    for alarms in found:
+        seen: list[int] = []
+        for index, night, direction in alarms:
+            if night >= HISTORY and direction > 0:
+                n += all(abs(index - other) > 7 for other in seen)
+            seen.append(index)
+    return n
+
+
+def hits(found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 5) -> np.ndarray:
+    """Return nights to detection (NaN: missed) and distance of the place, per series."""
+    result = np.full((len(found), 2), np.nan)
+    for row, alarms in enumerate(found):
+        for index, night, sign in alarms:
+            delay = night - start[row]
+            if sign == direction[row] and index >= start[row] - before and 0 <= delay < WITHIN:
+                result[row] = delay + 1, index - start[row]
+                break
+    return result
+
+
+def measure(name: str, detector: Detector, series: list[np.ndarray], stride: int) -> None:
+    logs = [np.log(values) for values in series]
+    windows = [
+        log[at : at + NIGHTS]
+        for log in logs
+        for at in range(0, log.size - NIGHTS + 1, stride)
+        if is_quiet(log[at : at + NIGHTS])
+    ]
+    quiet = np.exp(windows)
+    n_nights = len(quiet) * (NIGHTS - HISTORY)
+    start = np.random.default_rng(5).integers(40, NIGHTS - WITHIN - 2, len(quiet))
+    planted = np.arange(NIGHTS) >= start[:, None]
+
+    print(f"{name}: {len(quiet)} quiet windows")
+    clock = time.process_time()
+    n_false = false_alarms(detector(quiet))
+    seconds = (time.process_time() - clock) / len(quiet) * 1000
+    low, high = np.sqrt(n_false + 1) * np.array([-2, 2]) + n_false
+    print(
+        f"  false alarms / 100 series-nights {100 * n_false / n_nights:6.3f}   "
+        f"({max(0, 100 * low / n_nights):.3f} to {100 * high / n_nights:.3f})"
+    )
+    for size in SIZES:
+        found = hits(detector(quiet * np.where(planted, size, 1)), start, np.ones(len(quiet)))
+        delay, off = found.T
+        print(
+            f"  step of {size - 1:4.0%}: found {np.mean(delay <= WITHIN):5.3f}, "
+            f"within 3 nights {np.mean(delay <= 3):5.3f}, median {np.nanmedian(delay):.0f} nights, "
+            f"within 1 night of its place {np.mean(np.abs(off[~np.isnan(off)]) <= 1):5.3f}"
+        )
+    cuts = [
+        (log[max(0, night - 75) : night + 35], min(night, 75), direction)
+        for log in logs
+        for night, direction in hindsight(log)
+    ]
+    for direction, word in ((1, "rises"), (-1, "falls")):
+        mine = [(np.exp(log), night) for log, night, sign in cuts if sign == direction]
+        if mine:
+            delay = [
+                hits(detector(values[None]), np.array([night]), np.array([direction]))[0, 0]
+                for values, night in mine
+            ]
+            print(f"  real {word}: {len(mine)}, found {np.mean(~np.isnan(delay)):5.3f}")
+    print(f"  CPU for 1000 series, replay of {NIGHTS} nights: {seconds:.3f} s\n", flush=True)
+
+
+def speed() -> None:
+    rng = np.random.default_rng(2)
+    for n_series, n_nights in ((1000, 60), (1000, 110), (1000, 365), (100, 2000)):
+        values = rng.lognormal(sigma=0.02, size=(n_series, n_nights))
+        values[:, n_nights // 2 :] *= 1.1
+        detect_many(values)
+        clock = time.process_time()
+        detect_many(values)
+        seconds = time.process_time() - clock
+        print(
+            f"  {n_series} series x {n_nights} nights, a step in each: {seconds:6.3f} s, "
+            f"{1e6 * seconds / n_series / n_nights:.2f} us per series and night"
+        )
+    clock = time.process_time()
+    for row in values[:50, :110]:
+        detect(np.arange(110), row)
+    print(f"  one series of 110 nights alone: {(time.process_time() - clock) / 50 * 1e3:.2f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--series", type=Path, default=HERE.parent.parent / "shared/nightly-series")
+    parser.add_argument("--stride", type=int, default=37, help="Nights between windows.")
+    parser.add_argument("--quick", action="store_true", help="Only the detector of benchkit.")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", RuntimeWarning)
+
+    real = (args.series / "values.parquet").exists()
+    series = read_series(args.series) if real else simulated_series()
+    print(f"{len(series)} {'real' if real else 'simulated'} series\n")
+    measure("benchkit", ours, series, args.stride)
+    if not args.quick:
+        measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
+        measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)
+    print("speed")
+    speed()
+
+
+if __name__ == "__main__":
+    main()
