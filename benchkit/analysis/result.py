@@ -212,8 +212,9 @@ class Comparison:
         with np.errstate(invalid="ignore"):
             # One far outlier moves the mean by about one standard error; on well-behaved noise the
             # two estimates are within 0.5 of it in 99 rows of 100.
-            apart = np.abs(np.log(np.maximum(self.hodges_lehmann, 1e-300) / self.ratio))
-            disagree = self.points.logarithmic & (apart > 0.7 * self.se) & (apart > 0.005)
+            both = np.log(np.where(self.points.logarithmic, [self.hodges_lehmann, self.ratio], 1))
+            apart = np.abs(both[0] - both[1])
+            disagree = (apart > 0.7 * self.se) & (apart > 0.005)
         said: list[list[str]] = [[] for _ in range(len(self))]
         for rows, sentence in (
             (self.verdict == "failed", "an arm has no run that counts"),
