@@ -28,10 +28,13 @@ from benchkit.experiment.environment import CURRENT, Environment
 from benchkit.experiment.folders import file_name
 from benchkit.experiment.measured import measured_folder
 from benchkit.experiment.notebooks import checked_parameters, stamp
+from benchkit.measure.cluster import ClusterSpec
 
 __all__ = ["KernelTrouble", "MeasuringKernel"]
 
 START_TIMEOUT_S = 60.0
+#: For giving back a cluster that is paid for.
+CLOSE_TIMEOUT_S = 90.0
 # It warns of parameters it cannot parse (a text with `=` in it) and sets them all the same.
 logging.getLogger("papermill").setLevel(logging.ERROR)
 
@@ -258,7 +261,13 @@ class MeasuringKernel:
                 os.killpg(group, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; one that keeps a cluster elsewhere is given the time to close it."""
+        spec = ClusterSpec.from_dict(self.environment.cluster)
+        if self.alive and self._manager is not None and not (spec.is_local or spec.address):
+            self._signal("SIGCONT")
+            self._manager.shutdown_wait_time = CLOSE_TIMEOUT_S
+            with suppress(Exception):
+                self._manager.shutdown_kernel(now=False)
         self.kill()
 
     def __enter__(self) -> MeasuringKernel:

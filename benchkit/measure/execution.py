@@ -21,7 +21,7 @@ from distributed import KilledWorker, wait
 from distributed.client import futures_of
 from distributed.comm import CommClosedError
 
-from benchkit.measure.cluster import ClusterSpec, Opened, open_cluster
+from benchkit.measure.cluster import ClusterSpec, Opened
 from benchkit.measure.deadline import ask_with_timeout, deadline, stacks_of
 from benchkit.measure.errors import (
     BadCluster,
@@ -33,6 +33,7 @@ from benchkit.measure.errors import (
 )
 from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
+from benchkit.measure.keeping import kept_cluster
 from benchkit.measure.observe import Observer
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.sizing import Scale
@@ -170,7 +171,7 @@ class _Execution:
         """Run all steps; return outcome, one line, traceback."""
         try:
             self._require_packages()
-            with open_cluster(self.spec) as opened:
+            with kept_cluster(self.spec) as opened:
                 self.opened = opened
                 self._steps(opened)
         except NotMeasured as reason:

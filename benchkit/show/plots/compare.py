@@ -26,9 +26,10 @@ WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
 MOST_ROWS = 60
 ROW_HEIGHT = 22
 MOST_PARTS = 7
+#: Pale towards the middle, so that the ground of the page shows, by day and by night.
 _DIVERGING = (
-    "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d",
-    "#b2182b",
+    "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
+    "#d6604dcc", "#b2182b",
 )  # fmt: skip
 
 

@@ -1,0 +1,71 @@
+"""Clusters that take long to start are kept from run to run; here a local one plays the cloud."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchkit.experiment.running import plan_experiment
+
+CLOUD = """from pathlib import Path
+from distributed import LocalCluster
+
+class Cloud(LocalCluster):
+    "A cluster whose class says nothing about this machine; counts its starts and ends."
+    def __init__(self, note="", **options):
+        self.note = Path(note)
+        self.note.open("a").write("start\\n")
+        super().__init__(dashboard_address=None, **options)
+
+    def close(self, timeout=None):
+        self.note.open("a").write("close\\n")
+        return super().close(timeout)
+"""
+WORKLOAD = """import os
+from benchkit.measure import workload
+
+@workload(metrics={"pid": "1"})
+def pid(client, scale):
+    "Return the process of the worker."
+    return client.submit(os.getpid)
+
+@pid.check
+def _(result):
+    return {"pid": result.result() if hasattr(result, "result") else result}
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_elsewhere_is_kept_its_workers_are_new_and_it_is_given_back(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "own.py").write_text(WORKLOAD)
+    (tmp_path / "benchkit_test_cloud.py").write_text(CLOUD)
+    note = tmp_path / "note"
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "cloud.yaml").write_text(
+        "cluster: {class: benchkit_test_cloud.Cloud, n_workers: 1, threads_per_worker: 1, "
+        f"note: {note}}}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    experiment, _ = plan_experiment(
+        environments=["cloud"],
+        environment_folders=[tmp_path / "e"],
+        folders=[tmp_path / "w"],
+        store=tmp_path / "store",
+        repeats=3,
+    )
+    records = list(experiment.run())
+
+    assert [record["outcome"] for record in records] == ["ok"] * 3, records[0].get("error")
+    pids = {json.loads(record["extra_metrics"])["pid"] for record in records}
+    assert len(pids) == 3
+    assert Path(note).read_text().split().count("start") == 1
+    assert "close" in Path(note).read_text().split()
+    described = [
+        json.loads(experiment.store.open(record["id"]).attrs["cluster_description"])
+        for record in records
+    ]
+    assert [found["workers"] for found in described] == ["new", "restarted", "restarted"]
