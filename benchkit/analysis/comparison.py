@@ -125,6 +125,31 @@ class Report:
         """
         return self._points[int(row["row"] if not isinstance(row, (int, np.integer)) else row)]
 
+    def numbers(self) -> pd.DataFrame:
+        """Return a row per contender, workload, metric and arm: runs, median, mean, deviation.
+
+        As text with units; the null arm apart from the baseline.
+        """
+        rows = []
+        for row in self.frame.to_dict("records"):
+            for arm, values in self.points(row).items():
+                known = values[np.isfinite(values)]
+                name = {"baseline": self.baseline, "contender": row["contender"]}.get(arm, arm)
+                spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
+                mean = float(known.mean()) if len(known) else math.nan
+                rows.append(
+                    {
+                        "workload": row["workload"],
+                        "metric": row["metric"],
+                        "arm": name,
+                        "runs": len(known),
+                        "median": format_quantity(_median(known), row["unit"]),
+                        "mean": format_quantity(mean, row["unit"]),
+                        "standard deviation": format_quantity(spread, row["unit"]),
+                    }
+                )
+        return pd.DataFrame(rows).drop_duplicates(ignore_index=True)
+
     def to_table(self, *, all_rows: bool = False) -> str:
         """Return the rows as text; without `all_rows` those that are the same are counted only."""
         frame = self.frame if all_rows else self.frame[self.frame["verdict"] != "same"]
@@ -274,7 +299,12 @@ def compare(
         contenders=tuple(sets),
         metrics=chosen,
         blocked=blocked,
-        warnings=(*warnings, *_left_out(baseline, sets, null, names[0]), *_apart(blocked)),
+        warnings=(
+            *warnings,
+            *_left_out(baseline, sets, null, names[0]),
+            *_apart(blocked),
+            *_elsewhere(baseline, sets, names[0]),
+        ),
         level=level,
         same=same,
         _points={index: row["points"] for index, row in enumerate(rows)},
@@ -505,6 +535,24 @@ def _apart(blocked: bool) -> list[str]:
         "these runs were not interleaved: what the machine did in between looks like a change; "
         "`benchkit ab` measures them side by side"
     ]
+
+
+#: What makes runs incomparable, whatever was changed on purpose.
+_PLACE = {"host": "machine", "n_threads": "number of threads", "memory_limit": "memory limit"}
+
+
+def _elsewhere(baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame], name: str) -> list[str]:
+    """Say when arms ran on different machines or clusters of another size."""
+    found = []
+    for contender, runs in sets.items():
+        for field_name, words in _PLACE.items():
+            if field_name not in baseline or field_name not in runs:
+                continue
+            sides = [set(table[field_name].dropna()) for table in (baseline, runs)]
+            if all(sides) and sides[0] != sides[1]:
+                texts = [", ".join(sorted(map(str, side))[:3]) for side in sides]
+                found.append(f"{words}: {texts[0]} for {name}, {texts[1]} for {contender}")
+    return found
 
 
 def _text_row(row: Mapping[str, Any], report: Report) -> dict[str, str]:

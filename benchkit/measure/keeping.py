@@ -44,12 +44,12 @@ def kept_cluster(spec: ClusterSpec) -> Iterator[Opened]:
             yield opened
         return
     key = json.dumps(spec.to_dict(), sort_keys=True, default=str)
-    opened = _renewed(key)
-    if opened is None:
+    kept = _renewed(key)
+    if kept is None:
         stack = ExitStack()
-        opened = stack.enter_context(open_cluster(spec))
-        _kept[key] = stack, opened
-    yield opened
+        kept = stack.enter_context(open_cluster(spec))
+        _kept[key] = stack, kept
+    yield kept
 
 
 def _renewed(key: str) -> Opened | None:

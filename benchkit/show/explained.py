@@ -1,19 +1,21 @@
-"""The rows of a report that changed, each with its runs opened and its difference explained."""
+"""What a page about an experiment says beside its verdicts: causes, arms, facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from benchkit.analysis.comparison import Report
 from benchkit.analysis.differences import differences
 from benchkit.analysis.explain import Explanation, explain
 from benchkit.store.store import Store
+from benchkit.store.text import format_seconds
 
-__all__ = ["Explained", "arm_differences", "explained"]
+__all__ = ["Explained", "arm_differences", "arms_table", "experiment_facts", "explained"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,48 @@ def arm_differences(store: Store, runs: pd.DataFrame, report: Report) -> dict[st
         # The latest runs may be of different workloads, whose counts differ by nature.
         found[contender] = table[table["kind"] != "count"].reset_index(drop=True)
     return found
+
+
+def arms_table(plan: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the arms of an experiment with their full definitions, as text."""
+    names = ("description", "python", "packages", "dask", "variables", "cluster", "clusters")
+    rows = {}
+    for arm in plan["arms"]:
+        found = arm["environment"]
+        rows[arm["name"]] = {name: yaml_text(found.get(name)) for name in names}
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    return table.loc[:, (table != "").any()].rename_axis("arm")
+
+
+def yaml_text(value: Any) -> str:
+    """Return a part of a definition as one line of YAML; nothing for nothing."""
+    if not value:
+        return ""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False)
+    return text.strip().removesuffix("...").strip()
+
+
+def experiment_facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> pd.Series:
+    """Return what an experiment was and took: command, when, runs, machine time, cost."""
+    n_planned, n_done = len(plan["plan"]), len(runs)
+    ended = (runs["started"] + pd.to_timedelta(runs["duration"].fillna(0), unit="s")).max()
+    facts = {
+        "experiment": plan["id"],
+        "command": f"benchkit {plan['words'].get('command', '')}".strip(),
+        "started": f"{runs['started'].min():%Y-%m-%d %H:%M} UTC",
+        "took": format_seconds((ended - runs["started"].min()).total_seconds()),
+        "runs": f"{n_done} of {n_planned} planned",
+        "order": f"{plan['order']}, seed {plan['seed']}",
+        "machine": ", ".join(sorted(runs["host"].dropna().unique())),
+        "workers held": format_seconds(runs["worker_seconds"].sum())
+        if "worker_seconds" in runs
+        else "",
+    }
+    if plan["words"].get("adaptive") and n_done < n_planned:
+        facts["runs"] += f": {n_planned - n_done} were saved, their verdict was settled"
+    if "cost" in runs and runs["cost"].notna().any():
+        facts["cost"] = f"{runs['cost'].sum():.2f} USD"
+    return pd.Series({name: text for name, text in facts.items() if text}, name="value")
 
 
 def _ok(runs: pd.DataFrame, arm: str) -> pd.DataFrame:

@@ -68,7 +68,7 @@ def cluster():
         n_workers=2,
         threads_per_worker=1,
         processes=False,
-        memory_limit="1 GiB",
+        memory_limit="4 GiB",
         dashboard_address=None,
     ) as cluster:
         yield cluster

@@ -523,7 +523,11 @@ def test_workers_sent_away_by_scaling_are_no_losses(observed):
 def test_fifty_workers_all_report(observed):
     with (
         LocalCluster(
-            n_workers=50, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=50,
+            threads_per_worker=1,
+            processes=False,
+            memory_limit=0,  # or all pause, when what the tests hold is near a fiftieth of it
+            dashboard_address=None,
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
@@ -40,4 +41,6 @@ def in_notebook() -> None:
 
     Only the part of Bokeh that our figures use is put into the notebook (1 of 4 MB).
     """
+    # Names of variants and definitions of arms are worth reading to their end.
+    pd.set_option("display.max_colwidth", 240)
     output_notebook(Resources(mode="inline", components=["bokeh"]), hide_banner=True)
