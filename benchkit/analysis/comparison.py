@@ -6,10 +6,8 @@ block; the statistics are `benchkit.analysis.effects`.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,13 +16,12 @@ from scipy import stats
 
 from benchkit.analysis.effects import Comparison
 from benchkit.analysis.effects import compare as compare_arrays
+from benchkit.analysis.report import Report
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_change, format_quantity
 
 __all__ = [
     "DEFAULT_METRICS",
-    "Report",
     "check_metrics",
     "compare",
     "compare_experiment",
@@ -50,177 +47,6 @@ def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
             hint = did_you_mean(name, METRICS, "see `benchkit list metrics`")
             raise UsageError(f"no metric named {name!r}: {hint}")
     return tuple(dict.fromkeys(metrics))
-
-
-@dataclass(frozen=True, repr=False)
-class Report:
-    """What changed between a baseline and its contenders.
-
-    Attributes
-    ----------
-    frame : DataFrame
-        A row per contender, workload and metric; what changed first, the largest change on top.
-        ``ratio`` is contender / baseline with its interval ``low`` to ``high``; ``verdict`` and
-        ``worse`` say what it means, ``needed`` how many more runs would tell.
-    effects : Comparison
-        The statistics of all rows; ``frame["row"]`` is the index into it.
-    baseline, contenders : str, tuple of str
-        Names of the arms.
-    metrics : tuple of str
-        What was judged.
-    blocked : bool
-        Whether runs were compared within the blocks of an experiment.
-    warnings : tuple of str
-        What a reader must know before believing anything.
-    """
-
-    frame: pd.DataFrame
-    effects: Comparison
-    baseline: str
-    contenders: tuple[str, ...]
-    metrics: tuple[str, ...]
-    blocked: bool
-    warnings: tuple[str, ...]
-    level: float
-    same: float
-    _points: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
-
-    @property
-    def worse(self) -> pd.DataFrame:
-        """The rows that changed for the worse."""
-        return self.frame[self.frame["worse"]]
-
-    @property
-    def better(self) -> pd.DataFrame:
-        """The rows that changed for the better."""
-        return self.frame[self.frame["changed"] & ~self.frame["worse"]]
-
-    @property
-    def testable(self) -> bool:
-        """Whether any row has the two runs a side that a verdict takes."""
-        return bool(self.frame["p"].notna().any())
-
-    @property
-    def sentence(self) -> str:
-        """The finding in a sentence, with its counts."""
-        verdicts = self.frame["verdict"].value_counts()
-        parts = [f"{len(self.worse)} worse", f"{len(self.better)} better"]
-        parts += [
-            f"{verdicts[word]} {word}"
-            for word in ("same", "undecided", "noise", "failed")
-            if word in verdicts
-        ]
-        n_workloads = self.frame["workload"].nunique()
-        runs = self.frame[["n_baseline", "n_contender"]].max()
-        what = "comparison" if len(self.frame) == 1 else "comparisons"
-        return (
-            f"Of {len(self.frame)} {what} ({n_workloads} workloads, {len(self.metrics)} metrics, "
-            f"up to {runs['n_baseline']} + {runs['n_contender']} runs): {', '.join(parts)}."
-        )
-
-    def points(self, row: Any) -> dict[str, np.ndarray]:
-        """Return the values of one row of `frame` by arm: baseline, null (if any), contender.
-
-        In the order of blocks when blocked, NaN where a run is missing; else in order of time.
-        """
-        return self._points[int(row["row"] if not isinstance(row, (int, np.integer)) else row)]
-
-    def numbers(self) -> pd.DataFrame:
-        """Return a row per contender, workload, metric and arm: runs, median, mean, deviation.
-
-        As text with units; the null arm apart from the baseline.
-        """
-        rows = []
-        for row in self.frame.to_dict("records"):
-            for arm, values in self.points(row).items():
-                known = values[np.isfinite(values)]
-                name = {"baseline": self.baseline, "contender": row["contender"]}.get(arm, arm)
-                spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-                mean = float(known.mean()) if len(known) else math.nan
-                rows.append(
-                    {
-                        "workload": row["workload"],
-                        "metric": row["metric"],
-                        "arm": name,
-                        "runs": len(known),
-                        "median": format_quantity(_median(known), row["unit"]),
-                        "mean": format_quantity(mean, row["unit"]),
-                        "standard deviation": format_quantity(spread, row["unit"]),
-                    }
-                )
-        return pd.DataFrame(rows).drop_duplicates(ignore_index=True)
-
-    def to_table(self, *, all_rows: bool = False) -> str:
-        """Return the rows as text; without `all_rows` those that are the same are counted only."""
-        frame = self.frame if all_rows else self.frame[self.frame["verdict"] != "same"]
-        rows = [_text_row(row, self) for row in frame.to_dict("records")]
-        names = list(rows[0]) if rows else []
-        if len(self.contenders) == 1 and rows:
-            names.remove("contender")
-        cells = [names, *([row[name] for name in names] for row in rows)]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
-        lines = [
-            "  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True)).rstrip()
-            for line in cells
-            if line
-        ]
-        hidden = len(self.frame) - len(frame)
-        if hidden:
-            lines.append(f"and {hidden} that are the same within ±{self.same:.0%}")
-        return "\n".join(lines)
-
-    def to_markdown(self, *, most_bytes: int = 60_000) -> str:
-        """Return the report as Markdown: changed rows first, cut to what a comment may hold.
-
-        Parameters
-        ----------
-        most_bytes : int, default 60000
-            GitHub refuses comments above 65,536 characters.
-        """
-        lines = [self.sentence, "", *(f"> **{text}**" for text in self.warnings), ""]
-        rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
-        names = [n for n in rows[0] if n != "contender" or len(self.contenders) > 1]
-        lines += [f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
-        size = sum(len(line.encode()) + 1 for line in lines)
-        for place, row in enumerate(rows):
-            cells = (row[name].replace("|", "\\|").replace("<", "&lt;") for name in names)
-            line = f"| {' | '.join(cells)} |"
-            size += len(line.encode()) + 1
-            if size > most_bytes - 100:
-                lines += ["", f"and {len(rows) - place} more rows"]
-                break
-            lines.append(line)
-        return "\n".join(lines) + "\n"
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat dictionaries; what is not known is None."""
-        return [
-            {name: None if _is_nan(value) else _plain(value) for name, value in row.items()}
-            for row in self.frame.to_dict("records")
-        ]
-
-    def _repr_html_(self) -> str:
-        rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
-        if not rows:
-            return f"<p>{html.escape(self.sentence)}</p>"
-        names = [n for n in rows[0] if n != "contender" or len(self.contenders) > 1]
-        head = "".join(f"<th style='text-align:left'>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td style='text-align:left'>{html.escape(row[name])}</td>" for name in names
-            )
-            + "</tr>"
-            for row in rows
-        )
-        warnings = "".join(f"<p><b>{html.escape(text)}</b></p>" for text in self.warnings)
-        return (
-            f"<p>{html.escape(self.sentence)}</p>{warnings}"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
-
-    def __repr__(self) -> str:
-        return "\n".join([self.sentence, *self.warnings, self.to_table()])
 
 
 def compare(
@@ -553,39 +379,3 @@ def _elsewhere(baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame], name: s
                 texts = [", ".join(sorted(map(str, side))[:3]) for side in sides]
                 found.append(f"{words}: {texts[0]} for {name}, {texts[1]} for {contender}")
     return found
-
-
-def _text_row(row: Mapping[str, Any], report: Report) -> dict[str, str]:
-    interval = ""
-    if not _is_nan(row["low"]):
-        low, high = (
-            (row["selected_low"], row["selected_high"])
-            if row["changed"]
-            else (row["low"], row["high"])
-        )
-        interval = f"{format_change(low)} to {format_change(high)}"
-    verdict = row["verdict"]
-    if verdict == "undecided" and row["needed"] > 0:
-        verdict = f"undecided: {row['needed']} more would tell"
-    sign = "▲ " if row["worse"] else "▼ " if row["changed"] else ""
-    failed = row["n_failed_baseline"] + row["n_failed_contender"]
-    return {
-        "contender": str(row["contender"]),
-        "workload": str(row["workload"]),
-        "metric": str(row["metric"]),
-        report.baseline: format_quantity(row["baseline"], row["unit"]),
-        "now": format_quantity(row["contender_value"], row["unit"]),
-        "change": format_change(row["ratio"]),
-        f"{report.level:.0%} interval": interval,
-        "verdict": sign + verdict,
-        "runs": f"{row['n_baseline']} + {row['n_contender']}"
-        + (f", {failed} failed" if failed else ""),
-    }
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -6,7 +6,6 @@ nothing: whether there is a difference is `benchkit.analysis.comparison`'s to sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +16,12 @@ import xarray as xr
 from scipy import stats
 
 from benchkit.errors import NotEnoughRuns
+from benchkit.store.text import short_group
 
 __all__ = ["IDLE", "UNEXPLAINED", "Explanation", "explain"]
 
 IDLE, UNEXPLAINED = "idle", "unexplained"
 _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
-_HASH = re.compile(r"-[0-9a-f]{8,}$")
 #: Parts that are named in the sentence.
 NAMED = 2
 
@@ -145,7 +144,7 @@ def _account(tree: xr.DataTree) -> tuple[dict[tuple[str, str], float], float]:
         data = node.to_dataset()
         seconds = np.nan_to_num(data["seconds"].transpose("task_group", "action").values)
         for row, group in zip(seconds, data["task_group"].values, strict=True):
-            name = _HASH.sub("", str(group))
+            name = short_group(str(group))
             for value, action in zip(row, data["action"].values, strict=True):
                 if value:
                     key = name, str(action)

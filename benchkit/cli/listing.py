@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from benchkit.measure.collection import collect
 from benchkit.measure.selection import matcher
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
-from benchkit.store.text import format_bytes, format_change, format_seconds
+from benchkit.store.text import format_bytes, format_change, format_seconds, short_group
 
 __all__ = [
     "as_records",
@@ -180,7 +179,7 @@ def _change(record: Mapping[str, Any], earlier: pd.DataFrame | None) -> str:
 
 def _biggest(record: Mapping[str, Any]) -> str:
     """Return the biggest task group without Dask's hash, which says nothing to a reader."""
-    name = re.sub(r"-[0-9a-f]{16,}$", "", record.get("biggest_group") or "")
+    name = short_group(record.get("biggest_group") or "")
     share = record.get("biggest_group_share")
     name = name if len(name) <= 44 else f"{name[:21]}…{name[-22:]}"
     return f"{name} {share:.0%}" if name and share is not None else name

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from benchkit.analysis.comparison import Report
 from benchkit.analysis.differences import differences
 from benchkit.analysis.explain import Explanation, explain
+from benchkit.analysis.report import Report
 from benchkit.store.store import Store
 from benchkit.store.text import format_seconds
 

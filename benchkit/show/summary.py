@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pandas as pd
@@ -11,9 +10,15 @@ from IPython.display import HTML
 from benchkit.show.escape import esc
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_bytes, format_count, format_quantity, format_seconds
+from benchkit.store.text import (
+    format_bytes,
+    format_count,
+    format_quantity,
+    format_seconds,
+    short_group,
+)
 
-__all__ = ["KEY_FIGURES", "OUTCOME_WORDS", "heading", "short_group", "task_group_table"]
+__all__ = ["KEY_FIGURES", "OUTCOME_WORDS", "heading", "task_group_table"]
 
 #: Outcome -> symbol and words: never told by colour alone.
 OUTCOME_WORDS = {
@@ -55,11 +60,6 @@ def heading(run: Run) -> Any:
         f"<p><small>{esc(run.context)} · <code>{esc(run.id)}</code>{tags}</small></p>"
         f"<div style='display:flex;flex-wrap:wrap;gap:1em 2.2em;margin:.8em 0'>{tiles}</div>"
     )
-
-
-def short_group(name: str) -> str:
-    """Return the name of a task group without Dask's hash, which says nothing to a reader."""
-    return re.sub(r"-[0-9a-f]{16,}$", "", name)
 
 
 def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:

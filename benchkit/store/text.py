@@ -6,6 +6,7 @@ Shared by tables on a terminal, notebooks and pages. Standard library only.
 from __future__ import annotations
 
 import math
+import re
 
 __all__ = [
     "MISSING",
@@ -14,6 +15,7 @@ __all__ = [
     "format_count",
     "format_quantity",
     "format_seconds",
+    "short_group",
 ]
 
 #: What stands where a number is not known; never 0.
@@ -134,3 +136,14 @@ def format_quantity(value: float | None, units: str) -> str:
     if units in ("1", ""):
         return format_count(value)
     return f"{_three_digits(value)} {units}"
+
+
+def short_group(name: str) -> str:
+    """Return the name of a task group without Dask's hash, which says nothing to a reader.
+
+    Examples
+    --------
+    >>> short_group("sum-3d240ae1878b4bf2def0f035e33e1f11")
+    'sum'
+    """
+    return re.sub(r"-[0-9a-f]{16,}$", "", name)

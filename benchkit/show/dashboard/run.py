@@ -21,10 +21,10 @@ from benchkit.show.plots.run import (
     worker_load,
 )
 from benchkit.show.plots.stream import TaskStream, task_stream
-from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS, short_group
+from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_quantity
+from benchkit.store.text import format_quantity, short_group
 
 __all__ = ["TITLE", "view"]
 

@@ -14,8 +14,8 @@ import pandas as pd
 from bokeh.models import BasicTicker, ColumnDataSource, HoverTool, LinearColorMapper
 from bokeh.models.annotations import ColorBar, Span
 
-from benchkit.analysis.comparison import Report
 from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
+from benchkit.analysis.report import Report
 from benchkit.show.plots.base import INK, legend_beside, make_figure, nothing
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER, SERIES
 

@@ -13,8 +13,8 @@ from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter
 from bokeh.models.annotations import Span
 
 from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
-from benchkit.show.summary import short_group
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
+from benchkit.store.text import short_group
 
 __all__ = [
     "memory_by_kind",

@@ -16,9 +16,8 @@ import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper
 
 from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
-from benchkit.show.summary import short_group
 from benchkit.show.theme import OTHER, distinct_colours
-from benchkit.store.text import format_count
+from benchkit.store.text import format_count, short_group
 
 __all__ = ["TaskStream", "task_stream"]
 
