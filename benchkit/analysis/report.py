@@ -112,9 +112,7 @@ class Report:
                         "metric": row["metric"],
                         "arm": name,
                         "runs": len(known),
-                        "median": format_quantity(
-                            float(np.median(known)) if len(known) else math.nan, row["unit"]
-                        ),
+                        "median": format_quantity(middle, row["unit"]),
                         "mean": format_quantity(mean, row["unit"]),
                         "standard deviation": format_quantity(spread, row["unit"]),
                     }

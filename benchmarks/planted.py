@@ -1,0 +1,107 @@
+"""Print what `benchkit ab` makes of changes that were planted, on this machine as it is.
+
+One workload sleeps 8 % longer in one arm, one holds twice the memory, the others do not change;
+half-way a busy neighbour takes the processor. Run it as::
+
+    python benchmarks/planted.py [--unchanged 20] [--blocks 5] [--quiet-machine]
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+
+from benchkit.analysis.comparison import compare_experiment
+from benchkit.cli.progress import watched
+from benchkit.experiment.estimate import Estimate
+from benchkit.experiment.running import plan_experiment
+from benchkit.show.explained import explained
+
+WORKLOADS = """import os, time
+import numpy as np
+from benchkit.measure import workload
+
+@workload(variants={{"n": list(range({unchanged}))}})
+def even(client, scale, *, n):
+    "Compute the same in each arm: naps and a little work."
+    def work(i):
+        time.sleep(0.03)
+        return float(np.sort(np.random.default_rng(i).random(400_000))[0])
+    return client.map(work, range(8 + n % 4), pure=False)
+
+@workload
+def naps(client, scale):
+    "Sleep 8 % longer in one arm."
+    return client.submit(lambda s: time.sleep(s), 0.8 * (1 + float(os.environ.get("NAP", "0"))))
+
+@workload
+def holds(client, scale):
+    "Hold twice the memory in one arm."
+    def hold(mib):
+        kept = np.ones(mib * 2**17)
+        time.sleep(1.2)
+        return float(kept[0])
+    return client.submit(hold, 100 * int(os.environ.get("HOLD", "1")))
+"""
+
+
+def busy(seconds: float) -> None:
+    """Keep one core busy."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(i * i for i in range(10_000))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--unchanged", type=int, default=20)
+    parser.add_argument("--blocks", type=int, default=5)
+    parser.add_argument("--quiet-machine", action="store_true", help="no busy neighbour")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name in ("w", "e"):
+            (folder / name).mkdir()
+        text = WORKLOADS.format(unchanged=options.unchanged)
+        (folder / "w" / "own.py").write_text(text, encoding="utf-8")
+        cluster = "cluster: {n_workers: 2, threads_per_worker: 1, memory_limit: 1 GiB}\n"
+        (folder / "e" / "base.yaml").write_text(cluster, encoding="utf-8")
+        changed = "extends: base\nvariables: {NAP: '0.08', HOLD: '2'}\n"
+        (folder / "e" / "planted.yaml").write_text(changed, encoding="utf-8")
+        experiment, _ = plan_experiment(
+            environments=["base", "planted"],
+            null=True,
+            environment_folders=[folder / "e"],
+            folders=[folder / "w"],
+            store=folder / "store",
+            repeats=options.blocks,
+        )
+        plan = experiment.plan()
+        neighbour = None
+        began = time.monotonic()
+        for place, _ in enumerate(watched(experiment, Estimate([m.variant for m in plan], {}))):
+            if place == len(plan) // 2 and not options.quiet_machine:
+                neighbour = multiprocessing.Process(target=busy, args=(3600,), daemon=True)
+                neighbour.start()
+                print("a busy neighbour is there from now on")
+        if neighbour is not None:
+            neighbour.terminate()
+        runs = experiment.store.runs()
+        report = compare_experiment(runs, experiment.id)
+        print(report.to_table())
+        print(report.sentence)
+        for warning in report.warnings:
+            print("warning:", warning)
+        null_p = report.effects.null_p
+        print(f"null arm: {(null_p < 0.05).sum()} of {len(null_p)} tests have p < 0.05")
+        for row in explained(experiment.store, runs, report):
+            print(f"{row.workload}: {row.explanation.sentence}")
+        print(f"{len(runs)} runs in {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
