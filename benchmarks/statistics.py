@@ -1,4 +1,4 @@
-"""How fast and how true verdicts are: ``python benchmarks/analysis.py [--quick] [--only PART]``.
+"""How fast and how true verdicts are: ``python benchmarks/statistics.py [--quick] [--only PART]``.
 
 Parts: speed, intervals, reports, adaptive. Prints, asserts nothing; the tests assert a smaller
 version of it. Speed is CPU time against a table made the way coiled/benchmarks makes it: 10 000
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+# Not this folder: the standard library has a module of our name.
+sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != HERE.resolve()]
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "analysis")]
 
 import numpy as np  # noqa: E402
