@@ -2,7 +2,8 @@
 
 Prints false alarms, recall, delay, placement and speed beside two simpler rules, on real nightly
 series if a folder with ``values.parquet`` (columns series, time, value) is given, on simulated
-ones otherwise. Asserts nothing.
+ones otherwise. Asserts nothing. *Restless* nights are those that the fleet step calls
+unclear when there is no control environment.
 
 Protocol: windows of 110 nights; a detector sees the nights so far and no more; nights 0 to 29 are
 history. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between any two halves of
@@ -123,16 +124,16 @@ def simulated_series(n: int = 150) -> list[np.ndarray]:
     return series
 
 
-def false_alarms(found: Alarms) -> int:
-    """Count rises after the history, once per place."""
-    n = 0
-    for alarms in found:
+def false_alarms(found: Alarms) -> list[tuple[int, int]]:
+    """Return row and night of rises after the history, once per place."""
+    false = []
+    for row, alarms in enumerate(found):
         seen: list[int] = []
         for index, night, direction in alarms:
-            if night >= HISTORY and direction > 0:
-                n += all(abs(index - other) > 7 for other in seen)
+            if night >= HISTORY and direction > 0 and all(abs(index - s) > 7 for s in seen):
+                false.append((row, night))
             seen.append(index)
-    return n
+    return false
 
 
 def hits(found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 5) -> np.ndarray:
@@ -145,6 +146,54 @@ def hits(found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 
                 result[row] = delay + 1, index - start[row]
                 break
     return result
+
+
+def restless(folder: Path) -> dict[tuple[str, np.datetime64], float]:
+    """Return, for each machine and night, the share of its series three noise units up."""
+    import pandas as pd
+
+    about = pd.read_csv(folder / "series.csv").set_index("series")
+    table = pd.read_parquet(folder / "values.parquet").sort_values("time", kind="stable")
+    rows = []
+    for name, group in table.groupby("series", observed=True):
+        past = np.log(group["value"]).shift(2).rolling(60, min_periods=10)
+        spread = np.maximum((past.quantile(0.84) - past.quantile(0.16)) / 2, 0.006)
+        units = (np.log(group["value"]) - past.median()) / spread
+        machine = "/".join(about.loc[name, ["origin", "machine"]])
+        rows.append(
+            pd.DataFrame(
+                {"night": group["time"].dt.floor("h"), "up": units >= 3, "machine": machine}
+            )
+        )
+    nights = pd.concat(rows).groupby(["machine", "night"])["up"].agg(["mean", "size"])
+    return nights.loc[nights["size"] >= 10, "mean"].to_dict()
+
+
+def fleet(folder: Path, stride: int) -> None:
+    """Print what is left of the false alarms when restless nights are set aside."""
+    import pandas as pd
+
+    share = restless(folder)
+    about = pd.read_csv(folder / "series.csv").set_index("series")
+    table = pd.read_parquet(folder / "values.parquet").sort_values("time", kind="stable")
+    shares, n_windows = [], 0
+    for name, group in table.groupby("series", observed=True):
+        values, times = group["value"].to_numpy(float), list(group["time"].dt.floor("h"))
+        machine = "/".join(about.loc[name, ["origin", "machine"]])
+        for at in range(0, values.size - NIGHTS + 1, stride):
+            window = values[at : at + NIGHTS]
+            if is_quiet(np.log(window)):
+                n_windows += 1
+                false = false_alarms(ours(window[None]))
+                shares += [share.get((machine, times[at + night]), 0.0) for _, night in false]
+    n_nights = n_windows * (NIGHTS - HISTORY)
+    calm = sum(s < 0.1 for s in shares)
+    print(
+        f"fleet: {np.mean(np.array(list(share.values())) >= 0.1):.3f} of the nights are restless "
+        f"(a tenth of the machine's series three noise units up)\n"
+        f"  false alarms / 100 series-nights {100 * len(shares) / n_nights:.3f}, "
+        f"on other nights {100 * calm / n_nights:.3f}\n"
+    )
 
 
 def measure(name: str, detector: Detector, series: list[np.ndarray], stride: int) -> None:
@@ -162,7 +211,7 @@ def measure(name: str, detector: Detector, series: list[np.ndarray], stride: int
 
     print(f"{name}: {len(quiet)} quiet windows")
     clock = time.process_time()
-    n_false = false_alarms(detector(quiet))
+    n_false = len(false_alarms(detector(quiet)))
     seconds = (time.process_time() - clock) / len(quiet) * 1000
     low, high = np.sqrt(n_false + 1) * np.array([-2, 2]) + n_false
     print(
@@ -227,6 +276,8 @@ def main() -> None:
     if not args.quick:
         measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
         measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)
+    if real and (args.series / "series.csv").exists():
+        fleet(args.series, args.stride)
     print("speed")
     speed()
 

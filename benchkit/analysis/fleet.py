@@ -20,7 +20,7 @@ from benchkit.errors import UsageError
 __all__ = ["FleetGroup", "FleetNight", "fleet_step"]
 
 #: A group is hot if this share of its series moved, and three of them: a tenth of the nights of
-#: 301 real series are, and 14 of the 23 false alarms of the detector fell on those.
+#: 301 real series are, and 15 of the 27 false alarms of the detector fell on those.
 HOT_SHARE, HOT_AT_LEAST = 0.10, 3
 #: A series has moved if it has an alarm or is so many noise units off, which happens on this
 #: share of ordinary nights (tails are heavier than normal).
