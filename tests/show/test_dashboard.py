@@ -224,6 +224,38 @@ def test_a_broken_run_and_one_without_records_are_pages_that_say_so(page, site, 
 
 
 @pytest.mark.browser
+def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifacts, a_run):
+    store = Store(tmp_path / "store")
+    for block in range(3):
+        for arm, factor in (("main", 1.0), ("new", 1.5), ("null", 1.01)):
+            duration = 10.0 * factor * (1 + 0.01 * block)
+            facts = {"experiment": "e1", "arm": arm, "block": block, "order": block * 3}
+            run = with_record(a_run, id=new_id(), duration=duration, **facts)
+            run["duration"] = run["duration"] * 0 + duration
+            del run.attrs["duration"]
+            store.add(run)
+    server, url = serve(store.path)
+    try:
+        page.goto(url)
+        page.get_by_role("link", name="Compare").click()
+        sees(page, "main, new, null: 1 workloads, 9 runs")
+        page.get_by_role("link", name="main, new, null").click()
+        page.wait_for_url("**experiment=e1")
+        page.wait_for_function(READY)
+        sees(page, "slower")
+        sees(page, "What differs between main and new")
+        page.wait_for_timeout(500)
+        assert drawn(page) >= 3
+        page.screenshot(path=artifacts / "dashboard-compare.png", full_page=True)
+
+        page.goto(f"{url}?view=compare&experiment=nothing")
+        sees(page, "This cannot be compared")
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@pytest.mark.browser
 def test_the_dark_look_follows_the_system_and_the_button(browser, site, artifacts):
     context = browser.new_context(color_scheme="dark", viewport={"width": 1300, "height": 900})
     page = context.new_page()

@@ -13,14 +13,14 @@ from typing import Any
 import panel as pn
 
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard import parts, run, runs
+from benchkit.show.dashboard import compare, parts, run, runs
 from benchkit.show.dashboard.shell import page
 
 __all__ = ["VIEWS", "application"]
 
-VIEWS: dict[str, ModuleType] = {"runs": runs, "run": run}
+VIEWS: dict[str, ModuleType] = {"runs": runs, "run": run, "compare": compare}
 #: Views that need no more than their name are in the navigation.
-_LISTED = ("runs",)
+_LISTED = ("runs", "compare")
 
 
 def application() -> Any:

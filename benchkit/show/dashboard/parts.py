@@ -15,7 +15,17 @@ import panel as pn
 from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES
 from benchkit.show.escape import esc
 
-__all__ = ["facts", "figure", "head", "heading", "message", "source_text", "table", "words"]
+__all__ = [
+    "facts",
+    "figure",
+    "head",
+    "heading",
+    "links",
+    "message",
+    "source_text",
+    "table",
+    "words",
+]
 
 
 def _html(markup: str, **options: Any) -> Any:
@@ -61,6 +71,14 @@ def facts(rows: Mapping[str, Any]) -> Any:
         for name, value in rows.items()
     )
     return _html(f"<table>{inside}</table>")
+
+
+def links(targets: Mapping[str, str]) -> Any:
+    """Return a list of links: address of a view -> what it is."""
+    inside = "".join(
+        f"<li><a href='{esc(address)}'>{esc(text)}</a></li>" for address, text in targets.items()
+    )
+    return _html(f"<ul>{inside}</ul>")
 
 
 def source_text(text: str) -> Any:

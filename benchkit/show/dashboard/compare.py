@@ -1,0 +1,144 @@
+"""Compare: the arms of an experiment, or any two sets of runs, with verdicts and causes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import panel as pn
+
+from benchkit.analysis.comparison import check_metrics, compare, compare_experiment
+from benchkit.analysis.report import Report
+from benchkit.errors import BenchkitError
+from benchkit.show import explained as why
+from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.data import open_store
+from benchkit.show.plots.compare import forest, heat_map, raw_points, waterfall
+from benchkit.store.selection import select_runs
+from benchkit.store.store import Store
+from benchkit.store.text import format_change, format_quantity
+
+__all__ = ["TITLE", "view"]
+
+TITLE = "Compare"
+#: So many of the workloads that changed most are explained on the page.
+EXPLAINED = 3
+
+
+def view(state: dict[str, str]) -> Any:
+    """Return the comparison that the address names, or the experiments there are.
+
+    ``experiment=<id>``, or ``baseline=<selection>&contender=<selection>``; ``metric=<name>``.
+    """
+    store = open_store()
+    if "experiment" not in state and not {"baseline", "contender"} <= set(state):
+        return _experiments(store)
+    try:
+        metric = state.get("metric", "duration")
+        metrics = tuple(dict.fromkeys([*check_metrics([metric]), "memory_mean", "memory_peak"]))
+        if "experiment" in state:
+            runs = store.runs(experiment=f"{state['experiment']}*")
+            report = compare_experiment(runs, state["experiment"], metrics=metrics)
+        else:
+            report = compare(
+                select_runs(store, state["baseline"]),
+                {state["contender"]: select_runs(store, state["contender"])},
+                metrics=metrics,
+                names=(state["baseline"], "contender"),
+            )
+            runs = None
+    except BenchkitError as error:
+        return parts.message("This cannot be compared", str(error), back=True)
+    return pn.Column(
+        parts.head(
+            f"{' and '.join(report.contenders)} against {report.baseline}",
+            lines=[report.sentence],
+        ),
+        *(parts.words(text, kind="bad") for text in report.warnings),
+        parts.table(_table(report), "workload", sortable=False, page_size=40),
+        parts.figure(forest(report, metric)),
+        parts.figure(heat_map(report, metric)),
+        parts.figure(raw_points(report, metric)),
+        *(_causes(store, runs, report) if runs is not None else ()),
+        sizing_mode="stretch_width",
+    )
+
+
+def _experiments(store: Store) -> Any:
+    runs = store.runs(columns=["experiment", "arm", "workload", "block", "started", "outcome"])
+    runs = runs[runs["experiment"].notna() & runs["arm"].notna()]
+    several = runs.groupby("experiment")["arm"].nunique()
+    runs = runs[runs["experiment"].isin(several[several > 1].index)]
+    if runs.empty:
+        return parts.message(
+            "No experiments yet",
+            "An experiment holds environments against a baseline:",
+            "benchkit ab baseline no-stealing -k tag:quick",
+        )
+    rows = [
+        {
+            "id": experiment,
+            "started": f"{found['started'].min():%Y-%m-%d %H:%M}",
+            "arms": ", ".join(dict.fromkeys(found["arm"])),
+            "workloads": found["workload"].nunique(),
+            "runs": len(found),
+            "not ok": int((found["outcome"] != "ok").sum()),
+        }
+        for experiment, found in runs.groupby("experiment", sort=False)
+    ]
+    return pn.Column(
+        parts.head("Experiments", lines=["Environments that were measured side by side."]),
+        parts.links(
+            {
+                f"?view=compare&experiment={row['id']}": (
+                    f"{row['started']}  {row['arms']}: {row['workloads']} workloads, "
+                    f"{row['runs']} runs" + (f", {row['not ok']} not ok" if row["not ok"] else "")
+                )
+                for row in reversed(rows)
+            }
+        ),
+        sizing_mode="stretch_width",
+    )
+
+
+def _table(report: Report) -> pd.DataFrame:
+    rows = []
+    for row in report.frame.to_dict("records"):
+        changed = row["changed"]
+        low, high = (
+            (row["selected_low"], row["selected_high"]) if changed else (row["low"], row["high"])
+        )
+        symbol = "▲ " if row["worse"] else "▼ " if changed else ""
+        more = f": {row['needed']} more would tell" if row["needed"] > 0 else ""
+        rows.append(
+            {
+                "workload": row["workload"],
+                "arm": row["contender"],
+                "metric": row["metric"],
+                "baseline": format_quantity(row["baseline"], row["unit"]),
+                "now": format_quantity(row["contender_value"], row["unit"]),
+                "change": format_change(row["ratio"]),
+                "interval": f"{format_change(low)} to {format_change(high)}",
+                "verdict": f"{symbol}{row['verdict']}{more}",
+                "runs": f"{row['n_baseline']} + {row['n_contender']}",
+                "note": row["note"],
+            }
+        )
+    return pd.DataFrame(rows).set_index("workload")
+
+
+def _causes(store: Store, runs: pd.DataFrame, report: Report) -> list[Any]:
+    content: list[Any] = []
+    for row in why.explained(store, runs, report, most=EXPLAINED):
+        content.append(
+            parts.heading(f"{row.workload} in {row.contender}", row.explanation.sentence)
+        )
+        content.append(parts.figure(waterfall(row.explanation)))
+    for contender, table in why.arm_differences(store, runs, report).items():
+        content.append(parts.heading(f"What differs between {report.baseline} and {contender}"))
+        content.append(
+            parts.table(table.set_index("kind"), "kind")
+            if len(table)
+            else parts.words("Nothing that was recorded.")
+        )
+    return content
