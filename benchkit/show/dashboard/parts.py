@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
+from pandas.api.types import is_numeric_dtype
 
 from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES
 from benchkit.show.escape import esc
@@ -121,6 +122,6 @@ def table(frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: 
         stylesheets=TABLE_STYLES,
         layout="fit_data_table",
         sortable=sortable,
-        text_align={name: "right" for name in frame.columns[1:] if frame[name].dtype != object},
+        text_align={name: "right" for name in frame.columns[1:] if is_numeric_dtype(frame[name])},
         **({"pagination": "remote", "page_size": page_size} if len(frame) > page_size else {}),
     )

@@ -26,6 +26,8 @@ WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
 MOST_ROWS = 60
 ROW_HEIGHT = 22
 MOST_PARTS = 7
+#: Parts smaller than this share of the largest cannot be seen.
+LEAST_SHARE = 0.005
 #: Pale towards the middle, so that the ground of the page shows, by day and by night.
 _DIVERGING = (
     "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
@@ -370,6 +372,8 @@ def waterfall(explanation: Explanation) -> Any:
     parts = explanation.parts
     if parts.empty:
         return nothing(question)
+    small = parts["seconds"].abs() < LEAST_SHARE * parts["seconds"].abs().max()
+    parts = parts[~small | parts["group"].eq(IDLE)]
     last = parts["group"].isin([IDLE, UNEXPLAINED])
     named = parts[~last].head(MOST_PARTS)
     rest = parts[~last].iloc[MOST_PARTS:]
