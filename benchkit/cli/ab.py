@@ -68,7 +68,7 @@ def ab(
     tags: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    r"""Hold environments against a baseline: measure interleaved, judge, report.
+    """Hold environments against a baseline: measure interleaved, judge, report.
 
     BASELINE and OTHER are environments (`benchkit list environments`). Every block runs each
     workload once in each arm, back to back; the baseline runs twice, so that its difference from

@@ -30,7 +30,7 @@ def compare(
     store: str | None,
     as_json: bool,
 ) -> None:
-    r"""Compare sets of runs in the store.
+    """Compare sets of runs in the store.
 
     SEL is one or several of these, with commas between them: `env:NAME`, `tag:NAME=VALUE`,
     `experiment:ID`, `arm:NAME`, `workload:GLOB`, `host:NAME`, `dask:VERSION`, `since:WHEN`,

@@ -36,7 +36,7 @@ def dashboard(
     cookie_secret: str | None,
     store: str | None,
 ) -> None:
-    r"""Show the runs of a store in a browser; Ctrl-C ends it.
+    """Show the runs of a store in a browser; Ctrl-C ends it.
 
     Binds to this machine alone unless --address says otherwise.
 

@@ -17,7 +17,7 @@ def data() -> None:
 @data.command("list")
 @common("json")
 def list_data(as_json: bool) -> None:
-    r"""List the datasets that are there.
+    """List the datasets that are there.
 
     \b
     Example:
@@ -45,7 +45,7 @@ def list_data(as_json: bool) -> None:
     help="Named size.",
 )
 def make_data(name: str, size: str) -> None:
-    r"""Make a dataset, if it is not there yet.
+    """Make a dataset, if it is not there yet.
 
     \b
     Example:
@@ -61,7 +61,7 @@ def make_data(name: str, size: str) -> None:
 @data.command("clear")
 @click.argument("name", required=False)
 def clear_data(name: str | None) -> None:
-    r"""Remove the datasets of a recipe, or all.
+    """Remove the datasets of a recipe, or all.
 
     \b
     Example:

@@ -16,7 +16,7 @@ _SIGNS = {"ok": "ok     ", "absent": "absent ", "trouble": "TROUBLE"}
 @click.command()
 @common("store", "json")
 def doctor(store: str | None, as_json: bool) -> None:
-    r"""Try what benchkit needs: Dask, kernels, disk, credentials, browser, clocks.
+    """Try what benchkit needs: Dask, kernels, disk, credentials, browser, clocks.
 
     \b
     Example:

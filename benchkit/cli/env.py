@@ -43,7 +43,7 @@ def _found(name: str, folders: tuple[str, ...], *, check: bool = True) -> Enviro
 @_folders
 @common("json")
 def list_env(folders: tuple[str, ...], as_json: bool) -> None:
-    r"""List environments, with what is installed in those that are built.
+    """List environments, with what is installed in those that are built.
 
     \b
     Example:
@@ -76,7 +76,7 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
 def build_env(
     names: tuple[str, ...], update: bool, folders: tuple[str, ...], as_json: bool
 ) -> None:
-    r"""Build environments that have packages of their own, and check all that is named.
+    """Build environments that have packages of their own, and check all that is named.
 
     What is built already is not built again, unless a local source or a branch has changed.
 
@@ -106,7 +106,7 @@ def build_env(
 @_folders
 @common("json")
 def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
-    r"""Print what an environment comes to: packages, settings, variables, cluster.
+    """Print what an environment comes to: packages, settings, variables, cluster.
 
     Settings that nobody changed are in --json only.
 
@@ -161,7 +161,7 @@ def _say_unbuilt(*environments: Environment) -> None:
 @_folders
 @common("json")
 def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
-    r"""Print what differs between two environments.
+    """Print what differs between two environments.
 
     Packages and defaults are compared when both are built.
 
@@ -218,7 +218,7 @@ def _print_differences(rows: list[dict[str, Any]], one: str, other: str) -> None
 )
 @common("json")
 def import_env(folder: Path, target: Path, as_json: bool) -> None:
-    r"""Read the AB_*.yaml files of coiled/benchmarks and write an environment for each name.
+    """Read the AB_*.yaml files of coiled/benchmarks and write an environment for each name.
 
     Nothing is overwritten. What has no equivalent is named on stderr.
 
@@ -252,7 +252,7 @@ def remove_env(
     folders: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    r"""Remove what was built; files of environments stay, and build again.
+    """Remove what was built; files of environments stay, and build again.
 
     NAMES are names of environments or hashes of builds.
 

@@ -40,7 +40,7 @@ def list_things(
     tags: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    r"""List workloads (with the size of their data here), environments, runs or metrics.
+    """List workloads (with the size of their data here), environments, runs or metrics.
 
     \b
     Examples:

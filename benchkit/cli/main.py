@@ -46,7 +46,7 @@ class _Refusals(click.Group):
 @click.group(cls=_Refusals, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="benchkit")
 def benchkit() -> None:
-    r"""Measure Dask workloads, keep the runs, and see where the time went.
+    """Measure Dask workloads, keep the runs, and see where the time went.
 
     \b
     Example:

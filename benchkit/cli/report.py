@@ -19,7 +19,7 @@ def report() -> None:
 @click.option("--output", metavar="FILE", help="Where to; default: in the store.")
 @common("store", "json")
 def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_json: bool) -> None:
-    r"""Write the drill-down of runs as pages of HTML, one a run.
+    """Write the drill-down of runs as pages of HTML, one a run.
 
     IDS are ids of runs or beginnings of them; without any, the latest run is meant.
 
@@ -58,7 +58,7 @@ def report_ab(
     store: str | None,
     as_json: bool,
 ) -> None:
-    r"""Write the comparison of an experiment's arms as a page.
+    """Write the comparison of an experiment's arms as a page.
 
     EXPERIMENT is an id, the beginning of one, or latest.
 

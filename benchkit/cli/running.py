@@ -50,7 +50,7 @@ def run(
     tags: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    r"""Measure workloads, print a table, keep the runs.
+    """Measure workloads, print a table, keep the runs.
 
     NAMES are workloads or variants, globs allowed; without any, all are meant. The column
     `change` is the duration against the comparable runs before (their number in brackets); a

@@ -19,7 +19,7 @@ def store_group() -> None:
 @store_group.command("info")
 @common("store", "json")
 def store_info(store: str | None, as_json: bool) -> None:
-    r"""Print counts and sizes of a store.
+    """Print counts and sizes of a store.
 
     \b
     Example:
@@ -40,7 +40,7 @@ def store_info(store: str | None, as_json: bool) -> None:
 @store_group.command("check")
 @common("store", "json")
 def store_check(store: str | None, as_json: bool) -> None:
-    r"""Compare the files of a store with its index; list again what a crash left unlisted.
+    """Compare the files of a store with its index; list again what a crash left unlisted.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def store_check(store: str | None, as_json: bool) -> None:
 @store_group.command("compact")
 @common("store", "json")
 def store_compact(store: str | None, as_json: bool) -> None:
-    r"""Fold the index of a store into few files.
+    """Fold the index of a store into few files.
 
     \b
     Example:

@@ -87,8 +87,11 @@ def test_every_metric_has_a_unit_and_a_meaning(run):
 @pytest.mark.parametrize(
     "command", [["-h"], ["run", "-h"], ["list", "-h"], ["store", "check", "-h"]]
 )
-def test_help_ends_with_an_example(run, command):
-    assert "Example" in run(*command).stdout
+def test_help_ends_with_an_example_on_a_line_of_its_own(run, command):
+    lines = run(*command).stdout.splitlines()
+
+    place = next(i for i, line in enumerate(lines) if line.strip() in ("Example:", "Examples:"))
+    assert lines[place + 1].strip().startswith("benchkit ")
 
 
 def test_help_loads_neither_dask_nor_pandas():
