@@ -77,7 +77,7 @@ def ab(
     \b
     Examples:
       benchkit ab baseline no-stealing -k tag:quick -n 5
-      benchkit ab release-2026.7 release-2026.8 -k category:join --budget 20m
+      benchkit ab baseline release-2023.4.1 -k category:join --budget 20m
       benchkit ab baseline --sweep cluster.n_workers=2,4
       benchkit ab --resume latest
 
