@@ -31,7 +31,7 @@ table { border: 0; border-collapse: collapse; margin: .6rem 0; font-variant-nume
 td, th { border: 0 !important; border-bottom: 1px solid var(--line) !important;
   padding: .22rem .9rem .22rem 0; text-align: left; vertical-align: top; font-weight: 400; }
 thead th { color: var(--soft); font-size: .85rem; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: break-word; }
 pre, code { font: 13px/1.45 ui-monospace, "Cascadia Mono", Menlo, Consolas, monospace; }
 pre { overflow-x: auto; white-space: pre-wrap; margin: .5rem 0; }
 code { overflow-wrap: anywhere; }
