@@ -33,8 +33,8 @@ def compare(
     """Compare sets of runs in the store.
 
     SEL is one or several of these, with commas between them: `env:NAME`, `tag:NAME=VALUE`,
-    `experiment:ID`, `arm:NAME`, `workload:GLOB`, `host:NAME`, `dask:VERSION`, `since:WHEN`,
-    `until:WHEN`. Runs that were not interleaved differ by whatever the machine did in between.
+    `param:NAME=VALUE`, `experiment:ID`, `arm:NAME`, `workload:GLOB`, `host:NAME`, `dask:VERSION`,
+    `commit:SHA`, `since:WHEN`, `until:WHEN`. Runs that were not interleaved differ by whatever the machine did in between.
 
     \b
     Examples:

@@ -23,6 +23,8 @@ _FIELDS = {
     "dask": "dask",
     "distributed": "distributed",
     "python": "python",
+    "commit": "git_commit",
+    "outcome": "outcome",
     "since": "since",
     "until": "until",
 }
@@ -34,7 +36,7 @@ def parse_selection(text: str) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        ``word:value`` with commas between them; ``tag:name=value`` for a tag.
+        ``word:value`` with commas between them; ``tag:name=value`` and ``param:name=value``.
 
     Raises
     ------
@@ -51,14 +53,14 @@ def parse_selection(text: str) -> dict[str, Any]:
         word, colon, value = (part.strip() for part in piece.partition(":"))
         if not colon or not value:
             raise BadSelection(f"selection {text!r}: {piece!r} must be WORD:VALUE, as in env:main")
-        if word == "tag":
+        if word in ("tag", "param"):
             name, equals, value = value.partition("=")
             if not equals:
-                raise BadSelection(f"selection {text!r}: {piece!r} must be tag:NAME=VALUE")
+                raise BadSelection(f"selection {text!r}: {piece!r} must be {word}:NAME=VALUE")
         elif word in _FIELDS:
             name = _FIELDS[word]
         else:
-            hint = did_you_mean(word, [*_FIELDS, "tag"], f"use {', '.join(_FIELDS)} or tag")
+            hint = did_you_mean(word, [*_FIELDS, "tag", "param"], f"use {', '.join(_FIELDS)}, tag")
             raise BadSelection(f"selection {text!r}: no word {word!r}: {hint}")
         if name in found:
             raise BadSelection(f"selection {text!r}: {name} is given twice")
@@ -82,4 +84,6 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     elif "experiment" in words:
         known = store.runs(columns=["experiment", "started"])["experiment"].dropna()
         words["experiment"] = str(known.iloc[-1]) if len(known) else "none"
+    if "git_commit" in words:  # the beginning of one is enough, as everywhere
+        words["git_commit"] += "" if "*" in words["git_commit"] else "*"
     return store.runs(words.pop("workload", None), **words)

@@ -8,6 +8,14 @@ def test_words_become_filters(filled):
     assert len(select_runs(filled, "env:main")) == 3
     assert len(select_runs(filled, "env:main,tag:variant=A")) == 2
     assert len(select_runs(filled, "workload:frame.*")) == 2
+    assert len(select_runs(filled, "param:chunks=thin")) == 2
+
+
+def test_the_beginning_of_a_commit_is_enough(store, make_run):
+    store.add(make_run(groups=False, git_commit="abc123def"))
+    store.add(make_run(groups=False, git_commit="fff"))
+
+    assert len(select_runs(store, "commit:abc12")) == 1
 
 
 @pytest.mark.parametrize(
