@@ -12,6 +12,8 @@ time, not wall time: the machine may be busy with other things.
 
 from __future__ import annotations
 
+import _outside  # noqa: F401  (first: it mends the path)
+
 import argparse
 import asyncio
 import gc

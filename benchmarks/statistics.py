@@ -8,6 +8,8 @@ resamples of the runs of each test and arm with pandas, their means, and the sha
 
 from __future__ import annotations
 
+import _outside  # noqa: F401  (first: it mends the path)
+
 import argparse
 import sys
 import time
@@ -16,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-# Not this folder: the standard library has a module of our name.
-sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != HERE.resolve()]
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "analysis")]
 
 import numpy as np  # noqa: E402

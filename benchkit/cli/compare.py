@@ -34,7 +34,8 @@ def compare(
 
     SEL is one or several of these, with commas between them: `env:NAME`, `tag:NAME=VALUE`,
     `param:NAME=VALUE`, `experiment:ID`, `arm:NAME`, `workload:GLOB`, `host:NAME`, `dask:VERSION`,
-    `commit:SHA`, `since:WHEN`, `until:WHEN`. Runs that were not interleaved differ by whatever the machine did in between.
+    `commit:SHA`, `since:WHEN`, `until:WHEN`. Runs that were not interleaved differ by whatever the
+    machine did in between.
 
     \b
     Examples:
