@@ -89,7 +89,8 @@ def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(f
     assert set(by_arm) == {"base", "slow", NULL_ARM}
     assert min(by_arm["slow"]) > 2.0  # it sleeps that long
     assert median(by_arm["base"] + by_arm[NULL_ARM]) < median(by_arm["slow"])
-    assert states.count(psutil.STATUS_STOPPED) == len(states) > 20
+    # One that was told to stop a moment ago may not stand still yet.
+    assert states.count(psutil.STATUS_STOPPED) > 0.8 * len(states) > 16
     assert {record["environment"] for record in naps if record["arm"] == NULL_ARM} == {"base"}
 
 
