@@ -204,6 +204,42 @@ WRONG = {
         "the last sum is missing": item("sums", lambda sums: sums[:1]),
         "not a number": item("sums", lambda sums: [sums[0], float("nan")]),
     },
+    "futures.single": {
+        "an answer is another's": lambda answers: [answers[1], answers[0], *answers[2:]],
+        "an answer is lost": lambda answers: answers[:-1],
+    },
+    "futures.large_map": {
+        "a result is another's": lambda futures: [futures[1], futures[0], *futures[2:]],
+        "a result is lost": lambda futures: futures[:-1],
+    },
+    "futures.large_map_first": {
+        "it is of no item": lambda first: 0,
+        "not a number": nan,
+    },
+    "futures.memory_efficient": {
+        "an array is lost": item("seen", lambda seen: seen - 1),
+        "an array was counted twice": item("seen", lambda seen: seen + 1),
+        "one was not doubled": item("mean", lambda mean: mean * 0.95),
+        "not a number": item("mean", nan),
+    },
+    "steal.trivial_fanout": {
+        "a result is another's": futures_with(
+            lambda futures: [futures[1], futures[0], *futures[2:]]
+        ),
+        "a task is lost": futures_with(lambda futures: futures[:-1]),
+    },
+    "steal.inhomogeneous": {
+        "a task is lost": item("naps", lambda naps: naps[:-1]),
+        "a nap was short": item("naps", lambda naps: [naps[0] / 2, *naps[1:]]),
+    },
+    "steal.scaling_up": {
+        "a neighbour was left out": lambda total: total - 1,
+        "not a number": nan,
+    },
+    "steal.straggler": {
+        "a task is lost": item("ran", lambda ran: ran[:-1]),
+        "a task ran twice": item("ran", lambda ran: [ran[0], ran[0], *ran[2:]]),
+    },
     "xarray.anom_mean": {
         "a column was left out": array_with(one_off),
         "a column is not a number": array_with(not_a_number),

@@ -1,0 +1,147 @@
+"""Futures workloads: work that is submitted piece by piece, not as one graph."""
+
+from __future__ import annotations
+
+import time
+
+from benchkit.measure import expect, workload
+
+#: A nap of each step of a pipeline, at the reference.
+NAP_S = 0.1
+
+
+@workload(tags=["latency", "overhead"])
+def single(client, scale):
+    """Submit one small task after another and wait for each.
+
+    Stresses latency: every task is a round trip from client to scheduler to worker and back, with
+    nothing to hide it. Noisy by nature; a change of a millisecond in any hop shows.
+
+    Scale: 400 tasks x the fraction, on any cluster.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: each answer is its argument plus one.
+    """
+    return [client.submit(_inc, i, pure=False).result() for i in range(_singles(scale))]
+
+
+@single.check
+def _(result, scale):
+    expect(result, equals=[i + 1 for i in range(_singles(scale))], what="answers")
+
+
+@workload(variants={"kind": ["rootish", "non-rootish"]}, tags=["overhead", "root-tasks"])
+def large_map(client, scale, *, kind):
+    """Map a trivial function over many items.
+
+    Stresses the scheduler: rootish tasks are queued there and handed out a few at a time, tasks
+    that also take the results of five others are placed by their data, and may be stolen.
+
+    Scale: 4000 tasks x the fraction, on any cluster.
+    About 4 s on 2 x 1 x 1 GiB.
+    Check: the results are those of all items, each once.
+    """
+    from distributed import wait
+
+    futures = _mapped(client, scale, kind)
+    wait(futures)
+    return futures
+
+
+@large_map.check
+def _(client, result, scale):
+    expect(client.gather(result), equals=[i + 1 for i in range(_count(scale))], what="results")
+
+
+@workload(tags=["latency", "root-tasks"])
+def large_map_first(client, scale):
+    """Map a trivial function over many items and wait for the first result.
+
+    Stresses submission: how long until anything runs, when everything was sent at once. The tasks
+    that are left are dropped.
+
+    Scale: 4000 tasks x the fraction, on any cluster.
+    About 1 s on 2 x 1 x 1 GiB.
+    Check: the first result is that of one of the items.
+    """
+    from distributed import as_completed
+
+    return next(iter(as_completed(_mapped(client, scale, "rootish")))).result()
+
+
+@large_map_first.check
+def _(result, scale):
+    expect(result in range(1, _count(scale) + 1), equals=True, what="first result is of an item")
+
+
+@workload(tags=["memory", "pipeline"])
+def memory_efficient(client, scale, seed):
+    """Run many arrays through two slow steps, and drop each as soon as it is done.
+
+    Stresses the order of work: a scheduler that finishes what it began needs memory for a few
+    arrays, one that makes all inputs first needs it for all of them. The peak is the metric.
+
+    Scale: 0.5 x cluster memory in all; an array is 1/32 of one thread's memory.
+    About 4 s on 2 x 1 x 1 GiB.
+    Check: the mean of all numbers is that of uniform ones within 5 sigma, and all were counted.
+    """
+    from distributed import as_completed
+
+    count, length = _arrays(scale)
+    made = client.map(_make, range(count), length=length, seed=seed, pure=False)
+    doubled = client.map(_double, made, nap_s=NAP_S * min(1.0, scale.grain * 4), pure=False)
+    sums = client.map(_sum, doubled, pure=False)
+    del made, doubled
+    total, seen = 0.0, 0
+    for done in as_completed(sums):
+        total += done.result()
+        seen += 1
+        done.release()
+    return {"mean": total / 2 / (count * length), "seen": seen}
+
+
+@memory_efficient.check
+def _(result, scale):
+    count, length = _arrays(scale)
+    sigma = 5 * (1 / 12 / (count * length)) ** 0.5
+    expect(result["seen"], equals=count, what="arrays")
+    expect(result["mean"], close_to=0.5, atol=sigma, rtol=0, what="mean")
+
+
+def _singles(scale):
+    return max(20, round(400 * scale.fraction))
+
+
+def _count(scale):
+    return max(50, round(4000 * scale.fraction))
+
+
+def _arrays(scale):
+    count = max(6, round(0.5 * 32 * scale.threads * scale.fraction))
+    return count, scale.chunk_bytes // 8
+
+
+def _mapped(client, scale, kind):
+    items = range(_count(scale))
+    if kind == "rootish":
+        return client.map(_inc, items, pure=False)
+    roots = client.map(_inc, range(5), pure=False)
+    return client.map(_inc, items, others=roots, pure=False)
+
+
+def _inc(number, others=()):
+    return number + 1
+
+
+def _make(number, *, length, seed):
+    import numpy as np
+
+    return np.random.default_rng([seed, number]).random(length)
+
+
+def _double(array, *, nap_s):
+    time.sleep(nap_s)
+    return array * 2
+
+
+def _sum(array):
+    return float(array.sum())

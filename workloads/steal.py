@@ -1,0 +1,210 @@
+"""Stealing workloads: tasks that were placed on one worker and had better run on another."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from benchkit.measure import expect, workload
+
+SEED = 42
+NAP_S = 0.1
+#: Tasks with fewer inputs than this are queued on the scheduler, and what is queued is not stolen.
+N_ROOTS = 6
+#: When the cluster of `scaling_up` gets its other workers.
+GROW_AFTER_S = 1.5
+BLOCK_S, EVERY_S = 0.2, 0.3
+
+
+@workload(tags=["stealing", "overhead"], metrics={"spread": "1"})
+def trivial_fanout(client, scale):
+    """Hand the same few arrays to very many tasks that do nothing with them.
+
+    Stresses stealing where it does not pay: every task depends on data that lies on one worker
+    and takes no time, so moving one costs more than it saves (distributed#6573, #6624).
+
+    Scale: 3000 tasks x the fraction, on any cluster; the arrays are 1 MiB at the reference, by
+    the grain. About 4 s on 2 x 1 x 1 GiB.
+    Check: each task's result is its number.
+    """
+    from distributed import wait
+
+    home = min(client.scheduler_info()["workers"])
+    sizes = [scale.chunk("1 MiB")] * N_ROOTS
+    roots = client.map(bytes, sizes, workers=[home], allow_other_workers=True, pure=False)
+    futures = client.map(_number, range(_fan(scale)), data=roots, pure=False)
+    wait(futures)
+    counts = [len(keys) for keys in client.has_what().values()]
+    return {"futures": futures, "counts": counts}
+
+
+@trivial_fanout.check
+def _(client, result, scale):
+    expect(client.gather(result["futures"]), equals=list(range(_fan(scale))), what="results")
+    counts = result["counts"]
+    return {"spread": max(counts) / (sum(counts) / len(counts))}
+
+
+@workload(tags=["stealing", "imbalance"], metrics={"over_ideal": "1"})
+def inhomogeneous(client, scale):
+    """Run tasks whose durations differ a thousandfold, all placed at once.
+
+    Stresses stealing where it pays: the scheduler knows one duration for all of them, places them
+    evenly by number, and some workers end up with most of the work.
+
+    Scale: 50 naps for each thread x the fraction, log-normal, the longest 1 s.
+    About 6 s on 2 x 1 x 1 GiB.
+    Check: each task ran once and napped as long as it should.
+    """
+    from distributed import wait
+
+    naps = _naps(scale)
+    roots = client.map(int, range(N_ROOTS), pure=False)
+    begin = time.perf_counter()
+    futures = client.map(_nap, naps, after=roots, pure=False)
+    wait(futures)
+    return {"naps": client.gather(futures), "seconds": time.perf_counter() - begin}
+
+
+@inhomogeneous.check
+def _(result, scale):
+    naps = _naps(scale)
+    expect(result["naps"], equals=naps, what="naps")
+    ideal = max(sum(naps) / scale.threads, max(naps))
+    return {"over_ideal": result["seconds"] / ideal}
+
+
+@workload(tags=["stealing", "scaling"], features=["scale"])
+def scaling_up(client, scale):
+    """Begin with one worker, and get the others when the work is placed already.
+
+    Stresses stealing onto new workers: what was assigned to the first must move, and then every
+    task takes what its neighbours made.
+
+    Scale: 30 naps of 0.1 s for each thread x the fraction; the others come after 1.5 s.
+    About 5 s on 2 x 1 x 1 GiB.
+    Check: the sum of all tasks' numbers with those of their neighbours.
+    """
+    numbers = range(_blocks(scale))
+    grow = threading.Timer(GROW_AFTER_S, client.cluster.scale, [scale.workers])
+    grow.start()
+    try:
+        roots = client.map(int, range(N_ROOTS), pure=False)
+        once = client.map(_nap_number, numbers, after=roots, pure=False)
+        sides = [once[max(i - 1, 0) : i + 2] for i in numbers]
+        return client.submit(sum, client.map(sum, sides, pure=False), pure=False).result()
+    finally:
+        grow.cancel()
+        client.cluster.scale(scale.workers)
+
+
+@scaling_up.prepare
+def _(client):
+    client.cluster.scale(1)
+    end = time.monotonic() + 30
+    while len(client.scheduler_info()["workers"]) != 1:
+        if time.monotonic() > end:
+            raise TimeoutError("the cluster did not come down to one worker in 30 s")
+        time.sleep(0.05)
+
+
+@scaling_up.check
+def _(result, scale):
+    count = _blocks(scale)
+    # Each number counts three times, but for the two at the ends, which have one neighbour.
+    expect(result, equals=3 * sum(range(count)) - (count - 1), what="sum with neighbours")
+
+
+@workload(tags=["stealing", "straggler"], metrics={"share_of_slow": "1"})
+def straggler(client, scale, prepared):
+    """Run equal tasks while the event loop of one worker is blocked most of the time.
+
+    Stresses stealing from a worker that hardly answers: it takes tasks, finishes them late, and
+    its messages wait.
+
+    Scale: 60 naps of 0.05 s for each thread x the fraction.
+    About 5 s on 2 x 1 x 1 GiB.
+    Check: each task ran and told its number; the share that the slow worker ran is kept.
+    """
+    from distributed import wait
+
+    roots = client.map(int, range(N_ROOTS), pure=False)
+    futures = client.map(_nap_where, range(_equal(scale)), after=roots, pure=False)
+    wait(futures)
+    return {"ran": client.gather(futures), "slow": prepared}
+
+
+@straggler.prepare
+def _(client):
+    slow = sorted(client.scheduler_info()["workers"])[0]
+    client.run(_block_now_and_then, workers=[slow])
+    return slow
+
+
+@straggler.check
+def _(result, scale):
+    numbers = [number for number, _ in result["ran"]]
+    expect(numbers, equals=list(range(_equal(scale))), what="numbers")
+    slow = sum(where == result["slow"] for _, where in result["ran"])
+    return {"share_of_slow": slow / len(numbers)}
+
+
+@straggler.cleanup
+def _(client):
+    # A worker whose loop is blocked may never finish closing.
+    client.run(_block_no_more)
+
+
+def _fan(scale):
+    return max(50, round(3000 * scale.fraction))
+
+
+def _naps(scale):
+    import numpy as np
+
+    count = max(8, round(50 * scale.threads * scale.fraction))
+    drawn = np.random.default_rng(SEED).lognormal(1, 1.3, count)
+    return np.minimum(drawn / 60, 1.0).tolist()
+
+
+def _blocks(scale):
+    return max(4, round(30 * scale.threads * scale.fraction))
+
+
+def _equal(scale):
+    return max(8, round(60 * scale.threads * scale.fraction))
+
+
+def _number(number, *, data):
+    return number
+
+
+def _nap(seconds, *, after):
+    time.sleep(seconds)
+    return seconds
+
+
+def _nap_where(number, *, after):
+    from distributed import get_worker
+
+    time.sleep(NAP_S / 2)
+    return number, get_worker().address
+
+
+def _nap_number(number, *, after):
+    time.sleep(NAP_S)
+    return number
+
+
+def _block_now_and_then(dask_worker):
+    from tornado.ioloop import PeriodicCallback
+
+    callback = PeriodicCallback(lambda: time.sleep(BLOCK_S), EVERY_S * 1000)
+    dask_worker.benchkit_straggler = callback
+    callback.start()
+
+
+def _block_no_more(dask_worker):
+    callback = getattr(dask_worker, "benchkit_straggler", None)
+    if callback is not None:
+        callback.stop()
