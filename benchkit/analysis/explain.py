@@ -24,6 +24,8 @@ IDLE, UNEXPLAINED = "idle", "unexplained"
 _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
 #: Parts that are named in the sentence.
 NAMED = 2
+#: Parts below this share of the whole are not named.
+LEAST = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,11 +55,14 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The largest parts in words."""
-        signed = self.parts[np.sign(self.parts["seconds"]) == np.sign(self.total_s)]
+        """The largest parts in words; idle comes last, for it follows from the others."""
+        same_way = np.sign(self.parts["seconds"]) == np.sign(self.total_s)
+        signed = self.parts[same_way & (self.parts["seconds"].abs() > LEAST * abs(self.total_s))]
+        rest = signed["group"].isin([IDLE, UNEXPLAINED])
+        told = pd.concat([signed[~rest].head(NAMED), signed[rest]])
         named = [
             f"{_signed(row.seconds)} is {_words(row.group, row.activity)}"
-            for row in signed.head(NAMED).itertuples()
+            for row in told.itertuples()
         ]
         return f"Of {_signed(self.total_s)}, {', '.join(named) or 'nothing stands out'}."
 

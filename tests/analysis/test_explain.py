@@ -36,7 +36,9 @@ def test_parts_sum_to_the_whole_and_the_largest_is_named():
     (first,) = found.parts.head(1).to_dict("records")
     assert (first["group"], first["activity"]) == ("sum", "transfer")
     assert first["seconds"] == pytest.approx(5.0)  # 10 thread-seconds on two threads
-    assert found.sentence == "Of +6.5 s, +5 s is transfer in sum, +1 s is compute in load."
+    assert found.sentence == (
+        "Of +6.5 s, +5 s is transfer in sum, +1 s is compute in load, +0.5 s is idle."
+    )
 
 
 def test_a_group_that_only_one_arm_has_is_a_part_of_its_own():
