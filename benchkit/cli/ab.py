@@ -20,7 +20,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.argument("environments", nargs=-1, metavar="BASELINE [OTHER]...")
 @click.option("-n", "blocks", type=click.IntRange(1), help=f"Blocks; default {DEFAULT_BLOCKS}.")
 @click.option("--adaptive", is_flag=True, help="Stop a workload when its verdict is settled.")
-@click.option("--budget", metavar="TIME", help="As many blocks as fit, such as 20m or 1h30m.")
+@click.option("--budget", metavar="TIME", help="As many blocks as fit: 20m, 1h30m, 5USD.")
 @click.option("--no-null", is_flag=True, help="Leave out the baseline against itself.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V", help="Arms from a grid.")
 @click.option("--null-only", is_flag=True, help="Only the baseline against itself: its noise.")

@@ -13,6 +13,7 @@ from benchkit.experiment.estimate import Estimate, known_durations
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
 from benchkit.experiment.plan import NULL_ARM
+from benchkit.experiment.prices import KEY, worker_price
 from benchkit.experiment.running import plan_experiment, resume_experiment
 from benchkit.measure.collection import Broken
 
@@ -40,7 +41,7 @@ def make_plan(
     UsageError
         Fewer than two arms, or an experiment to resume beside arms.
     """
-    budget_s = None if budget is None else parse_budget(budget)
+    budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)
     if resume is not None:
         if environments:
             raise UsageError(f"--resume {resume}: an experiment has its arms already: name none")
@@ -62,6 +63,15 @@ def make_plan(
             words={**words, "adaptive": adaptive},
             **options,
         )
+    if budget_usd is not None:
+        for arm in experiment.arms:
+            if worker_price(arm.environment) is None:
+                raise UsageError(
+                    f"--budget {budget}: no price is known for arm {arm.name!r}: set {KEY} in "
+                    "Dask's configuration, USD per worker and hour"
+                )
+        if resume is None and not adaptive and not blocks_given:
+            experiment.repeats = LOOKS[-1]  # as many as the money lasts for
     known = known_durations(experiment.store)
     names = [variant.name for variant in experiment.variants]
     if budget_s is not None and resume is None and not adaptive and not blocks_given:
@@ -70,7 +80,7 @@ def make_plan(
         experiment.repeats = blocks_within(budget_s, block_s)
     estimate = Estimate([measurement.variant for measurement in experiment.plan()], known)
     arms = [arm.name for arm in experiment.arms]
-    pace = Pace(arms, names, estimate, budget_s=budget_s, adaptive=adaptive)
+    pace = Pace(arms, names, estimate, budget_s=budget_s, budget_usd=budget_usd, adaptive=adaptive)
     for record in experiment.store.runs(experiment=experiment.id).to_dict("records"):
         pace.saw(record)  # of an experiment that is taken up again
     return experiment, estimate, pace, broken
@@ -86,7 +96,7 @@ def say_plan(experiment: Experiment, estimate: Estimate, pace: Pace) -> None:
         click.echo(f"{role}  {arm.name:20}  {what}", err=True)
     n_runs, n_arms = len(experiment.plan()), len(experiment.arms)
     size = f"{n_arms} arms x {len(experiment.variants)} workloads x {experiment.repeats} blocks"
-    upto = "at most " if pace.adaptive else ""
+    upto = "at most " if pace.adaptive or pace.budget_usd is not None else ""
     click.echo(
         f"experiment {experiment.id}: {upto}{n_runs} runs ({size}), "
         f"about {roughly(estimate.left_s)}",

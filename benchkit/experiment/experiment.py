@@ -18,6 +18,7 @@ from typing import Any
 from benchkit.experiment.folders import file_name, notebook_path
 from benchkit.experiment.kernel import KernelTrouble, MeasuringKernel
 from benchkit.experiment.plan import Arm, Measurement, plan_measurements, write_plan
+from benchkit.experiment.prices import worker_price
 from benchkit.measure.execution import DEFAULT_DEADLINE_S
 from benchkit.measure.identity import new_id
 from benchkit.measure.recording import RecordingWriter
@@ -193,6 +194,7 @@ class Experiment:
             "block": measurement.block,
             "order": measurement.order,
             "tags": dict(self.tags),
+            "worker_price": worker_price(environment),
         }
         names = f"{file_name(arm.name)}-{file_name(measurement.variant)}"
         file = f"{measurement.order:04d}-{names}.ipynb"

@@ -1,4 +1,4 @@
-"""When to stop measuring: a budget of time, and workloads whose verdict is settled.
+"""When to stop measuring: a budget of time or money, and workloads whose verdict is settled.
 
 Asked before each measurement whether it is still worth it. Blocks are whole or not begun: half a
 block would leave a run that nothing can be held against.
@@ -25,18 +25,26 @@ _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 FEWEST_BLOCKS = 2
 
 
-def parse_budget(text: str) -> float:
-    """Return a time such as ``20m``, ``90s``, ``1.5h`` or ``1h30m`` in s.
+def parse_budget(text: str) -> tuple[float | None, float | None]:
+    """Return a budget as seconds or as USD: ``20m``, ``90s``, ``1h30m``, ``5USD``, ``$2.50``.
+
+    Returns
+    -------
+    tuple of float or None
+        Seconds and USD; one of them is None.
 
     Raises
     ------
     UsageError
-        It is none.
+        It is neither.
     """
+    money = re.fullmatch(r"\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:USD|\$)", text.strip())
+    if money:
+        return None, float(money[1] or money[2])
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smh])", text.strip())
     if not parts or "".join(a + b for a, b in parts) != re.sub(r"\s", "", text):
-        raise UsageError(f"--budget {text!r}: must be a time such as 90s, 20m or 1h30m")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+        raise UsageError(f"--budget {text!r}: must be a time such as 90s, 20m or 1h30m, or 5USD")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts), None
 
 
 def blocks_within(budget_s: float, block_s: float) -> int:
@@ -57,6 +65,8 @@ class Pace:
         What knows how long one takes.
     budget_s : float, optional
         Seconds after which no block is begun that would not fit.
+    budget_usd : float, optional
+        The same in money, by what runs cost so far.
     adaptive : bool, default False
         Stop a workload when its verdict is settled, at the looks of `LOOKS`.
 
@@ -75,11 +85,14 @@ class Pace:
         estimate: Estimate,
         *,
         budget_s: float | None = None,
+        budget_usd: float | None = None,
         adaptive: bool = False,
     ) -> None:
         self.arms, self.variants = list(arms), list(variants)
         self.estimate, self.budget_s, self.adaptive = estimate, budget_s, adaptive
+        self.budget_usd = budget_usd
         self.n_saved = self.n_over = 0
+        self._costs: list[float] = []
         self._began = time.monotonic()
         self._settled: set[str] = set()
         self._looked: set[int] = set()
@@ -88,6 +101,8 @@ class Pace:
 
     def saw(self, record: dict[str, Any]) -> None:
         """Take note of a run."""
+        if record.get("cost") is not None and np.isfinite(record["cost"]):
+            self._costs.append(float(record["cost"]))
         if record["outcome"] == "ok":
             series = self._durations.setdefault((record["arm"], record["workload"]), {})
             series[int(record["block"])] = float(record["duration"])
@@ -108,7 +123,12 @@ class Pace:
         return False
 
     def _fits(self, measurement: Measurement) -> bool:
-        if self.budget_s is None or measurement.block < FEWEST_BLOCKS:
+        if measurement.block < FEWEST_BLOCKS:
+            return True
+        if self.budget_usd is not None:
+            ahead = len(self.arms) * float(np.mean(self._costs or [0.0]))
+            return sum(self._costs) + ahead <= self.budget_usd
+        if self.budget_s is None:
             return True
         ahead = len(self.arms) * self.estimate.one_s(measurement.variant)
         return time.monotonic() - self._began + ahead <= self.budget_s

@@ -74,6 +74,9 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
     if window.started and np.isfinite(window.off):
         n_steals = recording.last("state", {}).get("n_steals")
         metrics = compute_metrics(groups, window.duration, n_steals=n_steals)
+        price = recording.head.get("worker_price")  # USD per worker and hour
+        if price is not None and "worker_seconds" in metrics:
+            metrics["cost"] = price * metrics["worker_seconds"] / 3600
     record = _record(recording, metrics, groups)
 
     root = xr.Dataset({name: ((), value, METRICS[name].attrs) for name, value in metrics.items()})

@@ -12,10 +12,15 @@ from benchkit.experiment.plan import plan_measurements
     [("90s", 90), ("20m", 1200), ("1h30m", 5400), ("1.5h", 5400), ("2 min", 120)],
 )
 def test_a_budget_is_a_time(text, seconds):
-    assert parse_budget(text) == seconds
+    assert parse_budget(text) == (seconds, None)
 
 
-@pytest.mark.parametrize("text", ["", "20", "m", "20x", "20m!", "5USD"])
+@pytest.mark.parametrize(("text", "usd"), [("5USD", 5), ("$2.50", 2.5), ("0.5 USD", 0.5)])
+def test_a_budget_may_be_money(text, usd):
+    assert parse_budget(text) == (None, usd)
+
+
+@pytest.mark.parametrize("text", ["", "20", "m", "20x", "20m!", "5EUR"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(UsageError, match="must be a time such as"):
         parse_budget(text)
@@ -26,13 +31,11 @@ def test_a_budget_makes_two_blocks_at_least():
     assert blocks_within(10, 30) == 2
 
 
-def simulate(ratios, *, adaptive=True, budget_s=None, seed=0):
+def simulate(ratios, *, adaptive=True, seed=0, **budget):
     """Walk through a plan with noise of 2 %; return the runs per variant and the pace."""
     rng = np.random.default_rng(seed)
     arms, names = ["A", "B", "null"], [f"x.w{i}" for i in range(len(ratios))]
-    pace = Pace(
-        arms, names, Estimate([], dict.fromkeys(names, 5.0)), budget_s=budget_s, adaptive=adaptive
-    )
+    pace = Pace(arms, names, Estimate([], dict.fromkeys(names, 5.0)), adaptive=adaptive, **budget)
     done = dict.fromkeys(names, 0)
     for m in plan_measurements(arms, dict.fromkeys(names, 60.0), LOOKS[-1]):
         if pace.skip(m):
@@ -45,6 +48,7 @@ def simulate(ratios, *, adaptive=True, budget_s=None, seed=0):
                 "workload": m.variant,
                 "block": m.block,
                 "duration": 10 * ratio * rng.lognormal(sigma=0.02),
+                "cost": 0.01,
             }
         )
         done[m.variant] += 1
@@ -79,3 +83,10 @@ def test_a_budget_that_is_used_up_leaves_two_whole_blocks():
 
     assert set(done.values()) == {6}
     assert pace.n_over == 2 * 3 * (LOOKS[-1] - 2)
+
+
+def test_money_that_is_spent_ends_the_experiment_with_whole_blocks():
+    done, pace = simulate([1.3, 1.0], adaptive=False, budget_usd=0.305)
+
+    assert sum(done.values()) == 30
+    assert pace.n_over == 2 * 3 * LOOKS[-1] - 30
