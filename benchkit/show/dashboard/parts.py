@@ -96,7 +96,14 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
 
 def figure(drawn: Any) -> Any:
     """Return a Bokeh figure as a pane."""
-    return pn.pane.Bokeh(drawn, sizing_mode="stretch_width", margin=(0, 0, 6, 0))
+    # Bokeh paints once before it knows its width, into the leftmost pixels, and a transparent
+    # ground does not cover them again.
+    return pn.pane.Bokeh(
+        drawn,
+        sizing_mode="stretch_width",
+        margin=(0, 0, 6, 0),
+        styles={"clip-path": "inset(0 0 0 6px)"},
+    )
 
 
 def table(frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: int = 30) -> Any:

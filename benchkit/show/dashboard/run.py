@@ -116,8 +116,6 @@ def _head(run: Run) -> Any:
 
 def _overview(run: Run) -> Any:
     memory, workers = memory_by_kind(run.tree), memory_by_worker(run.tree)
-    for figure in (memory, workers):
-        figure.min_border_left = 64
     if has(run.tree, "workers", "time") and has(run.tree, "scheduler", "time"):
         workers.x_range = memory.x_range  # one window of time for both
     return pn.Column(
@@ -192,7 +190,6 @@ def _machines(run: Run) -> Any:
     figures = [*worker_load(run.tree), *scheduler_load(run.tree)]
     timed = [figure for figure in figures if figure.axis and figure.axis[0].visible]
     for figure in timed:
-        figure.min_border_left = 64
         figure.x_range = timed[0].x_range
     return pn.Column(*(parts.figure(figure) for figure in figures), sizing_mode="stretch_width")
 

@@ -27,6 +27,11 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
         "tools": "xpan,xwheel_zoom,xbox_zoom,reset,save",
         **options,
     }
+    # A transparent ground is not painted over: what a first layout drew elsewhere would stay. So
+    # there is room for the labels from the beginning.
+    names = [name for name in (options.get("y_range") or ()) if isinstance(name, str)]
+    longest = max((len(name) for name in names), default=0)
+    look.setdefault("min_border_left", max(64, round(44 + 6.2 * longest)))
     drawn: Any = figure(
         title=title,
         x_axis_label=x,

@@ -252,6 +252,7 @@ def raw_points(report: Report, metric: str = "duration") -> Any:
         f"share of the median of {report.baseline} (%)",
         "workload",
         y_range=(-0.7, len(labels) - 0.3),
+        min_border_left=max(64, round(44 + 6.2 * max(map(len, labels)))),
         height=110 + (ROW_HEIGHT + 6) * len(labels),
         tools="xpan,xwheel_zoom,reset,save",
     )
