@@ -513,7 +513,8 @@ def test_workers_sent_away_by_scaling_are_no_losses(observed):
             run_tasks(client, 10)
     run = observation.run
 
-    assert run.metrics["n_tasks"] == 30
+    # A result that is let go a moment too late is moved, or made again.
+    assert 30 <= run.metrics["n_tasks"] <= 40
     assert run.metrics["n_workers_lost"] == 0
     assert run.tree["workers"].sizes["worker"] == 4
     assert capture_errors(run) == []
