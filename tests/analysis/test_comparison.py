@@ -109,8 +109,8 @@ def test_arms_of_an_experiment_are_found_by_their_names():
     assert report.baseline == "main"
     assert report.contenders == ("new", "other")
     assert list(report.worse["contender"]) == ["new"]
-    with pytest.raises(UsageError, match="no arm named 'mian': did you mean 'main'"):
-        compare_experiment(table, "e1", baseline="mian")
+    with pytest.raises(UsageError, match="no arm named 'mein': did you mean 'main'"):
+        compare_experiment(table, "e1", baseline="mein")
 
 
 def test_the_baseline_alone_is_held_against_itself():
