@@ -1,172 +1,327 @@
-"""History: which earlier runs a run may be held against, and whether it is out of the ordinary.
+"""History: nights of comparable runs as series, and where a series begins anew.
 
-Tables in, numbers out. Runs are comparable when what they measured and what they ran on agree;
-what differs on purpose (the packages) is what a history is about, so it may differ.
+Tables of runs in, arrays out. A series is one metric of one workload in one environment on one
+host; a night is one column. What makes two nights incomparable (another version of the workload,
+another shape of the cluster, an accepted change) splits a series into segments; nothing is dropped
+from sight: failures and runs set aside by a mark stay in the table `History.runs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from numpy.typing import NDArray
 
-from benchkit.store.schema import METRICS
-from benchkit.store.text import format_change, format_quantity
+from benchkit.analysis.changepoints import ChangePoint, Marks, Tonight, detect_many, tonight
+from benchkit.measure.identity import id_time
+from benchkit.store.marks import active_marks
+from benchkit.store.query import parse_moment, workload_matcher
 
-__all__ = ["AGREE", "Previous", "against_previous", "beside_previous", "comparable"]
+__all__ = ["ABOUT", "DEFAULT_METRICS", "History", "accepts", "build_history", "night_times"]
 
-#: Fields of the record in which comparable runs agree.
-AGREE = (
-    "workload",
-    "version",
-    "source_hash",
-    "environment",
-    "scale",
-    "capture",
-    "host",
-    "cluster",
-    "n_workers",
-    "n_threads",
-    "memory_limit",
-)
-#: Older runs say little about tonight: machines age and releases move.
-MOST_RUNS = 30
-LEVEL = 0.95
+DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
+#: What a series is about, besides its metric.
+ABOUT = ("workload", "environment", "host", "scale", "capture")
+#: What must stay as it is for nights to be comparable -> how its change is called.
+_SAME = {
+    "version": "version",
+    "source_hash": "source",
+    "cluster": "cluster",
+    "n_workers": "workers",
+    "n_threads": "threads",
+    "memory_limit": "memory limit",
+}
+#: Tags of runs that judge other runs and are no nights themselves.
+NO_NIGHTS = ("confirm", "bisect")
+#: An accepted metric of this name is the workload's own source: history goes on over the change.
+SOURCE = "source_hash"
 
 
-@dataclass(frozen=True)
-class Previous:
-    """One value against those of earlier runs.
+@dataclass(frozen=True, repr=False)
+class History:
+    """Nightly series of a store.
 
     Attributes
     ----------
-    n_runs : int
-        Earlier runs that count.
-    ratio : float
-        Value / geometric mean of the earlier ones.
-    low, high : float
-        Where such a ratio lies by chance in 95 % of the cases; NaN with fewer than three.
+    series : DataFrame
+        A row per series: ``workload``, ``category``, ``environment``, ``host``, ``scale``,
+        ``capture``, ``metric``, and ``key``, which numbers what they share but for the metric.
+    times : ndarray of datetime64, shape (nights,)
+        When the nights began, UTC, rising.
+    values : ndarray of float, shape (series, nights)
+        Median of the night's runs that ended ok and that no mark sets aside; NaN without any.
+    outcomes : ndarray of str, shape (keys, nights)
+        How the night ended: the first outcome that is not ok, else ok; empty: not measured.
+    runs : DataFrame
+        Every run that a night consists of, with its ``key`` and ``night`` (positions).
+    segments : DataFrame
+        Where series begin anew: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
     """
 
-    n_runs: int
-    ratio: float
-    low: float
-    high: float
+    series: pd.DataFrame
+    times: NDArray[np.datetime64]
+    values: NDArray[np.float64]
+    outcomes: NDArray[np.str_]
+    runs: pd.DataFrame
+    segments: pd.DataFrame
 
-    @property
-    def unusual(self) -> bool | None:
-        """Whether the ratio lies outside; None if there are too few runs to tell."""
-        if np.isnan(self.low):
-            return None
-        return not self.low <= self.ratio <= self.high
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @cached_property
+    def restarts(self) -> list[Marks | None]:
+        """Where each series begins anew, as the detector takes it."""
+        nights: dict[int, list[tuple[str, int]]] = {}
+        for row in self.segments.itertuples():
+            nights.setdefault(row.key, []).append((row.metric, row.night))
+        found: list[Marks | None] = []
+        for row in self.series.itertuples():
+            times = [
+                self.times[night]
+                for metric, night in nights.get(row.key, ())
+                if metric in ("", row.metric)
+            ]
+            found.append(Marks(restarts=sorted(times)) if times else None)
+        return found
+
+    @cached_property
+    def changes(self) -> list[list[ChangePoint]]:
+        """Changes of level in each series, each as known on the night it was seen."""
+        if not self.values.size:
+            return [[] for _ in range(len(self))]
+        return detect_many(self.values, times=self.times, marks=self.restarts)
+
+    def tonight(self) -> Tonight:
+        """How the last night of each series stands against its reference."""
+        return tonight(self.values, times=self.times, marks=self.restarts)
+
+    def until(self, night: int) -> History:
+        """Return the history as it was known on a night, given by its position."""
+        runs = self.runs[self.runs["night"] <= night]
+        segments = self.segments[self.segments["night"] <= night]
+        times, stop = self.times[: night + 1], night + 1
+        return replace(
+            self,
+            times=times,
+            values=self.values[:, :stop],
+            outcomes=self.outcomes[:, :stop],
+            runs=runs,
+            segments=segments,
+        )
+
+    def select(self, **about: Any) -> History:
+        """Return the series that are about this: ``workload=``, ``metric=``, ``host=``, ..."""
+        keep = np.ones(len(self), bool)
+        for name, wanted in about.items():
+            if wanted is not None:
+                keep &= (self.series[name] == wanted).to_numpy()
+        return replace(
+            self, series=self.series[keep].reset_index(drop=True), values=self.values[keep]
+        )
+
+    def find(self, about: Mapping[str, Any]) -> int | None:
+        """Return the position of the series about this, or None."""
+        keep = np.ones(len(self), bool)
+        for name in (*ABOUT, "metric"):
+            keep &= (self.series[name] == about[name]).to_numpy()
+        return int(np.flatnonzero(keep)[0]) if keep.any() else None
+
+    def ids(
+        self, key: int, nights: Sequence[int] | int, *, outcome: str | None = "ok"
+    ) -> list[str]:
+        """Return the runs of some nights of what `key` numbers, oldest first."""
+        wanted = [nights] if isinstance(nights, int) else list(nights)
+        runs = self.runs
+        keep = (runs["key"] == key) & runs["night"].isin(wanted)
+        if outcome is not None:
+            keep &= (runs["outcome"] == outcome) & runs["comparable"]
+        return runs.loc[keep, "id"].tolist()
+
+    def segment_start(self, row: int, night: int) -> int:
+        """Return the first night of the segment of a series that holds a night."""
+        about = self.series.iloc[row]
+        mine = self.segments[
+            (self.segments["key"] == about["key"])
+            & self.segments["metric"].isin(["", about["metric"]])
+            & (self.segments["night"] <= night)
+        ]
+        return int(mine["night"].max()) if len(mine) else 0
+
+    def __repr__(self) -> str:
+        if not len(self.times):
+            return "<benchkit.History: empty>"
+        first, last = (str(time)[:10] for time in (self.times[0], self.times[-1]))
+        return f"<benchkit.History: {len(self)} series, {len(self.times)} nights, {first}..{last}>"
 
 
-def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the runs that ended ok before this one and measured the same on the same.
+def build_history(
+    runs: pd.DataFrame,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    marks: Iterable[Mapping[str, Any]] = (),
+) -> History:
+    """Return the nightly series in a table of runs.
 
     Parameters
     ----------
     runs : DataFrame
-        As `Store.runs` gives it.
-    record : mapping
-        The record of a run.
+        As `Store.runs` gives it: marks that set runs aside or rename are applied already.
+    metrics : sequence of str
+        One series each, where there are values.
+    marks : iterable of mapping
+        As `Store.marks` gives them; those that accept a change start a segment.
 
     Returns
     -------
-    DataFrame
-        The newest 30 at most, oldest first.
-    """
-    if runs.empty:
-        return runs
-    started = pd.Timestamp(record["started"])
-    keep = (runs["outcome"] == "ok") & (runs["id"] != record["id"]) & (runs["started"] < started)
-    if "comparable" in runs:  # a mark may have set runs aside
-        keep &= runs["comparable"].astype(bool)
-    for name in AGREE:
-        if name in runs and record.get(name) is not None:
-            keep &= (runs[name] == record[name]).fillna(False).astype(bool)
-    return runs[keep].tail(MOST_RUNS)
-
-
-def against_previous(
-    runs: pd.DataFrame, record: Mapping[str, Any], metric: str = "duration"
-) -> Previous | None:
-    """Hold one metric of a run against earlier comparable runs.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        As `Store.runs` gives it.
-    record : mapping
-        The record of the run.
-    metric : str, default "duration"
-        Which number.
-
-    Returns
-    -------
-    Previous or None
-        None if the run or every earlier one lacks the metric.
+    History
 
     Notes
     -----
-    The limits are those of a prediction interval for one more value, by Student's t on
-    logarithms: ``t(n - 1) s sqrt(1 + 1 / n)`` around the mean [1]_. They are no verdict: nights
-    differ by more than runs of one night do; that is what the regression detector is for.
+    A night is all runs that carry the same tag ``night``, which `benchkit nightly` sets; runs
+    without it belong to the day on which they started, UTC. Runs of an A/B with several arms,
+    of a confirmation and of a bisection are not nights.
 
-    References
-    ----------
-    .. [1] G. J. Hahn and W. Q. Meeker, "Statistical Intervals", Wiley 1991, section 4.7.
+    Examples
+    --------
+    >>> store = benchkit.Store()  # doctest: +SKIP
+    >>> build_history(store.runs(), marks=store.marks()).changes  # doctest: +SKIP
     """
-    value = record.get(metric)
-    earlier = comparable(runs, record)
-    if value is None or not value > 0 or metric not in earlier:
-        return None
-    values = earlier[metric].dropna().to_numpy(float)
-    logs = np.log(values[values > 0])
-    if not len(logs):
-        return None
-    change = float(np.log(value) - logs.mean())
-    low = high = float("nan")
-    if len(logs) >= 3:
-        spread = logs.std(ddof=1) * np.sqrt(1 + 1 / len(logs))
-        half = float(stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * spread)
-        low, high = float(np.exp(-half)), float(np.exp(half))
-    return Previous(len(logs), float(np.exp(change)), low, high)
+    runs = _with_nights(runs)
+    times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)
+    about = list(ABOUT)
+    groups = runs.groupby(about, dropna=False, sort=True)
+    runs["night"], runs["key"] = night.ravel(), groups.ngroup()
+    keys = runs.drop_duplicates("key").sort_values("key").reset_index(drop=True)
+    segments = _segments(runs, keys, times, list(active_marks(marks)))
+
+    counted = runs[(runs["outcome"] == "ok") & runs["comparable"]]
+    chosen = [name for name in metrics if name in counted]
+    cells = counted.groupby(["key", "night"])[chosen].median()
+    at = cells.index.get_level_values("key"), cells.index.get_level_values("night")
+    rows, values = [], []
+    for name in chosen:
+        matrix = np.full((len(keys), len(times)), np.nan)
+        matrix[at] = cells[name].to_numpy(float)
+        there = np.flatnonzero(np.isfinite(matrix).any(axis=1))
+        rows.append(keys.loc[there, ["key", "category", *about]].assign(metric=name))
+        values.append(matrix[there])
+    columns = ["key", "category", *about, "metric"]
+    series = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
+    stacked = np.concatenate(values) if values else np.empty((0, len(times)))
+    order = series.sort_values(["key"], kind="stable").index
+    return History(
+        series.loc[order].reset_index(drop=True),
+        times,
+        stacked[order],
+        _outcomes(runs, len(keys), len(times)),
+        runs,
+        segments,
+    )
 
 
-def beside_previous(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return each metric of a run beside the median of earlier comparable runs, as text.
+def night_times(runs: pd.DataFrame) -> pd.Series:
+    """Return the night of each run: its tag ``night``, else the day on which it started, UTC."""
+    tagged = pd.Series([_night(tags) for tags in runs["tags"]], index=runs.index, dtype=object)
+    moments = pd.to_datetime(tagged, utc=True, errors="coerce", format="ISO8601")
+    return moments.fillna(runs["started"].dt.floor("D")).dt.tz_localize(None)
 
-    Parameters
-    ----------
-    runs : DataFrame
-        As `Store.runs` gives it.
-    record : mapping
-        The record of the run.
 
-    Returns
-    -------
-    DataFrame
-        A row per metric that the run has: this run, the median before, the change, and how many
-        runs the median is of.
-    """
-    earlier = comparable(runs, record)
-    rows = {}
-    for name, metric in METRICS.items():
-        value = record.get(name)
-        if value is None:
+def _night(tags: Any) -> Any:
+    return tags.get("night") if isinstance(tags, Mapping) else None
+
+
+def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Whether a mark accepts changes of what a series, or a regression, is about."""
+    if mark.get("kind") != "accept" or not workload_matcher(str(mark["workload"]))(
+        str(about["workload"])
+    ):
+        return False
+    if mark.get("metric") not in (None, about.get("metric")):
+        return False
+    where = mark.get("where") or {}
+    return all(str(about.get(name)) == str(value) for name, value in where.items())
+
+
+def _with_nights(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy with the column ``moment``, without the runs that are no nights."""
+    runs = runs.copy()
+    for name in (*ABOUT, *_SAME, "category", "arm", "experiment"):
+        if name not in runs:
+            runs[name] = None
+    if "comparable" not in runs:
+        runs["comparable"] = True
+    runs["comparable"] = runs["comparable"].astype(bool)
+    tags = [t if isinstance(t, Mapping) else {} for t in runs["tags"]]
+    tagged = np.array(["night" in t for t in tags], bool)
+    aside = np.array([any(name in t for name in NO_NIGHTS) for t in tags], bool)
+    n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
+    runs = runs[~aside & (tagged | (n_arms <= 1))].copy()
+    runs["moment"] = night_times(runs)
+    return runs.reset_index(drop=True)
+
+
+def _outcomes(runs: pd.DataFrame, n_keys: int, n_nights: int) -> NDArray[np.str_]:
+    outcomes = np.full((n_keys, n_nights), "", dtype="<U16")
+    # The last to be written stays: what is worth knowing comes last.
+    rank = {"skipped": 0, "infrastructure": 1, "ok": 2}
+    order = runs["outcome"].map(lambda outcome: rank.get(outcome, 3)).sort_values(kind="stable")
+    ranked = runs.loc[order.index]
+    outcomes[ranked["key"].to_numpy(int), ranked["night"].to_numpy(int)] = ranked["outcome"]
+    return outcomes
+
+
+def _segments(
+    runs: pd.DataFrame,
+    keys: pd.DataFrame,
+    times: NDArray[np.datetime64],
+    marks: Sequence[Mapping[str, Any]],
+) -> pd.DataFrame:
+    """Return where series begin anew, and why."""
+    found: list[tuple[int, int, str, str]] = []
+    accepted = [mark for mark in marks if mark.get("kind") == "accept"]
+    runs = runs[runs["outcome"] == "ok"]
+    nights = runs.drop_duplicates(["key", "night"], keep="last").sort_values(["key", "night"])
+    before = nights.groupby("key")[list(_SAME)].shift()
+    first = nights["key"].ne(nights["key"].shift()).to_numpy()
+    for name, word in _SAME.items():
+        now, then = nights[name], before[name]
+        changed = now.ne(then).fillna(False).to_numpy(bool) & (now.notna() & then.notna())
+        for at in np.flatnonzero(changed & ~first):
+            row = nights.iloc[at]
+            if name == SOURCE and _forgiven(row, times[row["night"]], accepted):
+                continue
+            reason = word if name == SOURCE else f"{word} {then.iloc[at]} -> {now.iloc[at]}"
+            found.append((int(row["key"]), int(row["night"]), "", f"{reason} changed"))
+    for mark in accepted:
+        if mark.get("metric") == SOURCE:
             continue
-        known = earlier[name].dropna() if name in earlier else pd.Series(dtype=float)
-        usual = float(known.median()) if len(known) else None
-        rows[metric.long_name] = (
-            format_quantity(value, metric.units),
-            format_quantity(usual, metric.units),
-            format_change(value / usual if usual else None),
-            len(known),
-        )
-    columns = ["this run", "median before", "change", "runs before"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        moment = _moment(mark)
+        night = int(np.searchsorted(times, moment))
+        for row in keys.to_dict("records"):
+            if night < len(times) and accepts({**mark, "metric": None}, row):
+                reason = f"accepted: {mark.get('reason') or 'no reason given'}"
+                found.append((int(row["key"]), night, str(mark.get("metric") or ""), reason))
+    columns = ["key", "night", "metric", "reason"]
+    return pd.DataFrame(sorted(found), columns=columns)
+
+
+def _forgiven(row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether somebody said that the workload measures the same after this change of source."""
+    return any(
+        mark.get("metric") == SOURCE
+        and accepts({**mark, "metric": None}, row)
+        and time <= _moment(mark)
+        for mark in accepted
+    )
+
+
+def _moment(mark: Mapping[str, Any]) -> np.datetime64:
+    """Return when a mark takes effect: as it says, else when it was made; UTC."""
+    if mark.get("at"):
+        return np.datetime64(pd.Timestamp(parse_moment(mark["at"])).tz_convert(None), "us")
+    return np.datetime64(round(id_time(str(mark["id"])) * 1e6), "us")

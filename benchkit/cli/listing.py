@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from benchkit.analysis.history import against_previous
+from benchkit.analysis.previous import against_previous
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment import CURRENT, find_environment, list_environments
 from benchkit.experiment.folders import folders_of

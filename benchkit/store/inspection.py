@@ -17,7 +17,7 @@ __all__ = ["CheckReport", "inspect_store"]
 
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _OURS = re.compile(
-    rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|marks/{_ID}\.json|index/new/{_ID}\.json"
+    rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|(?:marks|ledger)/{_ID}\.json|index/new/{_ID}\.json"
     rf"|index/{_ID}\.parquet|experiments/.*|trash/.*"
 )
 
@@ -100,8 +100,8 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
     for name in files.walk():
         if not _OURS.fullmatch(name):
             strangers.append(name)
-        elif name.startswith("marks/"):
-            unreadable += _mark_trouble(files, name)
+        elif name.startswith(("marks/", "ledger/")):
+            unreadable += _opinion_trouble(files, name)
         elif name.startswith("runs/"):
             run_id = name.rpartition("/")[2].removesuffix(".nc")
             if name != run_name(run_id):
@@ -138,11 +138,14 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
     )
 
 
-def _mark_trouble(files: LocalFiles, name: str) -> list[str]:
+def _opinion_trouble(files: LocalFiles, name: str) -> list[str]:
+    """Say what is wrong with a mark or an event of the ledger, if anything is."""
+    folder, _, rest = name.partition("/")
     try:
-        mark = json.loads(files.read(name))
-        if f"marks/{mark['id']}.json" == name and isinstance(mark["kind"], str):
+        content = json.loads(files.read(name))
+        if f"{content['id']}.json" == rest and isinstance(content["kind"], str):
             return []
     except (ValueError, KeyError, TypeError):
         pass
-    return [f"{files.path(name)}: damaged, it is not a mark"]
+    what = "a mark" if folder == "marks" else "an event of the ledger"
+    return [f"{files.path(name)}: damaged, it is not {what}"]

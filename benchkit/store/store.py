@@ -30,6 +30,7 @@ from benchkit.store.catalogue import Catalogue
 from benchkit.store.columns import order_by_time, plain_array, table_to_frame
 from benchkit.store.format import FORMAT_VERSION, default_store, read_meta, write_meta
 from benchkit.store.inspection import CheckReport, inspect_store
+from benchkit.store.ledger import add_event, read_events
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
 from benchkit.store.objects import LocalFiles
 from benchkit.store.query import check_names, columns_needed, matching
@@ -179,7 +180,7 @@ class Store:
         other = to if isinstance(to, Store) else Store(to)
         other._ensure()
         copied = 0
-        for folder in ("runs", "marks", "experiments"):
+        for folder in ("runs", "marks", "ledger", "experiments"):
             for name in self.files.walk(folder):
                 if other.files.exists(name):
                     continue
@@ -240,6 +241,15 @@ class Store:
                 if isinstance(mark, dict):
                     marks.append(mark)
         return marks
+
+    def add_event(self, kind: str, **facts: Any) -> dict[str, Any]:
+        """Append an event to the ledger of regressions; see `benchkit.store.ledger`."""
+        self._ensure()
+        return add_event(self.files, kind, facts)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the ledger of regressions, oldest event first."""
+        return read_events(self.files)
 
     def ids(self) -> list[str]:
         """Return the ids of all runs, oldest first."""

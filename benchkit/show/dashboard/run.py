@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.history import beside_previous
+from benchkit.analysis.previous import beside_previous
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.data import open_run, runs_table
