@@ -182,13 +182,16 @@ def _fold(
         for mark in accepting:
             if accepts(mark, now) and _covers(mark, now):
                 state = "accepted"
+    levels: dict[str, Any] = {
+        key: _number(now.get(key)) for key in ("ratio", "low", "high", "before", "after")
+    }
     return Regression(
         id=name,
-        **{key: now[key] for key in (*ABOUT, "metric", "night", "seen", "cause", "reason")},
         state=state,
         closed=closed,
-        **{key: _number(now.get(key)) for key in ("ratio", "low", "high", "before", "after")},
         confirmed=now.get("confirmed"),
+        **{key: now[key] for key in (*ABOUT, "metric", "night", "seen", "cause", "reason")},
+        **levels,
         facts=now.get("facts") or {},
         events=tuple(story),
     )

@@ -8,6 +8,7 @@ ledgers merge by copying files, as everything in a store does.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -46,9 +47,18 @@ def add_event(files: LocalFiles, kind: str, facts: Mapping[str, Any]) -> dict[st
     """
     if kind not in KINDS:
         raise UsageError(f"ledger: no event is called {kind!r}: use {', '.join(KINDS)}")
-    event = {"id": new_id(), "kind": kind, **facts}
+    event = {**_finite(facts), "id": new_id(), "kind": kind}
     files.create(f"{FOLDER}/{event['id']}.json", json.dumps(event, indent=1).encode())
     return event
+
+
+def _finite(value: Any) -> Any:
+    """Return plain data without infinities and NaN, which are no JSON."""
+    if isinstance(value, Mapping):
+        return {str(name): _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_events(files: LocalFiles) -> list[dict[str, Any]]:

@@ -1,0 +1,211 @@
+"""What is known about a regression: what changed in the build, where the time went, what next.
+
+Runs on both sides of a night in, plain facts out, ready for the ledger, a page or an issue.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchkit.analysis.differences import differences
+from benchkit.analysis.explain import Explanation, explain
+from benchkit.analysis.history import History
+from benchkit.analysis.regressions import FAILING
+from benchkit.errors import BenchkitError
+from benchkit.store.run import Run
+from benchkit.store.store import Store
+from benchkit.store.text import format_bytes
+
+__all__ = ["account", "bisect_command", "compare_link", "runs_beside"]
+
+#: Runs that are opened on each side; more would take longer and tell little more.
+MOST_RUNS = 5
+#: Where the sources of packages are, and how their releases are tagged.
+_SOURCES = {
+    "dask": ("https://github.com/dask/dask", "{}"),
+    "distributed": ("https://github.com/dask/distributed", "{}"),
+    "dask-expr": ("https://github.com/dask/dask-expr", "v{}"),
+    "pandas": ("https://github.com/pandas-dev/pandas", "v{}"),
+    "numpy": ("https://github.com/numpy/numpy", "v{}"),
+    "pyarrow": ("https://github.com/apache/arrow", "apache-arrow-{}"),
+    "xarray": ("https://github.com/pydata/xarray", "v{}"),
+    "zarr": ("https://github.com/zarr-developers/zarr-python", "v{}"),
+}
+#: Facts that say what a build is made of; counts follow from them.
+_CAUSES = ("package", "config", "variable", "cluster")
+#: Differences that are listed; a new lock file of a whole environment can have hundreds.
+MOST_CHANGES = 60
+
+
+def account(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what can be told about a regression.
+
+    Parameters
+    ----------
+    store : Store
+        Where the runs are.
+    history : History
+        That the event was found in.
+    event : mapping
+        As `benchkit.analysis.judging.judge` proposes it.
+
+    Returns
+    -------
+    dict
+        ``runs`` (ids ``before`` and ``after``), ``changed`` (list of ``kind``, ``name``,
+        ``before``, ``after`` and perhaps ``link``), ``same_build`` (whether nothing changed that
+        could be told), ``explanation`` (a sentence, or ""), ``parts`` (the largest parts of the
+        difference), ``bisect`` (a command, or ""), ``error`` (of a workload that fails).
+    """
+    before, after = runs_beside(history, event)
+    facts: dict[str, Any] = {"runs": {"before": before, "after": after}}
+    sides = [[run for run_id in ids if (run := _open(store, run_id))] for ids in (before, after)]
+    if not all(sides):
+        return facts
+    # The runs next to the change tell what changed.
+    facts["changed"] = _changed(sides[0][-1], sides[1][0])
+    facts["same_build"] = _same_build(sides[0][-1], sides[1][0])
+    facts["bisect"] = bisect_command(event, facts["changed"])
+    if event["metric"] == FAILING:
+        error = sides[1][0].tree.attrs.get("error") or sides[1][0].tree.attrs.get("outcome")
+        return {**facts, "error": str(error)}
+    try:
+        found = explain(sides[0], sides[1])
+    except BenchkitError:  # nothing was captured: imported runs, capture off
+        return facts
+    return {**facts, **_explained(found, str(event["metric"]))}
+
+
+def runs_beside(history: History, event: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return ids of runs before and after a change, those next to it first to be looked at.
+
+    Returns
+    -------
+    tuple of list of str
+        At most five a side, oldest first; on nights next to the change.
+    """
+    keep = np.ones(len(history.runs), bool)
+    for name in ("workload", "environment", "host", "scale", "capture"):
+        keep &= (history.runs[name] == event[name]).to_numpy(bool)
+    runs = history.runs[keep]
+    failing = event["metric"] == FAILING
+    ok = (runs["outcome"] == "ok") & runs["comparable"]
+    first = int(np.searchsorted(history.times, np.datetime64(event["night"])))
+    before = runs[ok & (runs["night"] < first)]["id"].tail(MOST_RUNS)
+    then = runs[(~ok if failing else ok) & (runs["night"] >= first)]
+    return before.tolist(), then["id"].head(MOST_RUNS).tolist()
+
+
+def _open(store: Store, run_id: str) -> Run | None:
+    try:
+        return Run(store.open(run_id))
+    except BenchkitError:  # its file is gone or damaged: what else is known stays true
+        return None
+
+
+def _changed(good: Run, bad: Run) -> list[dict[str, str]]:
+    table = differences([good], [bad])
+    rows = table[table["kind"].isin(_CAUSES)].to_dict("records")
+    changed = []
+    for row in rows:
+        found = {
+            "kind": row["kind"],
+            "name": row["name"],
+            "before": row["baseline"],
+            "after": row["contender"],
+        }
+        if row["kind"] == "package":
+            link = compare_link(row["name"], row["baseline"], row["contender"])
+            found |= {"link": link} if link else {}
+        changed.append(found)
+    commits = [str(run.tree.attrs.get("git_commit") or "") for run in (good, bad)]
+    if commits[0] != commits[1]:
+        before, after = (commit[:12] or "–" for commit in commits)
+        changed.append({"kind": "workloads", "name": "commit", "before": before, "after": after})
+    # Dask first: it is what is measured.
+    changed.sort(key=lambda one: one["name"] not in ("dask", "distributed", "dask-expr"))
+    return changed[:MOST_CHANGES]
+
+
+def _same_build(good: Run, bad: Run) -> bool:
+    """Whether both were measured with the same code, as far as a hash of all of it can tell."""
+    built = [_spec(run).get("built") or {} for run in (good, bad)]
+    hashes = [found.get("hash") for found in built]
+    names = ("packages", "config", "git_commit")
+    equal = all(good.tree.attrs.get(name) == bad.tree.attrs.get(name) for name in names)
+    return bool(equal and hashes[0] and hashes[0] == hashes[1])
+
+
+def _spec(run: Run) -> dict[str, Any]:
+    return json.loads(run.tree.attrs.get("environment_spec") or "{}")
+
+
+def compare_link(package: str, before: str, after: str) -> str:
+    """Return the address at which the changes of a package are seen, or "".
+
+    Examples
+    --------
+    >>> compare_link("dask", "2026.7.1", "2026.8.0")
+    'https://github.com/dask/dask/compare/2026.7.1...2026.8.0'
+    >>> compare_link("dask", "2026.7.1+3.g1a2b3c4", "2026.8.0")
+    'https://github.com/dask/dask/compare/1a2b3c4...2026.8.0'
+    """
+    home, tag = _SOURCES.get(package, ("", ""))
+    ends = [_point(version, tag) for version in (before, after)]
+    return f"{home}/compare/{ends[0]}...{ends[1]}" if home and all(ends) else ""
+
+
+def _point(version: str, tag: str) -> str:
+    commit = re.search(r"\+.*?\bg?([0-9a-f]{7,40})\b", version)
+    if commit:
+        return commit[1]
+    return tag.format(version) if re.fullmatch(r"\d+(\.\d+)+", version) else ""
+
+
+def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]]) -> str:
+    """Return the command that finds the release or commit of a regression, or ""."""
+    moved = {one["name"]: one for one in changed if one["kind"] == "package"}
+    for package in ("dask", "distributed", *moved):
+        if package not in moved:
+            continue
+        before, after = moved[package]["before"], moved[package]["after"]
+        if "–" in (before, after):
+            continue
+        metric = "" if event["metric"] in ("duration", FAILING) else f" --metric {event['metric']}"
+        command = f"benchkit bisect '{event['workload']}'"
+        points = [_point(version, "") for version in (before, after)]
+        if all(points):
+            where = f"--git PATH_OF_{package.upper()} --good {points[0]} --bad {points[1]}"
+        else:
+            where = f"--package {package} --good {before} --bad {after}"
+        return f"{command} {where}{metric}"
+    return ""
+
+
+def _explained(found: Explanation, metric: str) -> dict[str, Any]:
+    if metric.startswith(("memory", "spilled")):
+        kinds = found.memory.head(3)
+        words = [
+            f"{'+' if row.bytes >= 0 else '−'}{format_bytes(abs(row.bytes))} {row.kind}"
+            for row in kinds.itertuples()
+        ]
+        sentence = f"At the peak: {', '.join(words)}." if words else ""
+        return {"explanation": sentence, "parts": _plain(kinds.to_dict("records"))}
+    columns = ["group", "activity", "seconds", "low", "high"]
+    parts = found.parts[columns].head(8).to_dict("records")
+    return {"explanation": found.sentence, "parts": _plain(parts)}
+
+
+def _plain(rows: list[dict[Any, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            str(name): (None if isinstance(value, float) and not np.isfinite(value) else value)
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
