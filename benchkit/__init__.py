@@ -30,6 +30,7 @@ _HOMES = {
     "compare": "benchkit.analysis.comparison",
     "dataset": "benchkit.measure.recipes",
     "expect": "benchkit.measure.answers",
+    "nightly": "benchkit.experiment.nightly",
     "open_cluster": "benchkit.measure.cluster",
     "record": "benchkit.experiment.record",
     "run": "benchkit.experiment.running",

@@ -250,7 +250,7 @@ def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
 def _with_nights(runs: pd.DataFrame) -> pd.DataFrame:
     """Return a copy with the column ``moment``, without the runs that are no nights."""
     runs = runs.copy()
-    for name in (*ABOUT, *_SAME, "category", "arm", "experiment"):
+    for name in (*ABOUT, *_SAME, "category", "arm", "experiment", "packages_hash"):
         if name not in runs:
             runs[name] = None
     if "comparable" not in runs:

@@ -28,6 +28,7 @@ __all__ = [
     "DASK",
     "Requirement",
     "as_of",
+    "git_address",
     "parse_requirement",
     "python_specifier",
     "redacted",
@@ -120,12 +121,12 @@ def _from_address(name: str, address: str) -> Requirement:
     kind = "git" if address.startswith("git+") else "url"
     if not name and kind == "git":
         egg = re.search(r"#(?:.*&)?egg=([\w.-]+)", address)
-        last = _git_address(address)[0].rstrip("/").rsplit("/", 1)[-1]
+        last = git_address(address)[0].rstrip("/").rsplit("/", 1)[-1]
         name = canonicalize_name(egg[1] if egg else last.removesuffix(".git"))
     return Requirement(address, name, kind, source=address)
 
 
-def _git_address(address: str) -> tuple[str, str]:
+def git_address(address: str) -> tuple[str, str]:
     """Return repository and branch, tag or commit; an ``@`` before the path is a login."""
     parts = urlsplit(address.removeprefix("git+"))
     path, _, ref = parts.path.partition("@")
@@ -215,7 +216,7 @@ def source_states(requirements: Sequence[Requirement]) -> dict[str, str]:
 def _state(requirement: Requirement) -> str:
     if requirement.kind == "path":
         return _content_hash(Path(requirement.source))
-    address, ref = _git_address(requirement.source)
+    address, ref = git_address(requirement.source)
     if re.fullmatch(r"[0-9a-f]{40}", ref):
         return ref
     try:
