@@ -123,13 +123,34 @@ def _changed(good: Run, bad: Run) -> list[dict[str, str]]:
             link = compare_link(row["name"], row["baseline"], row["contender"])
             found |= {"link": link} if link else {}
         changed.append(found)
+    changed = _moved_sources(good, bad) + changed
     commits = [str(run.tree.attrs.get("git_commit") or "") for run in (good, bad)]
     if commits[0] != commits[1]:
         before, after = (commit[:12] or "–" for commit in commits)
         changed.append({"kind": "workloads", "name": "commit", "before": before, "after": after})
     # Dask first: it is what is measured.
-    changed.sort(key=lambda one: one["name"] not in ("dask", "distributed", "dask-expr"))
+    first = ("dask", "distributed", "dask-expr")
+    changed.sort(key=lambda one: (one["name"] not in first, one["kind"] != "source"))
     return changed[:MOST_CHANGES]
+
+
+def _moved_sources(good: Run, bad: Run) -> list[dict[str, str]]:
+    """Return the packages from a repository whose commit is another one, with its address."""
+    then, now = ((_spec(run).get("built") or {}).get("sources") or {} for run in (good, bad))
+    moved = []
+    for line in then.keys() & now.keys():
+        commits = [side[line].split()[0] for side in (then, now)]
+        if commits[0] == commits[1]:
+            continue
+        name, _, address = line.rpartition("git+")
+        address = address.partition("#")[0].rpartition("@")[0] or address
+        home = address.removesuffix(".git")
+        found = {"kind": "source", "name": re.split(r"[\s\[@]", name)[0] or home.rpartition("/")[2]}
+        found |= {"before": commits[0][:12], "after": commits[1][:12]}
+        if home.startswith("https://github.com/"):
+            found["link"] = f"{home}/compare/{commits[0][:12]}...{commits[1][:12]}"
+        moved.append(found)
+    return sorted(moved, key=lambda one: one["name"])
 
 
 def _same_build(good: Run, bad: Run) -> bool:
@@ -170,7 +191,8 @@ def _point(version: str, tag: str) -> str:
 def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]]) -> str:
     """Return the command that finds the release or commit of a regression, or ""."""
     moved = {one["name"]: one for one in changed if one["kind"] == "package"}
-    for package in ("dask", "distributed", *moved):
+    moved |= {one["name"]: one for one in changed if one["kind"] == "source"}
+    for package in dict.fromkeys(("dask", "distributed", *moved)):
         if package not in moved:
             continue
         before, after = moved[package]["before"], moved[package]["after"]
@@ -179,6 +201,8 @@ def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]
         metric = "" if event["metric"] in ("duration", FAILING) else f" --metric {event['metric']}"
         command = f"benchkit bisect '{event['workload']}'"
         points = [_point(version, "") for version in (before, after)]
+        if moved[package]["kind"] == "source":
+            points = [before, after]
         if all(points):
             where = f"--git PATH_OF_{package.upper()} --good {points[0]} --bad {points[1]}"
         else:

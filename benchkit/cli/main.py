@@ -15,6 +15,9 @@ from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
 from benchkit.cli.listing_command import list_things
+from benchkit.cli.mark import mark
+from benchkit.cli.nightly import nightly
+from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.running import run
 from benchkit.cli.store import store_group
@@ -59,5 +62,19 @@ def main() -> None:
     benchkit(prog_name="benchkit")
 
 
-for command in (list_things, run, ab, compare, report, dashboard, store_group, data, env, doctor):
+for command in (
+    list_things,
+    run,
+    ab,
+    compare,
+    nightly,
+    regressions,
+    mark,
+    report,
+    dashboard,
+    store_group,
+    data,
+    env,
+    doctor,
+):
     benchkit.add_command(command)

@@ -163,5 +163,7 @@ def _settle(store: Store, experiment: str, events: Sequence[dict[str, Any]]) -> 
         } | {"verdict": str(row["verdict"]), "experiment": experiment}
         if row["worse"]:
             event["confirmed"] = True
+            size = f"{100 * (row['ratio'] - 1):+.1f} %"
+            event["cause"], event["reason"] = "code", f"both builds measured again: {size}"
         elif row["changed"] or row["verdict"] == "same":
             event["confirmed"] = False

@@ -29,7 +29,7 @@ from benchkit.experiment.running import plan_experiment
 from benchkit.store.query import parse_moment
 from benchkit.store.store import Store
 
-__all__ = ["Night", "judge_night", "nightly"]
+__all__ = ["Night", "judge_night", "nightly", "read_night"]
 
 #: Events that are news of the night; the others are bookkeeping.
 NEWS = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
@@ -215,6 +215,39 @@ def nightly(
     return result
 
 
+def read_night(store: Store, night: str = "latest") -> Night:
+    """Return a night that was measured and judged before, as the store has it.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is.
+    night : str, default "latest"
+        Its moment, as its runs are tagged.
+
+    Raises
+    ------
+    UsageError
+        No night of that name was judged.
+    """
+    events, marks = store.events(), store.marks()
+    judged = sorted({str(event["seen"]) for event in events if event.get("seen")})
+    if night == "latest" and judged:
+        night = judged[-1]
+    if night not in judged:
+        last = f"; the last one is {judged[-1]}" if judged else ""
+        raise UsageError(f"night {night!r} was not judged in {store.path}{last}")
+    runs = store.runs()
+    mine = [isinstance(tags, dict) and tags.get("night") == night for tags in runs["tags"]]
+    return Night(
+        night,
+        store,
+        records=[{str(k): v for k, v in row.items()} for row in runs[mine].to_dict("records")],
+        events=[event for event in events if event.get("seen") == night],
+        regressions=read_ledger(events, marks),
+    )
+
+
 def judge_night(
     result: Night,
     *,
@@ -234,6 +267,8 @@ def judge_night(
     if len(runs):
         history = build_history(runs, metrics=metrics, marks=marks)
         judgement = judge(history, events, marks=marks, control=control)
+        if not result.records:  # nothing was measured: the night is the last one in the store
+            result.night = judgement.night
         proposed = judgement.proposed
         if arms and proposed:
             proposed = _confirmed(result, history, proposed, arms, folders, watch)

@@ -14,7 +14,7 @@ from benchkit.experiment.kernel import MeasuringKernel
 from benchkit.experiment.plan import read_plan
 from benchkit.store.store import Store
 
-__all__ = ["ab_report", "notebook_report", "run_report"]
+__all__ = ["ab_report", "nightly_report", "notebook_report", "run_report"]
 
 #: For one cell; a run of a million tasks takes seconds to draw.
 CELL_TIMEOUT_S = 600.0
@@ -96,6 +96,27 @@ def ab_report(
     if metrics:
         parameters["metrics"] = list(metrics)
     return notebook_report("ab", parameters, Path(folder) / "ab.html", title="A/B comparison")
+
+
+def nightly_report(store: Store, night: str, output: str | Path) -> Path:
+    """Write what came of a night as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the night is; its ledger must have been written.
+    night : str
+        Moment of the night, as its runs are tagged.
+    output : path
+        The page to write.
+
+    Returns
+    -------
+    Path
+        `output`. The executed notebook lies beside it.
+    """
+    place = {"store": str(Path(store.path).resolve()), "night": night, "measure": False}
+    return notebook_report("nightly", place, output, title=f"Night {night[:16]}")
 
 
 def notebook_report(

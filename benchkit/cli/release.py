@@ -1,0 +1,114 @@
+"""`benchkit nightly --profile release`: the pinned environment against the previous pin."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+__all__ = ["check_release"]
+
+#: Environment to be released, and the one that was released before it.
+RUNTIME, PREVIOUS = "runtime", "runtime-previous"
+BLOCKS = 3
+WORSE, FAILED, INTERRUPTED = 1, 3, 130
+
+
+def check_release(
+    names: Sequence[str],
+    expression: str | None,
+    store: str | None,
+    folders: Sequence[str],
+    environment_folders: Sequence[str],
+    output: str,
+    quiet: bool,
+    *,
+    blocks: int = BLOCKS,
+    scale: float = 1.0,
+    capture: str = "full",
+) -> None:
+    """Hold the pinned environment against the previous pin, report, and write what was tested.
+
+    The environment file is written only if every run of the new pin ended well: nobody is handed
+    what does not run. Whether it is fast enough, the report and the exit code tell.
+    """
+    from benchkit.analysis.comparison import compare_experiment
+    from benchkit.cli.abplan import make_plan, say_plan
+    from benchkit.cli.progress import watched
+    from benchkit.show.reports import ab_report
+
+    experiment, estimate, pace, broken = make_plan(
+        [PREVIOUS, RUNTIME],
+        resume=None,
+        blocks=blocks,
+        blocks_given=True,
+        adaptive=False,
+        budget=None,
+        null=True,
+        null_only=False,
+        store=store,
+        names=names,
+        expression=expression or (None if names else "profile:release"),
+        folders=folders,
+        environment_folders=environment_folders,
+        scale=scale,
+        capture=capture,
+        words={"command": "nightly --profile release"},
+    )
+    for file in broken:
+        click.echo(f"warning: {file}", err=True)
+    if not quiet:
+        say_plan(experiment, estimate, pace)
+    records: list[Mapping[str, Any]] = []
+    interrupted = False
+    try:
+        records.extend(watched(experiment, estimate, quiet=quiet))
+    except KeyboardInterrupt:
+        interrupted = True
+    report = compare_experiment(experiment.store.runs(), experiment.id)
+    folder = Path(output)
+    page = ab_report(experiment.store, experiment.id, folder=folder)
+    page.with_suffix(".md").write_text(report.to_markdown(), encoding="utf-8")
+    click.echo(report.to_table())
+    click.echo(f"\n{report.sentence}")
+    click.echo(f"report: {page}", err=True)
+    if interrupted:
+        sys.exit(INTERRUPTED)
+    bad = [run for run in records if run["outcome"] not in ("ok", "skipped")]
+    failed = [run for run in bad if run["arm"] == RUNTIME]
+    if failed:
+        click.echo(f"no environment is handed out: {len(failed)} of its runs failed", err=True)
+    else:
+        for path in _hand_out(experiment.store, records, folder):
+            click.echo(f"validated: {path}", err=True)
+    if len(report.worse):
+        sys.exit(WORSE)
+    if bad:
+        sys.exit(FAILED)
+
+
+def _hand_out(store: Any, records: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
+    """Write the environment that was tested: as an environment file, and for pip."""
+    tested = [run["id"] for run in records if run["arm"] == RUNTIME and run["outcome"] == "ok"]
+    if not tested:
+        return []
+    attrs = store.open(tested[-1]).attrs
+    packages: dict[str, str] = json.loads(attrs["packages"])
+    pins = [f"{name}=={version}" for name, version in packages.items() if "+" not in version]
+    python = ".".join(str(attrs["python"]).split(".")[:2])
+    content = {
+        "description": f"tested by {len(tested)} runs on {str(attrs['started'])[:10]}",
+        "python": python,
+        "packages": pins,
+    }
+    environment, lines = folder / "runtime-tested.yaml", folder / "requirements.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    environment.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    head = f"# Python {python}; {content['description']}\n"
+    lines.write_text(head + "\n".join(pins) + "\n", encoding="utf-8")
+    return [environment, lines]

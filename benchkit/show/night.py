@@ -1,0 +1,107 @@
+"""A night in Markdown, for a step summary or a mail, and as annotations of GitHub Actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchkit.analysis.regressions import Regression
+from benchkit.experiment.nightly import Night
+from benchkit.show import markdown
+
+__all__ = ["night_markdown", "workflow_commands"]
+
+#: GitHub drops a step summary above 1 MiB whole; other steps of the job write there too.
+MOST_BYTES = 900_000
+#: News in the order in which they matter.
+_ORDER = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
+
+
+def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
+    """Return what came of a night as Markdown: changed rows first, then the rest, then cut.
+
+    Parameters
+    ----------
+    night : Night
+        As `benchkit.nightly` returns it.
+    most_bytes : int, default 900000
+        What does not fit is counted.
+    """
+    by_id = {one.id: one for one in night.regressions}
+    lines = [f"## {markdown.text(night.sentence)}", ""]
+    news = sorted(night.news, key=lambda event: _ORDER.index(event["kind"]))
+    if news:
+        lines += ["### News", ""]
+        rows = [_row(event, by_id.get(str(event.get("regression")))) for event in news]
+        lines += markdown.table(["", "workload", "metric", "size", "environment", "why"], rows)
+    if night.failed:
+        lines += ["", "### Runs that failed", ""]
+        lines += markdown.table(
+            ["workload", "environment", "outcome", "error"],
+            [
+                (
+                    markdown.code(run["workload"]),
+                    markdown.code(run.get("environment") or ""),
+                    markdown.text(run["outcome"]),
+                    markdown.text(str(run.get("error") or "")[:300]),
+                )
+                for run in night.failed
+            ],
+        )
+    if night.troubles:
+        lines += ["", "### Parts that failed", ""]
+        lines += [f"- {markdown.text(text)}" for text in night.troubles]
+    open_ones = [one for one in night.regressions if one.is_open]
+    if open_ones:
+        lines += ["", "### Open regressions", ""]
+        lines += markdown.table(
+            ["workload", "metric", "size", "since", "environment"],
+            [
+                (
+                    markdown.code(one.workload),
+                    markdown.code(one.metric),
+                    markdown.text(one.size),
+                    one.night[:10],
+                    markdown.code(one.environment),
+                )
+                for one in open_ones
+            ],
+        )
+    return markdown.cut(lines, most_bytes)
+
+
+def _row(event: Mapping[str, Any], one: Regression | None) -> tuple[str, ...]:
+    ratio = event.get("ratio")
+    size = one.size if one is not None else f"{100 * (ratio - 1):+.1f} %" if ratio else ""
+    facts = event.get("facts") or {}
+    why = facts.get("explanation") or event.get("reason") or ""
+    return (
+        f"**{event['kind'].replace('_', ' ')}**",
+        markdown.code(event["workload"]),
+        markdown.code(event["metric"]),
+        markdown.text(size),
+        markdown.code(event["environment"]),
+        markdown.text(why),
+    )
+
+
+def workflow_commands(night: Night) -> list[str]:
+    """Return lines that GitHub Actions shows beside a job: errors for what got worse tonight."""
+    by_id = {one.id: one for one in night.regressions}
+    lines = []
+    for event in night.worse:
+        one = by_id.get(str(event["regression"]))
+        if one is not None:
+            lines.append(f"::error title={_data(one.title, True)}::{_data(one.size)}")
+    lines += [
+        f"::warning title={_data(str(run['workload']), True)}::"
+        + _data(f"{run['outcome']}: {str(run.get('error') or '')[:300]}")
+        for run in night.failed
+    ]
+    return lines + [f"::warning::{_data(text)}" for text in night.troubles]
+
+
+def _data(text: str, is_property: bool = False) -> str:
+    """Return a text as workflow commands want it: a line break would begin another command."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if is_property else text
