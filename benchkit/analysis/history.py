@@ -22,7 +22,15 @@ from benchkit.measure.identity import id_time
 from benchkit.store.marks import active_marks
 from benchkit.store.query import parse_moment, workload_matcher
 
-__all__ = ["ABOUT", "DEFAULT_METRICS", "History", "accepts", "build_history", "night_times"]
+__all__ = [
+    "ABOUT",
+    "DEFAULT_METRICS",
+    "History",
+    "accepts",
+    "build_history",
+    "night_name",
+    "night_times",
+]
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 #: What a series is about, besides its metric.
@@ -222,6 +230,11 @@ def build_history(
         runs,
         segments,
     )
+
+
+def night_name(time: np.datetime64) -> str:
+    """Return a night as it is written: ISO 8601, UTC, without a zone."""
+    return str(pd.Timestamp(time).isoformat())
 
 
 def night_times(runs: pd.DataFrame) -> pd.Series:

@@ -19,7 +19,15 @@ from benchkit.store.query import parse_moment
 from benchkit.store.schema import METRICS
 from benchkit.store.text import format_change, format_quantity
 
-__all__ = ["FAILING", "STATES", "Regression", "read_ledger", "regression_id", "to_table"]
+__all__ = [
+    "FAILING",
+    "STATES",
+    "Regression",
+    "read_ledger",
+    "regression_id",
+    "series_name",
+    "to_table",
+]
 
 #: The metric of a regression that is no number: the workload ends in another way than `ok`.
 FAILING = "outcome"
@@ -127,9 +135,14 @@ class Regression:
         return f"<benchkit.Regression {self.id} {self.state}: {self.title}>"
 
 
+def series_name(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what tells a series, or the regression of one, from all others."""
+    return tuple(str(about[name]) for name in (*ABOUT, "metric"))
+
+
 def regression_id(about: Mapping[str, Any], night: str) -> str:
     """Return the id of the regression of a series that was seen on a night."""
-    text = "\n".join([*(str(about[name]) for name in (*ABOUT, "metric")), night[:19]])
+    text = "\n".join([*series_name(about), night[:19]])
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 

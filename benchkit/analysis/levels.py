@@ -1,0 +1,277 @@
+"""What changes of level say about a night: regressions to open, and news of those that are open.
+
+The detector says that a level changed; here it becomes an event of the ledger, with its levels,
+its cause, and its place in what is known already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchkit.analysis.changepoints import ChangePoint
+from benchkit.analysis.history import ABOUT, History, night_name
+from benchkit.analysis.regressions import FAILING, Regression, regression_id, series_name
+from benchkit.store.schema import METRICS
+
+__all__ = ["NightLevels", "plain", "worse_direction"]
+
+#: Nights before a change that tell the level before.
+LEVEL_NIGHTS = 30
+#: So many nights in a row, all nearer to the old level than a third of the change, are a recovery:
+#: by chance, rarer than 1e-4 a night also for the smallest change that is ever reported.
+RECOVERY_NIGHTS, RECOVERY_SHARE = 3, 1 / 3
+#: A second change of a regression must add so much (log of a ratio) to be called grown.
+GROWTH = 0.03
+#: Nights by which the place of one and the same change may differ when seen twice.
+SAME_PLACE = 3
+
+
+def worse_direction(metric: str) -> int:
+    """Return 1 if more of a metric is worse, -1 if less is, 0 if neither."""
+    better = METRICS[metric].better if metric in METRICS else ""
+    return {"lower": 1, "higher": -1}.get(better, 0)
+
+
+@dataclass(frozen=True)
+class NightLevels:
+    """The last night of a history, with what is known before.
+
+    Parameters
+    ----------
+    history : History
+        Up to the night in question.
+    night : str
+        Its name.
+    fresh : mapping of (environment, host) to str
+        What was measured and not judged yet, and when it was judged last.
+    known, past : mapping of series name to Regression
+        Those that are not closed, and the last one of each series that recovered.
+    control : str or None
+        The environment that nobody changes.
+    """
+
+    history: History
+    night: str
+    fresh: Mapping[tuple[str, str], str]
+    known: Mapping[tuple[str, ...], Regression]
+    past: Mapping[tuple[str, ...], Regression]
+    control: str | None = None
+
+    @property
+    def fresh_rows(self) -> NDArray[np.bool_]:
+        """Series that this night can say something about, shape (series,)."""
+        return np.array([group in self.fresh for group in self._groups], bool)
+
+    @property
+    def _groups(self) -> list[tuple[str, str]]:
+        series = self.history.series
+        return list(zip(series["environment"].astype(str), series["host"].astype(str), strict=True))
+
+    def alarms(self) -> list[ChangePoint | None]:
+        """Return the newest change of each series that was not judged before."""
+        found: list[ChangePoint | None] = []
+        last = len(self.history.times) - 1
+        for group, changes in zip(self._groups, self.history.changes, strict=True):
+            new = None
+            if group in self.fresh and changes:
+                seen, until = changes[-1].detected_at, self.fresh[group]
+                # The first night that is judged: what was seen before is history.
+                known = night_name(self.history.times[seen]) <= until if until else seen < last
+                new = None if known else changes[-1]
+            found.append(new)
+        return found
+
+    def changes(
+        self,
+        alarms: Sequence[ChangePoint | None],
+        cause: NDArray[np.str_],
+        reasons: Mapping[int, str],
+        closed: Collection[str] = (),
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return events for changes of level, and regressions to be opened."""
+        events, proposed = [], []
+        for row, change in enumerate(alarms):
+            about = self.history.series.iloc[row]
+            worse = worse_direction(about["metric"])
+            if change is None or not worse:
+                continue
+            fact = self._fact(row, change.index, change.ratio, change.low, change.high)
+            fact |= {"cause": str(cause[row]), "reason": reasons.get(row, "")}
+            fact |= self._beside_control(row, change)
+            open_one = self.known.get(series_name(about))
+            if open_one is not None and not self._belongs(open_one, row):
+                open_one = None
+            if open_one is not None and open_one.id in closed:
+                continue
+            if fact["cause"] == "infrastructure":
+                events.append({**fact, "kind": "set_aside"})
+            elif open_one is not None:
+                events += self._follow(open_one, fact, change.direction == worse)
+            elif change.direction == worse:
+                proposed.append({**fact, "kind": "opened", "suspect": False})
+            elif not self._is_recovery(fact):
+                events.append({**fact, "kind": "improved"})
+        return events, proposed
+
+    def _beside_control(self, row: int, change: ChangePoint) -> dict[str, str]:
+        """Say whether the control's level went the same way over the same nights.
+
+        One night of the control says little, a coincidence of two noisy nights sets a true
+        regression aside for good; the nights of the new level together are not mistaken.
+        """
+        series = self.history.series
+        about = series.iloc[row]
+        if self.control is None or about["environment"] == self.control:
+            return {}
+        pinned = np.ones(len(series), bool)
+        for name in ("host", "metric", "scale", "capture"):
+            pinned &= (series[name] == about[name]).to_numpy()
+        pinned &= (series["environment"] == self.control).to_numpy()
+        same = pinned & (series["workload"] == about["workload"]).to_numpy()
+        rows = np.flatnonzero(same if same.any() else pinned)
+        start = self._reference_start(row, change.index)
+        shifts = np.array([self._shift(at, start, change.index) for at in rows.tolist()])
+        shifts = shifts[np.isfinite(shifts)]
+        if not shifts.size or not 0 < change.ratio < np.inf:
+            return {}
+        went = float(np.median(shifts))
+        moved = went * change.direction >= abs(np.log(change.ratio)) / 2
+        which = "the same workload" if same.any() else f"the median of {shifts.size} series"
+        return {
+            "cause": "infrastructure" if moved else "code",
+            "reason": f"in the control {self.control!r} {which} went {100 * np.expm1(went):+.1f} % "
+            "over the same nights",
+        }
+
+    def _reference_start(self, row: int, index: int) -> int:
+        """Return the first night that tells the level before a change: none before the last one."""
+        earlier = [one.index for one in self.history.changes[row] if one.index < index]
+        return max(self.history.segment_start(row, index), index - LEVEL_NIGHTS, *earlier[-1:], 0)
+
+    def _shift(self, row: int, start: int, index: int) -> float:
+        """Return how far the level of a series went at a night, as logarithm of a ratio."""
+        values = self.history.values[row]
+        parts = [part[part > 0] for part in (values[start:index], values[index:])]
+        if not all(part.size for part in parts):
+            return float("nan")
+        return float(np.log(np.median(parts[1]) / np.median(parts[0])))
+
+    def _is_recovery(self, fact: Mapping[str, Any]) -> bool:
+        """Whether a change for the better is what a regression's recovery was closed for."""
+        one = self.past.get(series_name(fact))
+        if one is None or not (one.before > 0 and fact["after"] and one.night < fact["night"]):
+            return False
+        return bool(abs(np.log(fact["after"] / one.before)) < abs(np.log(one.ratio)) / 2)
+
+    def _belongs(self, one: Regression, row: int) -> bool:
+        """Whether a regression is about the segment that the series is in now."""
+        start = self.history.segment_start(row, len(self.history.times) - 1)
+        return one.night >= night_name(self.history.times[start])
+
+    def _follow(self, one: Regression, fact: dict[str, Any], worse: bool) -> list[dict[str, Any]]:
+        """Return what a new change makes of a regression that is open already."""
+        total = fact["after"] / one.before if one.before else float("nan")
+        follow = {**fact, "regression": one.id, "before": one.before}
+        moved = np.log(total / one.ratio) * worse_direction(one.metric) if total > 0 else 0.0
+        times = [night_name(time) for time in self.history.times]
+        apart = abs(times.index(fact["night"]) - _position(times, one.night))
+        if apart <= SAME_PLACE and worse:
+            return [{**follow, "kind": "placed"}]
+        share = total / fact["ratio"]  # the interval is of the new step, on top of the old one
+        scaled = {"ratio": total, "low": fact["low"] * share, "high": fact["high"] * share}
+        scaled["night"] = one.night  # it began when it began
+        if worse and moved > GROWTH:
+            return [{**follow, **scaled, "kind": "grown"}]
+        if not worse and moved < -GROWTH:
+            return [{**follow, **scaled, "kind": "eased"}]
+        return []
+
+    def suspects(
+        self,
+        suspect: NDArray[np.int64],
+        ratio: NDArray[np.float64],
+        proposed: Sequence[Mapping[str, Any]],
+    ) -> list[dict[str, Any]]:
+        """Return what one night alone makes worth measuring again at once."""
+        taken = {series_name(one) for one in proposed}
+        last = len(self.history.times) - 1
+        found = []
+        for row in np.flatnonzero(suspect != 0).tolist():
+            about = self.history.series.iloc[row]
+            name, worse = series_name(about), worse_direction(about["metric"])
+            if not self.fresh_rows[row] or name in taken or name in self.known:
+                continue
+            if worse and suspect[row] == worse:
+                fact = self._fact(row, last, float(ratio[row]), None, None)
+                fact |= {"cause": "unclear", "reason": "one night, not measured again yet"}
+                found.append({**fact, "kind": "opened", "suspect": True})
+        return found
+
+    def recoveries(self) -> list[dict[str, Any]]:
+        """Return the regressions that are over, or that nobody can follow any more."""
+        found = []
+        for one in self.known.values():
+            row = self.history.find(one.about) if one.metric != FAILING else None
+            if row is None or not self.fresh_rows[row]:
+                continue
+            fact = {**one.about, "regression": one.id, "seen": self.night}
+            if not self._belongs(one, row):
+                reason = self._why_restarted(row)
+                found.append({**fact, "kind": "ended", "reason": reason})
+                continue
+            times = [night_name(time) for time in self.history.times]
+            values = self.history.values[row, _position(times, one.night) + 1 :]
+            recent = values[np.isfinite(values)][-RECOVERY_NIGHTS:]
+            if recent.size < RECOVERY_NIGHTS or not one.before > 0:
+                continue
+            left = np.log(recent / one.before) / np.log(one.ratio)
+            if (left < RECOVERY_SHARE).all():
+                after = float(np.median(recent))
+                found.append({**fact, "kind": "recovered", "before": one.before, "after": after})
+        return found
+
+    def _fact(
+        self, row: int, index: int, ratio: float, low: float | None, high: float | None
+    ) -> dict[str, Any]:
+        """Return an event about a change of a series at a night, without its kind."""
+        about = self.history.series.iloc[row][[*ABOUT, "metric"]].to_dict()
+        values = self.history.values[row]
+        start = self._reference_start(row, index)
+        before, after = (
+            float(np.nanmedian(part)) if np.isfinite(part).any() else None
+            for part in (values[start:index], values[index:])
+        )
+        night = night_name(self.history.times[index])
+        return {
+            **plain(about),
+            "regression": regression_id(about, night),
+            "night": night,
+            "seen": self.night,
+            "ratio": float(ratio),
+            "low": None if low is None else float(low),
+            "high": None if high is None else float(high),
+            "before": before,
+            "after": after,
+        }
+
+    def _why_restarted(self, row: int) -> str:
+        about, segments = self.history.series.iloc[row], self.history.segments
+        mine = segments[
+            (segments["key"] == about["key"]) & segments["metric"].isin(["", about["metric"]])
+        ]
+        return str(mine.sort_values("night")["reason"].iloc[-1]) if len(mine) else ""
+
+
+def _position(times: Sequence[str], night: str) -> int:
+    """Return the position of a night; one that is gone counts as the next one that is there."""
+    return int(np.searchsorted(np.array(times), night))
+
+
+def plain(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what names a series as JSON types."""
+    return {name: v.item() if isinstance(v, np.generic) else v for name, v in about.items()}
