@@ -1,0 +1,207 @@
+"""Issues: through a server that speaks GitHub's API, and as files."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from github_server import MOST_CHARACTERS, GitHubServer
+
+from benchkit.analysis.regressions import read_ledger
+from benchkit.errors import UsageError
+from benchkit.measure.identity import new_id
+from benchkit.show.forges import FileTracker, ForgeTrouble, GitHubTracker
+from benchkit.show.issues import LABEL, issue_body, marker, sync_issues
+
+TOKEN = "ghp_very-secret-0123456789"
+ABOUT = {
+    "workload": "array.sum[k=<b>]",
+    "environment": "tip",
+    "host": "ci",
+    "scale": 1.0,
+    "capture": "full",
+    "metric": "duration",
+}
+
+
+def event(kind, seen, regression="aaaaaaaaaa", **facts):
+    return {"id": new_id(), "kind": kind, "regression": regression, "seen": seen, **ABOUT, **facts}
+
+
+def opened(**facts):
+    told = {
+        "night": "2026-08-01T02:00:00",
+        "ratio": 1.2,
+        "low": 1.15,
+        "high": 1.25,
+        "before": 10.0,
+        "after": 12.0,
+        "cause": "code",
+        "reason": "one | of <two> @maintainers",
+        "facts": {
+            "changed": [
+                {
+                    "kind": "package",
+                    "name": "dask",
+                    "before": "2026.7.1",
+                    "after": "2026.8.0",
+                    "link": "https://github.com/dask/dask/compare/2026.7.1...2026.8.0",
+                }
+            ],
+            "explanation": "Of +2 s, +1.9 s is transfer in sum.",
+            "runs": {"before": ["r1"], "after": ["r2"]},
+            "bisect": "benchkit bisect 'array.sum' --package dask --good 2026.7.1 --bad 2026.8.0",
+        },
+    }
+    return event("opened", "2026-08-03T02:00:00", **{**told, **facts})
+
+
+@pytest.fixture
+def server(monkeypatch):
+    server = GitHubServer(TOKEN)
+    monkeypatch.setenv("GITHUB_API_URL", server.url)
+    monkeypatch.setenv("GITHUB_REPOSITORY", "dask/perf")
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    yield server
+    server.close()
+
+
+def sync(events, **options):
+    return sync_issues(read_ledger(events), GitHubTracker(), **options)
+
+
+def test_a_regression_lives_as_one_issue_from_opening_to_recovery(server):
+    events = [opened()]
+    assert sync(events) == [
+        "opened 1: array.sum[k=<b>]: wall time of the workload +20 % since 2026-08-01"
+    ]
+    issue = server.issues[1]
+    assert issue["state"] == "open"
+    assert {label["name"] for label in issue["labels"]} == {LABEL, "duration"}
+    assert "https://github.com/dask/dask/compare/2026.7.1...2026.8.0" in issue["body"]
+    assert "benchkit bisect 'array.sum' --package dask" in issue["body"]
+
+    assert sync(events) == []  # again: nothing new to tell
+    assert server.comments[1] == []
+
+    events.append(event("grown", "2026-08-10T02:00:00", ratio=1.5, low=1.4, high=1.6, after=15.0))
+    (line,) = sync(events)
+    assert line.startswith("updated 1")
+    assert "**grown**" in server.comments[1][0]
+    assert "+50 %" in server.issues[1]["body"]
+
+    events.append(event("recovered", "2026-08-20T02:00:00", after=10.0))
+    assert sync(events)[-1].startswith("closed 1")
+    assert server.issues[1]["state"] == "closed"
+    assert server.issues[1]["state_reason"] == "completed"
+
+    later = opened() | {"regression": "bbbbbbbbbb", "seen": "2026-09-01T02:00:00"}
+    events.append(later | {"id": new_id(), "night": "2026-08-30T02:00:00"})
+    assert sync(events)[-1].startswith("reopened 1")
+    assert server.issues[1]["state"] == "open"
+    assert len(server.issues) == 1
+    assert sync(events) == []
+
+
+def test_an_issue_that_a_person_renamed_or_closed_is_found_and_left_alone(server):
+    events = [opened()]
+    sync(events)
+    server.issues[1] |= {"title": "known, see the meeting", "state": "closed"}
+    assert sync(events) == []
+    assert server.issues[1]["state"] == "closed"
+
+
+def test_untrusted_texts_do_nothing(server):
+    sync([opened(cause="code")])
+    body = server.issues[1]["body"]
+    assert "<two>" not in body
+    assert "@maintainers" not in body
+    assert "one \\| of" in body
+    assert "`array.sum[k=<b>]`" in body  # code shows it as it is
+
+
+def test_a_body_never_exceeds_what_github_takes(server):
+    changed = [
+        {"kind": "package", "name": f"p{i}", "before": "1" * 3000, "after": "2" * 3000}
+        for i in range(200)
+    ]
+    facts = {"changed": changed, "error": "x" * 500_000, "runs": {}}
+    events = [
+        opened(facts=facts) | {"regression": f"{n:010d}", "environment": f"e{n}"} for n in range(10)
+    ]
+    sync(events)
+    assert 1000 < len(server.issues[1]["body"]) <= MOST_CHARACTERS
+    assert server.issues[1]["body"].startswith(marker(ABOUT["workload"], "duration"))
+
+
+def test_more_issues_than_a_page_are_all_found(server):
+    events = [opened() | {"workload": f"array.w{n}", "regression": f"{n:010d}"} for n in range(130)]
+    assert len(sync(events)) == 130
+    assert sync(events) == []
+    assert len(server.issues) == 130
+
+
+def test_of_two_issues_opened_at_once_the_later_is_closed(server):
+    events = [opened()]
+    sync(events)
+    server._create({"title": "twin", "body": server.issues[1]["body"], "labels": [LABEL]})
+    assert sync(events) == ["closed 2: the same as 1"]
+    assert [server.issues[n]["state"] for n in (1, 2)] == ["open", "closed"]
+
+
+def test_a_wrong_token_is_one_line_without_the_token(server, monkeypatch, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN + "x")
+    with pytest.raises(ForgeTrouble, match="GitHub answered 401: Bad credentials") as caught:
+        sync([opened()])
+    texts = (str(caught.value), caplog.text, *capfd.readouterr())
+    assert not any(TOKEN in text for text in texts)
+
+
+def test_the_token_is_never_logged_nor_in_a_body(server, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    sync([opened()])
+    assert not any(TOKEN in text for text in (caplog.text, *capfd.readouterr()))
+    assert not any(TOKEN in str(body) + path for _, path, body in server.requests)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("GITHUB_REPOSITORY", "", "must be OWNER/NAME"),
+        ("GITHUB_REPOSITORY", "../../user", "must be OWNER/NAME"),
+        ("GITHUB_TOKEN", "", "set \\$GITHUB_TOKEN"),
+    ],
+)
+def test_what_is_missing_is_told_before_anything_is_asked(server, monkeypatch, name, value, says):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=says):
+        GitHubTracker()
+    assert server.requests == []
+
+
+def test_a_server_that_stumbles_is_asked_again(server):
+    server.failing = 2
+    assert len(sync([opened()])) == 1
+    assert len(server.issues) == 1
+
+
+def test_no_server_is_one_line(server):
+    server.close()
+    with pytest.raises(ForgeTrouble, match="GitHub does not answer"):
+        GitHubTracker().issues()
+
+
+def test_files_say_the_same(tmp_path):
+    events = [opened()]
+    tracker = FileTracker(tmp_path / "issues")
+    assert len(sync_issues(read_ledger(events), tracker)) == 1
+    assert sync_issues(read_ledger(events), tracker) == []
+    (path,) = (tmp_path / "issues").glob("*.md")
+    assert issue_body(read_ledger(events)) in path.read_text()
+    events.append(event("recovered", "2026-08-20T02:00:00", after=10.0))
+    sync_issues(read_ledger(events), tracker)
+    (issue,) = tracker.issues()
+    assert not issue.is_open
+    assert "**recovered**" in path.read_text()
+    assert sync_issues(read_ledger(events), tracker) == []
