@@ -308,7 +308,9 @@ def _segments(
             row = nights.iloc[at]
             if name == SOURCE and _forgiven(row, times[row["night"]], accepted):
                 continue
-            reason = word if name == SOURCE else f"{word} {then.iloc[at]} -> {now.iloc[at]}"
+            reason = word
+            if name != SOURCE:
+                reason += f" {_shown(then.iloc[at])} -> {_shown(now.iloc[at])}"
             found.append((int(row["key"]), int(row["night"]), "", f"{reason} changed"))
     for mark in accepted:
         if mark.get("metric") == SOURCE:
@@ -321,6 +323,11 @@ def _segments(
                 found.append((int(row["key"]), night, str(mark.get("metric") or ""), reason))
     columns = ["key", "night", "metric", "reason"]
     return pd.DataFrame(sorted(found), columns=columns)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as text; a column with gaps holds whole numbers as floats."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _forgiven(row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[str, Any]]) -> bool:
