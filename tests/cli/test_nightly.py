@@ -1,0 +1,147 @@
+"""`benchkit nightly` for real: measured, suspected, confirmed beside the last good build, told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchkit.measure.identity import new_id
+from benchkit.store.store import Store
+
+WORKLOAD = """import time
+from benchkit.measure import workload
+
+def nap(seconds):
+    import naplib
+    time.sleep(seconds * naplib.FACTOR)
+
+@workload(requires=["naplib"])
+def naps(client, scale):
+    "Sleep as long as a package says."
+    return client.submit(nap, 0.3)
+
+@workload
+def even(client, scale):
+    "Sleep the same always."
+    return client.submit(time.sleep, 0.3)
+"""
+PROJECT = """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "naplib"
+version = "1.0"
+"""
+NIGHT = "2026-10-{:02d}T02:00:00"
+
+
+def git(folder, *words):
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+def nightly(folder, *words, **variables):
+    places = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
+    return subprocess.run(
+        [sys.executable, "-m", "benchkit", "nightly", *places, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, **variables},
+    )
+
+
+def repeat_nights(folder, n_nights):
+    """Copy the runs of the one measured night to nights before it, with a little noise."""
+    store, rng = Store(folder / "store"), np.random.default_rng(0)
+    for run_id in store.ids():
+        tree = store.open(run_id)
+        for back in range(1, n_nights):
+            copy, record = tree.copy(), json.loads(tree.attrs["record"])
+            night = pd.Timestamp(NIGHT.format(20)) - pd.Timedelta(days=back)
+            record |= {"id": new_id(), "started": night.tz_localize("UTC").isoformat()}
+            record["tags"] = json.dumps({"night": night.isoformat()})
+            for metric in ("duration", "memory_mean", "memory_peak"):
+                record[metric] *= float(np.exp(0.004 * rng.standard_normal()))
+                copy[metric] = copy[metric].copy(data=record[metric])
+            copy.attrs |= {name: record[name] for name in ("id", "started", "tags")}
+            copy.attrs["record"] = json.dumps(record)
+            store.add(copy)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A package in a repository, workloads that use it, and an environment of its tip."""
+    folder = tmp_path_factory.mktemp("nightly")
+    for name in ("w", "e", "naplib/naplib"):
+        (folder / name).mkdir(parents=True)
+    (folder / "w" / "own.py").write_text(WORKLOAD)
+    (folder / "naplib" / "pyproject.toml").write_text(PROJECT)
+    (folder / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 1.0\n")
+    git(folder / "naplib", "init", "-q", "-b", "main")
+    git(folder / "naplib", "add", ".")
+    git(folder / "naplib", "commit", "-qm", "one")
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    (folder / "e" / "tip.yaml").write_text(
+        f"packages: [dask, distributed, 'naplib @ git+{(folder / 'naplib').as_uri()}@main']\n"
+        + cluster
+    )
+    (folder / "e" / "broken.yaml").write_text("packages: [no-such-package-anywhere==0.0.1]\n")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+@pytest.mark.timeout(600)
+def test_a_planted_slowdown_is_confirmed_and_told_the_same_night(project):
+    first = nightly(project, "-e", "tip", "-e", "broken", "--night", NIGHT.format(20))
+    assert first.returncode == 3, first.stderr
+    assert "failed: environment broken" in first.stdout  # told, and the rest went on
+    assert "2 runs, 0 of them failed" in first.stdout
+    repeat_nights(project, 14)
+
+    (project / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 1.3\n")
+    git(project / "naplib", "commit", "-qam", "two")
+    step = project / "step.md"
+    words = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "file", "--output", "out"]
+    second = nightly(project, *words, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step))
+    assert second.returncode == 1, second.stderr
+    assert "own.naps: wall time of the workload" in second.stdout
+    assert "::error title=own.naps" in second.stderr
+
+    (event,) = [one for one in Store(project / "store").events() if one["kind"] == "opened"]
+    assert (event["workload"], event["metric"], event["cause"]) == ("own.naps", "duration", "code")
+    assert event["confirmed"] is True
+    assert event["again"]["low"] < event["again"]["ratio"] < event["again"]["high"]
+    assert event["night"] == event["seen"] == NIGHT.format(21)
+    (source,) = [one for one in event["facts"]["changed"] if one["kind"] == "source"]
+    assert source["name"] == "naplib"
+    assert source["before"] != source["after"]
+    assert f"--good {source['before']} --bad {source['after']}" in event["facts"]["bisect"]
+    assert "compute in nap" in event["facts"]["explanation"]
+
+    (issue,) = (project / "out" / "issues").glob("*.md")
+    assert "confirmed by measuring both builds again" in issue.read_text()
+    assert "### News" in step.read_text()
+    assert json.loads((project / "out" / "news.json").read_text())[0]["kind"] == "opened"
+
+
+def test_refusals_are_one_line_and_come_before_anything_is_measured(project):
+    for words, says in (
+        (["-e", "nowhere"], "no environment named 'nowhere'"),
+        (["-e", "tip", "--issues", "github"], "GITHUB_REPOSITORY must be OWNER/NAME"),
+        (["-e", "tip", "--budget", "5USD"], "a night's budget is a time"),
+        (["-e", "tip", "--metric", "durations"], "no metric named 'durations'"),
+        (["-e", "tip", "--night", "yesterday"], "'yesterday' is no moment"),
+    ):
+        done = nightly(project, *words, GITHUB_REPOSITORY="", GITHUB_TOKEN="")
+        assert done.returncode == 2, words
+        assert says in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
