@@ -1,0 +1,115 @@
+"""`benchkit mark` and `benchkit regressions`: said once, seen everywhere, taken back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from synthetic_runs import make_run
+
+from benchkit.cli.main import benchkit as main
+from benchkit.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "store")
+    for day in (1, 2, 3):
+        for environment in ("main", "dev"):
+            store.add(
+                make_run(
+                    "array.sum",
+                    groups=False,
+                    environment=environment,
+                    duration=10.0,
+                    started=f"2026-08-0{day}T02:00:00+00:00",
+                )
+            )
+    return store
+
+
+def call(store, *words):
+    return CliRunner().invoke(main, [*words, "--store", str(store.path)])
+
+
+def shown(store):
+    return store.runs(comparable=True)
+
+
+def test_bankruptcy_sets_aside_what_was_before_and_undo_brings_it_back(store):
+    words = ["mark", "bankruptcy", "--before", "2026-08-03", "-m", "new disks", "--by", "me"]
+    done = call(store, *words)
+    assert done.exit_code == 0, done.output
+    assert len(shown(store)) == 2
+    assert len(store.runs()) == 6  # nothing is deleted
+    name = done.stdout.strip()
+    assert call(store, "mark", "undo", name, "-m", "they were the old ones").exit_code == 0
+    assert len(shown(store)) == 6
+
+
+def test_exclude_takes_runs_by_id_or_by_what_they_are(store):
+    run_id = store.ids()[0]
+    assert call(store, "mark", "exclude", run_id[:18], "-m", "noisy").exit_code in (0, 2)
+    assert call(store, "mark", "exclude", run_id, "-m", "noisy").exit_code == 0
+    where = ["--where", "environment=dev", "--since", "2026-08-02"]
+    assert call(store, "mark", "exclude", *where, "-m", "wrong flags").exit_code == 0
+    assert run_id not in set(shown(store)["id"])
+    assert set(shown(store)["environment"]) == {"main", "dev"}
+    assert len(shown(store)) == 3
+
+
+def test_rename_goes_on_under_the_new_name(store):
+    assert call(store, "mark", "rename", "array.sum", "array.total", "-m", "clearer").exit_code == 0
+    assert set(store.runs()["workload"]) == {"array.total"}
+    words = ["mark", "rename", "main", "tip", "--field", "environment", "-m", "clearer"]
+    assert call(store, *words).exit_code == 0
+    assert set(store.runs()["environment"]) == {"tip", "dev"}
+
+
+def test_accept_takes_the_id_of_a_regression(store):
+    about = {"workload": "array.sum", "environment": "main", "host": "bench-1", "scale": 1.0}
+    about |= {"capture": "full", "metric": "duration", "night": "2026-08-02T02:00:00"}
+    about |= {"seen": "2026-08-03T02:00:00", "cause": "code", "reason": "", "ratio": 1.2}
+    store.add_event("opened", regression="abcdef0123", **about)
+    rows = json.loads(call(store, "regressions", "--json").stdout)
+    assert [(row["id"], row["state"]) for row in rows] == [("abcdef0123", "open")]
+    assert call(store, "mark", "accept", "abcdef0123", "-m", "safer code").exit_code == 0
+    assert json.loads(call(store, "regressions", "--open", "--json").stdout) == []
+    table = call(store, "regressions").stdout
+    assert "accepted" in table
+    assert "array.sum" in table
+    (mark,) = store.marks()
+    assert mark["where"] == {"environment": "main", "host": "bench-1"}
+
+
+def test_the_list_shows_what_is_in_force(store):
+    name = call(store, "mark", "exclude", "--workload", "array.*", "-m", "why", "--by", "me").stdout
+    call(store, "mark", "undo", name.strip(), "-m", "no")
+    rows = json.loads(call(store, "mark", "list", "--json").stdout)
+    first = rows[0]
+    assert (first["kind"], first["active"], first["by"]) == ("exclude", False, "me")
+    assert "exclude" in call(store, "mark", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["mark", "exclude", "-m", "all of them"], "say which runs"),
+        (["mark", "undo", "nothing", "-m", "x"], "there is no mark 'nothing'"),
+        (["mark", "bankruptcy", "--before", "soon", "-m", "x"], "'soon' is no moment"),
+        (["mark", "exclude", "--where", "x", "-m", "x"], "--where 'x': must be NAME=VALUE"),
+        (["regressions", "--state", "opened"], "--state 'opened': did you mean 'open'"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(store, words, says):
+    done = call(store, *words)
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert store.marks() == []
+
+
+def test_a_mark_without_a_reason_is_refused(store):
+    done = call(store, "mark", "exclude", "--workload", "array.*")
+    assert done.exit_code == 2
+    assert "--reason" in done.stderr
