@@ -1,9 +1,10 @@
-"""How well and how fast changes are found: ``python benchmarks/changepoints.py [--series DIR]``.
+"""How well and how fast changes are found: ``python benchmarks/detection.py [--series DIR]``.
 
-Prints false alarms, recall, delay, placement and speed beside two simpler rules, on real nightly
-series if a folder with ``values.parquet`` (columns series, time, value) is given, on simulated
-ones otherwise. Asserts nothing. *Restless* nights are those that the fleet step calls
-unclear when there is no control environment.
+Prints false alarms, recall, delay, placement and speed beside simpler rules and, where they are
+installed, the detectors of asv and Apache Otava: on real nightly series if a folder with
+``values.parquet`` (columns series, time, value) is given, on simulated ones otherwise. Asserts
+nothing. *Restless* nights are those that the fleet step calls unclear when there is no control
+environment.
 
 Protocol: windows of 110 nights; a detector sees the nights so far and no more; nights 0 to 29 are
 history. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between any two halves of
@@ -28,6 +29,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import numpy as np  # noqa: E402
+from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
 from benchkit.analysis.changepoints import detect, detect_many  # noqa: E402
@@ -198,7 +200,10 @@ def fleet(folder: Path, stride: int) -> None:
     )
 
 
-def measure(name: str, detector: Detector, series: list[np.ndarray], stride: int) -> None:
+def measure(
+    name: str, detector: Detector, series: list[np.ndarray], stride: int, most: int = 0
+) -> None:
+    """Print how a detector does; with `most`, on so many windows and real steps, drawn by seed."""
     logs = [np.log(values) for values in series]
     windows = [
         log[at : at + NIGHTS]
@@ -206,6 +211,9 @@ def measure(name: str, detector: Detector, series: list[np.ndarray], stride: int
         for at in range(0, log.size - NIGHTS + 1, stride)
         if is_quiet(log[at : at + NIGHTS])
     ]
+    rng = np.random.default_rng(3)
+    if most:
+        windows = [windows[at] for at in rng.permutation(len(windows))[:most]]
     quiet = np.exp(windows)
     n_nights = len(quiet) * (NIGHTS - HISTORY)
     start = np.random.default_rng(5).integers(40, NIGHTS - WITHIN - 2, len(quiet))
@@ -233,6 +241,8 @@ def measure(name: str, detector: Detector, series: list[np.ndarray], stride: int
         for log in logs
         for night, direction in hindsight(log)
     ]
+    if most:
+        cuts = [cuts[at] for at in rng.permutation(len(cuts))[:most]]
     for direction, word in ((1, "rises"), (-1, "falls")):
         mine = [(np.exp(log), night) for log, night, sign in cuts if sign == direction]
         if mine:
@@ -267,6 +277,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=Path, default=HERE.parent.parent / "shared/nightly-series")
     parser.add_argument("--stride", type=int, default=37, help="Nights between windows.")
+    parser.add_argument(
+        "--rival-windows", type=int, default=60, help="Windows for asv and Otava, which are slow."
+    )
     parser.add_argument("--quick", action="store_true", help="Only the detector of benchkit.")
     args = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
@@ -278,6 +291,10 @@ def main() -> None:
     if not args.quick:
         measure("last 3 above mean + 3 sd of 10", three_above_ten, series, args.stride)
         measure("last 1 above mean + 5 sd of 100", far_from_mean, series, args.stride)
+        for name, rival in available().items():
+            measure("benchkit, on the windows of the rivals", ours, series, args.stride,
+                    args.rival_windows)  # fmt: skip
+            measure(name, rival, series, args.stride, args.rival_windows)
     if real and (args.series / "series.csv").exists():
         fleet(args.series, args.stride)
     print("speed")

@@ -1,0 +1,64 @@
+"""The change-point detectors of asv and Apache Otava, asked night by night as ours is.
+
+Optional: ``pip install asv apache-otava``. Each is asked every night for all it knows of the nights
+so far; a place that it names for the first time is an alarm of that night.
+"""
+
+from __future__ import annotations
+
+import _outside  # noqa: F401  (first: it mends the path)
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+#: The first night on which a detector is asked; before, everything is history.
+FIRST = 30
+
+
+def available() -> dict[str, Callable]:
+    """Return the rivals that are installed, by name."""
+    found = {}
+    try:
+        from asv import step_detect
+    except ImportError:
+        pass
+    else:
+        found["asv step_detect, 5 %"] = lambda values: _nightly(values, _asv(step_detect))
+    try:
+        from otava.analysis import compute_change_points
+    except ImportError:
+        pass
+    else:
+        found["Otava, defaults"] = lambda values: _nightly(values, _otava(compute_change_points))
+    return found
+
+
+def _asv(module) -> Callable:
+    def ask(values: list[float]) -> Iterable[tuple[int, int]]:
+        _, _, regressions = module.detect_regressions(module.detect_steps(values), threshold=0.05)
+        return [(after, 1) for _, after, *_ in regressions or ()]
+
+    return ask
+
+
+def _otava(compute: Callable) -> Callable:
+    def ask(values: list[float]) -> Iterable[tuple[int, int]]:
+        points, _ = compute(values)
+        return [
+            (point.index, 1 if point.stats.mean_2 > point.stats.mean_1 else -1) for point in points
+        ]
+
+    return ask
+
+
+def _nightly(values: np.ndarray, ask: Callable) -> list[list[tuple[int, int, int]]]:
+    alarms = []
+    for row in values:
+        seen: list[tuple[int, int, int]] = []
+        for night in range(FIRST - 1, row.size):
+            for index, direction in ask(row[: night + 1].tolist()):
+                if all(abs(index - known) > 7 or direction != sign for known, _, sign in seen):
+                    seen.append((int(index), night, direction))
+        alarms.append(seen)
+    return alarms
