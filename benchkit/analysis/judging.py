@@ -20,7 +20,7 @@ from benchkit.analysis.regressions import read_ledger, series_name
 
 __all__ = ["Judgement", "judge"]
 
-#: Alarms per series and night on real series without a change: benchmarks/changepoints.py.
+#: Alarms per series and night on real series without a change: benchmarks/detection.py.
 FALSE_ALARMS = 0.020 / 100
 
 

@@ -52,3 +52,22 @@ def test_explore_measures_compares_and_draws(tmp_path):
     assert not [
         o for c in executed.cells for o in c.get("outputs", []) if o.get("name") == "stderr"
     ]
+
+
+@pytest.mark.slow
+def test_nightly_measures_a_night_and_shows_it_again(tmp_path):
+    store = str(tmp_path / "store")
+    select = "sched.task_throughput and n=1000"
+    executed = execute(
+        "nightly", tmp_path, store=store, select=select, scale=0.2, night="2026-10-01"
+    )
+    events = Store(store, create=False).events()
+    assert [(event["kind"], event["seen"]) for event in events] == [
+        ("night", "2026-10-01T00:00:00")
+    ]
+
+    again = execute("nightly", tmp_path, store=store, measure=False)
+    for notebook in (executed, again):
+        texts = [str(o.get("data", "")) for c in notebook.cells for o in c.get("outputs", [])]
+        assert any("Night 2026-10-01T00:00: 1 runs, 0 of them failed" in text for text in texts)
+    assert len(Store(store).events()) == 1
