@@ -27,6 +27,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
+sys.path.append(str(HERE))  # last: `statistics` here is not the standard library's
 
 import numpy as np  # noqa: E402
 from _rival_detectors import available  # noqa: E402

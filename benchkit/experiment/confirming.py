@@ -6,7 +6,6 @@ report a regression on its first night, and to keep a machine's bad night from b
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from benchkit.experiment.environment import Environment
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.rebuilding import environment_of_run
 from benchkit.experiment.running import plan_experiment
+from benchkit.measure.facts import host_name
 from benchkit.store.store import Store
 
 __all__ = ["Confirmation", "confirm"]
@@ -131,7 +131,7 @@ def _groups(
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     representative: dict[tuple[str, str], str] = {}
     hashes = dict(zip(history.runs["id"], history.runs["packages_hash"], strict=True))
-    mine = [e for e in events if e["metric"] != FAILING and str(e["host"]) == platform.node()]
+    mine = [e for e in events if e["metric"] != FAILING and str(e["host"]) == host_name()]
     mine.sort(key=lambda event: -abs(float(event.get("ratio") or 1) - 1))
     workloads: dict[str, None] = {}
     for event in mine:

@@ -18,6 +18,7 @@ __all__ = [
     "effective_config",
     "git_commit",
     "host_facts",
+    "host_name",
     "installed_packages",
     "known_facts",
     "packages_hash",
@@ -64,10 +65,15 @@ def packages_hash() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def host_name() -> str:
+    """Return ``$BENCHKIT_HOST``, which names a pool of equal machines, else the machine's name."""
+    return os.environ.get("BENCHKIT_HOST") or platform.node()
+
+
 def host_facts() -> dict[str, Any]:
     """Return name, cores, memory in B, system and load of the machine that runs the client."""
     facts: dict[str, Any] = {
-        "host": platform.node(),
+        "host": host_name(),
         "system": platform.platform(),
         "machine": platform.machine(),
         "processor": _processor(),
