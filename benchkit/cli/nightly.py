@@ -104,7 +104,7 @@ def nightly(
             environment_folders,
             output,
             quiet,
-            blocks=max(repeats, 3),
+            blocks=repeats if repeats > 1 else 3,
             scale=scale,
             capture=capture,
         )

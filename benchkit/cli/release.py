@@ -40,6 +40,7 @@ def check_release(
     from benchkit.analysis.comparison import compare_experiment
     from benchkit.cli.abplan import make_plan, say_plan
     from benchkit.cli.progress import watched
+    from benchkit.errors import NotEnoughRuns
     from benchkit.show.reports import ab_report
 
     experiment, estimate, pace, broken = make_plan(
@@ -70,13 +71,17 @@ def check_release(
         records.extend(watched(experiment, estimate, quiet=quiet))
     except KeyboardInterrupt:
         interrupted = True
-    report = compare_experiment(experiment.store.runs(), experiment.id)
-    folder = Path(output)
-    page = ab_report(experiment.store, experiment.id, folder=folder)
-    page.with_suffix(".md").write_text(report.to_markdown(), encoding="utf-8")
-    click.echo(report.to_table())
-    click.echo(f"\n{report.sentence}")
-    click.echo(f"report: {page}", err=True)
+    folder, report = Path(output), None
+    try:
+        report = compare_experiment(experiment.store.runs(), experiment.id)
+    except NotEnoughRuns as error:
+        click.echo(f"no report: {error}", err=True)
+    else:
+        page = ab_report(experiment.store, experiment.id, folder=folder)
+        page.with_suffix(".md").write_text(report.to_markdown(), encoding="utf-8")
+        click.echo(report.to_table())
+        click.echo(f"\n{report.sentence}")
+        click.echo(f"report: {page}", err=True)
     if interrupted:
         sys.exit(INTERRUPTED)
     bad = [run for run in records if run["outcome"] not in ("ok", "skipped")]
@@ -86,7 +91,7 @@ def check_release(
     else:
         for path in _hand_out(experiment.store, records, folder):
             click.echo(f"validated: {path}", err=True)
-    if len(report.worse):
+    if report is not None and len(report.worse):
         sys.exit(WORSE)
     if bad:
         sys.exit(FAILED)

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from benchkit.measure.identity import new_id
 from benchkit.store.store import Store
@@ -145,3 +146,41 @@ def test_refusals_are_one_line_and_come_before_anything_is_measured(project):
         assert done.returncode == 2, words
         assert says in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_release_is_held_against_the_last_and_handed_out_as_it_was_tested(project):
+    cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+    (project / "e" / "runtime.yaml").write_text(cluster)
+    (project / "e" / "runtime-previous.yaml").write_text(cluster)
+    words = ["--profile", "release", "own.even", "--output", "release", "--store", "release-store"]
+    done = nightly(project, *words)
+    assert done.returncode == 0, done.stderr
+    assert "9 runs" in done.stderr  # two pins and the null arm, three blocks
+    assert "0 worse" in done.stdout
+    assert (project / "release" / "ab.html").exists()
+    tested = yaml.safe_load((project / "release" / "runtime-tested.yaml").read_text())
+    assert any(line.startswith("dask==") for line in tested["packages"])
+    assert "tested by 3 runs" in tested["description"]
+    assert "dask==" in (project / "release" / "requirements.txt").read_text()
+
+    (project / "w" / "bad.py").write_text(
+        "from benchkit.measure import workload\n\n@workload\ndef fails(client, scale):\n"
+        '    "Fail."\n    raise ValueError("planted")\n'
+    )
+    words = [
+        "--profile",
+        "release",
+        "bad.fails",
+        "-n",
+        "2",
+        "--output",
+        "bad",
+        "--store",
+        "release-store",
+    ]
+    refused = nightly(project, *words)
+    (project / "w" / "bad.py").unlink()
+    assert refused.returncode == 3, refused.stdout
+    assert "no environment is handed out: 2 of its runs failed" in refused.stderr
+    assert not (project / "bad" / "runtime-tested.yaml").exists()
