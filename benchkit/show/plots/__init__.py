@@ -10,6 +10,7 @@ from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
 from benchkit.show.plots.compare import forest, heat_map, raw_points, response, waterfall
+from benchkit.show.plots.history import over_nights
 from benchkit.show.plots.run import (
     memory_by_kind,
     memory_by_worker,
@@ -17,6 +18,7 @@ from benchkit.show.plots.run import (
     task_group_bars,
     worker_load,
 )
+from benchkit.show.plots.sparkline import sparkline
 from benchkit.show.plots.stream import TaskStream, task_stream
 
 __all__ = [
@@ -26,9 +28,11 @@ __all__ = [
     "in_notebook",
     "memory_by_kind",
     "memory_by_worker",
+    "over_nights",
     "raw_points",
     "response",
     "scheduler_load",
+    "sparkline",
     "task_group_bars",
     "task_stream",
     "waterfall",

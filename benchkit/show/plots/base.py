@@ -29,7 +29,8 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
     }
     # A transparent ground is not painted over: what a first layout drew elsewhere would stay. So
     # there is room for the labels from the beginning.
-    names = [name for name in (options.get("y_range") or ()) if isinstance(name, str)]
+    rows = options.get("y_range")
+    names = [name for name in rows if isinstance(name, str)] if isinstance(rows, list) else []
     longest = max((len(name) for name in names), default=0)
     look.setdefault("min_border_left", max(64, round(44 + 6.2 * longest)))
     drawn: Any = figure(

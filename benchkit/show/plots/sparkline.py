@@ -1,0 +1,83 @@
+"""A series in the height of a line of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchkit.show.escape import esc
+
+__all__ = ["BETTER", "WORSE", "sparkline"]
+
+#: Red and blue, which everybody tells apart; words and symbols say it as well.
+WORSE, BETTER = "#ee6677", "#4477aa"
+
+
+def sparkline(
+    values: NDArray[np.float64],
+    changes: Sequence[tuple[int, int]] = (),
+    *,
+    worse: int = 1,
+    failed: Sequence[int] = (),
+    label: str = "",
+    width: int = 130,
+    height: int = 26,
+) -> str:
+    """Return a series as the text of a small SVG in the colour of the text around it.
+
+    Parameters
+    ----------
+    values : ndarray, shape (nights,)
+        NaN where nothing was measured: the line breaks there.
+    changes : sequence of (int, int)
+        Night and direction (1 or -1) of each change of level.
+    worse : {1, -1, 0}
+        Which direction is for the worse.
+    failed : sequence of int
+        Nights that gave no result: crosses on the ground.
+    label : str
+        What it says to those who do not see it.
+    width, height : int
+        In pixels.
+
+    Examples
+    --------
+    >>> sparkline(np.array([1.0, 2.0]), label="two nights")[:4]
+    '<svg'
+    """
+    values = np.asarray(values, float)
+    known = np.isfinite(values)
+    inside: list[str] = []
+    if known.any():
+        low, high = float(values[known].min()), float(values[known].max())
+        room = max(high - low, 0.1 * abs(high)) or 1.0  # noise of 1 % must not look like a cliff
+        low -= (room - (high - low)) / 2
+        step = (width - 8) / max(values.size - 1, 1)
+        x = 4 + step * np.arange(values.size)
+        y = height - 5 - (values - low) / room * (height - 9)
+        for night, direction in changes:
+            colour = WORSE if direction == worse else BETTER
+            at = x[night]
+            inside.append(
+                f'<path d="M{at:.1f} 1V{height - 2}" stroke="{colour}" stroke-width="2"/>'
+            )
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], known.astype(int), [0]])))
+        for start, stop in zip(edges[::2], edges[1::2], strict=True):
+            line = "L".join(f"{x[i]:.1f} {y[i]:.1f}" for i in range(start, stop))
+            if stop - start == 1:
+                line += "h.1"
+            inside.append(f'<path d="M{line}" fill="none" stroke="currentColor" opacity=".75"/>')
+        last = int(np.flatnonzero(known)[-1])
+        inside.append(
+            f'<circle cx="{x[last]:.1f}" cy="{y[last]:.1f}" r="2.2" fill="currentColor"/>'
+        )
+        inside += [
+            f'<path d="M{x[i] - 2.5:.1f} {height - 6}l5 5m0-5l-5 5" stroke="{WORSE}"/>'
+            for i in failed
+        ]
+    return (
+        f'<svg width="{width}" height="{height}" role="img" aria-label="{esc(label)}" '
+        f'stroke-linecap="round" stroke-linejoin="round">{"".join(inside)}</svg>'
+    )
