@@ -1,6 +1,6 @@
 """The check of each shipped workload takes the true result and refuses wrong ones.
 
-One small cluster in this process serves them all: what counts here is answers, not times.
+Those of tables are in `test_tables`.
 """
 
 from __future__ import annotations
@@ -8,127 +8,33 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import dask
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
+from perturbing import (
+    TINY,
+    VARIANTS,
+    array_with,
+    edges_with,
+    futures_with,
+    item,
+    nan,
+    not_a_number,
+    one_moved,
+    one_off,
+    prove,
+    proved_here,
+    rows_with,
+    run_variant,
+    swapped_values,
+    times,
+    with_value,
+)
 
-from benchkit.measure.collection import collect
 from benchkit.measure.errors import WrongAnswer
-from benchkit.measure.execution import settle
-from benchkit.measure.sizing import Scale
-
-VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()
-MIB = 2**20
-TINY = Scale(memory=96 * MIB, threads=2, workers=2, fraction=0.3)
-#: In-process workers share one RSS, which must not make them pause; spilling by the size of
-#: results needs no RSS and works as it does anywhere.
-NO_RSS = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        dask.config.set(NO_RSS),
-        LocalCluster(
-            n_workers=TINY.workers,
-            threads_per_worker=TINY.threads // TINY.workers,
-            memory_limit=TINY.memory // TINY.workers,
-            processes=False,
-            dashboard_address=None,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        patch.setenv("BENCHKIT_DATA", str(tmp_path_factory.mktemp("data")))
-        yield client
-
 
 # -- wrong results, by workload: what is wrong -> result -> a result that is wrong ----------------
-
-
-def array_with(change):
-    def spoil(result):
-        array = np.array(result, dtype=float)
-        change(array)
-        return array
-
-    return spoil
-
-
-def one_off(array):
-    array[3] += 1
-
-
-def one_moved(array):
-    array[1] += 1
-    array[2] -= 1
-
-
-def not_a_number(array):
-    array[5] = np.nan
-
-
-def times(factor):
-    return lambda number: np.asarray(number, dtype=float) * factor
-
-
-def rows_with(change):
-    """Change the frame that a workload returned, be it Dask's or pandas'."""
-
-    def spoil(result):
-        frame = result.compute() if hasattr(result, "compute") else result.copy()
-        frame = change(frame)
-        return dask.dataframe.from_pandas(frame, npartitions=2) if dask_like(result) else frame
-
-    return spoil
-
-
-def dask_like(result):
-    return hasattr(result, "npartitions")
-
-
-def with_value(column, change, row=0):
-    def apply(frame):
-        frame = frame.reset_index(drop=True) if frame.index.has_duplicates else frame.copy()
-        frame[column] = frame[column].astype(object)
-        frame.loc[frame.index[row], column] = change(frame[column].iloc[row])
-        return frame.infer_objects()
-
-    return rows_with(apply)
-
-
-def swapped_values(column):
-    def apply(frame):
-        values = frame[column].tolist()
-        values[0], values[1] = values[1], values[0]
-        return frame.assign(**{column: values})
-
-    return rows_with(apply)
-
-
-def edges_with(change):
-    def spoil(result):
-        edges = result["edges"].reset_index(drop=True)
-        return {**result, "edges": change(edges)}
-
-    return spoil
-
-
-def item(name, value):
-    return lambda result: {**result, name: value(result[name]) if callable(value) else value}
-
-
-def futures_with(change):
-    def spoil(result):
-        return {**result, "futures": change(list(result["futures"]))}
-
-    return spoil
-
-
-nan = lambda value: float("nan")  # noqa: E731
 
 WRONG = {
     "array.basic_sum": {
@@ -256,42 +162,13 @@ WRONG = {
 # -- the tests ------------------------------------------------------------------------------------
 
 
-def run_variant(client, variant, scale=TINY):
-    """Run the steps before the check; return what the check may ask for."""
-    client.wait_for_workers(TINY.workers, timeout=30)
-    available = {
-        "client": client,
-        "scale": scale,
-        "seed": variant.workload.seed,
-        **variant.params,
-    }
-    available["prepared"] = variant.workload.call("prepare", **available)
-    available["result"] = settle(variant.workload.call("run", **available))
-    return available
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_the_true_result_is_taken_and_wrong_ones_are_refused(client, variant, monkeypatch):
     names = variant.workload.main.__globals__
     if "BARRIER_S" in names:
         monkeypatch.setitem(names, "BARRIER_S", 1.0)
-    workload = variant.workload
-    available = run_variant(client, variant)
 
-    try:
-        extra = workload.call("check", **available)
-        taken = []
-        for what, spoil in WRONG[workload.name].items():
-            try:
-                workload.call("check", **{**available, "result": spoil(available["result"])})
-            except (WrongAnswer, AssertionError):
-                continue
-            taken.append(what)
-    finally:
-        workload.call("cleanup", **available)
-
-    assert not taken, f"{variant.name} takes a result in which {taken[0]}"
-    assert set(extra or {}) == set(workload.metrics)
+    prove(client, variant, WRONG)
 
 
 def test_a_written_file_that_holds_other_values_is_refused(client):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,13 @@ def test_a_workload_has_a_category_tags_and_a_check(workload):
     assert workload.category == Path(workload.path).stem.rstrip("_")
     assert workload.tags
     assert "check" in workload.steps
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
+def test_each_check_is_proved_by_wrong_results(workload):
+    modules = (importlib.import_module(path.stem) for path in Path(__file__).parent.glob("test_*"))
+
+    assert any(workload.name in getattr(module, "WRONG", {}) for module in modules)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)

@@ -1,0 +1,30 @@
+"""One small cluster in this process: what counts here is answers, not times."""
+
+from __future__ import annotations
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+from perturbing import TINY
+
+#: In-process workers share one RSS, which must not make them pause; spilling by the size of
+#: results needs no RSS and works as it does anywhere.
+NO_RSS = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(NO_RSS),
+        LocalCluster(
+            n_workers=TINY.workers,
+            threads_per_worker=TINY.threads // TINY.workers,
+            memory_limit=TINY.memory // TINY.workers,
+            processes=False,
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        patch.setenv("BENCHKIT_DATA", str(tmp_path_factory.mktemp("data")))
+        yield client

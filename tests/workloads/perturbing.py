@@ -1,0 +1,145 @@
+"""Help for tests that a workload's check takes the true result and refuses wrong ones.
+
+A table says, for each workload, what is wrong -> a function from the result to a wrong result.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dask
+import numpy as np
+
+from benchkit.measure.collection import collect
+from benchkit.measure.errors import WrongAnswer
+from benchkit.measure.execution import settle
+from benchkit.measure.sizing import Scale
+
+VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()
+MIB = 2**20
+TINY = Scale(memory=96 * MIB, threads=2, workers=2, fraction=0.3)
+
+
+def proved_here(wrong):
+    """Return the variants of the workloads that a table of wrong results names."""
+    return [variant for variant in VARIANTS if variant.workload.name in wrong]
+
+
+def run_variant(client, variant, scale=TINY):
+    """Run the steps before the check; return what the check may ask for."""
+    client.wait_for_workers(TINY.workers, timeout=30)
+    available = {
+        "client": client,
+        "scale": scale,
+        "seed": variant.workload.seed,
+        **variant.params,
+    }
+    available["prepared"] = variant.workload.call("prepare", **available)
+    available["result"] = settle(variant.workload.call("run", **available))
+    return available
+
+
+def prove(client, variant, wrong, scale=TINY):
+    """Run a variant; its check must take the result and refuse every wrong one."""
+    workload = variant.workload
+    available = run_variant(client, variant, scale)
+    try:
+        extra = workload.call("check", **available)
+        taken = []
+        for what, spoil in wrong[workload.name].items():
+            try:
+                workload.call("check", **{**available, "result": spoil(available["result"])})
+            except (WrongAnswer, AssertionError):
+                continue
+            taken.append(what)
+    finally:
+        workload.call("cleanup", **available)
+
+    assert not taken, f"{variant.name} takes a result in which {taken[0]}"
+    assert set(extra or {}) == set(workload.metrics)
+
+
+# -- wrong results --------------------------------------------------------------------------------
+
+
+def array_with(change):
+    def spoil(result):
+        array = np.array(result, dtype=float)
+        change(array)
+        return array
+
+    return spoil
+
+
+def one_off(array):
+    array[3] += 1
+
+
+def one_moved(array):
+    array[1] += 1
+    array[2] -= 1
+
+
+def not_a_number(array):
+    array[5] = np.nan
+
+
+def times(factor):
+    return lambda number: np.asarray(number, dtype=float) * factor
+
+
+def rows_with(change):
+    """Change the frame that a workload returned, be it Dask's or pandas'."""
+
+    def spoil(result):
+        frame = result.compute() if hasattr(result, "compute") else result.copy()
+        frame = change(frame)
+        return dask.dataframe.from_pandas(frame, npartitions=2) if dask_like(result) else frame
+
+    return spoil
+
+
+def dask_like(result):
+    return hasattr(result, "npartitions")
+
+
+def with_value(column, change, row=0):
+    def apply(frame):
+        frame = frame.reset_index(drop=True) if frame.index.has_duplicates else frame.copy()
+        frame[column] = frame[column].astype(object)
+        frame.loc[frame.index[row], column] = change(frame[column].iloc[row])
+        return frame.infer_objects()
+
+    return rows_with(apply)
+
+
+def swapped_values(column):
+    def apply(frame):
+        values = frame[column].tolist()
+        values[0], values[1] = values[1], values[0]
+        return frame.assign(**{column: values})
+
+    return rows_with(apply)
+
+
+def edges_with(change):
+    def spoil(result):
+        edges = result["edges"].reset_index(drop=True)
+        return {**result, "edges": change(edges)}
+
+    return spoil
+
+
+def item(name, value):
+    return lambda result: {**result, name: value(result[name]) if callable(value) else value}
+
+
+def futures_with(change):
+    def spoil(result):
+        return {**result, "futures": change(list(result["futures"]))}
+
+    return spoil
+
+
+def nan(value):
+    return float("nan")
