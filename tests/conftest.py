@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,24 @@ def no_scheduler_is_left_behind() -> Iterator[None]:
 
         if _get_global_client() is None:
             dask.config.config.pop("scheduler", None)
+
+
+@pytest.fixture(autouse=True)
+def no_client_is_left_open() -> Iterator[None]:
+    """A client that the garbage collector closes may wait for ever for a lock of Dask's."""
+    before = _open_clients()
+    yield
+    left = [client for client in _open_clients() if client not in before]
+    assert not left, f"clients left open: {left}"
+
+
+def _open_clients() -> list[Any]:
+    if "distributed" not in sys.modules:
+        return []
+    from distributed import Client
+
+    ended = ("closed", "newly-created")
+    return [client for client in Client._instances if client.status not in ended]
 
 
 @pytest.fixture(scope="session")

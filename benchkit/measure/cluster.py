@@ -295,8 +295,12 @@ def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
         raise ClusterTrouble(f"the scheduler at {address} has no workers: start some first")
     if not all(info.get("nanny") for info in workers.values()):
         return client, "as found"
-    client.restart(timeout=timeout_s)
-    client.wait_for_workers(len(workers), timeout=timeout_s)
+    try:
+        client.restart(timeout=timeout_s)
+        client.wait_for_workers(len(workers), timeout=timeout_s)
+    except BaseException:
+        client.close()
+        raise
     return client, "restarted"
 
 
