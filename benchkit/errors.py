@@ -26,6 +26,7 @@ __all__ = [
     "AlreadyStored",
     "BadCluster",
     "BadEnvironment",
+    "BadImport",
     "BadNotebook",
     "BadParameter",
     "BadSelection",
@@ -36,6 +37,7 @@ __all__ = [
     "DatasetTrouble",
     "DeadlinePassed",
     "EnvironmentTrouble",
+    "FailedEnd",
     "MissingExtra",
     "MissingPackage",
     "NotEnoughRuns",
@@ -79,6 +81,14 @@ class BadEnvironment(UsageError):
 
 class EnvironmentTrouble(BenchkitError):
     """An environment could not be built: no network, no tool, a source that does not compile."""
+
+
+class FailedEnd(BenchkitError):
+    """The good or the bad end of a bisection cannot be measured."""
+
+
+class BadImport(UsageError):
+    """A file to import is not what it should be."""
 
 
 class BadNotebook(UsageError):

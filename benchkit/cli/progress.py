@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +16,18 @@ from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.plan import Measurement
 from benchkit.store.text import format_seconds
 
-__all__ = ["roughly", "watched"]
+__all__ = ["bar", "roughly", "watched"]
+
+
+@contextmanager
+def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal, and nothing elsewhere; gives what to call with done and total."""
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    columns = (TextColumn(what), BarColumn(bar_width=30), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True,
+                  disable=quiet or not console.is_terminal) as progress:  # fmt: skip
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def watched(

@@ -72,3 +72,108 @@ def store_compact(store: str | None, as_json: bool) -> None:
         print_json([done])
     else:
         click.echo(", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in done.items()))
+
+
+@store_group.command("copy")
+@click.argument("source", metavar="SRC")
+@click.argument("destination", metavar="DST")
+@common("json")
+def store_copy(source: str, destination: str, as_json: bool) -> None:
+    """Add the runs, marks and experiments of one store to another, which keeps its own.
+
+    Copying again adds what is new; an interrupted copy is completed the same way.
+
+    \b
+    Example:
+      benchkit store copy ./from-ci ./benchkit-store
+    """
+    from benchkit.store.store import Store
+
+    done = Store(source, create=False).copy(destination)
+    if as_json:
+        print_json([{"copied": done}])
+    else:
+        click.echo(f"{done} runs were new to {destination}")
+
+
+@store_group.command("import")
+@click.argument("file", metavar="FILE")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@common("store", "json")
+def store_import(file: str, quiet: bool, store: str | None, as_json: bool) -> None:
+    """Add the rows of a benchmark.db of coiled/benchmarks.
+
+    Rows that are there already are left as they are, so a later copy of the file adds what is new.
+    Nothing of a row is lost: `benchkit store export` writes it back.
+
+    \b
+    Example:
+      benchkit store import benchmark.db
+    """
+    from benchkit.cli.progress import bar
+    from benchkit.store.interchange import import_sqlite
+    from benchkit.store.store import Store
+
+    with bar("importing", quiet=quiet) as told:
+        report = import_sqlite(Store(store), file, progress=told)
+    print_json([report.to_dict()]) if as_json else click.echo(str(report))
+
+
+@store_group.command("export")
+@click.argument("file", metavar="FILE")
+@click.option("--runs", "selection", metavar="SEL", help="Which runs: env:main,since:30d; or all.")
+@common("store", "json")
+def store_export(file: str, selection: str | None, store: str | None, as_json: bool) -> None:
+    """Write runs to a file for other tools, of the kind that its name says.
+
+    .db and .sqlite are the SQLite file of coiled/benchmarks; .parquet and .csv hold a row per run.
+
+    \b
+    Examples:
+      benchkit store export benchmark.db
+      benchkit store export runs.parquet --runs env:main,since:30d
+    """
+    from benchkit.store.interchange import export_runs
+    from benchkit.store.selection import select_runs
+    from benchkit.store.store import Store
+
+    home = Store(store, create=False)
+    done = export_runs(home, file, select_runs(home, selection) if selection else None)
+    print_json([{"file": file, "runs": done}]) if as_json else click.echo(f"{done} runs: {file}")
+
+
+@store_group.command("prune")
+@click.argument("ids", nargs=-1)
+@click.option("--runs", "selection", metavar="SEL", help="Which runs: env:old,until:365d.")
+@click.option("--yes", is_flag=True, help="Do it; otherwise only say what would be done.")
+@common("store", "json")
+def store_prune(
+    ids: tuple[str, ...], selection: str | None, yes: bool, store: str | None, as_json: bool
+) -> None:
+    """Move runs to the trash folder of their store: out of sight, but not deleted.
+
+    \b
+    Examples:
+      benchkit store prune --runs until:730d
+      benchkit store prune 0198f --yes
+    """
+    from benchkit.errors import UsageError
+    from benchkit.store.runfile import run_name
+    from benchkit.store.selection import select_runs
+    from benchkit.store.store import Store
+    from benchkit.store.text import format_bytes
+
+    home = Store(store, create=False)
+    if bool(ids) == bool(selection):
+        raise UsageError("say which runs: their ids, or --runs SEL such as until:365d")
+    chosen = [home.resolve(run_id) for run_id in ids]
+    if selection:
+        chosen = select_runs(home, selection)["id"].tolist()
+    size = sum(home.files.size(run_name(run_id)) for run_id in chosen)
+    done = home.prune(chosen) if yes else 0
+    if as_json:
+        print_json([{"runs": len(chosen), "bytes": size, "moved": done}])
+    elif yes:
+        click.echo(f"{done} runs ({format_bytes(size)}) are in {home.path / 'trash'} now")
+    else:
+        click.echo(f"{len(chosen)} runs ({format_bytes(size)}) would go: --yes moves them")

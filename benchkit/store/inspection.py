@@ -95,6 +95,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         warnings.simplefilter("ignore")  # the damage is in the report
         listed = catalogue.ids()
     found: set[str] = set()
+    pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
     n_readable = 0
     adopted, orphans, unreadable, strangers = [], [], [], []
     for name in files.walk():
@@ -122,6 +123,9 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
                 orphans.append(run_id)
             elif catalogue.adopt(record):
                 adopted.append(run_id)
+    back = (pruned & listed) - found  # who compacted while they were pruned brought them back
+    if back and repair:
+        catalogue.forget(back)
     leftovers = files.leftovers()
     if repair:
         for name in leftovers:
@@ -130,7 +134,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         runs=n_readable,
         adopted=adopted,
         orphans=orphans,
-        missing=sorted(listed - found),
+        missing=sorted(listed - found - back),
         unreadable=unreadable,
         damaged_index=damaged,
         strangers=strangers,

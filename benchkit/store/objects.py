@@ -140,6 +140,24 @@ class LocalFiles:
         """Delete a file; nothing happens if somebody else did."""
         (self.root / name).unlink(missing_ok=True)
 
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, durably; nothing happens if it is gone.
+
+        Raises
+        ------
+        StoreTrouble
+            It could not be moved; it is where it was.
+        """
+        try:
+            _make_folder((self.root / to).parent)
+            with suppress(FileNotFoundError):
+                os.rename(self.root / name, self.root / to)
+            _sync_folder((self.root / to).parent)
+        except OSError as error:
+            raise StoreTrouble(
+                f"{self.root / name}: not moved to {to}: {error.strerror}"
+            ) from error
+
     def leftovers(self) -> Sequence[str]:
         """Return unfinished writes that are a day old: their writer is dead."""
         return [name for name in self.list("tmp") if self._age_s(name) > STALE_AFTER_S]

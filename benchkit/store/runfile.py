@@ -19,7 +19,7 @@ from benchkit.measure.identity import id_time, is_id
 from benchkit.store.netcdf import encode_tree
 from benchkit.store.netcdf_reader import is_ours, read_tree
 
-__all__ = ["encode_run", "open_run", "read_record", "run_name"]
+__all__ = ["encode_run", "open_run", "read_attribute", "read_record", "run_name"]
 
 
 def run_name(run_id: str) -> str:
@@ -100,6 +100,22 @@ def read_record(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise UnreadableRun(f"{path}: damaged, its record is not a JSON object")
     return record
+
+
+def read_attribute(path: Path, name: str) -> str | None:
+    """Return one root attribute of a run's file as text, None if it has none of that name.
+
+    Raises
+    ------
+    UnreadableRun
+        The file is damaged, or gone.
+    """
+    try:
+        with h5py.File(path, "r") as file:
+            value = file.attrs.get(name)
+    except (OSError, RuntimeError) as error:
+        raise UnreadableRun(f"{path}: damaged, nothing can be read: {_line(error)}") from error
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,35 @@ class Store:
             with suppress(StoreTrouble):  # the run is kept; the next one compacts
                 self.catalogue.compact(fold=False)
         return run_id
+
+    def add_many(self, trees: Iterable[xr.DataTree]) -> int:
+        """Keep many runs at once: their files one by one, durably, then one line each in a segment.
+
+        What was written before an error or Ctrl-C stays and is listed.
+
+        Returns
+        -------
+        int
+            How many runs were not in the store before.
+
+        Raises
+        ------
+        StoreTrouble
+            One could not be written.
+        UsageError
+            One is not a run.
+        """
+        self._ensure()
+        records = []
+        try:
+            for tree in trees:
+                run_id, record, data = encode_run(tree)
+                with suppress(AlreadyStored):
+                    self.files.create(run_name(run_id), data)
+                    records.append(record)
+        finally:
+            self.catalogue.add_many(records)
+        return len(records)
 
     def mark(self, kind: str, *, reason: str = "", by: str = "", **what: Any) -> str:
         """Add an opinion on runs; it is applied whenever runs are read.
@@ -378,6 +407,35 @@ class Store:
             unfinished writes a day old; else only report.
         """
         return inspect_store(self.files, self.catalogue, repair=repair)
+
+    def prune(self, ids: Iterable[str]) -> int:
+        """Move runs to the folder ``trash`` of the store, from where moving back restores them.
+
+        Parameters
+        ----------
+        ids : iterable of str
+            Which runs; `check` lists those again that are moved back.
+
+        Returns
+        -------
+        int
+            How many runs were moved.
+
+        Raises
+        ------
+        StoreTrouble
+            One could not be moved; those before it are.
+        """
+        moved = []
+        try:
+            for run_id in ids:
+                name = run_name(run_id)
+                if self.files.exists(name):
+                    self.files.move(name, f"trash/{name}")
+                    moved.append(run_id)
+        finally:
+            self.catalogue.forget(moved)
+        return len(moved)
 
     def __repr__(self) -> str:
         return f"<benchkit.Store {self.path}: {len(self)} runs>"

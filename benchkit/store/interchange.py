@@ -1,0 +1,247 @@
+"""From and to the SQLite file of coiled/benchmarks: its tables ``test_run`` and ``tpch_run``.
+
+A row becomes a run of the same numbers and outcome, and is kept in it whole, so that nothing is
+lost on the way and the way back gives the very row. A row always gives the same run: importing
+again, or a later copy of the file, adds what is new.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+import xarray as xr
+
+from benchkit.errors import BadImport, UsageError
+from benchkit.store.reference_rows import TABLES, moment_of, record_of, row_of
+from benchkit.store.runfile import read_attribute, run_name
+from benchkit.store.schema import METRICS
+from benchkit.store.store import Store
+
+__all__ = ["ImportReport", "export_runs", "import_sqlite"]
+
+#: Attribute of the run file that holds the row.
+_ROW = "reference_row"
+_JSON_COLUMNS = ("params", "tags", "extra_metrics")
+
+
+@dataclass
+class ImportReport:
+    """What an import found.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of the file.
+    added : int
+        Those that the store did not have.
+    odd : list of str
+        What was made of rows that lack something, a line each kind.
+    """
+
+    rows: int = 0
+    added: int = 0
+    odd: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.rows} rows, {self.added} of them new to the store"]
+        return "\n".join([*lines, *(f"  {line}" for line in self.odd)])
+
+
+def import_sqlite(
+    store: Store, path: str | Path, *, progress: Callable[[int, int], None] | None = None
+) -> ImportReport:
+    """Add the rows of a `benchmark.db` to a store.
+
+    Parameters
+    ----------
+    store : Store
+        Where they go; what is there already stays as it is.
+    path : path
+        A SQLite file of coiled/benchmarks, of any age: columns that it lacks are missing values,
+        columns that nobody knows are kept with the row.
+    progress : callable, optional
+        Called with how many rows are done, and of how many.
+
+    Returns
+    -------
+    ImportReport
+        A row's workload is named after file and test (``test_array.py::test_sum[x]`` becomes
+    ), its environment after the software that it ran with.
+
+    Raises
+    ------
+    BadImport
+        The file is no SQLite database, or has neither table.
+    StoreTrouble
+        A run could not be written; those before it are kept.
+    """
+    report = ImportReport()
+    found = _read_rows(Path(path))
+    total = sum(len(rows) for rows in found.values())
+    counts: Counter[str] = Counter()
+
+    def runs() -> Iterator[xr.DataTree]:
+        for table, rows in found.items():
+            twins: Counter[str] = Counter()
+            before: datetime | None = None
+            for row in rows:
+                report.rows += 1
+                moment = moment_of(row.get("start")) or moment_of(row.get("end"))
+                if moment is None:
+                    counts[f"{table}: no start: taken for as old as the row before"] += 1
+                    moment = before or datetime(2020, 1, 1, tzinfo=timezone.utc)
+                before = moment
+                record = record_of(table, row, moment, twins, counts)
+                if progress is not None and report.rows % 100 == 0:
+                    progress(report.rows, total)
+                if record["id"] not in store:
+                    yield _tree(table, row, record)
+
+    report.added = store.add_many(runs())
+    report.odd = [f"{n} x {what}" for what, n in sorted(counts.items())]
+    if progress is not None:
+        progress(total, total)
+    return report
+
+
+def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
+    if not path.is_file():
+        raise BadImport(f"{path}: there is no such file: give a benchmark.db")
+    try:
+        # Immutable: the file may lie where nothing can be written.
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)) as base:
+            base.row_factory = sqlite3.Row
+            base.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
+            query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+            tables = [row["name"] for row in base.execute(query)]
+            found = {
+                table: [dict(row) for row in base.execute(f"SELECT * FROM {table} ORDER BY id")]
+                for table in TABLES
+                if table in tables
+            }
+    except sqlite3.DatabaseError as error:
+        raise BadImport(f"{path}: no benchmark.db can be read from it: {error}") from error
+    if not found:
+        raise BadImport(
+            f"{path}: has neither table test_run nor tpch_run, but {', '.join(tables) or 'none'}"
+        )
+    return found
+
+
+def _tree(table: str, row: Mapping[str, Any], record: Mapping[str, Any]) -> xr.DataTree:
+    """Return the run of a row."""
+    plain = {
+        name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()
+    }
+    attrs = {
+        "id": record["id"],
+        "record": json.dumps(record, allow_nan=False),
+        _ROW: json.dumps({"table": table, "row": plain}),
+        **{name: value for name, value in record.items() if name not in METRICS and name != "id"},
+    }
+    metrics = {name: ((), record[name], METRICS[name].attrs) for name in METRICS if name in record}
+    return xr.DataTree(xr.Dataset(metrics, attrs=attrs))
+
+
+def export_runs(store: Store, path: str | Path, runs: pd.DataFrame | None = None) -> int:
+    """Write runs to one file, of the kind that its name says.
+
+    ``.db`` and ``.sqlite`` are what coiled/benchmarks' tools read: imported runs are the rows that
+    they were, but that a number which two of them have is left to the first; runs that benchkit
+    measured are rows of ``test_run``. ``.parquet`` and ``.csv`` hold a row per run.
+
+    Parameters
+    ----------
+    store : Store
+        Where the runs are.
+    path : path
+        The file; there must be none yet.
+    runs : DataFrame, optional
+        Which ones, as `Store.runs` returns them; all by default.
+
+    Returns
+    -------
+    int
+        How many runs were written.
+
+    Raises
+    ------
+    UsageError
+        There is something at `path`, its kind is unknown, or it cannot be written.
+    """
+    path = Path(path)
+    runs = store.runs() if runs is None else runs
+    if path.exists():
+        raise UsageError(f"{path}: is there already: name a new file")
+    if path.suffix not in (".db", ".sqlite", ".parquet", ".csv"):
+        raise UsageError(f"{path}: name a file that ends in .db, .sqlite, .parquet or .csv")
+    draft = path.with_name(f".{uuid4().hex[:8]}-{path.name}")
+    try:
+        if path.suffix in (".parquet", ".csv"):
+            plain = runs.assign(**{name: runs[name].map(json.dumps) for name in _JSON_COLUMNS})
+            write = plain.to_parquet if path.suffix == ".parquet" else plain.to_csv
+            write(draft, index=False)
+        else:
+            _export_sqlite(store, draft, runs)
+        draft.replace(path)
+    except (sqlite3.Error, OSError) as error:
+        raise UsageError(f"{path}: cannot be written: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return len(runs)
+
+
+def _export_sqlite(store: Store, path: Path, runs: pd.DataFrame) -> None:
+    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
+    for record in runs.to_dict("records"):
+        kept = None
+        if "imported" in record["tags"]:
+            kept = read_attribute(store.files.path(run_name(record["id"])), _ROW)
+        if kept:
+            content = json.loads(kept)
+            rows[content["table"]].append(content["row"])
+        else:
+            rows["test_run"].append(row_of({str(name): value for name, value in record.items()}))
+    with closing(sqlite3.connect(path)) as base, base:
+        for table, kept_rows in rows.items():
+            _write_rows(base, table, kept_rows)
+
+
+def _write_rows(base: sqlite3.Connection, table: str, rows: list[dict[str, Any]]) -> None:
+    columns = dict(TABLES[table])
+    for row in rows:
+        columns |= {name: "" for name in row if name not in columns}  # of a newer file
+    words = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+    base.execute(f"CREATE TABLE {table} ({words})")
+    taken = Counter(row.get("id") for row in rows)
+    seen: set[Any] = set()
+    following = max((n for n in taken if isinstance(n, int)), default=0)
+    for row in rows:
+        if row.get("id") is None or row["id"] in seen:
+            following += 1
+            row["id"] = following
+        seen.add(row["id"])
+    rows.sort(key=lambda row: row["id"])
+    marks = ", ".join("?" * len(columns))
+    base.executemany(
+        f"INSERT INTO {table} VALUES ({marks})",
+        [tuple(row.get(name) for name in columns) for row in rows],
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
