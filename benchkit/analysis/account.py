@@ -74,8 +74,9 @@ def account(store: Store, history: History, event: Mapping[str, Any]) -> dict[st
     if event["metric"] == FAILING:
         error = sides[1][0].tree.attrs.get("error") or sides[1][0].tree.attrs.get("outcome")
         return {**facts, "error": str(error)}
+    watched = [[run for run in side if "task_groups" in run.tree.children] for side in sides]
     try:
-        found = explain(sides[0], sides[1])
+        found = explain(*watched)
     except BenchkitError:  # nothing was captured: imported runs, capture off
         return facts
     return {**facts, **_explained(found, str(event["metric"]))}

@@ -183,7 +183,7 @@ def _publish(
     def write_site() -> Any:
         from benchkit.show.site import build_site
 
-        return build_site(found.store, publish)
+        return build_site(found.store, publish or "site", address=site)
 
     if tracker is not None:
         attempt("issues", lambda: sync_issues(found.regressions, tracker, site=site))

@@ -71,3 +71,38 @@ def report_ab(
 
     page = ab_report(Store(store, create=False), experiment, metrics=metrics, folder=output)
     print_json([{"report": str(page)}]) if as_json else click.echo(page)
+
+
+@report.command("site")
+@click.option("--output", default="site", show_default=True, metavar="DIR", help="Where to.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Figures of these only.")
+@click.option("--title", default="Dask performance", show_default=True, help="Name of the site.")
+@click.option("--url", "address", metavar="URL", help="Where it will be served: feeds need it.")
+@common("store", "json")
+def report_site(
+    output: str,
+    metrics: tuple[str, ...],
+    title: str,
+    address: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Write months of results as a folder of pages, which opens from disk and from any server.
+
+    \b
+    Examples:
+      benchkit report site
+      benchkit report site --output public --url https://example.org/performance
+    """
+    from benchkit.analysis.comparison import check_metrics
+    from benchkit.show.site import SITE_METRICS, build_site
+    from benchkit.store.store import Store
+
+    page = build_site(
+        Store(store, create=False),
+        output,
+        metrics=check_metrics(metrics) if metrics else SITE_METRICS,
+        title=title,
+        address=address,
+    )
+    print_json([{"report": str(page)}]) if as_json else click.echo(page)

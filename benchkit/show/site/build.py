@@ -1,0 +1,266 @@
+"""Write the published site: pages from templates, data beside them, and feeds.
+
+A build goes into a folder of its own and takes the old one's place at the end, so that a crash
+leaves the old site. Nothing in it asks the network for anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from benchkit import __version__
+from benchkit.analysis.regressions import Regression
+from benchkit.errors import UsageError
+from benchkit.show.site.data import SITE_METRICS, SiteData, collect_site, page_name
+from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
+from benchkit.store.store import Store
+from benchkit.store.text import format_bytes, format_seconds
+
+__all__ = ["build_site"]
+
+TITLE = "Dask performance"
+_SYMBOLS = {
+    "ok": "·",
+    "failed": "✕",
+    "wrong_answer": "≠",
+    "timeout": "T",
+    "lost_workers": "L",
+    "infrastructure": "i",
+    "skipped": "s",
+}
+_MARKER = "static/site.js"
+
+
+def build_site(
+    store: Store,
+    folder: str | Path,
+    *,
+    metrics: Sequence[str] = SITE_METRICS,
+    title: str = TITLE,
+    address: str | None = None,
+) -> Path:
+    """Write the site of a store.
+
+    Parameters
+    ----------
+    store : Store
+        Where runs and ledger are.
+    folder : path
+        Where the site goes; an earlier site there is replaced when the new one is whole.
+    metrics : sequence of str
+        Metrics that have figures.
+    title : str
+        Name of the site.
+    address : str, optional
+        Where it will be served; feeds need it for links that work in a reader.
+
+    Returns
+    -------
+    Path
+        Its first page.
+
+    Raises
+    ------
+    UsageError
+        The folder holds something else than a site.
+    """
+    folder = Path(folder)
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MARKER).exists():
+        raise UsageError(f"{folder}: holds something that is no site: name an empty folder")
+    data = collect_site(store, metrics=metrics)
+    draft = folder.with_name(f".{folder.name}-{uuid4().hex[:8]}")
+    draft.mkdir(parents=True)
+    try:
+        _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "").write()
+        _swap(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder / "index.html"
+
+
+def _swap(draft: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}-{uuid4().hex[:8]}-old")
+    if folder.exists():
+        os.replace(folder, old)
+    os.replace(draft, folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("benchkit.show.site", "files"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+
+
+class _Writer:
+    """One build."""
+
+    def __init__(self, data: SiteData, folder: Path, title: str, address: str) -> None:
+        self.data, self.folder, self.title, self.address = data, folder, title, address
+        times = data.history.times
+        self.common = {
+            "site_title": title,
+            "n_runs": len(data.history.runs),
+            "n_nights": len(times),
+            "first": str(times[0])[:10] if len(times) else "–",
+            "last": str(times[-1])[:10] if len(times) else "–",
+            "made": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            "version": __version__,
+        }
+
+    def write(self) -> None:
+        """Write everything."""
+        for name in ("w", "data", "regressions", "static"):
+            (self.folder / name).mkdir()
+        for name in ("site.css", "site.js"):
+            text = (Path(__file__).parent / "files" / name).read_text(encoding="utf-8")
+            self._put(f"static/{name}", text)
+        self._overview()
+        for workload in self.data.workloads:
+            self._workload(workload)
+        self._page("regressions.html", "regressions.html", "Regressions", ones=self._ones())
+        for one in self.data.regressions:
+            self._regression(one)
+        self._failures()
+        marks = [{**mark, "about": _about(mark)} for mark in self.data.marks]
+        self._page(
+            "machines.html", "machines.html", "Machines", rows=self.data.machines(), marks=marks
+        )
+        items = feed_items(self.data.regressions, self.address)
+        words = {"title": self.title, "address": self.address}
+        self._put("feed.json", json_feed(items, **words))
+        (self.folder / "feed.xml").write_bytes(rss_feed(items, **words))
+
+    def _put(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def _page(self, name: str, template: str, title: str, **values: Any) -> None:
+        root = "../" * name.count("/")
+        here = name.removesuffix(".html")
+        page = _templates().get_template(template)
+        self._put(name, page.render(title=title, root=root, here=here, **self.common, **values))
+
+    def _script(self, name: str, variable: str, content: Mapping[str, Any]) -> None:
+        """Write data as a script: pages opened from disk may not read any other file."""
+        text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        # In a script of its own nothing ends it early; older engines end lines at these two.
+        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        self._put(f"data/{name}.js", f"window.{variable}={text};\n")
+
+    def _overview(self) -> None:
+        self._script("overview", "benchkitOverview", self.data.overview())
+        by_id = {one.id: one for one in self.data.regressions}
+        known = set(self.data.workloads)
+        news = []
+        for event in self.data.news:
+            one = by_id.get(str(event.get("regression")))
+            ratio = event.get("ratio")
+            size = f": {event['metric']} {100 * (ratio - 1):+.1f} %" if ratio else ""
+            page = f"w/{page_name(event['workload'])}.html" if event["workload"] in known else ""
+            news.append(
+                {
+                    "state": event["kind"],
+                    "title": one.title if one else f"{event['workload']}{size}",
+                    "page": f"regressions/{one.id}.html" if one else page,
+                    "where": f"{event['environment']} on {event['host']}",
+                }
+            )
+        self._page(
+            "index.html",
+            "index.html",
+            "Overview",
+            open=[_listed(one) for one in self.data.regressions if one.is_open],
+            news=sorted(news, key=lambda one: one["state"] == "set_aside"),
+            sentence=self._sentence(),
+            pages=[(name, page_name(name)) for name in self.data.workloads],
+        )
+
+    def _sentence(self) -> str:
+        n_open = sum(one.is_open for one in self.data.regressions)
+        n_workloads = len(self.data.workloads)
+        what = "regression is" if n_open == 1 else "regressions are"
+        last = self.common["last"]
+        return f"{n_workloads} workloads; {n_open or 'no'} {what} open. Last night: {last}."
+
+    def _workload(self, name: str) -> None:
+        page = page_name(name)
+        content = self.data.workload(name)
+        self._script(page, "benchkitWorkload", content)
+        self._page(
+            f"w/{page}.html",
+            "workload.html",
+            name,
+            workload=name,
+            page=page,
+            category=content["series"][0]["category"] if content["series"] else "",
+            **self.data.source(name),
+        )
+
+    def _ones(self) -> list[Regression]:
+        return sorted(self.data.regressions, key=lambda one: not one.is_open)
+
+    def _regression(self, one: Regression) -> None:
+        facts = {name: one.facts.get(name) for name in ("explanation", "error", "bisect")}
+        facts["changed"] = [{"link": "", **row} for row in one.facts.get("changed") or []]
+        runs = one.facts.get("runs")
+        facts["runs"] = {"before": [], "after": [], **runs} if runs else None
+        self._page(
+            f"regressions/{one.id}.html",
+            "regression.html",
+            one.title,
+            one=_shown(one),
+            page=page_name(one.workload),
+            facts=facts,
+            parts=[_part(row) for row in one.facts.get("parts") or []],
+        )
+
+    def _failures(self) -> None:
+        found = self.data.failures()
+        rows = [{**row, "page": page_name(row["workload"])} for row in found["rows"]]
+        nights = found["nights"]
+        self._page(
+            "failures.html", "failures.html", "Failures", rows=rows, nights=nights, symbols=_SYMBOLS
+        )
+
+
+def _listed(one: Regression) -> dict[str, str]:
+    where = f"{one.environment} on {one.host}"
+    page = f"regressions/{one.id}.html"
+    return {"state": one.state, "title": one.title, "page": page, "where": where}
+
+
+def _shown(one: Regression) -> dict[str, Any]:
+    """Return a regression as a template reads it: a fact that is not there is empty."""
+    shown = {name: getattr(one, name) for name in one.__dataclass_fields__}
+    events = [{"reason": "", **event} for event in one.events]
+    return {**shown, "title": one.title, "size": one.size, "events": events}
+
+
+def _part(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return a part of a difference as text with units."""
+    shown = {}
+    for name, value in row.items():
+        if isinstance(value, (int, float)):
+            text = format_bytes(value) if "bytes" in row else format_seconds(value)
+            value = f"+{text}" if value > 0 else text
+        shown[str(name)] = "–" if value is None else str(value)
+    return shown
+
+
+def _about(mark: Mapping[str, Any]) -> str:
+    known = ("id", "kind", "by", "reason")
+    return ", ".join(f"{name}={value}" for name, value in mark.items() if name not in known)

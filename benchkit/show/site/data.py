@@ -1,0 +1,352 @@
+"""What the site tells, as plain data: gathered from a store once, then only looked at.
+
+Numbers become short lists, because a site holds every run of months. Names and texts of runs stay
+as they are: escaping is the pages' task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchkit.analysis.changepoints import ChangePoint
+from benchkit.analysis.history import History, build_history, night_name
+from benchkit.analysis.levels import worse_direction
+from benchkit.analysis.regressions import Regression, read_ledger, series_name
+from benchkit.errors import UnreadableRun
+from benchkit.store.marks import active_marks
+from benchkit.store.query import workload_matcher
+from benchkit.store.runfile import read_attribute, run_name
+from benchkit.store.schema import METRICS
+from benchkit.store.store import Store
+
+__all__ = ["SITE_METRICS", "SiteData", "collect_site", "page_name"]
+
+#: Metrics that have a figure of their own on the page of a workload.
+SITE_METRICS = (
+    "duration",
+    "memory_peak",
+    "memory_mean",
+    "compute_time",
+    "transfer_time",
+    "network_bytes",
+    "spilled_peak",
+)
+#: Facts of a run that say which build it was; they change seldom, so they are told once each.
+_BUILD = ("python", "dask", "distributed", "git_commit", "packages_hash")
+#: Nights in the small pictures of the overview.
+SPARK_NIGHTS = 60
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """All that is shown.
+
+    Attributes
+    ----------
+    store : Store
+        Where it is from.
+    history : History
+        Series of the metrics that are shown.
+    regressions : list of Regression
+        The ledger, the newest first.
+    marks : list of dict
+        Those in force.
+    events : list of dict
+        The ledger as it was written.
+    metrics : sequence of str
+        Those with figures, in the order in which they are offered.
+    """
+
+    store: Store
+    history: History
+    regressions: list[Regression]
+    marks: Sequence[Mapping[str, Any]]
+    events: Sequence[Mapping[str, Any]]
+    metrics: Sequence[str]
+
+    @cached_property
+    def nights(self) -> list[Mapping[str, Any]]:
+        """The ledger's bookkeeping: an event for each environment and host of a judged night."""
+        return [event for event in self.events if event["kind"] == "night"]
+
+    @cached_property
+    def news(self) -> list[Mapping[str, Any]]:
+        """Events of the last judged night that somebody may want to hear of."""
+        last = max((str(e["seen"]) for e in self.events if e.get("seen")), default="")
+        quiet = ("night", "placed")
+        return [e for e in self.events if e.get("seen") == last and e["kind"] not in quiet]
+
+    @cached_property
+    def workloads(self) -> list[str]:
+        """Names of the workloads, sorted."""
+        return sorted(self.history.runs["workload"].unique())
+
+    def workload(self, name: str) -> dict[str, Any]:
+        """Return what the page of a workload draws: runs, changes, segments, marks."""
+        runs = self._by_workload[name]
+        keys = sorted(runs["key"].unique())
+        series = [self._about(key) for key in keys]
+        places = {key: place for place, key in enumerate(keys)}
+        builds, build = _coded(runs[list(_BUILD)])
+        outcomes = list(dict.fromkeys(runs["outcome"]))
+        return {
+            "workload": name,
+            "series": series,
+            "metrics": {
+                metric: {"unit": METRICS[metric].units, "name": METRICS[metric].long_name}
+                for metric in self._metrics(runs)
+            },
+            "nights": [_second(time) for time in self.history.times],
+            "runs": {
+                "id": runs["id"].tolist(),
+                "series": [places[key] for key in runs["key"]],
+                "night": runs["night"].tolist(),
+                "outcome": [outcomes.index(outcome) for outcome in runs["outcome"]],
+                "counts": runs["comparable"].astype(int).tolist(),
+                "build": build,
+                "values": {metric: _short(runs[metric]) for metric in self._metrics(runs)},
+            },
+            "outcomes": outcomes,
+            "builds": builds,
+            "changes": self._changes(keys),
+            "segments": [
+                [places[row.key], row.night, row.metric, row.reason]
+                for row in self.history.segments.itertuples()
+                if row.key in places
+            ],
+            "regressions": [
+                {"id": one.id, "title": one.title, "state": one.state, "metric": one.metric}
+                for one in self.regressions
+                if one.workload == name
+            ],
+            "marks": [_mark(mark) for mark in self.marks if _is_about(mark, name)],
+        }
+
+    def source(self, name: str) -> dict[str, str]:
+        """Return the source of a workload and what it says of itself, from its last run."""
+        words = ("source", "description")
+        for run_id in reversed(self._by_workload[name]["id"].tolist()):
+            path = self.store.files.path(run_name(run_id))
+            try:
+                # Opening the whole run would take a fifth of a second for each workload.
+                return {word: read_attribute(path, word) or "" for word in words}
+            except UnreadableRun:  # pruned or damaged: an older one may be there
+                continue
+        return dict.fromkeys(words, "")
+
+    def overview(self) -> dict[str, Any]:
+        """Return a row per workload, environment and host, with every metric."""
+        tonight = self.history.tonight()
+        opened = {(one.workload, one.environment, one.host, one.metric): one
+                  for one in reversed(self.regressions) if one.is_open}  # fmt: skip
+        last = len(self.history.times) - 1
+        rows: dict[int, dict[str, Any]] = {}
+        for place, about in enumerate(self.history.series.to_dict("records")):
+            key, metric = int(about["key"]), str(about["metric"])
+            row = rows.setdefault(key, {**self._about(key), "page": page_name(about["workload"])})
+            values = self.history.values[place, -SPARK_NIGHTS:]
+            changes = self.history.changes[place]
+            one = opened.get((about["workload"], about["environment"], about["host"], metric))
+            row.setdefault("metrics", {})[metric] = {
+                "spark": _short(values),
+                "steps": [
+                    [change.index - (last + 1 - values.size), change.direction]
+                    for change in changes
+                    if change.index > last - values.size
+                ],
+                "now": _digits(_last(self.history.values[place])),
+                "ratio": _digits(tonight.ratio[place]),
+                "units": _digits(tonight.units[place], 2),
+                "change": self._last_change(about, changes[-1]) if changes else None,
+                "regression": one.id if one else None,
+                "worse": worse_direction(metric),
+            }
+            row["outcome"] = str(self.history.outcomes[key, -1])
+        names = {metric for row in rows.values() for metric in row["metrics"]}
+        return {
+            "rows": sorted(rows.values(), key=lambda row: (row["workload"], row["environment"])),
+            "metrics": {
+                name: {"unit": METRICS[name].units, "name": METRICS[name].long_name}
+                for name in self.metrics
+                if name in names
+            },
+        }
+
+    def failures(self, most_nights: int = 90) -> dict[str, Any]:
+        """Return outcomes by night of everything that did not always end ok."""
+        outcomes = self.history.outcomes[:, -most_nights:]
+        bad = ~np.isin(outcomes, ("", "ok", "skipped"))
+        rows = [
+            {**self._about(int(key)), "outcomes": outcomes[key].tolist(), "n": int(bad[key].sum())}
+            for key in np.flatnonzero(bad.any(axis=1))
+        ]
+        nights = [str(time)[:10] for time in self.history.times[-most_nights:]]
+        return {"nights": nights, "rows": sorted(rows, key=lambda row: -row["n"])}
+
+    def machines(self) -> list[dict[str, Any]]:
+        """Return a row per host: what it measured, what was set aside, what was expected."""
+        rows = []
+        for host, runs in self.history.runs.groupby("host", sort=True):
+            nights = [night for night in self.nights if night.get("host") == host]
+            aside = [e for e in self.events if e["kind"] == "set_aside" and e.get("host") == host]
+            rows.append(
+                {
+                    "host": str(host),
+                    "runs": len(runs),
+                    "nights": int(runs["night"].nunique()),
+                    "environments": sorted(map(str, runs["environment"].unique())),
+                    "first": str(runs["started"].min())[:10],
+                    "last": str(runs["started"].max())[:10],
+                    "failed": int((~runs["outcome"].isin(["ok", "skipped"])).sum()),
+                    "alarms": sum(int(night.get("n_alarms", 0)) for night in nights),
+                    "aside": len(aside),
+                    "aside_nights": sorted({str(e["seen"])[:10] for e in aside})[-10:],
+                    "dismissed": sum(int(night.get("n_dismissed", 0)) for night in nights),
+                    "expected": round(sum(n.get("expected_false_alarms", 0) for n in nights), 2),
+                    "judged": len(nights),
+                }
+            )
+        return rows
+
+    @cached_property
+    def _by_workload(self) -> dict[str, pd.DataFrame]:
+        return {str(name): runs for name, runs in self.history.runs.groupby("workload")}
+
+    @cached_property
+    def _keys(self) -> pd.DataFrame:
+        names = ["workload", "category", "environment", "host", "scale", "capture"]
+        return self.history.runs.drop_duplicates("key").set_index("key")[names]
+
+    def _about(self, key: int) -> dict[str, Any]:
+        about = {str(name): _plain(value) for name, value in self._keys.loc[key].items()}
+        return {**about, "label": _label(about)}
+
+    def _metrics(self, runs: pd.DataFrame) -> list[str]:
+        return [name for name in self.metrics if name in runs and runs[name].notna().any()]
+
+    def _changes(self, keys: Sequence[int]) -> list[list[Any]]:
+        rows = self.history.series
+        found = []
+        for place in np.flatnonzero(rows["key"].isin(keys)).tolist():
+            about = rows.iloc[place]
+            for change in self.history.changes[place]:
+                size = [_digits(change.ratio), _digits(change.low), _digits(change.high)]
+                seen = [change.index, change.detected_at]
+                worse = change.direction == worse_direction(about["metric"])
+                machine = int(self._is_machine(about, change))
+                series = keys.index(about["key"])
+                found.append([series, about["metric"], *seen, *size, int(worse), machine])
+        return found
+
+    def _last_change(self, about: Mapping[str, Any], change: ChangePoint) -> dict[str, Any]:
+        size = {name: _digits(getattr(change, name)) for name in ("ratio", "low", "high")}
+        night = str(self.history.times[change.index])[:10]
+        return {"night": night, **size, "machine": self._is_machine(about, change)}
+
+    def _is_machine(self, about: Mapping[str, Any], change: ChangePoint) -> bool:
+        """Whether the ledger set the change aside as the machine's doing."""
+        night = night_name(self.history.times[change.index])
+        return (*series_name(about), night) in self._aside
+
+    @cached_property
+    def _aside(self) -> set[tuple[str, ...]]:
+        events = (event for event in self.events if event["kind"] == "set_aside")
+        return {(*series_name(event), str(event.get("night"))) for event in events}
+
+
+def collect_site(store: Store, *, metrics: Sequence[str] = SITE_METRICS) -> SiteData:
+    """Gather from a store what the site shows.
+
+    Parameters
+    ----------
+    store : Store
+        Where the runs and the ledger are.
+    metrics : sequence of str
+        Which metrics have figures.
+    """
+    events, marks = store.events(), store.marks()
+    history = build_history(store.runs(), metrics=metrics, marks=marks)
+    return SiteData(
+        store, history, read_ledger(events, marks), active_marks(marks), events, metrics
+    )
+
+
+def page_name(workload: str) -> str:
+    """Return the file name of a workload's page: readable, and no two the same.
+
+    Examples
+    --------
+    >>> page_name("array.sum[k=1]").startswith("array.sum-k-1--")
+    True
+    """
+    stem = re.sub(r"[^\w.]+", "-", workload).strip("-.")[:80]
+    return f"{stem}--{hashlib.sha256(workload.encode()).hexdigest()[:6]}"
+
+
+def _label(about: Mapping[str, Any]) -> str:
+    label = f"{about['environment']} on {about['host']}"
+    if about["scale"] not in (None, 1.0):
+        label += f", scale {about['scale']:g}"
+    return label if about["capture"] in (None, "full") else f"{label}, capture {about['capture']}"
+
+
+def _coded(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
+    """Return the distinct rows of a table, and which one each row is."""
+    rows = [tuple(_plain(value) for value in row) for row in table.itertuples(index=False)]
+    distinct = list(dict.fromkeys(rows))
+    places = {row: place for place, row in enumerate(distinct)}
+    return [list(row) for row in distinct], [places[row] for row in rows]
+
+
+def _short(values: Any) -> list[float | None]:
+    """Return values with five digits; what is missing is None."""
+    numbers = np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"), float)
+    return [_digits(value) for value in numbers.tolist()]
+
+
+def _digits(value: float, digits: int = 5) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def _last(values: np.ndarray) -> float:
+    there = values[np.isfinite(values)]
+    return float(there[-1]) if there.size else math.nan
+
+
+def _second(time: np.datetime64) -> int:
+    return int(time.astype("datetime64[s]").astype(int))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_about(mark: Mapping[str, Any], workload: str) -> bool:
+    named = mark.get("workload")
+    return not named or workload_matcher(str(named))(workload)
+
+
+def _mark(mark: Mapping[str, Any]) -> dict[str, str]:
+    about = {k: v for k, v in mark.items() if k not in ("id", "kind", "by", "reason")}
+    return {
+        "kind": str(mark["kind"]),
+        "by": str(mark.get("by") or ""),
+        "reason": str(mark.get("reason") or ""),
+        "about": json.dumps(about),
+        "at": str(mark.get("at") or mark.get("before") or ""),
+    }

@@ -1,0 +1,95 @@
+"""Feeds of what opened, grew and recovered: RSS 2.0 and JSON Feed 1.1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timezone
+from email.utils import format_datetime
+from typing import Any
+from xml.etree import ElementTree
+
+from benchkit.analysis.regressions import Regression
+from benchkit.store.query import parse_moment
+
+__all__ = ["feed_items", "json_feed", "rss_feed"]
+
+#: Items in a feed, the newest; readers keep the older ones.
+MOST = 100
+_TOLD = ("opened", "grown", "eased", "recovered", "ended")
+
+
+def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str, Any]]:
+    """Return the news of a ledger, the newest first.
+
+    Parameters
+    ----------
+    regressions : sequence of Regression
+        The ledger.
+    address : str
+        Where the site is; "" for links that are relative to it.
+    """
+    items = []
+    for one in regressions:
+        for event in one.events:
+            if event["kind"] not in _TOLD:
+                continue
+            items.append(
+                {
+                    "id": str(event["id"]),
+                    "url": f"{address}regressions/{one.id}.html",
+                    "title": f"{event['kind']}: {one.title}",
+                    "content_text": _text(one, event),
+                    "date": parse_moment(str(event["seen"])),
+                }
+            )
+    return sorted(items, key=lambda item: (item["date"], item["id"]), reverse=True)[:MOST]
+
+
+def _text(one: Regression, event: Mapping[str, Any]) -> str:
+    parts = [one.size, f"{one.environment} on {one.host}", str(one.facts.get("explanation") or "")]
+    return "; ".join(part for part in (*parts, str(event.get("reason") or "")) if part)
+
+
+def json_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> str:
+    """Return the items as a JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/)."""
+    feed = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": title,
+        "items": [
+            {
+                **{name: value for name, value in item.items() if name != "date"},
+                "date_published": item["date"].isoformat(),
+            }
+            for item in items
+        ],
+    }
+    if address:
+        feed |= {"home_page_url": f"{address}index.html", "feed_url": f"{address}feed.json"}
+    return json.dumps(feed, indent=1)
+
+
+def rss_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> bytes:
+    """Return the items as RSS 2.0."""
+    root = ElementTree.Element("rss", version="2.0")
+    channel = ElementTree.SubElement(root, "channel")
+    for name, value in (
+        ("title", title),
+        ("link", f"{address}index.html"),
+        ("description", "Performance regressions that opened, grew and recovered"),
+    ):
+        ElementTree.SubElement(channel, name).text = value
+    for item in items:
+        node = ElementTree.SubElement(channel, "item")
+        ElementTree.SubElement(node, "title").text = _xml(item["title"])
+        ElementTree.SubElement(node, "link").text = item["url"]
+        ElementTree.SubElement(node, "guid", isPermaLink="false").text = item["id"]
+        ElementTree.SubElement(node, "description").text = _xml(item["content_text"])
+        moment = item["date"].astimezone(timezone.utc)
+        ElementTree.SubElement(node, "pubDate").text = format_datetime(moment)
+    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+
+
+def _xml(text: str) -> str:
+    """Return a text without the control characters that XML cannot hold."""
+    return "".join(c for c in text if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff"))

@@ -1,0 +1,208 @@
+import json
+import re
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from nights import FAILING, FASTER, SLOWER, fill
+from synthetic_runs import make_run
+
+from benchkit.cli.main import benchkit as main
+from benchkit.errors import UsageError
+from benchkit.show.site import build_site
+from benchkit.show.site.data import collect_site, page_name
+from benchkit.store.store import Store
+
+HOSTILE = "x.<script>alert(1)</script>\"'&[a=</script>]"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, a_run):
+    store = fill(tmp_path_factory.mktemp("site") / "store", a_run, n_nights=60)
+    store.mark("exclude", workload="frame.groupby", since="2026-11-01", before="2026-11-03",
+               by="ann", reason="disk <b>full</b>")  # fmt: skip
+    return store
+
+
+@pytest.fixture(scope="module")
+def site(store, tmp_path_factory):
+    page = build_site(store, tmp_path_factory.mktemp("site") / "out", address="https://e.org/p")
+    return page.parent
+
+
+def content(site, name):
+    text = (site / "data" / f"{name}.js").read_text()
+    return json.loads(text.partition("=")[2].rstrip(";\n"))
+
+
+def test_every_workload_and_regression_has_a_page_with_its_facts(site, store):
+    workloads = store.runs(columns=["workload"])["workload"].unique()
+    (regression,) = (site / "regressions").iterdir()
+
+    assert {path.name for path in (site / "w").iterdir()} == {
+        f"{page_name(name)}.html" for name in workloads
+    }
+    assert "+14 %" in regression.read_text()
+    assert "82 % of it is transfer in the group sum." in regression.read_text()
+    assert SLOWER in (site / "index.html").read_text()
+    assert FAILING in (site / "failures.html").read_text()
+    assert "bench-1" in (site / "machines.html").read_text()
+    assert "disk &lt;b&gt;full&lt;/b&gt;" in (site / "machines.html").read_text()
+
+
+def test_the_page_of_a_workload_holds_every_run_and_every_metric(site, store):
+    data = content(site, page_name(FASTER))
+    runs = store.runs(FASTER)
+
+    assert sorted(data["runs"]["id"]) == sorted(runs["id"])
+    kept = dict(zip(data["runs"]["id"], data["runs"]["values"]["duration"], strict=True))
+    wanted = runs.set_index("id")["duration"]
+    assert all(abs(kept[name] / wanted[name] - 1) < 1e-4 for name in wanted.index)
+    assert {"duration", "memory_peak", "memory_mean", "network_bytes"} <= set(data["metrics"])
+    assert any(
+        metric == "duration" and ratio < 0.87 for _, metric, _, _, ratio, *_ in data["changes"]
+    )
+
+
+def test_the_overview_tells_what_is_open_and_what_changed_last(site):
+    rows = {(row["workload"], row["environment"]): row for row in content(site, "overview")["rows"]}
+
+    assert rows[SLOWER, "main"]["metrics"]["duration"]["regression"]
+    assert rows[SLOWER, "release"]["metrics"]["duration"]["regression"] is None
+    assert rows[FAILING, "main"]["outcome"] == "failed"
+
+
+def test_nothing_is_asked_from_elsewhere_and_every_link_leads_somewhere(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        for link in re.findall(r'(?:href|src)="([^"#]*)', text):
+            if not link.startswith("https://github.com/"):
+                assert (page.parent / link).exists(), f"{page.name}: {link}"
+        assert not re.search(r"<(?:script|link|img)[^>]+(?:https?:)?//", text)
+    assert "http" not in (site / "static" / "site.css").read_text()
+
+
+def test_feeds_can_be_read(site):
+    feed = json.loads((site / "feed.json").read_text())
+    channel = ElementTree.parse(site / "feed.xml").getroot().find("channel")
+
+    assert feed["version"] == "https://jsonfeed.org/version/1.1"
+    (item,) = feed["items"]
+    assert item["title"].startswith(f"opened: {SLOWER}")
+    assert item["url"].startswith("https://e.org/p/regressions/")
+    assert pd.Timestamp(item["date_published"]).tz is not None
+    assert [node.text for node in channel.findall("item/link")] == [item["url"]]
+
+
+def test_texts_of_runs_stay_texts(tmp_path):
+    store = Store(tmp_path / "store")
+    for night in range(3):
+        store.add(make_run(HOSTILE, groups=False, started=f"2026-11-0{night + 1}T02:00:00+00:00",
+                           environment="<i>env</i>", host='"><b>', duration=1.0,
+                           attrs={"source": "</pre><script>bad()</script>"}))  # fmt: skip
+    page = build_site(store, tmp_path / "out", title="<u>T</u>")
+
+    for path in page.parent.rglob("*.html"):
+        text = path.read_text()
+        assert "<script>alert" not in text
+        assert "<script>bad" not in text
+        assert "<i>env" not in text
+        assert "<u>T" not in text
+    assert all(path.parent.name in ("w", "out") or path.parent.parent == page.parent
+               for path in page.parent.rglob("*.html"))  # fmt: skip
+
+
+def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path, monkeypatch):
+    page = build_site(store, tmp_path / "out")
+    before = page.read_text()
+
+    def full(*words, **more):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("benchkit.show.site.build.rss_feed", full)
+    with pytest.raises(OSError, match="no space left"):
+        build_site(store, tmp_path / "out")
+    assert page.read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="holds something that is no site"):
+        build_site(store, tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_an_empty_store_has_a_site(tmp_path):
+    Store(tmp_path / "store")._ensure()
+    page = build_site(Store(tmp_path / "store"), tmp_path / "out")
+
+    assert "0 workloads" in page.read_text()
+    assert "Everything ended ok" in (page.parent / "failures.html").read_text()
+
+
+def test_the_command_writes_the_site_with_the_metrics_asked_for(store, tmp_path):
+    words = ["report", "site", "--store", str(store.path), "--output", str(tmp_path / "out")]
+    result = CliRunner().invoke(main, [*words, "--metric", "n_tasks"])
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip().endswith("index.html")
+    assert list(content(tmp_path / "out", "overview")["metrics"]) == ["n_tasks"]
+    wrong = CliRunner().invoke(main, [*words, "--metric", "durations"])
+    assert wrong.exit_code == 2
+
+
+def test_marked_runs_are_drawn_but_do_not_count(store):
+    data = collect_site(store).workload("frame.groupby")
+    at = [i for i, counts in enumerate(data["runs"]["counts"]) if not counts]
+
+    assert len(at) == 4  # two nights, two environments
+    assert [mark["reason"] for mark in data["marks"]] == ["disk <b>full</b>"]
+
+
+def n_dots(page):
+    paths = page.locator("#chart .dots")
+    return sum(paths.nth(i).get_attribute("d").count("h0") for i in range(paths.count()))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_opens_from_disk_and_leads_to_a_regression(site, browser, artifacts, scheme):
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 900})
+    page, troubles, asked = context.new_page(), [], []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "index.html").as_uri())
+
+    page.get_by_label("Find").fill("vorticity main")
+    assert page.locator("#overview tbody tr").count() == 1
+    page.get_by_label("Show").select_option("news")
+    page.get_by_label("Metric").select_option("memory_peak")
+    page.screenshot(path=artifacts / f"site-overview-{scheme}.png", full_page=True)
+
+    page.get_by_label("Show").select_option("all")
+    page.get_by_label("Metric").select_option("duration")
+    page.locator("#overview tbody a").first.click()
+    page.wait_for_selector("#chart .dots")
+    assert page.locator("h1").inner_text() == SLOWER
+    assert n_dots(page) == 120
+    box = page.locator("#chart svg").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
+    assert "2026-10" in page.locator("#chart .tip").inner_text()
+    page.get_by_label("main on bench-1").uncheck()
+    assert n_dots(page) == 60
+    page.get_by_label("Metric").select_option("memory_peak")
+    assert "GiB" in page.locator("#chart").inner_text()
+    page.screenshot(path=artifacts / f"site-workload-{scheme}.png", full_page=True)
+
+    page.locator("a", has_text="+14 %").first.click()
+    page.wait_for_selector("#chart .dots")
+    assert "82 % of it is transfer" in page.locator("main").inner_text()
+    page.screenshot(path=artifacts / f"site-regression-{scheme}.png", full_page=True)
+    page.go_back()
+    assert page.locator("h1").inner_text() == SLOWER
+    context.close()
+
+    assert not troubles
+    assert all(url.startswith("file:") for url in asked)
