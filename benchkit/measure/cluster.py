@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -264,8 +264,19 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
     finally:
         for thing in (client, cluster):
             if thing is not None:
-                with suppress(Exception):
-                    thing.close(timeout=CLOSE_TIMEOUT_S)
+                _close(thing)
+
+
+#: Clients and clusters that did not close in time. The garbage collector would close them again in
+#: any thread, and one that is just starting an event loop holds the lock that closing takes.
+_UNCLOSED: list[Any] = []
+
+
+def _close(thing: Any) -> None:
+    try:
+        thing.close(timeout=CLOSE_TIMEOUT_S)
+    except Exception:
+        _UNCLOSED.append(thing)
 
 
 def _start(spec: ClusterSpec) -> Any:
@@ -291,7 +302,7 @@ def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
         ) from error
     workers = _workers(client)
     if not workers:
-        client.close()
+        _close(client)
         raise ClusterTrouble(f"the scheduler at {address} has no workers: start some first")
     if not all(info.get("nanny") for info in workers.values()):
         return client, "as found"
@@ -299,7 +310,7 @@ def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
         client.restart(timeout=timeout_s)
         client.wait_for_workers(len(workers), timeout=timeout_s)
     except BaseException:
-        client.close()
+        _close(client)
         raise
     return client, "restarted"
 
