@@ -26,6 +26,7 @@ _HOMES = {
     "Scale": "benchkit.measure.sizing",
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
+    "bisect": "benchkit.experiment.bisection",
     "collect": "benchkit.measure.collection",
     "compare": "benchkit.analysis.comparison",
     "dataset": "benchkit.measure.recipes",

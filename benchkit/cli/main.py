@@ -9,6 +9,7 @@ import click
 
 from benchkit import __version__
 from benchkit.cli.ab import ab
+from benchkit.cli.bisect import bisect
 from benchkit.cli.compare import compare
 from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
@@ -67,6 +68,7 @@ for command in (
     run,
     ab,
     compare,
+    bisect,
     nightly,
     regressions,
     mark,

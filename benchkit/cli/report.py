@@ -73,6 +73,26 @@ def report_ab(
     print_json([{"report": str(page)}]) if as_json else click.echo(page)
 
 
+@report.command("bisect")
+@click.argument("bisection", default="latest")
+@click.option("--output", metavar="DIR", help="Where to; default: in the store.")
+@common("store", "json")
+def report_bisect(bisection: str, output: str | None, store: str | None, as_json: bool) -> None:
+    """Write the steps of a bisection as a page.
+
+    BISECTION is an id, the beginning of one, or latest.
+
+    \b
+    Example:
+      benchkit report bisect latest
+    """
+    from benchkit.show.reports import bisect_report
+    from benchkit.store.store import Store
+
+    page = bisect_report(Store(store, create=False), bisection, output)
+    print_json([{"report": str(page)}]) if as_json else click.echo(page)
+
+
 @report.command("site")
 @click.option("--output", default="site", show_default=True, metavar="DIR", help="Where to.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Figures of these only.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +76,7 @@ class Experiment:
     tags: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Any] = field(default_factory=dict)
     id: str = field(default_factory=new_id)
+    _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
 
     def plan(self) -> list[Measurement]:
         """Return what is to be measured, in order; what is in the store already is left out."""
@@ -105,6 +106,7 @@ class Experiment:
         self,
         before: Callable[[Measurement], None] = lambda measurement: None,
         skip: Callable[[Measurement], bool] = lambda measurement: False,
+        plan: Iterable[Measurement] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Measure, and give the record of each run as it is stored.
 
@@ -118,6 +120,9 @@ class Experiment:
             Called with each measurement before it starts.
         skip : callable
             Asked before each measurement whether it is still worth it.
+        plan : iterable of Measurement, optional
+            What to measure instead of `plan()`: each is asked for when the one before is stored,
+            so that it may depend on what was seen, and arms may be added on the way.
 
         Yields
         ------
@@ -125,26 +130,36 @@ class Experiment:
             The run's record.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        plan = self.plan()
+        whole = self.plan() if plan is None else plan
         self._write_plan()
-        by_name = {arm.name: arm for arm in self.arms}
-        kernels: dict[str, MeasuringKernel] = {}
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, self.recordings, ignore_errors=True)
-            for measurement in plan:
+            stack.callback(self._close_kernels)
+            for measurement in whole:
                 if skip(measurement):
                     continue
-                arm = by_name[measurement.arm]
-                if arm.name not in kernels:
-                    kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, arm.name)
-                    stack.callback(kernels[arm.name].close)
+                arm = next(arm for arm in self.arms if arm.name == measurement.arm)
+                if arm.name not in self._kernels:
+                    kernel = MeasuringKernel(arm.environment, self.folder, arm.name)
+                    self._kernels[arm.name] = kernel
                 before(measurement)
-                with kernels[arm.name].awake():
+                with self._kernels[arm.name].awake():
                     for _ in range(1 + RETRIES):
-                        record = self._measure(kernels[arm.name], arm, measurement)
+                        record = self._measure(self._kernels[arm.name], arm, measurement)
                         yield record
                         if record["outcome"] != "infrastructure":
                             break
+
+    def retire(self, *keep: str) -> None:
+        """End the processes of all arms but these; an arm that is measured again starts anew."""
+        for name in [name for name in self._kernels if name not in keep]:
+            self._kernels.pop(name).close()
+
+    def _close_kernels(self) -> None:
+        with ExitStack() as stack:  # each, whatever goes wrong with another
+            for kernel in self._kernels.values():
+                stack.callback(kernel.close)
+            self._kernels.clear()
 
     @property
     def folder(self) -> Path:

@@ -19,7 +19,7 @@ from benchkit.errors import BadEnvironment, EnvironmentTrouble
 from benchkit.experiment.pythons import Interpreter, uv_command
 from benchkit.experiment.requirements import DASK, Requirement, redacted
 
-__all__ = ["conda_tool", "create_conda", "install", "resolve"]
+__all__ = ["conda_tool", "create_conda", "install", "newest_release", "resolve"]
 
 #: What every arm needs besides what its file names.
 ALWAYS = ("distributed", "ipykernel")
@@ -95,6 +95,43 @@ def resolve(
     if done.returncode:
         raise _failure(where, "cannot be resolved", done.stderr, requirements)
     return lock.read_text(), None
+
+
+def newest_release(wanted: str, python: Interpreter, *, folder: Path, where: str) -> str | None:
+    """Return the newest version of one package that an index has for this Python.
+
+    Parameters
+    ----------
+    wanted : str
+        A requirement line, such as ``dask>=2024.1.0,<2024.5.0``.
+    python : Interpreter
+        What it is for.
+    folder : path
+        A scratch folder.
+    where : str
+        What asks, for messages.
+
+    Returns
+    -------
+    str or None
+        None if there is none.
+
+    Raises
+    ------
+    EnvironmentTrouble
+        The index does not answer.
+    """
+    asked = folder / "newest.in"
+    asked.write_text(f"{wanted}\n")
+    done = _run([
+        *uv_command(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-deps",
+        "--no-python-downloads", "--only-binary", ":all:", "--python", str(python.path), str(asked),
+    ])  # fmt: skip
+    if done.returncode == 0:
+        return done.stdout.strip().partition("==")[2].split()[0]
+    if "No solution found" in done.stderr:
+        return None
+    raise _failure(where, "its releases cannot be listed", done.stderr)
 
 
 def _binary(requirements: Sequence[Requirement]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from benchkit.experiment.folders import file_name
 from benchkit.experiment.measured import measured_folder
 from benchkit.experiment.notebooks import checked_parameters, stamp
 from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.datasets import HELPER_VARIABLE
 
 __all__ = ["KernelTrouble", "MeasuringKernel"]
 
@@ -169,6 +171,7 @@ class MeasuringKernel:
             paths = [str(measured_folder()), own.pop("PYTHONPATH", "")]
             variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
             variables["PYTHONNOUSERSITE"] = "1"
+            variables[HELPER_VARIABLE] = sys.executable  # an old release has no need of DuckDB
             programs = [str(self.built.python.parent), variables.get("PATH", os.defpath)]
             variables["PATH"] = os.pathsep.join(programs)
         # What the kernel prints about debuggers and transports is nobody's business here.

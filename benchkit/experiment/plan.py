@@ -118,7 +118,7 @@ def write_plan(path: Path, plan: Iterable[Measurement], facts: Mapping[str, Any]
     draft.replace(path)
 
 
-def read_plan(store: str | Path, experiment: str) -> dict[str, Any]:
+def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[str, Any]:
     """Return plan and facts of an experiment in a store.
 
     Parameters
@@ -127,6 +127,8 @@ def read_plan(store: str | Path, experiment: str) -> dict[str, Any]:
         Folder of the store.
     experiment : str
         Id of the experiment, the beginning of it, or "latest".
+    having : str, optional
+        Only experiments with this among their words: bisections, for one.
 
     Raises
     ------
@@ -134,7 +136,10 @@ def read_plan(store: str | Path, experiment: str) -> dict[str, Any]:
         There is none, or the beginning fits several.
     """
     folder = Path(store) / "experiments"
-    known = sorted(path.parent.name for path in folder.glob("*/plan.json"))
+    plans = {path.parent.name: path for path in sorted(folder.glob("*/plan.json"))}
+    if having:
+        plans = {name: path for name, path in plans.items() if having in _words(path)}
+    known = sorted(plans)
     found = known[-1:] if experiment == "latest" else [k for k in known if k.startswith(experiment)]
     if len(found) != 1:
         what = "no experiment" if not found else f"{len(found)} experiments"
@@ -142,5 +147,9 @@ def read_plan(store: str | Path, experiment: str) -> dict[str, Any]:
             f"experiment {experiment!r}: {what} of that id in {store}"
             + (f": they are {', '.join(known[-5:])}" if known else "")
         )
-    content = json.loads((folder / found[0] / "plan.json").read_text(encoding="utf-8"))
+    content = json.loads(plans[found[0]].read_text(encoding="utf-8"))
     return {"id": found[0], **content}
+
+
+def _words(path: Path) -> Mapping[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")).get("words", {})

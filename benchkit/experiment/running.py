@@ -206,6 +206,10 @@ def resume_experiment(
     home = store if isinstance(store, Store) else Store(store, create=False)
     plan = read_plan(home.path, experiment)
     words = plan["words"]
+    if "names" not in words:
+        raise UsageError(
+            f"experiment {plan['id']}: is a bisection: `benchkit bisect --resume` goes on with it"
+        )
     return plan_experiment(
         words["names"],
         expression=words["expression"],

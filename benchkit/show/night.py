@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchkit.analysis.history import History
 from benchkit.analysis.regressions import Regression
 from benchkit.experiment.nightly import Night
 from benchkit.show import markdown
 
-__all__ = ["night_markdown", "workflow_commands"]
+__all__ = ["night_markdown", "open_series", "workflow_commands"]
 
 #: GitHub drops a step summary above 1 MiB whole; other steps of the job write there too.
 MOST_BYTES = 900_000
@@ -68,6 +69,31 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
             ],
         )
     return markdown.cut(lines, most_bytes)
+
+
+def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:
+    """Return what a figure of each open regression needs.
+
+    Parameters
+    ----------
+    night : Night
+        Its regressions, the newest first.
+    history : History
+        Where their series are.
+    most : int, default 6
+        How many, at most.
+
+    Returns
+    -------
+    list of (str, int)
+        Title in Markdown, and position of the series in the history. Failures have no series.
+    """
+    found = []
+    for one in night.regressions:
+        row = history.find(one.about) if one.is_open else None
+        if row is not None:
+            found.append((f"**{markdown.text(one.title)}**", row))
+    return found[:most]
 
 
 def _row(event: Mapping[str, Any], one: Regression | None) -> tuple[str, ...]:

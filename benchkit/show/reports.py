@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.errors import MissingExtra
+from benchkit.experiment.bisected import read_bisection
 from benchkit.experiment.environment import CURRENT, find_environment
 from benchkit.experiment.folders import notebook_path
 from benchkit.experiment.kernel import MeasuringKernel
 from benchkit.experiment.plan import read_plan
 from benchkit.store.store import Store
 
-__all__ = ["ab_report", "nightly_report", "notebook_report", "run_report"]
+__all__ = ["bisect_report", "ab_report", "nightly_report", "notebook_report", "run_report"]
 
 #: For one cell; a run of a million tasks takes seconds to draw.
 CELL_TIMEOUT_S = 600.0
@@ -117,6 +118,37 @@ def nightly_report(store: Store, night: str, output: str | Path) -> Path:
     """
     place = {"store": str(Path(store.path).resolve()), "night": night, "measure": False}
     return notebook_report("nightly", place, output, title=f"Night {night[:16]}")
+
+
+def bisect_report(
+    store: Store, bisection: str = "latest", folder: str | Path | None = None
+) -> Path:
+    """Write the steps of a bisection as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the bisection is.
+    bisection : str, default "latest"
+        Its id, or the beginning of it.
+    folder : path, optional
+        Where to write; by default ``experiments/<bisection>/reports`` in the store.
+
+    Returns
+    -------
+    Path
+        The page, ``bisect.html``. The executed notebook lies beside it.
+
+    Raises
+    ------
+    UsageError
+        There is no such bisection.
+    """
+    found = read_bisection(store, bisection).id
+    if folder is None:
+        folder = Path(store.path) / "experiments" / found / "reports"
+    place = {"store": str(Path(store.path).resolve()), "bisection": found}
+    return notebook_report("bisect", place, Path(folder) / "bisect.html", title="Bisection")
 
 
 def notebook_report(

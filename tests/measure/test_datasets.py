@@ -284,3 +284,23 @@ def test_a_missing_duckdb_is_named(monkeypatch):
 
     with pytest.raises(MissingPackage, match=r"needs duckdb, not installed.*pip install duckdb"):
         made.answer("select 1 as one from h2o")
+
+
+def test_what_an_environment_lacks_the_python_of_benchkit_makes(monkeypatch, tmp_path):
+    helper = tmp_path / "python"
+    helper.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    helper.chmod(0o755)
+    monkeypatch.setenv("BENCHKIT_PYTHON", str(helper))
+    monkeypatch.setenv("PYTHONPATH", str(Path(datasets.__file__).parents[2]))
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+
+    def lacks(package):
+        raise ImportError(package)
+
+    monkeypatch.setattr(recipes, "import_module", lacks)
+    made = recipes.dataset("h2o", size="tiny")
+    assert made.answer("select count(*) as n from h2o")["n"].tolist() == [20_000]
+
+    monkeypatch.setenv("BENCHKIT_PYTHON", "/nowhere/python")
+    with pytest.raises(MissingPackage):
+        made.answer("select count(*) + 1 as n from h2o")

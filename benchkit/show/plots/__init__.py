@@ -19,10 +19,12 @@ from benchkit.show.plots.run import (
     worker_load,
 )
 from benchkit.show.plots.sparkline import sparkline
+from benchkit.show.plots.steps import bisection_steps
 from benchkit.show.plots.stream import TaskStream, task_stream
 
 __all__ = [
     "TaskStream",
+    "bisection_steps",
     "forest",
     "heat_map",
     "in_notebook",

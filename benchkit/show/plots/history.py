@@ -5,7 +5,7 @@ A `History` and the position of a series in, a Bokeh figure out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +26,8 @@ from benchkit.store.text import format_change, format_quantity
 __all__ = ["over_nights"]
 
 _POINT = SERIES[0]
+#: Of a change's label, as a share of the figure.
+LABEL_WIDTH = 0.1
 _BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 #: Facts of a run that changed between two nights explain a step -> how they are called.
 _BUILD = {
@@ -284,17 +286,28 @@ def _changes(
         marker="inverted_triangle" if all(c.direction < 0 for c in changes) else "triangle",
     )  # fmt: skip
     # Near the right end a label would leave the picture.
+    lines = _lines([change.index / len(history.times) for change in changes])
+    heights = top - 0.06 * (ends[1] - ends[0]) * lines
     late = [change.index > 0.85 * len(history.times) for change in changes]
     for is_late in {*late}:
         chosen = [place for place, value in enumerate(late) if value == is_late]
         if small:
             break
         drawn.text(
-            times[chosen], np.full(len(chosen), top), [source.data["label"][i] for i in chosen],
+            times[chosen], heights[chosen], [source.data["label"][i] for i in chosen],
             text_color=INK, text_font_size="12px", text_baseline="middle",
             text_align="right" if is_late else "left", x_offset=-9 if is_late else 9,
         )  # fmt: skip
     drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("changed", "@tip")]))
+
+
+def _lines(places: Sequence[float]) -> NDArray[np.int64]:
+    """Return a line for each label, by its place from 0 to 1, so that neighbours do not collide."""
+    lines = np.zeros(len(places), int)
+    for at in range(1, len(places)):
+        if places[at] - places[at - 1] < LABEL_WIDTH:
+            lines[at] = (lines[at - 1] + 1) % 4
+    return lines
 
 
 def _size(change: ChangePoint) -> str:

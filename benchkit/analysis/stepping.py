@@ -1,0 +1,144 @@
+"""Where along an ordered row of builds a metric stepped: differences and failures in, chances out.
+
+Numbers only. Knows nothing of packages or of what to measure next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln, gammaln, logsumexp
+
+__all__ = ["chances_of_place", "weight_of_events"]
+
+Array = NDArray[np.float64]
+
+#: Differences are taken for t of so few degrees of freedom: runs have neighbours and hiccups, and
+#: under a normal distribution one such run would settle a step for good.
+DF = 4
+#: Sizes of the step that are thought possible, as shares of what the ends showed.
+SIZES = np.linspace(0.4, 1.6, 61)
+#: Spreads of one difference that are thought possible; none below 5 % of the step, which is what
+#: the sizes resolve.
+SPREADS = np.geomspace(0.003, 1.0, 20)
+FINEST_SPREAD = 0.05
+#: Two builds that should be alike differ for good by about so much (placement, memory layout, a
+#: small change of their own), which no number of blocks averages out; with their prior weights.
+OFFSETS = np.array([0.002, 0.01, 0.03])
+_OFFSET_WEIGHTS = np.array([0.3, 0.5, 0.2])
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
+#: Beta priors of how often a run times out or fails: before the step rarely, after it anything.
+BEFORE, AFTER = (1.0, 19.0), (1.0, 1.0)
+
+
+def chances_of_place(
+    n_builds: int,
+    pairs: Mapping[tuple[int, int], ArrayLike],
+    events: ArrayLike | None = None,
+    *,
+    size: float = np.nan,
+) -> Array:
+    """Return how likely each build is the first after the step.
+
+    Parameters
+    ----------
+    n_builds : int
+        Builds in order; the first lies before the step, the last after it.
+    pairs : mapping of (int, int) to array_like
+        Differences of blocks: value of the second build less that of the first, which is the
+        earlier one. Logarithms, so that a step is a ratio.
+    events : array_like of int, shape (n_builds, 2), optional
+        How many runs of each build had the event (timed out, failed), and how many had not.
+    size : float, optional
+        Size of the step as the ends showed it. Without one only events count.
+
+    Returns
+    -------
+    ndarray, shape (n_builds,)
+        Adds up to 1; the first is 0.
+
+    Notes
+    -----
+    One step of unknown size somewhere between the ends, every place as likely as any other before
+    the first measurement. A difference of two builds on one side is spread around 0, of two builds
+    on different sides around the step's size; spread, size and the lasting offset of each pair are
+    integrated out on a grid. So a wrong early step is outvoted by what comes later.
+
+    Examples
+    --------
+    >>> seen = {(0, 4): [0.20, 0.21, 0.19], (0, 2): [0.01, -0.01], (0, 3): [0.20, 0.19]}
+    >>> chances_of_place(5, seen, size=0.2).round(2)
+    array([0., 0., 0., 1., 0.])
+    """
+    places = np.arange(1, n_builds)
+    weights = np.zeros(len(places))
+    known = {
+        pair: tuple(np.asarray(values, float).tolist())
+        for pair, values in pairs.items()
+        if np.size(values)
+    }
+    if np.isfinite(size) and size != 0 and known:
+        between = np.array([[i < c <= j for i, j in known] for c in places])
+        patterns, which = np.unique(between, axis=0, return_inverse=True)
+        found = [_evidence(values, float(size)) for values in known.values()]
+        totals = np.array([_total(found, pattern) for pattern in patterns])
+        weights += totals[which.ravel()]
+    if events is not None:
+        counts = np.asarray(events, float)
+        before = np.cumsum(counts, axis=0)[:-1]
+        weights += _beta(before, BEFORE) + _beta(counts.sum(axis=0) - before, AFTER)
+    chances = np.exp(weights - logsumexp(weights))
+    return np.concatenate([[0.0], chances])
+
+
+def weight_of_events(before: Sequence[int], after: Sequence[int]) -> float:
+    """Return by how much events speak for a step between two builds, as a Bayes factor.
+
+    Parameters
+    ----------
+    before, after : sequence of int
+        How many runs of either build had the event, and how many had not.
+
+    Examples
+    --------
+    >>> round(weight_of_events((0, 3), (3, 0)))
+    30
+    """
+    first, second = np.array([before], float), np.array([after], float)
+    apart = _beta(first, BEFORE) + _beta(second, AFTER)
+    return float(np.exp(apart - _beta(first + second, AFTER))[0])
+
+
+def _beta(counts: Array, prior: tuple[float, float]) -> Array:
+    a, b = prior
+    return betaln(a + counts[:, 0], b + counts[:, 1]) - betaln(a, b)
+
+
+def _total(found: Sequence[tuple[Array, Array]], pattern: NDArray[np.bool_]) -> float:
+    """Return the log evidence of one place: sizes, offsets and spreads summed over."""
+    parts = [pair[int(stepped)] for pair, stepped in zip(found, pattern, strict=True)]
+    joint = sum(parts) + np.log(_OFFSET_WEIGHTS)[:, None]
+    return float(logsumexp(np.broadcast_to(joint, (len(SIZES), *joint.shape[-2:]))))
+
+
+@lru_cache(maxsize=4096)
+def _evidence(values: tuple[float, ...], size: float) -> tuple[Array, Array]:
+    """Return the log likelihood of one pair's differences without and with the step.
+
+    Shapes (offsets, spreads) and (sizes, offsets, spreads).
+    """
+    spreads = SPREADS[SPREADS >= FINEST_SPREAD * abs(size)]
+    spreads = spreads if len(spreads) else np.array([FINEST_SPREAD * abs(size)])
+    centres = np.concatenate([[0.0], SIZES * size])
+    means = centres[:, None, None] + OFFSETS[:, None] * _NODES
+    logs = np.zeros((*means.shape, len(spreads)))
+    for value in values:
+        logs -= (DF + 1) / 2 * np.log1p(((value - means)[..., None] / spreads) ** 2 / DF)
+    constant = gammaln((DF + 1) / 2) - gammaln(DF / 2) - 0.5 * np.log(DF * np.pi)
+    logs += len(values) * (constant - np.log(spreads))
+    weights = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
+    mixed = logsumexp(logs, axis=2, b=weights[:, None])
+    return mixed[0], mixed[1:]

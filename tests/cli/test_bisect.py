@@ -1,0 +1,183 @@
+"""`benchkit bisect` for real: commits of a local package, one of them slower, two broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from test_nightly import PROJECT, WORKLOAD, git
+
+from benchkit.experiment.bisected import read_bisection
+from benchkit.store.store import Store
+
+N_COMMITS = 9
+#: The first commit that is slower, by 40 %; one that cannot be built; one that cannot be imported.
+SLOW, UNBUILDABLE, BROKEN = 6, 4, 5
+CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A package in a repository of nine commits, and workloads that use it."""
+    folder = tmp_path_factory.mktemp("bisect")
+    for name in ("w", "e", "naplib/naplib"):
+        (folder / name).mkdir(parents=True)
+    (folder / "w" / "own.py").write_text(WORKLOAD)
+    (folder / "e" / "plain.yaml").write_text("packages: [dask, distributed]\n" + CLUSTER)
+    git(folder / "naplib", "init", "-q", "-b", "main")
+    for place in range(N_COMMITS):
+        factor = 1.4 if place >= SLOW else 1.0
+        code = f"FACTOR = {factor}\nCOMMIT = {place}\n"
+        build = PROJECT
+        if place == UNBUILDABLE:
+            build = PROJECT.replace('"hatchling.build"', '"no_such_backend"')
+        if place == BROKEN:
+            code = "raise RuntimeError('half a merge')\n"
+        (folder / "naplib" / "pyproject.toml").write_text(build)
+        (folder / "naplib" / "naplib" / "__init__.py").write_text(code)
+        git(folder / "naplib", "add", ".")
+        git(folder / "naplib", "commit", "-qm", f"commit {place}")
+    return folder
+
+
+def commits(folder):
+    done = subprocess.run(
+        ["git", "log", "--reverse", "--format=%H"], cwd=folder / "naplib",
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def words(*more, command="bisect", store="store"):
+    places = ["--workloads", "w", "--environments", "e", "--store", store]
+    return [sys.executable, "-m", "benchkit", command, *more, *places]
+
+
+def bisect(folder, *more, **options):
+    return subprocess.run(
+        words(*more, **options), cwd=folder, capture_output=True, text=True, timeout=550
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+@pytest.mark.timeout(600)
+def test_the_slower_commit_is_found_past_those_that_cannot_be_measured(project):
+    shas = commits(project)
+    process = subprocess.Popen(
+        words("own.naps", "--git", "naplib", "--good", shas[0], "--bad", "main", "-e", "plain"),
+        cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    # Ctrl-C as soon as a few runs are there: nothing of them is measured again.
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline and process.poll() is None:
+        if (project / "store" / "store.json").exists() and len(Store(project / "store")) >= 3:
+            break
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "benchkit bisect --resume" in said
+    before = set(Store(project / "store").ids())
+
+    done = bisect(project, "--resume", "latest", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert rows[0]["status"] == "found"
+    assert rows[0]["confidence"] >= 0.95
+    assert rows[0]["first_bad"] == shas[SLOW][:10]
+    assert 1.3 < rows[0]["step_ratio"] < 1.5
+    verdicts = {row["build"]: row["verdict"] for row in rows}
+    assert verdicts[shas[0][:10]] == "good"
+    assert verdicts[shas[-1][:10]] == "bad"
+    assert {verdicts[shas[place][:10]] for place in (UNBUILDABLE, BROKEN)} <= {"left out", ""}
+    left_out = {row["build"]: row["note"] for row in rows if row["verdict"] == "left out"}
+    if shas[BROKEN][:10] in left_out:
+        assert "half a merge" in left_out[shas[BROKEN][:10]]
+
+    store = Store(project / "store")
+    assert before < set(store.ids())
+    assert sum(row["runs"] for row in rows) == len(store)
+    again = read_bisection(store)
+    assert again.first.sha == shas[SLOW]
+    assert store.check().healthy
+    assert (project / "naplib" / ".git" / "HEAD").read_text() == "ref: refs/heads/main\n"
+
+    page = subprocess.run(
+        [sys.executable, "-m", "benchkit", "report", "bisect", "--store", "store"],
+        cwd=project, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert page.returncode == 0, page.stderr
+    text = (project / page.stdout.strip()).read_text()
+    assert f"first bad: naplib {shas[SLOW][:10]} commit {SLOW}" in text
+    assert "data-root-id" in text
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+@pytest.mark.timeout(600)
+def test_ends_that_do_not_differ_say_so(project):
+    shas = commits(project)
+    where = ["--good", shas[SLOW], "--bad", shas[-1], "-e", "plain", "--max-repeats", "3"]
+    done = bisect(project, "own.naps", "--git", "naplib", *where, store="same")
+
+    assert done.returncode == 4, done.stderr
+    assert "are the same in duration" in done.stdout or "cannot be told apart" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.environment
+@pytest.mark.timeout(600)
+def test_git_bisect_run_drives_it_too(project):
+    shas = commits(project)
+    clone = project / "clone"
+    git(project, "clone", "-q", "naplib", "clone")
+    git(clone, "bisect", "start", shas[SLOW + 1], shas[SLOW - 3])
+    step = words("own.naps", "--git", "clone", "--good", shas[0], "--bad", shas[-1], "-e", "plain",
+                 "--git-step", "-q", store="steps")  # fmt: skip
+    script = project / "step.sh"
+    script.write_text(f"cd {project} && {' '.join(step)}\n")
+    done = subprocess.run(
+        ["git", "bisect", "run", "sh", str(script)],
+        cwd=clone, capture_output=True, text=True, timeout=550,
+    )  # fmt: skip
+
+    said = done.stdout + done.stderr
+    # Two commits before it cannot be tested: git names all three.
+    left = said.partition("only 'skip'ped commits left")[2]
+    assert all(shas[place] in left for place in (UNBUILDABLE, BROKEN, SLOW)), said
+
+
+GIT = "own.naps --git naplib --good {} --bad {}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "a workload to bisect is missing"),
+        ("own.naps", "name what changed: --package NAME"),
+        ("own.naps --git naplib", "both ends are needed"),
+        ("own.nope --git naplib --good main~1 --bad main", "own.nope"),
+        ("own.naps --git nowhere --good a --bad b", "nowhere: no such folder"),
+        (GIT.format("zzz", "main"), "--good zzz: naplib has no such commit"),
+        (GIT.format("main", "main~1"), "must be an ancestor"),
+        (GIT.format("main~1", "main") + " --metric dura", "dura"),
+        ("own.naps --git w --good a --bad b", "--git w"),
+        ("own.naps --package dask --good x --bad 2024.1.0", "--package dask: Invalid version"),
+        ("own.naps --package dask --good 2024.5.0 --bad 2024.1.0", "must be the older one"),
+        ("--resume latest", "no store there"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(project, arguments, message):
+    done = bisect(project, *arguments.split(), store="none")
+
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (project / "none" / "runs").exists()

@@ -1,0 +1,185 @@
+"""A bisection as logic: what is measured next, when it is sure, and whether that is true."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from benchkit.analysis.stepping import chances_of_place, weight_of_events
+from benchkit.experiment.bisecting import Block, Search
+
+
+def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **options):
+    """Bisect builds of which those from `truth` on are slower, with honest noise."""
+    search = Search(n_builds, **options)
+    # What two equal builds differ by, and what each changes a little.
+    levels = rng.normal(0, 0.005, n_builds) + np.cumsum(rng.normal(0, drift, n_builds))
+    levels[truth:] += step
+    unbuildable = set(np.flatnonzero(rng.random(n_builds) < broken)) - {0, n_builds - 1}
+    while (pair := search.next_pair()) is not None:
+        if set(pair) & unbuildable:
+            for build in set(pair) & unbuildable:
+                search.skip(build)
+            continue
+        shared = rng.normal(0, 0.1)  # a slow minute hits both
+        logs = shared + levels[list(pair)] + noise * rng.standard_t(5, 2)
+        logs += rng.exponential(0.3, 2) * (rng.random(2) < 0.03)  # a neighbour wakes up
+        search.saw(Block(pair, tuple(np.exp(logs))))
+    return search
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n_builds", "step", "noise", "options"),
+    [
+        (9, 0.2, 0.01, {}),
+        (46, 0.2, 0.05, {}),
+        (46, 0.2, 0.05, {"broken": 0.25}),
+        (46, 0.2, 0.03, {"drift": 0.005}),
+        (20, -0.15, 0.03, {}),
+    ],
+)
+def test_a_named_build_is_the_true_one_at_least_as_often_as_it_says(n_builds, step, noise, options):
+    rng, named, right, stated = np.random.default_rng(20), 0, 0, []
+    for _ in range(60):
+        truth = int(rng.integers(1, n_builds))
+        search = simulate(rng, n_builds, truth, step=step, noise=noise, **options)
+        if search.found:
+            low, high = search.between
+            named, right = named + 1, right + (low < truth <= high)
+            stated.append(search.chance)
+
+    assert named >= 48  # it is not silent either
+    assert min(stated) >= 0.95
+    assert binomtest(right, named, float(np.mean(stated)), alternative="less").pvalue > 0.001
+
+
+def test_ends_that_do_not_differ_are_not_searched():
+    rng = np.random.default_rng(1)
+    searches = [simulate(rng, 30, 15, step=0.0, noise=0.01) for _ in range(15)]
+
+    assert {search.ends for search in searches} <= {"same", "undecided"}
+    assert not any(search.found for search in searches)
+    assert {block.builds for search in searches for block in search.blocks} == {(0, 29)}
+
+
+def measured(search, truth, *, ratio=1.5):
+    """Let a search go on without noise; return the pairs that it asked for."""
+    asked = []
+    while (pair := search.next_pair()) is not None:
+        asked.append(pair)
+        search.saw(Block(pair, tuple(10 * (ratio if build >= truth else 1) for build in pair)))
+    return asked
+
+
+@pytest.mark.parametrize("truth", [1, 2, 17, 31, 32])
+def test_without_noise_it_halves_and_holds_the_last_two_beside_each_other(truth):
+    search = Search(33)
+    asked = measured(search, truth)
+
+    assert search.found
+    assert search.between == (truth - 1, truth)
+    assert asked.count((truth - 1, truth)) >= 3
+    n_ends = asked.index((0, 16))
+    assert asked[:n_ends] == [(0, 32)] * n_ends
+    assert n_ends <= 5
+    assert len(asked) <= n_ends + 2 * 5 + 3
+
+
+def test_a_wrong_step_is_corrected():
+    search = Search(17)
+    for _ in range(3):
+        search.saw(Block((0, 16), (10.0, 15.0)))
+    for _ in range(2):
+        search.saw(Block((0, 8), (10.0, 14.8)))  # twice something else was the matter
+    measured(search, 12)
+
+    assert search.found
+    assert search.between == (11, 12)
+
+
+def test_builds_that_were_left_out_are_named_with_the_one_after_them():
+    search = Search(9)
+    for build in (3, 4):
+        search.skip(build)
+    measured(search, 4)
+
+    assert search.between == (2, 5)
+    assert search.chance > 0.99
+    assert search.side(2) < 0.01 < search.side(3) < search.side(4) < 0.99 < search.side(5)
+
+
+def test_a_timeout_counts_as_slow():
+    search = Search(9)
+    while (pair := search.next_pair()) is not None:
+        hangs = tuple(build >= 6 for build in pair)
+        values = tuple(math.nan if hang else 10.0 for hang in hangs)
+        search.saw(Block(pair, values, hangs))
+
+    assert search.found
+    assert search.between == (5, 6)
+
+
+def test_a_build_that_gives_nothing_twice_is_left_out():
+    search = Search(9)
+    while (pair := search.next_pair()) is not None:
+        nothing = pair[1] == 4
+        value = math.nan if nothing else 15.0 if pair[1] >= 6 else 10.0
+        event = None if nothing else False
+        search.saw(Block(pair, (10.0 if pair[0] < 6 else 15.0, value), (False, event)))
+
+    assert search.skipped == {4}
+    assert search.between == (5, 6)
+
+
+def test_failures_are_found_even_if_they_come_every_other_time():
+    rng = np.random.default_rng(5)
+    right = []
+    for _ in range(20):
+        truth = int(rng.integers(1, 16))
+        search = Search(16, by_events=True, max_repeats=40)
+        while (pair := search.next_pair()) is not None:
+            fails = tuple(bool(b >= truth and rng.random() < 0.6) for b in pair)
+            search.saw(Block(pair, events=fails))
+        if search.found:
+            right.append(search.between == (truth - 1, truth))
+
+    assert len(right) >= 14
+    assert np.mean(right) >= 0.85
+
+
+def test_a_bad_end_that_never_fails_is_like_the_good_one():
+    search = Search(5, by_events=True)
+    while (pair := search.next_pair()) is not None:
+        search.saw(Block(pair))
+
+    assert search.ends == "same"
+    assert len(search.blocks) == 5
+
+
+def test_a_metric_that_can_be_zero_is_searched_by_its_difference():
+    search = Search(9)
+    rng = np.random.default_rng(2)
+    while (pair := search.next_pair()) is not None:
+        spilled = [(2e9 if build >= 3 else 0.0) * rng.normal(1, 0.02) for build in pair]
+        search.saw(Block(pair, tuple(spilled)))
+
+    assert search.found
+    assert search.between == (2, 3)
+
+
+def test_one_outlier_moves_the_chances_less_than_the_runs_around_it():
+    ends = {(0, 4): [0.20, 0.21, 0.19]}
+    calm = chances_of_place(5, {**ends, (0, 2): [0.0, 0.01, -0.01]}, size=0.2)
+    hit = chances_of_place(5, {**ends, (0, 2): [0.0, 0.01, 0.9]}, size=0.2)
+
+    assert calm[3:].sum() > 0.99
+    assert 0.5 < hit[3:].sum() < calm[3:].sum()
+
+
+def test_more_failures_weigh_more():
+    weights = [weight_of_events((0, n), (n, 0)) for n in (1, 2, 3, 5)]
+
+    assert weights == sorted(weights)
+    assert weight_of_events((3, 0), (3, 0)) < 0.1
