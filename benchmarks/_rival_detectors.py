@@ -6,8 +6,6 @@ so far; a place that it names for the first time is an alarm of that night.
 
 from __future__ import annotations
 
-import _outside  # noqa: F401  (first: it mends the path)
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

@@ -12,8 +12,6 @@ time, not wall time: the machine may be busy with other things.
 
 from __future__ import annotations
 
-import _outside  # noqa: F401  (first: it mends the path)
-
 import argparse
 import asyncio
 import gc

@@ -16,8 +16,6 @@ ranges of 25 nights either side do not overlap and the medians differ by 5 %.
 
 from __future__ import annotations
 
-import _outside  # noqa: F401  (first: it mends the path)
-
 import argparse
 import sys
 import time

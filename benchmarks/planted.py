@@ -8,8 +8,6 @@ half-way a busy neighbour takes the processor. Run it as::
 
 from __future__ import annotations
 
-import _outside  # noqa: F401  (first: it mends the path)
-
 import argparse
 import multiprocessing
 import tempfile

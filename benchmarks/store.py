@@ -6,8 +6,6 @@ repeats on a shared machine, ratios hardly. Needs a checkout, for the synthetic 
 
 from __future__ import annotations
 
-import _outside  # noqa: F401  (first: it mends the path)
-
 import argparse
 import json
 import multiprocessing

@@ -7,7 +7,7 @@ knows what the answer should be.
 from __future__ import annotations
 
 import asyncio
-import tempfile
+import shutil
 import time
 import traceback
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from typing import Any
 
 from distributed import KilledWorker, default_client
 
-from benchkit.errors import UsageError, WrongAnswer
+from benchkit.errors import StoreTrouble, UsageError, WrongAnswer
 from benchkit.measure.cluster import describe
 from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
@@ -145,8 +145,12 @@ class Recorder:
 
     def _begin(self, description: dict[str, Any]) -> None:
         self.id = new_id()
-        self._folder = tempfile.TemporaryDirectory(prefix="benchkit-")
-        self._writer = RecordingWriter(Path(self._folder.name), self.id)
+        # In the store: if this process is killed, the next check makes a run of what was drained.
+        folder = Path(self.store.path) / "tmp" / "recordings"
+        try:
+            self._writer = RecordingWriter(folder, self.id)
+        except OSError as error:
+            raise StoreTrouble(f"{folder}: could not be written: {error.strerror}") from error
         self._writer.head(
             id=self.id,
             started=time.time(),
@@ -189,7 +193,7 @@ class Recorder:
         tree = run_from_recording(self._writer.path)
         self.store.add(tree)
         self.run = Run(tree)
-        self._folder.cleanup()
+        shutil.rmtree(self._writer.path, ignore_errors=True)
 
     def __repr__(self) -> str:
         return repr(self.run) if self.run else f"<benchkit.Recorder {self.workload}: recording>"

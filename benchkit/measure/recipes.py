@@ -248,3 +248,6 @@ def _program(program: str, name: str) -> str:
 
 def _versions(*packages: str) -> dict[str, str]:
     return {package: str(import_module(package).__version__) for package in packages}
+
+
+import benchkit.measure.more_recipes  # noqa: E402, F401  (its recipes join those above)

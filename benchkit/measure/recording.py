@@ -11,15 +11,20 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
+import time
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RECORDING_FORMAT", "Recording", "RecordingWriter", "is_recording"]
+__all__ = ["RECORDING_FORMAT", "Recording", "RecordingWriter", "is_abandoned", "is_recording"]
 
 RECORDING_FORMAT = 1
 SUFFIX = ".recording"
+#: A writer drains each second. One that was not heard of for so long is dead, wherever it was;
+#: a dead one's recording is taken by who started it within this time, or by nobody.
+SILENT_S, TAKEN_WITHIN_S = 600.0, 5.0
 
 
 class RecordingWriter:
@@ -32,7 +37,8 @@ class RecordingWriter:
 
     def head(self, **facts: Any) -> None:
         """Write what is known before the run starts."""
-        self._write("head.json", {"format": RECORDING_FORMAT, **facts})
+        writer = {"pid": os.getpid(), "host": socket.gethostname()}
+        self._write("head.json", {"format": RECORDING_FORMAT, "writer": writer, **facts})
 
     def segment(self, tables: dict) -> None:
         """Append one drained segment: bytes become base64, everything else is JSON."""
@@ -143,6 +149,31 @@ class Recording:
             if table in segment:
                 return segment[table]
         return default
+
+
+def is_abandoned(path: str | Path) -> bool:
+    """Whether nobody will take a recording any more: who wrote it is dead, or long silent.
+
+    A finished one is given as long: who started its writer is about to take it.
+    """
+    path = Path(path)
+    newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
+    silent_s = time.time() - newest
+    if silent_s > SILENT_S:
+        return True
+    try:
+        writer = json.loads((path / "head.json").read_text(encoding="utf-8")).get("writer") or {}
+    except (OSError, ValueError):
+        return False
+    if writer.get("host") != socket.gethostname() or (path / "tail.json").exists():
+        return False
+    try:
+        os.kill(int(writer["pid"]), 0)
+    except ProcessLookupError:
+        return silent_s > TAKEN_WITHIN_S
+    except (OSError, KeyError, ValueError):
+        return False
+    return False
 
 
 def is_recording(path: str | Path) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import warnings
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchkit.errors import UnreadableRun
+from benchkit.errors import AlreadyStored, UnreadableRun
+from benchkit.measure.recording import is_abandoned
 from benchkit.store.catalogue import Catalogue
 from benchkit.store.objects import LocalFiles
-from benchkit.store.runfile import read_record, run_name
+from benchkit.store.run import run_from_recording
+from benchkit.store.runfile import encode_run, read_record, run_name
 
 __all__ = ["CheckReport", "inspect_store"]
 
@@ -32,6 +36,8 @@ class CheckReport:
         Runs with a readable file.
     adopted, orphans : list of str
         Runs that were not listed: listed now, or still to be.
+    rescued : list of str
+        Runs made of what killed processes had recorded.
     missing : list of str
         Ids that are listed but have no file.
     unreadable : list of str
@@ -46,6 +52,7 @@ class CheckReport:
 
     runs: int = 0
     adopted: list[str] = field(default_factory=list)
+    rescued: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -66,6 +73,7 @@ class CheckReport:
         lines = [f"{self.runs} runs, {'all is well' if self.healthy else 'not all is well'}"]
         for name, text in (
             ("adopted", "were not listed and are now"),
+            ("rescued", "were recorded by processes that were killed, and are runs now"),
             ("orphans", "are not listed"),
             ("missing", "are listed, but their file is gone"),
             ("unreadable", "cannot be read"),
@@ -87,6 +95,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
     The index is read before the files: a run that is added meanwhile looks like an orphan for a
     moment, and adopting it does what its writer is about to do.
     """
+    rescued = _rescue(files, catalogue) if repair else []
     damaged = catalogue.damaged()
     if repair:
         for name in damaged:
@@ -133,6 +142,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
     return CheckReport(
         runs=n_readable,
         adopted=adopted,
+        rescued=rescued,
         orphans=orphans,
         missing=sorted(listed - found - back),
         unreadable=unreadable,
@@ -140,6 +150,26 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         strangers=strangers,
         leftovers=list(leftovers),
     )
+
+
+def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
+    """Make runs of the recordings whose processes were killed, with all that was drained."""
+    rescued = []
+    for head in sorted((files.root / "tmp" / "recordings").glob("**/head.json")):
+        path = head.parent
+        if not is_abandoned(path):
+            continue
+        try:
+            run_id, record, data = encode_run(run_from_recording(path))
+        except Exception as error:  # of whatever age and kind: one must not hide the others
+            warnings.warn(f"{path}: no run can be made of it: {error}", stacklevel=2)
+            continue
+        with suppress(AlreadyStored):
+            files.create(run_name(run_id), data)
+            rescued.append(run_id)
+        catalogue.adopt(record)
+        shutil.rmtree(path, ignore_errors=True)
+    return rescued
 
 
 def _opinion_trouble(files: LocalFiles, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How fast and how true verdicts are: ``python benchmarks/statistics.py [--quick] [--only PART]``.
+"""How fast and how true verdicts are: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
 
 Parts: speed, intervals, reports, adaptive. Prints, asserts nothing; the tests assert a smaller
 version of it. Speed is CPU time against a table made the way coiled/benchmarks makes it: 10 000
@@ -7,8 +7,6 @@ resamples of the runs of each test and arm with pandas, their means, and the sha
 """
 
 from __future__ import annotations
-
-import _outside  # noqa: F401  (first: it mends the path)
 
 import argparse
 import sys
