@@ -36,13 +36,11 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
               help="Share of the full size of the data.")  # fmt: skip
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
-@click.option("--capture", type=click.Choice(["full", "light", "off"]), default="full",
-              show_default=True, help="How much is watched.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Go on with an experiment: its id, or latest.")
 @click.option("--output", metavar="DIR", help="Also write report and table here.")
 @click.option("--no-report", is_flag=True, help="No page, only the table.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@common("store", "workloads", "environments", "select", "tag", "json")
+@common("capture", "store", "workloads", "environments", "select", "tag", "json")
 def ab(
     environments: tuple[str, ...],
     blocks: int | None,

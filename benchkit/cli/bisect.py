@@ -41,11 +41,9 @@ GOOD, BAD, CANNOT_TELL = 0, 1, 125
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
               help="Share of the full size of the data.")  # fmt: skip
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
-@click.option("--capture", type=click.Choice(["full", "light", "off"]), default="full",
-              show_default=True, help="How much is watched.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Go on with a bisection: its id, or latest.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@common("store", "workloads", "environments", "tag", "json")
+@common("capture", "store", "workloads", "environments", "tag", "json")
 def bisect(
     workload: str | None,
     package: str | None,

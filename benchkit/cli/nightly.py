@@ -30,8 +30,6 @@ WORSE, FAILED, INTERRUPTED = 1, 3, 130
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Judge these; or all.")
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
               help="Share of the full size of the data.")  # fmt: skip
-@click.option("--capture", type=click.Choice(["full", "light", "off"]), default="full",
-              show_default=True, help="How much is watched.")  # fmt: skip
 @click.option("--night", metavar="MOMENT", help="What night it is; default now.")
 @click.option("--no-measure", is_flag=True, help="Only judge the last night in the store.")
 @click.option("--no-confirm", is_flag=True, help="Do not measure suspects again.")
@@ -43,7 +41,7 @@ WORSE, FAILED, INTERRUPTED = 1, 3, 130
 @click.option("--issues", type=click.Choice(["none", "github", "file"]), default="none",
               show_default=True, help="Open, update, close an issue per regression.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@common("store", "workloads", "environments", "select", "tag", "json")
+@common("capture", "store", "workloads", "environments", "select", "tag", "json")
 def nightly(
     names: tuple[str, ...],
     environments: tuple[str, ...],

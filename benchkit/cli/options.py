@@ -8,11 +8,33 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 __all__ = ["as_json_text", "common", "print_json"]
 
 #: Fields of records that hold JSON as a text, as Parquet and NetCDF do.
 _JSON_FIELDS = ("extra_metrics", "params", "tags")
+
+
+class CaptureLevel(click.ParamType):
+    """A level of capture, and what is kept beside the run."""
+
+    name = "capture"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the value if it can be meant."""
+        from benchkit.measure.extras import parse_capture
+
+        parse_capture(str(value))
+        return str(value)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        """Complete levels, and extras after a plus."""
+        from benchkit.measure.extras import EXTRAS, LEVELS
+
+        head, plus, last = incomplete.rpartition("+")
+        known = EXTRAS if plus else LEVELS
+        return [CompletionItem(head + plus + word) for word in known if word.startswith(last)]
 
 
 def common(*names: str) -> Callable:
@@ -62,6 +84,17 @@ def common(*names: str) -> Callable:
             )
         ],
         "tag": [click.option("--tag", "tags", multiple=True, metavar="K=V", help="Tag of runs.")],
+        "capture": [
+            click.option(
+                "--capture",
+                type=CaptureLevel(),
+                default="full",
+                show_default=True,
+                metavar="LEVEL[+EXTRA]",
+                help="How much is watched: full, light or off; and what is kept beside the run: "
+                "performance-report, cluster-dump, memray.",
+            )
+        ],
         "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],
     }
 

@@ -26,15 +26,8 @@ FAILED = 3
     help="Share of the full size of the data.",
 )
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
-@click.option(
-    "--capture",
-    default="full",
-    show_default=True,
-    type=click.Choice(["full", "light", "off"]),
-    help="How much is watched.",
-)
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the table.")
-@common("store", "workloads", "environment", "select", "tag", "json")
+@common("capture", "store", "workloads", "environment", "select", "tag", "json")
 def run(
     names: tuple[str, ...],
     repeats: int,

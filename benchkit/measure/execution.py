@@ -31,6 +31,7 @@ from benchkit.measure.errors import (
     MissingPackage,
     WrongAnswer,
 )
+from benchkit.measure.extras import keep_extras, parse_capture
 from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
 from benchkit.measure.keeping import kept_cluster
@@ -73,8 +74,9 @@ def execute(
         Where the recording is written, as ``<id>.recording``.
     scale : float, default 1.0
         Share of the full data size, in (0, 1]; smaller is shorter.
-    capture : {"full", "light", "off"}, default "full"
-        How much is watched.
+    capture : str, default "full"
+        How much is watched: full, light or off; and what is kept beside the run, after ``+``
+        (see `benchkit.measure.extras`).
     deadline_s : float, optional
         Seconds that each step may take; by default the workload's own, else 300.
     facts : mapping, optional
@@ -118,6 +120,7 @@ class _Execution:
         self.spec = cluster.merged(_shape(self.workload.cluster, shapes))
         self.spec.check()
         self.fraction, self.capture = scale, capture
+        self.level, self.extras = parse_capture(capture)
         self.deadline_s = deadline_s or self.workload.deadline_s or DEFAULT_DEADLINE_S
         self.facts = facts
         self.id = facts.pop("id", None) or new_id()
@@ -286,7 +289,11 @@ class _Execution:
             client.run(import_all)
 
     def _timed(self, client: Any, available: dict[str, Any]) -> Any:
-        observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.capture)
+        observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.level)
+        with keep_extras(client, self.extras, self.writer.path, observer.errors.append):
+            return self._observed(client, available, observer)
+
+    def _observed(self, client: Any, available: dict[str, Any], observer: Observer) -> Any:
         observer.install()
         self.step = "workload"
         try:

@@ -239,6 +239,11 @@ class Store:
                 f"run {whole}: listed, but its file is gone from {self.path}: copy it back"
             ) from error
 
+    def extras(self, run_id: str) -> list[Path]:
+        """Return the files that are kept beside a run: performance report, cluster dump, memray."""
+        folders = self.path.glob(f"experiments/*/extras/{self.resolve(run_id)}")
+        return sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
+
     def resolve(self, run_id: str) -> str:
         """Return the whole id for an id, the beginning of one, or ``"latest"``."""
         if is_id(run_id) and self.files.exists(run_name(run_id)):

@@ -175,7 +175,9 @@ def test_a_filter_narrows_the_list(page, site):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("tab", ["overview", "tasks", "machines", "trouble", "facts"])
+@pytest.mark.parametrize(
+    "tab", ["overview", "tasks", "stacks", "transfers", "machines", "trouble", "facts"]
+)
 def test_a_link_opens_the_tab_and_hostile_text_stays_text(page, site, ids, tab):
     page.goto(f"{site}?view=run&id={ids['hostile']}&tab={tab}")
     page.wait_for_function(READY)

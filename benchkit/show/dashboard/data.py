@@ -1,20 +1,33 @@
-"""What views read: the store, its index and its runs, kept for as long as they are looked at.
+"""What views read: the store, its index, its nights and its runs, kept while they are looked at.
 
-Run files never change, so a run is kept by its id; the index is read again for each page.
+Run files never change, so a run is kept by its id; what is made from the index is kept by the
+names of the index's files, which never change either.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any
 
 import pandas as pd
 import panel as pn
 
+from benchkit.analysis.history import History, build_history
+from benchkit.analysis.levels import worse_direction
 from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
-__all__ = ["STORE_VARIABLE", "open_run", "open_store", "runs_table"]
+__all__ = [
+    "STORE_VARIABLE",
+    "all_nights",
+    "nights_of",
+    "open_run",
+    "open_store",
+    "runs_table",
+    "shown_metrics",
+]
 
 #: How `benchkit dashboard` tells the app which store; `panel serve` reads the same variable.
 STORE_VARIABLE = "BENCHKIT_STORE"
@@ -28,13 +41,64 @@ def open_store() -> Store:
     BadStore
         It does not.
     """
-    return Store(os.environ.get(STORE_VARIABLE) or None, create=False)
+    return _store(os.environ.get(STORE_VARIABLE) or "")
+
+
+# A Store remembers the records that it has read: 5000 of them are 0.3 s the first time.
+@pn.cache(max_items=1)
+def _store(path: str) -> Store:
+    return Store(path or None, create=False)
 
 
 def runs_table() -> pd.DataFrame:
-    """Return the index of the store, newest run first."""
-    frame = open_store().runs()
-    return frame.iloc[::-1].reset_index(drop=True)
+    """Return the index of the store, newest run first; not to be changed."""
+    store = open_store()
+    return _newest_first(str(store.path), _version(store))
+
+
+@pn.cache(max_items=1)
+def _newest_first(path: str, version: str) -> pd.DataFrame:
+    return open_store().runs().iloc[::-1].reset_index(drop=True)
+
+
+def all_nights() -> History:
+    """Return the nightly series of every metric that has a direction; not to be changed."""
+    store = open_store()
+    return _nights(str(store.path), _version(store))
+
+
+def nights_of(metric: str) -> History:
+    """Return the nightly series of one metric; not to be changed."""
+    store = open_store()
+    return _nights_of(str(store.path), _version(store), metric)
+
+
+def shown_metrics() -> list[str]:
+    """Return the metrics of which the store has nightly series, in the order of the table."""
+    return list(dict.fromkeys(all_nights().series["metric"]))
+
+
+def _version(store: Store) -> str:
+    """Return what changes when runs, marks or events are added."""
+    names = [
+        *store.files.list("index/new", ".json"),
+        *store.files.list("index", ".parquet"),
+        *store.files.list("marks", ".json"),
+    ]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+@pn.cache(max_items=1)
+def _nights(path: str, version: str) -> History:
+    directed = [name for name in METRICS if worse_direction(name)]
+    store = open_store()
+    return build_history(store.runs(), metrics=directed, marks=store.marks())
+
+
+# What is found out about a metric (its changes) is kept with its series; runs are shared.
+@pn.cache(max_items=40, policy="LRU")
+def _nights_of(path: str, version: str, metric: str) -> History:
+    return _nights(path, version).select(metric=metric)
 
 
 def open_run(run_id: str) -> Run:

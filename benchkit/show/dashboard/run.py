@@ -11,7 +11,8 @@ import panel as pn
 from benchkit.analysis.previous import beside_previous
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.data import open_run, runs_table
+from benchkit.show.dashboard.data import open_run, open_store, runs_table
+from benchkit.show.dashboard.stacks import stacks
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run import (
     memory_by_kind,
@@ -21,6 +22,7 @@ from benchkit.show.plots.run import (
     worker_load,
 )
 from benchkit.show.plots.stream import TaskStream, task_stream
+from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
@@ -40,14 +42,16 @@ def view(state: dict[str, str]) -> Any:
         run = open_run(wanted)
     except BenchkitError as error:
         return parts.message("This run cannot be shown", str(error), back=True)
-    names = ["overview", "tasks", "machines", "trouble", "facts"]
     made = {
         "overview": _overview,
         "tasks": _tasks,
+        "stacks": stacks,
+        "transfers": _transfers,
         "machines": _machines,
         "trouble": _trouble,
         "facts": _facts,
     }
+    names = list(made)
     tabs = pn.Tabs(
         *((name.capitalize(), _guarded(made[name], run)) for name in names),
         dynamic=True,
@@ -194,6 +198,18 @@ def _machines(run: Run) -> Any:
     return pn.Column(*(parts.figure(figure) for figure in figures), sizing_mode="stretch_width")
 
 
+def _transfers(run: Run) -> Any:
+    content: list[Any] = [parts.figure(transfer_matrix(run.tree))]
+    spans = run.spans()
+    if len(spans):
+        shown = spans.drop(columns=["id", "parent"]).round(3)
+        shown = shown.rename(
+            columns={name: f"{name} (s)" for name in ("enqueued", "start", "stop")}
+        )
+        content += [parts.heading("Spans"), parts.table(shown.set_index("name"), "span")]
+    return pn.Column(*content, sizing_mode="stretch_width")
+
+
 def _trouble(run: Run) -> Any:
     found = run.trouble()
     content: list[Any] = []
@@ -205,20 +221,24 @@ def _trouble(run: Run) -> Any:
     trace = str(run.tree.attrs.get("traceback") or "")
     if trace:
         content += [parts.heading("Traceback"), parts.source_text(trace)]
-    logs = json.loads(run.tree.attrs.get("logs") or "{}")
-    if logs:
-        text = "\n".join(
-            f"{where}: {' '.join(map(str, line)) if isinstance(line, list) else line}"
-            for where, lines in logs.items()
-            for line in lines
-        )
-        content += [parts.heading("Warnings of scheduler and workers"), parts.source_text(text)]
+    logs = run.logs()
+    if len(logs):
+        logs["time"] = logs["time"].round(3)
+        shown = logs.rename(columns={"time": "time (s)"}).set_index("server")
+        content += [
+            parts.heading("Warnings of scheduler and workers"),
+            parts.table(shown[["time (s)", "level", "worker", "text"]], "server"),
+        ]
     return pn.Column(*content, sizing_mode="stretch_width")
 
 
 def _facts(run: Run) -> Any:
     attrs = run.tree.attrs
     content = [parts.heading("What was measured"), parts.facts(run.facts())]
+    files = open_store().extras(run.id)
+    if files:
+        text = "\n".join(map(str, files))
+        content += [parts.heading("Kept beside the run"), parts.source_text(text)]
     if attrs.get("source"):
         content += [parts.heading("Source"), parts.source_text(attrs["source"])]
     for name, title in (

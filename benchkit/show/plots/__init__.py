@@ -10,6 +10,7 @@ from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
 from benchkit.show.plots.compare import forest, heat_map, raw_points, response, waterfall
+from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.history import over_nights
 from benchkit.show.plots.run import (
     memory_by_kind,
@@ -21,10 +22,12 @@ from benchkit.show.plots.run import (
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.show.plots.steps import bisection_steps
 from benchkit.show.plots.stream import TaskStream, task_stream
+from benchkit.show.plots.transfers import transfer_matrix
 
 __all__ = [
     "TaskStream",
     "bisection_steps",
+    "flame_graph",
     "forest",
     "heat_map",
     "in_notebook",
@@ -37,6 +40,7 @@ __all__ = [
     "sparkline",
     "task_group_bars",
     "task_stream",
+    "transfer_matrix",
     "waterfall",
     "worker_load",
 ]

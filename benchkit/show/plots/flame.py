@@ -1,0 +1,217 @@
+"""The flame graph: call stacks of tasks, a prefix's stacks on top of it, wide where time went.
+
+A run's DataTree in, a Bokeh figure out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from bokeh.events import DoubleTap
+from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d, TapTool
+
+from benchkit.show.plots.base import has, make_figure, nothing
+from benchkit.show.theme import OTHER, group_colour
+from benchkit.store.run import Run
+
+__all__ = ["flame_frames", "flame_graph"]
+
+#: Frames narrower than this share of what is shown cannot be seen.
+LEAST_SHARE = 1 / 800
+#: At most so many boxes, the widest: more are slow to draw and too narrow to read.
+MOST_FRAMES = 3000
+ROW_HEIGHT, CHARACTER = 19, 6.4
+#: On pale boxes, by day and by night.
+_TEXT = "#1c2530"
+#: What people look for first: whose code it is.
+_OWNERS = ("dask", "distributed", "numpy", "pandas", "pyarrow", "scipy", "xarray", "numba")
+
+
+def flame_frames(profile: pd.DataFrame) -> pd.DataFrame:
+    """Lay call stacks out: each frame above its caller, callees side by side, the widest first.
+
+    Parameters
+    ----------
+    profile : DataFrame
+        As `Run.profile` returns it.
+
+    Returns
+    -------
+    DataFrame
+        The same rows with ``left`` and ``right`` (samples), ``depth`` (0: prefix of the tasks) and
+        ``own``, the samples in the frame itself.
+
+    Notes
+    -----
+    After B. Gregg, "The Flame Graph", Communications of the ACM 59(6), 2016.
+    """
+    parents = profile["parent"].to_numpy()
+    counts = profile["count"].to_numpy(float)
+    own = counts.copy()
+    inside = parents >= 0
+    np.subtract.at(own, parents[inside], counts[inside])
+    left, depth = np.zeros(len(profile)), np.zeros(len(profile), int)
+    order: dict[int, list[int]] = {}
+    for row, parent in enumerate(parents.tolist()):
+        order.setdefault(parent, []).append(row)
+    # Parents come before their children, so one pass from the roots places everything.
+    ready = [-1]
+    while ready:
+        parent = ready.pop()
+        start = 0.0 if parent < 0 else left[parent]
+        for row in sorted(order.get(parent, ()), key=lambda row: -counts[row]):
+            left[row], depth[row] = start, 0 if parent < 0 else depth[parent] + 1
+            start += counts[row]
+            ready.append(row)
+    return profile.assign(left=left, right=left + counts, depth=depth, own=own)
+
+
+def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") -> Any:
+    """Draw where the tasks' Python code spent its time.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run, captured in full.
+    prefix : str, optional
+        Only tasks of this prefix.
+    find : str, optional
+        Frames whose function or file holds this text are marked, and counted in the title.
+
+    Returns
+    -------
+    figure
+        A box a frame, as wide as its share of the samples, callers below callees. A click on a
+        box makes it as wide as the figure, two clicks on the ground show everything.
+    """
+    title = "Where did tasks spend their time?"
+    if not has(tree, "profile", "frame"):
+        return nothing(title)
+    profile = Run(tree).profile()
+    if prefix is not None:
+        keep = (profile["prefix"] == prefix).to_numpy()
+        if not keep.any():
+            return nothing(f"{title} No samples of {prefix}.")
+        place = np.cumsum(keep) - 1
+        profile = profile[keep].reset_index(drop=True)
+        above = profile["parent"].to_numpy()
+        profile["parent"] = np.where(above < 0, -1, place[np.maximum(above, 0)])
+    frames = flame_frames(profile)
+    total = float(frames["right"].max())
+    wide = frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
+    told = f"{total:.0f} samples of 10 ms"
+    hit = _matches(wide, find)
+    if find:
+        told += f", {find!r} in {_covered(wide[hit]) / total:.0%} of them"
+    drawn = make_figure(
+        f"{title} ({told})",
+        "samples",
+        "calls",
+        height=90 + ROW_HEIGHT * int(wide["depth"].max() + 1),
+        x_range=Range1d(start=0.0, end=total, bounds=(0, total)),
+        y_range=Range1d(start=-0.1, end=float(wide["depth"].max()) + 1.1),
+        tools="xpan,xwheel_zoom,reset,save",
+        min_border_left=40,
+    )
+    drawn.yaxis.visible = drawn.ygrid.visible = False
+    share = wide["count"] / total
+    source = ColumnDataSource(
+        {
+            "left": wide["left"],
+            "right": wide["right"],
+            "bottom": wide["depth"] + 0.04,
+            "top": wide["depth"] + 0.96,
+            "middle": wide["depth"] + 0.5,
+            "name": [_name(row) for row in wide.itertuples()],
+            "place": [f"{row.file}:{row.line}" if row.line else "" for row in wide.itertuples()],
+            "share": share * 100,
+            "own": wide["own"] / total * 100,
+            "colour": [
+                _pale(_colour(row)) if here else "#d5dae0"
+                for row, here in zip(wide.itertuples(), hit | (not find), strict=True)
+            ],
+            "label": [""] * len(wide),
+        },
+        name="frames",
+    )
+    boxes = drawn.quad(
+        "left", "right", "top", "bottom", source=source, color="colour",
+        line_color="white", line_width=0.5, line_alpha=0.6,
+        nonselection_alpha=1.0, selection_alpha=1.0,
+    )  # fmt: skip
+    drawn.text(
+        "left", "middle", "label", source=source, x_offset=3, text_baseline="middle",
+        text_font_size="11px", text_color=_TEXT, text_alpha=1.0, nonselection_alpha=1.0,
+    )  # fmt: skip
+    tips = [("", "@name"), ("", "@place"), ("of all", "@share{0.0} %"), ("itself", "@own{0.0} %")]
+    drawn.add_tools(HoverTool(renderers=[boxes], tooltips=tips))
+    words = {"source": source, "range": drawn.x_range, "width": CHARACTER, "figure": drawn}
+    fit = CustomJS(args=words, code=_FIT)
+    drawn.x_range.js_on_change("start", fit)
+    drawn.x_range.js_on_change("end", fit)
+    drawn.js_on_change("inner_width", fit)
+    zoom = CustomJS(args={"source": source, "range": drawn.x_range}, code=_ZOOM)
+    drawn.add_tools(TapTool(renderers=[boxes], callback=zoom))
+    whole = CustomJS(
+        args={"range": drawn.x_range, "total": total}, code="range.start = 0; range.end = total"
+    )
+    drawn.js_on_event(DoubleTap, whole)
+    return drawn
+
+
+#: A label is as long as its box allows; boxes change their width in pixels when the range does.
+_FIT = """
+const data = source.data, pixels = figure.inner_width / (range.end - range.start);
+const labels = data.name.map((name, at) => {
+  const from = Math.max(data.left[at], range.start), to = Math.min(data.right[at], range.end);
+  const room = Math.floor((to - from) * pixels / width) - 1;
+  if (room < 3 || data.left[at] < range.start - 1e-9) return "";
+  return name.length <= room ? name : name.slice(0, room - 1) + "…";
+});
+data.label = labels;
+source.change.emit();
+"""
+_ZOOM = """
+const at = source.selected.indices[0];
+if (at === undefined) return;
+range.start = source.data.left[at];
+range.end = source.data.right[at];
+source.selected.indices = [];
+"""
+
+
+def _name(row: Any) -> str:
+    return f"{row.function} (tasks)" if row.depth == 0 else str(row.function)
+
+
+def _colour(row: Any) -> str:
+    if row.depth == 0:
+        return group_colour(str(row.prefix))
+    parts = str(row.file).replace("\\", "/").split("/")
+    owner = next((name for name in _OWNERS if name in parts), "")
+    return group_colour(owner) if owner else OTHER
+
+
+def _pale(colour: str, share: float = 0.55) -> str:
+    """Return a colour mixed with white, so that text on it can be read."""
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in parts)
+
+
+def _matches(frames: pd.DataFrame, find: str) -> np.ndarray:
+    if not find:
+        return np.zeros(len(frames), bool)
+    text = frames["function"] + " " + frames["file"]
+    return text.str.contains(find, case=False, regex=False).to_numpy()
+
+
+def _covered(frames: pd.DataFrame) -> float:
+    """Return the samples below any of these frames, each sample once."""
+    covered, end = 0.0, -1.0
+    for row in frames.sort_values("left").itertuples():
+        covered += max(0.0, row.right - max(row.left, end))
+        end = max(end, row.right)
+    return covered

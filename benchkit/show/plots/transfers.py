@@ -1,0 +1,127 @@
+"""The matrix of transfers: who sent how much to whom.
+
+A run's DataTree in, a Bokeh figure out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper
+from bokeh.models.annotations import ColorBar
+from bokeh.palettes import Blues256
+
+from benchkit.show.plots.base import INK, has, make_figure, nothing, part
+
+__all__ = ["transfer_matrix"]
+
+MIB = 2**20
+#: More workers than this have no room for numbers in their cells, or for names beside them.
+MOST_NUMBERS, MOST_NAMES, MOST_LEVEL = 16, 40, 8
+#: From white, so that nothing looks like nothing.
+_PALETTE = tuple(reversed(Blues256))
+
+
+def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
+    """Draw transfers of task results, senders down, receivers across.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+    value : {"bytes", "bytes_compressed", "count", "seconds"}
+        What a cell shows.
+
+    Returns
+    -------
+    figure
+        A cell a pair. Hatched: neither end was there to tell.
+    """
+    title = "Who sent how much to whom?"
+    if not has(tree, "transfers", "source"):
+        return nothing(title)
+    data = part(tree, "transfers")
+    names = _names(tree, data["source"].values)
+    cells = data[value].values.astype(float)
+    unit, divisor = {
+        "bytes": ("MiB", MIB), "bytes_compressed": ("MiB on the wire", MIB),
+        "count": ("transfers", 1), "seconds": ("s", 1),
+    }[value]  # fmt: skip
+    rows, columns = (grid.ravel() for grid in np.indices(cells.shape))
+    shown = cells.ravel() / divisor
+    known = np.isfinite(shown)
+    drawn = make_figure(
+        f"{title} ({np.nansum(shown):,.0f} {unit} in all)",
+        "receiver",
+        "sender",
+        x_range=names,
+        y_range=names[::-1],
+        height=int(np.clip(140 + 26 * len(names), 220, 640)),
+        tools="save",
+    )
+    most = max(float(np.nanmax(shown, initial=0)), 1e-9)
+    mapper = LinearColorMapper(palette=_PALETTE, low=0, high=most)
+    source = ColumnDataSource(
+        {
+            "source": [names[row] for row in rows],
+            "destination": [names[column] for column in columns],
+            "value": shown,
+            "text": [_short(number) for number in np.nan_to_num(shown)],
+            "count": data["count"].values.ravel(),
+            "mib": data["bytes"].values.ravel() / MIB,
+            "wire": data["bytes_compressed"].values.ravel() / MIB,
+            "seconds": data["seconds"].values.ravel(),
+            "alpha": np.where(known, 0.9, 0.0),
+        },
+        name="pairs",
+    )
+    boxes = drawn.rect(
+        "destination", "source", 0.96, 0.94, source=source, line_color=None,
+        fill_color={"field": "value", "transform": mapper}, fill_alpha="alpha",
+    )  # fmt: skip
+    if not known.all():
+        drawn.rect(
+            [names[i] for i in columns[~known]], [names[i] for i in rows[~known]], 0.96, 0.94,
+            line_color=None, fill_alpha=0, hatch_pattern="right_diagonal_line", hatch_color=INK,
+            hatch_alpha=0.4,
+        )  # fmt: skip
+    if len(names) <= MOST_NUMBERS:
+        dark = shown > 0.55 * most
+        for is_dark, colour in ((True, "white"), (False, "#1c2530")):
+            chosen = np.flatnonzero(known & (dark == is_dark) & (shown > 0)).tolist()
+            drawn.text(
+                [source.data["destination"][i] for i in chosen],
+                [source.data["source"][i] for i in chosen],
+                [source.data["text"][i] for i in chosen],
+                text_align="center", text_baseline="middle", text_font_size="11px",
+                text_color=colour,
+            )  # fmt: skip
+    if len(names) > MOST_NAMES:
+        drawn.axis.major_label_text_font_size = "0px"
+    if len(names) > MOST_LEVEL:
+        drawn.xaxis.major_label_orientation = 0.7
+    bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
+    bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
+    drawn.add_layout(bar, "right")
+    tips = [
+        ("from", "@source"), ("to", "@destination"), ("transfers", "@count{0,0}"),
+        ("bytes", "@mib{0,0.0} MiB, @wire{0,0.0} on the wire"), ("took", "@seconds{0.00} s"),
+    ]  # fmt: skip
+    drawn.add_tools(HoverTool(renderers=[boxes], tooltips=tips))
+    return drawn
+
+
+def _short(number: float) -> str:
+    return "" if not number else "< 0.01" if number < 0.01 else f"{number:,.3g}"
+
+
+def _names(tree: xr.DataTree, indices: np.ndarray) -> list[str]:
+    """Return what workers are called, each name once; -1 is whoever is none."""
+    workers = part(tree, "workers")
+    known = [str(name) for name in workers["name"].values] if "name" in workers else []
+    found = ["client" if i < 0 else known[i] if i < len(known) else str(i) for i in indices]
+    return [
+        name if found.count(name) == 1 else f"{name} #{place}" for place, name in enumerate(found)
+    ]
