@@ -161,14 +161,13 @@ def _import_file(path: Path) -> ModuleType:
         except BaseException:
             sys.modules.pop(name, None)
             raise
-    helpers = [
-        sys.modules[other]
-        for other in set(sys.modules) - before
-        if str(getattr(sys.modules[other], "__file__", None) or "").startswith(str(path.parent))
-        and other.startswith("_")
-    ]
-    for part in (module, *helpers):
-        cloudpickle.register_pickle_by_value(part)
+    cloudpickle.register_pickle_by_value(module)
+    # Workers cannot import a helper that lies beside a workload: what cannot be imported here
+    # either is sent by value.
+    for other in set(sys.modules) - before:
+        file = str(getattr(sys.modules[other], "__file__", None) or "")
+        if other.startswith("_") and file.startswith(str(path.parent)):
+            del sys.modules[other]
     return module
 
 

@@ -136,7 +136,7 @@ def gdelt(
         papers = rng.choice(3, rows, p=[0.98, 0.01, 0.01])
         names = ["example", *NEWSPAPERS]
         sources = [f"https://www.{names[p]}.com/{number}/{i}" for i, p in enumerate(papers)]
-        for i in np.flatnonzero(rng.random(rows) < 0.1):
+        for i in np.flatnonzero(rng.random(rows) < 0.1).tolist():
             sources[i] = sources[i // 2]
         seen: set[str] = set()
         lines = []
@@ -279,7 +279,7 @@ def spark_like(
     },
 )
 def int_cube(folder: Path, *, side: int = 200, seed: int = 0) -> Mapping[str, Any]:
-    """Make a cube of int32 in zarr, uniform from 0 to 255, about a fifth of a side in a chunk.
+    """Make a cube of int32 in zarr, uniform from 0 to 255, a quarter of a side in a chunk.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def int_cube(folder: Path, *, side: int = 200, seed: int = 0) -> Mapping[str, An
     import numpy as np
     import zarr
 
-    chunk = -(-side // 5)
+    chunk = max(30, -(-side // 4))
     cube = zarr.open_array(
         str(folder / "cube.zarr"), mode="w", shape=(side,) * 3, chunks=(chunk,) * 3, dtype="i4"
     )

@@ -18,6 +18,8 @@ __all__ = ["matcher"]
 Predicate = Callable[[Any], bool]
 
 _TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
+#: The profile that is the whole suite.
+WHOLE = "release"
 _FIELDS = ("category", "name", "profile", "tag")
 
 
@@ -109,6 +111,8 @@ class _Parser:
             return lambda v: fnmatchcase(v.workload.category, value)
         if key == "name":
             return lambda v: _name_matches(v.name, value)
+        if (key, value) == ("profile", WHOLE):
+            return lambda v: True
         if key == "profile":
             return lambda v: bool({value, f"profile:{value}"} & set(v.tags))
         return lambda v: any(fnmatchcase(tag, value) for tag in v.tags)

@@ -100,6 +100,11 @@ def workload(
     >>> [variant.name for variant in total.variants()]
     ['array.total[chunks=thin]', 'array.total[chunks=square]']
     """
+    taken = _GROUPS & set(metrics or ())
+    if taken:
+        raise BadWorkload(
+            f"metrics: {', '.join(sorted(taken))} is a group of every run file: name it otherwise"
+        )
 
     def declare(main: Callable) -> Workload:
         return Workload(
@@ -119,6 +124,13 @@ def workload(
         )
 
     return declare if function is None else declare(function)
+
+
+#: A metric of one of these names could not lie beside the group in a run file.
+_GROUPS = {
+    "errors", "events", "fine", "logs", "profile", "scheduler", "spans", "task_events",
+    "task_groups", "tasks", "transfers", "workers",
+}  # fmt: skip
 
 
 @dataclass(eq=False)

@@ -4,7 +4,8 @@ from benchkit.measure.collection import collect
 from benchkit.measure.errors import BadParameter, BadSelection, BadWorkload, UnknownWorkload
 from benchkit.measure.selection import matcher
 from benchkit.measure.sizing import Scale, linear, quadratic
-from benchkit.measure.workloads import workload
+from benchkit.measure.workloads import _GROUPS, workload
+from benchkit.store.schema import GROUPS
 
 GIB = 2**30
 
@@ -50,6 +51,7 @@ def test_an_unknown_name_is_refused_with_a_near_one(folder):
         ("not (thin or square)", 0),
         ("array.*", 2),
         ("profile:quick", 2),
+        ("profile:release", 6),
     ],
 )
 def test_an_expression_selects_what_it_says(folder, expression, count):
@@ -114,3 +116,9 @@ def test_chunks_follow_the_memory_of_a_thread():
 
     assert large.chunk("128 MiB") == pytest.approx(4 * small.chunk("128 MiB"), rel=0.01)
     assert small.linear(0.5) == GIB
+
+
+def test_a_metric_may_not_have_the_name_of_a_group_of_the_run_file():
+    assert set(GROUPS) == _GROUPS
+    with pytest.raises(BadWorkload, match="tasks is a group of every run file"):
+        workload(metrics={"tasks": "1"})(lambda client: None)

@@ -13,21 +13,30 @@ from typing import Any
 import panel as pn
 
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard import compare, parts, run, runs
+from benchkit.show.dashboard import compare, history, overview, parts, run, runs
+from benchkit.show.dashboard.data import all_nights
 from benchkit.show.dashboard.shell import page
 
 __all__ = ["VIEWS", "application"]
 
-VIEWS: dict[str, ModuleType] = {"runs": runs, "run": run, "compare": compare}
+VIEWS: dict[str, ModuleType] = {
+    "overview": overview,
+    "history": history,
+    "runs": runs,
+    "run": run,
+    "compare": compare,
+}
+#: Runs of one afternoon are a list; so many days of them are nights to look back on.
+FEWEST_NIGHTS = 3
 #: Views that need no more than their name are in the navigation.
-_LISTED = ("runs", "compare")
+_LISTED = ("overview", "history", "runs", "compare")
 
 
 def application() -> Any:
     """Return the page that the visitor's address asks for."""
     pn.extension("tabulator", notifications=False)
     state = _state()
-    name = state.get("view", "runs")
+    name = state.get("view") or _first()
     if name not in VIEWS:
         content = parts.message(
             "There is no such page", f"Views are {', '.join(VIEWS)}.", back=True
@@ -46,6 +55,14 @@ def application() -> Any:
         current="runs" if name == "run" else name,
         navigation=navigation,
     )
+
+
+def _first() -> str:
+    """Return the view to begin with: the last night, where there are nights."""
+    try:
+        return "overview" if len(all_nights().times) >= FEWEST_NIGHTS else "runs"
+    except BenchkitError:
+        return "runs"
 
 
 def _state() -> dict[str, str]:

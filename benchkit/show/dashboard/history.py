@@ -1,0 +1,188 @@
+"""One workload over months: every metric, what changed and when, its builds and its runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import panel as pn
+from bokeh.models import CustomJS
+
+from benchkit.analysis.history import ABOUT, History
+from benchkit.analysis.regressions import Regression, read_ledger
+from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.address import address, remember
+from benchkit.show.dashboard.data import all_nights, open_store, shown_metrics
+from benchkit.show.dashboard.standing import series_label
+from benchkit.show.escape import esc
+from benchkit.show.plots.history import over_nights
+from benchkit.show.summary import OUTCOME_WORDS
+from benchkit.store.marks import active_marks
+from benchkit.store.schema import METRICS
+from benchkit.store.text import format_quantity
+
+__all__ = ["TITLE", "view"]
+
+TITLE = "History"
+#: Other metrics below the one that is looked at, and runs in the table.
+MOST_SMALL, MOST_RUNS = 6, 60
+_NAMES = ("workload", "environment", "host")
+
+
+def view(state: dict[str, str]) -> Any:
+    """Return the page of a series; ``workload``, ``environment``, ``host``, ``metric`` name it."""
+    history, metrics = all_nights(), shown_metrics()
+    if not metrics:
+        return parts.message(
+            "No nights yet",
+            "Measure a selection every night, then this page shows how it went:",
+            "benchkit nightly -k profile:nightly",
+        )
+    keys = history.series.drop_duplicates("key")
+    workloads = sorted(keys["workload"].unique())
+    if "workload" not in state:
+        return _list(workloads)
+    mine = keys[keys["workload"] == state["workload"]]
+    if mine.empty:
+        return parts.message(
+            "No such workload",
+            f"Nothing of {state['workload']!r} was measured at night.",
+            back=True,
+        )
+    for name in ("environment", "host"):
+        if state.get(name) in set(mine[name]):
+            mine = mine[mine[name] == state[name]]
+    about = mine.iloc[0].to_dict()
+    places = {series_label(row): row for row in
+              keys[keys["workload"] == state["workload"]].to_dict("records")}  # fmt: skip
+    where = pn.widgets.Select(
+        name="Where", options=list(places), value=series_label(about), width=320
+    )
+    metric = state.get("metric") if state.get("metric") in metrics else metrics[0]
+    choose = pn.widgets.Select(
+        name="Metric", options={METRICS[name].long_name: name for name in metrics}, value=metric,
+        width=300,
+    )  # fmt: skip
+    zero = pn.widgets.Checkbox(name="Axis from zero", value=state.get("zero") == "1")
+    body = pn.Column(sizing_mode="stretch_width")
+
+    def draw(*events: Any) -> None:
+        chosen = places[where.value]
+        body[:] = _body(history, chosen, choose.value, metrics, bool(zero.value))
+        if events:
+            kept = {name: chosen[name] for name in _NAMES}
+            remember("history", {**kept, "metric": choose.value, "zero": "1" if zero.value else ""})
+
+    draw()
+    for widget in (where, choose, zero):
+        widget.param.watch(draw, "value")
+    return pn.Column(
+        parts.head(str(state["workload"]), lines=["A click on a dot opens the run."]),
+        pn.Row(where, choose, zero),
+        body,
+        sizing_mode="stretch_width",
+    )
+
+
+def _list(workloads: list[str]) -> Any:
+    links = {address("history", workload=name): name for name in workloads}
+    return pn.Column(
+        parts.head("Workloads over time", lines=[f"{len(workloads)} were measured at night."]),
+        parts.links(links),
+        sizing_mode="stretch_width",
+    )
+
+
+def _body(
+    history: History, about: dict[str, Any], metric: str, metrics: list[str], from_zero: bool
+) -> list[Any]:
+    row = history.find({**about, "metric": metric})
+    marks = active_marks(open_store().marks())
+    content: list[Any] = [_regression(one) for one in _regressions(about)]
+    if row is None:
+        title = "Nothing to draw"
+        content.append(parts.message(title, f"{METRICS[metric].long_name} was not measured here."))
+    else:
+        content.append(
+            parts.figure(_linked(over_nights(history, row, marks=marks, from_zero=from_zero)))
+        )
+    others = [name for name in metrics if name != metric][:MOST_SMALL]
+    small = []
+    for name in others:
+        place = history.find({**about, "metric": name})
+        if place is not None:
+            drawn = over_nights(history, place, from_zero=from_zero, height=170, small=True)
+            small.append(parts.figure(_linked(drawn)))
+    if small:
+        content.append(pn.GridBox(*small, ncols=2, sizing_mode="stretch_width"))
+    content += [parts.heading("Runs", "The newest first."), _runs(history, about, metric)]
+    return content
+
+
+def _linked(drawn: Any) -> Any:
+    """Let a click on a run open its page."""
+    code = """
+    const at = source.selected.indices[0];
+    if (at !== undefined) window.location.search = `?view=run&id=${source.data.id[at]}`;
+    """
+    for renderer in drawn.renderers:
+        source = renderer.data_source
+        if source.name in ("runs", "failures"):
+            source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=code))
+    return drawn
+
+
+def _regressions(about: dict[str, Any]) -> list[Regression]:
+    store = open_store()
+    return [
+        one
+        for one in read_ledger(store.events(), store.marks())
+        if one.is_open and all(one.about[name] == about[name] for name in ABOUT)
+    ]
+
+
+def _regression(one: Regression) -> Any:
+    facts = {
+        "size": one.size,
+        "first night": one.night[:16].replace("T", " "),
+        "cause": f"{one.cause}: {one.reason}" if one.reason else one.cause,
+        "explanation": one.facts.get("explanation"),
+        "find it": one.facts.get("bisect"),
+    }
+    return pn.Column(
+        parts.words(f"▲ {one.title}", kind="bad"),
+        parts.facts({name: value for name, value in facts.items() if value}),
+        sizing_mode="stretch_width",
+    )
+
+
+def _runs(history: History, about: dict[str, Any], metric: str) -> Any:
+    runs = history.runs[history.runs["key"] == about["key"]]
+    shown = runs.sort_values("started", ascending=False).head(MOST_RUNS)
+    cells = []
+    for run in shown.to_dict("records"):
+        symbol, words = OUTCOME_WORDS.get(str(run["outcome"]), ("?", str(run["outcome"])))
+        value = run.get(metric)
+        text = format_quantity(float(value), METRICS[metric].units) if value == value else "–"
+        aside = "" if run["comparable"] else f"set aside: {run['reason']}"
+        link = address("run", id=run["id"])
+        cells.append(
+            [
+                f"<a href='{esc(link)}'>{esc(str(run['started'])[:16])}</a>",
+                esc(f"{symbol} {words}"),
+                esc(text),
+                esc(run.get("dask") or ""),
+                esc(run.get("distributed") or ""),
+                esc(run.get("python") or ""),
+                esc(aside),
+            ]
+        )
+    titles = [
+        "started (UTC)",
+        "outcome",
+        metric.replace("_", " "),
+        "dask",
+        "distributed",
+        "python",
+        "",
+    ]
+    return parts.rows(titles, cells)

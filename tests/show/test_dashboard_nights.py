@@ -1,0 +1,109 @@
+"""The dashboard's nights: from the overview over the history of a workload to a run."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from nights import FAILING, FASTER, SLOWER, fill
+from playwright.sync_api import expect
+from test_dashboard import HOSTILE, READY, serve
+
+from benchkit.analysis.history import build_history
+from benchkit.show.dashboard.standing import standings
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, a_run):
+    return fill(tmp_path_factory.mktemp("nights") / "store", a_run, n_nights=60)
+
+
+@pytest.fixture(scope="module")
+def site(store):
+    server, url = serve(store.path)
+    yield url
+    server.terminate()
+    server.wait(10)
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    page, trouble = context.new_page(), []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+    page.set_default_timeout(60_000)
+    yield page
+    context.close()
+    assert not trouble
+
+
+def test_rows_stand_in_the_order_in_which_they_matter(store):
+    history = build_history(store.runs(), metrics=["duration"], marks=[])
+    ones = standings(history, store.events())
+    states = {(one.about["workload"], one.about["environment"]): one.state for one in ones}
+
+    assert states[FAILING, "main"] == "failed"
+    assert states[SLOWER, "main"] == "regressed"
+    assert states[SLOWER, "release"] == "unchanged"
+    assert ones[0].state == "failed"
+    assert ones[1].about["workload"] == SLOWER
+    assert ones[1].ratio == pytest.approx(1.14)
+    assert ones[1].units > 3
+    order = [one.severity for one in ones]
+    assert order == sorted(order)
+    assert all(np.isfinite(one.value) for one in ones if one.state == "unchanged")
+
+
+@pytest.mark.browser
+def test_from_the_overview_a_click_leads_to_the_history_and_on_to_a_run(page, site, artifacts):
+    page.goto(site)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Night of 2026-11-20")
+    expect(page.get_by_text("regressed, new")).to_be_visible()
+    n_rows = page.locator("tbody tr").count()
+    page.screenshot(path=artifacts / "dashboard-overview.png", full_page=True)
+
+    page.get_by_label("Show").select_option(label="what needs a look")
+    page.wait_for_url("**show=news**")
+    expect(page.get_by_text(re.compile(r"\d+ of \d+ hidden"))).to_be_visible()
+    assert page.locator("tbody tr").count() < n_rows
+    page.get_by_label("Metric").select_option(label="cluster process memory, highest sum")
+    page.wait_for_url("**metric=memory_peak**")
+    page.get_by_label("Metric").select_option(label="wall time of the workload")
+    page.wait_for_url("**metric=duration**")
+    page.get_by_role("link", name=SLOWER).first.click()
+
+    page.wait_for_url("**view=history**")
+    expect(page.get_by_role("heading", level=1)).to_have_text(SLOWER)
+    expect(page.get_by_text("82 % of it is transfer in the group sum.")).to_be_visible()
+    page.wait_for_function(READY)
+    page.screenshot(path=artifacts / "dashboard-history.png", full_page=True)
+    page.locator("input[type=checkbox]").check()
+    page.wait_for_url("**zero=1**")
+    page.locator("tbody a[href*='view=run']").first.click()
+
+    page.wait_for_url("**view=run&id=*")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(SLOWER)
+    page.go_back()
+    page.wait_for_url("**view=history**")
+    expect(page.get_by_role("heading", level=1)).to_have_text(SLOWER)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("view=history", "Workloads over time"),
+        ("view=history&workload=nothing", "No such workload"),
+        ("view=history&workload=" + HOSTILE.replace("&", "%26"), "No such workload"),
+        (f"view=history&workload={FASTER}&metric=nonsense", "A click on a dot"),
+        ("view=overview&find=nothing-like-it", "Nothing to show"),
+        ("view=overview&metric=nonsense", "Night of"),
+    ],
+)
+def test_odd_addresses_are_answered_in_words(page, site, address, message):
+    page.goto(f"{site}?{address}")
+
+    expect(page.get_by_text(message).first).to_be_visible()
+    assert page.evaluate("window.hacked") is None
