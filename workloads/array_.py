@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import time
 
+from _fingerprints import PERIODS, fingerprint
+
 from benchkit.measure import expect, random_array, workload
 
 #: A little more than memory: what is not let go in time must be spilled.
 SUM_FACTOR = 1.1
 #: Where the quadratic law meets the linear one: 2 workers x 1 thread x 1 GiB.
 DOT_REFERENCE_BYTES = 128 * 2**20
+#: The same for `double_diff`: 0.2 x those 2 GiB.
+DIFF_REFERENCE_BYTES = 0.2 * 2**31
+PERCENTILES, N_BINS = [1, 50, 99], 1000
 
 
 @workload(
     variants={"kind": ["fast-thin", "slow-thin", "slow-square"]},
-    tags=["root-tasks", "first-twelve[kind=slow-thin]", "quick[kind=slow-thin]"],
+    tags=[
+        "root-tasks",
+        "first-twelve[kind=slow-thin]",
+        "quick[kind=slow-thin]",
+        "nightly",
+        "ci[kind=slow-thin]",
+    ],
     requires=["numpy", "dask.array"],
 )
 def basic_sum(scale, *, kind):
@@ -69,7 +80,13 @@ def _number_chunk(block, columns, nap_s, block_id=None):
 
 @workload(
     variants={"data": ["uncompressible", "compressible"]},
-    tags=["transfer", "first-twelve[data=uncompressible]", "quick[data=uncompressible]"],
+    tags=[
+        "transfer",
+        "first-twelve[data=uncompressible]",
+        "quick[data=uncompressible]",
+        "nightly",
+        "ci[data=uncompressible]",
+    ],
     requires=["numpy", "dask.array"],
 )
 def dot_product(scale, seed, *, data):
@@ -99,3 +116,392 @@ def _dot_operand(scale, seed, data):
     n_chunks = max(3, round((32 * scale.threads) ** (1 / 3)))
     chunk = max(1, round(side / (n_chunks - 0.5)))
     return random_array((side, side), chunks=(chunk, chunk), data=data, seed=seed)
+
+
+@workload(
+    variants={"data": ["uncompressible", "compressible"]},
+    tags=["root-tasks", "memory", "nightly", "ci[data=uncompressible]"],
+    requires=["numpy", "dask.array"],
+)
+def vorticity(scale, seed, *, data):
+    """Difference two velocity fields with their shifted selves, slab by slab.
+
+    A row is added by wrapping around, and the axis is made one chunk again: every slab is a
+    problem of its own, which the graph hides. Stresses the placing of root tasks: slabs made
+    faster than they are used fill the memory (distributed#6571).
+
+    Scale: 0.35 x cluster memory for each field, linear; a chunk is one slab of 46 MiB at the
+    reference, by the grain. About 3 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by position, with each slab computed by NumPy as a whole.
+    """
+    import dask.array as da
+
+    u, v, dx, dy = _flow(scale, seed, data)
+    up = da.pad(u, ((1, 0), (0, 0), (0, 0)), mode="wrap").rechunk({0: -1})
+    vp = da.pad(v, ((1, 0), (0, 0), (0, 0)), mode="wrap").rechunk({0: -1})
+    return fingerprint(dx[..., None] * up - dy[..., None] * vp)
+
+
+@vorticity.check
+def _(result, scale, seed, *, data):
+    import dask.array as da
+
+    u, v, dx, dy = _flow(scale, seed, data)
+    chunks = (dx.shape[0], *u.chunks[1:])
+    by_numpy = da.map_blocks(_vorticity_of_slab, u, v, dx.compute(), dy.compute(),
+                             dtype=u.dtype, chunks=chunks)  # fmt: skip
+    wanted = fingerprint(by_numpy).compute()
+    expect(_plain(result), close_to=wanted, rtol=1e-9, what="sums of the vorticity")
+
+
+def _flow(scale, seed, data):
+    """Return both velocities and both spacings; the two differ, or the sums would be about 0."""
+    side = max(8, round((scale.chunk("46 MiB") / 8) ** 0.5))
+    n_slabs = max(2 * scale.threads + 1, round(scale.linear(0.35) / 8 / side**2))
+    shape, chunks = (side, side, n_slabs), (side, side, 1)
+    u = random_array(shape, chunks=chunks, data=data, seed=2 * seed)
+    v = random_array(shape, chunks=chunks, data=data, seed=2 * seed + 1)
+    dx = random_array((side + 1, side), chunks=-1, seed=seed + 2) + 1
+    dy = random_array((side + 1, side), chunks=-1, seed=seed + 3)
+    return u, v, dx, dy
+
+
+def _vorticity_of_slab(u, v, dx, dy):
+    import numpy as np
+
+    up, vp = (np.concatenate([field[-1:], field]) for field in (u, v))
+    return dx[..., None] * up - dy[..., None] * vp
+
+
+@workload(
+    variants={
+        "data": ["uncompressible", "compressible"],
+        "law": ["quadratic", "linear"],
+    },
+    tags=["transfer", "nightly", "ci[data=uncompressible,law=quadratic]"],
+    requires=["numpy", "dask.array"],
+)
+def double_diff(scale, seed, *, data, law):
+    """Subtract one array from another that is shifted by one row and one column.
+
+    Chunks of the two no longer line up, so each output chunk needs pieces of up to four others.
+    Stresses transfers between neighbours (distributed#6597).
+
+    Scale: 0.2 x cluster memory for each array, by the linear law, which ought to keep the runtime
+    flat, or by the quadratic one, which does where neighbours are not placed together; both meet
+    at 2 GiB. A chunk is 20 MiB at the reference, by the grain. About 5 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by position, from each array alone, without a shift.
+    """
+    a, b = _shifted_pair(scale, seed, data, law)
+    return fingerprint(a[1:, 1:] - b[:-1, :-1])
+
+
+@double_diff.check
+def _(result, scale, seed, *, data, law):
+    a, b = _shifted_pair(scale, seed, data, law)
+    plus, minus = fingerprint(a, begin=(1, 1)), fingerprint(b[:-1, :-1])
+    plus, minus = plus.compute(), minus.compute()
+    for got, high, low in zip(_plain(result), plus, minus, strict=True):
+        expect(got, close_to=high - low, rtol=0, atol=1e-10 * high, what="sum of the difference")
+
+
+def _shifted_pair(scale, seed, data, law):
+    if law == "linear":
+        shape = scale.linear(0.2, ("x", "x"))
+    else:
+        shape = scale.quadratic(0.2, DIFF_REFERENCE_BYTES, ("x", "x"))
+    side = max(16, round((scale.chunk("20 MiB") / 8) ** 0.5))
+    # One of them is larger: two streams of one size would nearly cancel each other.
+    a = random_array(shape, chunks=(side, side), data=data, seed=2 * seed)
+    return a, random_array(shape, chunks=(side, side), data=data, seed=2 * seed + 1) / 4
+
+
+@workload(
+    tags=["graph", "latency", "nightly", "ci"],
+    requires=["numpy", "dask.array"],
+)
+def map_overlap_sample(scale, seed):
+    """Take 10 x 10 values from the middle of an array of very many chunks with overlap.
+
+    What a viewer of images does with each move of the mouse. Stresses building and culling of the
+    graph, of which a handful of tasks is left: overhead, and nothing else.
+
+    Scale: 80 x 80 chunks of 50 x 50 on any cluster, fewer by the fraction.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: the values are those of the source.
+    """
+    source, window = _viewed(scale, seed)
+    return source.map_overlap(_itself, depth=1, boundary="reflect", dtype=source.dtype)[window]
+
+
+@map_overlap_sample.check
+def _(result, scale, seed):
+    import numpy as np
+
+    source, window = _viewed(scale, seed)
+    expect(np.asarray(result), equals=source[window].compute(), what="window")
+
+
+def _viewed(scale, seed):
+    side = 50 * max(4, round(80 * scale.fraction**0.5))
+    middle = slice(side // 2 - 5, side // 2 + 5)  # where four chunks meet
+    return random_array((side, side), chunks=(50, 50), seed=seed), (middle, middle)
+
+
+def _itself(block):
+    return block
+
+
+@workload(
+    tags=["reduction", "nightly", "ci"],
+    requires=["numpy", "scipy", "dask.array"],
+)
+def ols(scale, seed):
+    """Fit a linear model by ordinary least squares and take its residuals.
+
+    X'X and X'y are reduced over all rows, solved, and the rows are needed again for what the
+    model leaves unexplained. Stresses memory held between two passes over the same data, and
+    reduction.
+
+    Scale: 0.2 x cluster memory, linear, 50 columns; a chunk is 50 MiB at the reference, by the
+    grain. About 5 s on 2 x 1 x 1 GiB.
+    Check: coefficients are within 5 / sqrt(rows) of those that made y; the residuals' variance is
+    that of the noise.
+    """
+    import dask.array as da
+
+    x, y, _ = _regression(scale, seed)
+    fitted = da.linalg.solve(x.T @ x, x.T @ y)
+    return {"fitted": fitted, "unexplained": ((y - x @ fitted) ** 2).sum()}
+
+
+@ols.check
+def _(result, scale, seed):
+    x, _, known = _regression(scale, seed)
+    n_rows, n_columns = x.shape
+    fitted = _plain(result["fitted"])
+    expect(fitted, close_to=known, rtol=0, atol=5 / n_rows**0.5, what="coefficients")
+    variance = float(result["unexplained"]) / (n_rows - n_columns)
+    spread = 5 * (2 / n_rows) ** 0.5
+    expect(variance, close_to=1.0, rtol=0, atol=spread, what="variance of the residuals")
+
+
+def _regression(scale, seed):
+    import dask.array as da
+    import numpy as np
+
+    shape = scale.linear(0.2, ("x", 50))
+    rows = max(100, scale.chunk("50 MiB") // 8 // 50)
+    random = da.random.default_rng(seed)
+    x = random.standard_normal(shape, chunks=(rows, 50))
+    noise = random.standard_normal(shape[0], chunks=rows)
+    known = np.linspace(-1, 1, 50)
+    return x, x @ known + noise, known
+
+
+@workload(
+    tags=["reduction", "order", "nightly", "ci"],
+    requires=["numpy", "dask.array"],
+)
+def tall_skinny_qr(scale, seed):
+    """Factor a tall matrix into orthogonal columns and a triangle.
+
+    Each block is factored, the triangles are stacked and factored again, and the blocks are
+    multiplied with what came back. Stresses priorities: blocks must wait for the stack, and the
+    scheduler must not make more of them than fit.
+
+    Scale: 0.2 x cluster memory, linear, 100 columns; 20 blocks a thread.
+    About 4 s on 2 x 1 x 1 GiB.
+    Check: Q R is the matrix within 1e-8, in every block; Q'Q is one within 1e-8.
+    """
+    import dask.array as da
+
+    q, r = da.linalg.qr(_tall(scale, seed))
+    return {"q": q, "r": r}
+
+
+@tall_skinny_qr.check
+def _(result, scale, seed):
+    import dask
+    import numpy as np
+
+    matrix, q, r = _tall(scale, seed), result["q"], result["r"]
+    error, gram, r = dask.compute(abs(q @ r - matrix).max(), q.T @ q, r)
+    expect(float(error), at_most=1e-8, what="largest difference between QR and the matrix")
+    off = np.abs(gram - np.eye(len(gram))).max()
+    expect(float(off), at_most=1e-8, what="largest difference between Q'Q and one")
+    expect(np.abs(np.tril(r, -1)).max(), at_most=0.0, what="below R's diagonal")
+
+
+def _tall(scale, seed):
+    shape = scale.linear(0.2, ("x", 100))
+    rows = max(100, -(-shape[0] // (20 * scale.threads)))
+    return random_array(shape, chunks=(rows, 100), seed=seed)
+
+
+@workload(
+    tags=["reduction", "order", "nightly", "ci"],
+    requires=["numpy", "dask.array"],
+)
+def svd_compressed(scale, seed):
+    """Find the ten largest singular values of a tall matrix by random projection.
+
+    Blocks are projected, factored as in `tall_skinny_qr`, and read again. Stresses deep trees of
+    small tasks beside large blocks, and their order.
+
+    Scale: 0.15 x cluster memory, linear, 64 columns; 20 blocks a thread.
+    About 6 s on 2 x 1 x 1 GiB.
+    Check: the matrix is made from ten singular values and vectors, and noise of a known size
+    beside them: the values come back to 1 %, and the factors give the matrix again.
+    """
+    import dask.array as da
+
+    u, s, v = da.linalg.svd_compressed(_known_spectrum(scale)[0], k=10, n_power_iter=0, seed=seed)
+    return {"u": u, "s": s, "v": v}
+
+
+@svd_compressed.check
+def _(result, scale):
+    import dask
+
+    matrix, spectrum = _known_spectrum(scale)
+    u, s, v = result["u"], result["s"], result["v"]
+    found = _plain(s)
+    expect(found, close_to=spectrum[:10], rtol=0.01, what="singular values")
+    wrong, norm = dask.compute((((u * found) @ v - matrix) ** 2).sum(), (matrix**2).sum())
+    # What ten values leave out of a spectrum that halves is less than 1 in 500 of its norm.
+    expect(float((wrong / norm) ** 0.5), at_most=0.002, what="norm of what is left out")
+
+
+def _known_spectrum(scale):
+    """Return a matrix of 64 singular values that halve from one to the next, and those values."""
+    import dask.array as da
+    import numpy as np
+
+    n_rows, n_columns = scale.linear(0.15, ("x", 64))
+    rows = max(100, -(-n_rows // (20 * scale.threads)))
+    spectrum = 0.5 ** np.arange(n_columns)
+    right = _cosines(np.arange(n_columns), n_columns, n_columns)
+    lengths = (*[rows] * (n_rows // rows), *[n_rows % rows] * (n_rows % rows > 0))
+    matrix = da.map_blocks(
+        _cosine_rows, n_rows=n_rows, right=spectrum[:, None] * right.T, dtype=float,
+        chunks=(lengths, (n_columns,)),
+    )  # fmt: skip
+    return matrix, spectrum
+
+
+def _cosine_rows(n_rows, right, block_info=None):
+    import numpy as np
+
+    first, last = block_info[None]["array-location"][0]
+    return _cosines(np.arange(first, last), n_rows, len(right)) @ right
+
+
+def _cosines(numbers, n_rows, n_columns):
+    """Return rows of the discrete cosine transform, whose columns are orthonormal."""
+    import numpy as np
+
+    angles = np.pi / n_rows * (numbers[:, None] + 0.5) * np.arange(n_columns)
+    values = np.cos(angles) * (2 / n_rows) ** 0.5
+    values[:, 0] /= 2**0.5
+    return values
+
+
+@workload(
+    variants={"indices": ["sorted", "shuffled", "repeated"]},
+    tags=["shuffle", "graph", "nightly", "ci[indices=shuffled]"],
+    requires=["numpy", "dask.array"],
+)
+def fancy_index(scale, seed, *, indices):
+    """Take as many rows as there are, by random number, from an array in 32 chunks a thread.
+
+    Sorted and drawn with repeats; all of them, shuffled; or drawn with repeats, unsorted. Every
+    output chunk then needs rows of every input chunk. Stresses indexing: how many tasks it makes
+    and what it moves.
+
+    Scale: 0.1 x cluster memory, linear, 256 columns. About 4 s on 2 x 1 x 1 GiB.
+    Check: rows hold their number, so the sum and the sum weighted by position follow from the
+    indices alone.
+    """
+    rows, chosen = _chosen_rows(scale, seed, indices)
+    return fingerprint(rows[chosen])
+
+
+@fancy_index.check
+def _(result, scale, seed, *, indices):
+    import numpy as np
+
+    rows, chosen = _chosen_rows(scale, seed, indices)
+    down = np.arange(len(chosen)) % PERIODS[0] + 1.0
+    across = np.arange(rows.shape[1]) % PERIODS[1] + 1.0
+    wanted = [float(chosen.sum()) * rows.shape[1], float(down @ chosen) * across.sum()]
+    expect(_plain(result), close_to=wanted, rtol=1e-12, what="sums of the rows taken")
+
+
+def _chosen_rows(scale, seed, indices):
+    import dask.array as da
+    import numpy as np
+
+    n_rows, width = scale.linear(0.1, ("x", 256))
+    numbers = da.arange(n_rows, chunks=-(-n_rows // (32 * scale.threads)), dtype=float)
+    rows = numbers[:, None] + da.zeros((n_rows, width), chunks=(numbers.chunks[0], width))
+    random = np.random.default_rng(seed)
+    if indices == "shuffled":
+        return rows, random.permutation(n_rows)
+    drawn = random.integers(0, n_rows, n_rows)
+    return rows, np.sort(drawn) if indices == "sorted" else drawn
+
+
+@workload(
+    tags=["reduction", "nightly", "ci"],
+    requires=["numpy", "dask.array"],
+)
+def percentile_topk(scale, seed):
+    """Take percentiles, the hundred largest and a histogram of one long array.
+
+    Three reductions of different shapes share their roots. Stresses reduction where partial
+    results are sorted, merged or counted, not added.
+
+    Scale: 0.4 x cluster memory, linear; 32 chunks a thread. About 5 s on 2 x 1 x 1 GiB.
+    Check: uniform numbers: percentiles within 0.01 (or 5 sigma of a chunk's), as many
+    counts as numbers and each count within 8 sigma, the hundred sorted and above 1 - 200 / n.
+    """
+    import dask.array as da
+
+    n, rows = _long(scale)
+    array = random_array((n,), chunks=rows, seed=seed)
+    counts, _ = da.histogram(array, bins=N_BINS, range=(0, 1))
+    return {"percentiles": da.percentile(array, PERCENTILES), "top": da.topk(array, 100),
+            "counts": counts}  # fmt: skip
+
+
+@percentile_topk.check
+def _(result, scale):
+    import numpy as np
+
+    n, rows = _long(scale)
+    percentiles, top, counts = (
+        np.asarray(result[name]) for name in ("percentiles", "top", "counts")
+    )
+    wanted = [share / 100 for share in PERCENTILES]
+    # Dask merges the percentiles of chunks, so a small chunk's error remains.
+    sigma = 0.5 / rows**0.5
+    expect(percentiles, close_to=wanted, rtol=0, atol=max(0.01, 5 * sigma), what="percentiles")
+    expect(int(counts.sum()), equals=n, what="numbers counted")
+    sigma = (n / N_BINS) ** 0.5
+    expect(counts, close_to=n / N_BINS, rtol=0, atol=8 * sigma, what="counts")
+    expect(len(top), equals=100, what="largest numbers")
+    expect(top.min(), at_least=1 - 200 / n, what="least of the largest")
+    expect(top, equals=np.sort(top)[::-1], what="order of the largest")
+
+
+def _long(scale):
+    """Return the length of the array and of its chunks."""
+    (n,) = scale.linear(0.4, ("x",))
+    return n, -(-n // (32 * scale.threads))
+
+
+def _plain(result):
+    import numpy as np
+
+    return np.asarray(result, dtype=float)

@@ -8,9 +8,11 @@ from benchkit.measure import expect, workload
 
 #: A nap of each step of a pipeline, at the reference.
 NAP_S = 0.1
+#: The longest job of a queue.
+JOB_S = 0.3
 
 
-@workload(tags=["latency", "overhead"])
+@workload(tags=["latency", "overhead", "ci", "nightly"])
 def single(client, scale):
     """Submit one small task after another and wait for each.
 
@@ -29,7 +31,10 @@ def _(result, scale):
     expect(result, equals=[i + 1 for i in range(_singles(scale))], what="answers")
 
 
-@workload(variants={"kind": ["rootish", "non-rootish"]}, tags=["overhead", "root-tasks"])
+@workload(
+    variants={"kind": ["rootish", "non-rootish"]},
+    tags=["overhead", "root-tasks", "nightly", "ci[kind=rootish]"],
+)
 def large_map(client, scale, *, kind):
     """Map a trivial function over many items.
 
@@ -52,7 +57,7 @@ def _(client, result, scale):
     expect(client.gather(result), equals=[i + 1 for i in range(_count(scale))], what="results")
 
 
-@workload(tags=["latency", "root-tasks"])
+@workload(tags=["latency", "root-tasks", "ci", "nightly"])
 def large_map_first(client, scale):
     """Map a trivial function over many items and wait for the first result.
 
@@ -73,7 +78,7 @@ def _(result, scale):
     expect(result in range(1, _count(scale) + 1), equals=True, what="first result is of an item")
 
 
-@workload(tags=["memory", "pipeline"])
+@workload(tags=["memory", "pipeline", "ci", "nightly"])
 def memory_efficient(client, scale, seed):
     """Run many arrays through two slow steps, and drop each as soon as it is done.
 
@@ -107,6 +112,37 @@ def _(result, scale):
     expect(result["mean"], close_to=0.5, atol=sigma, rtol=0, what="mean")
 
 
+@workload(tags=["memory", "imbalance", "ci", "nightly"], metrics={"idle_share": "1"})
+def jobqueue(client, scale, seed):
+    """Run independent jobs that allocate memory and last between nothing and 0.3 s.
+
+    Stresses the queue on the scheduler: a thread that is done should have its next job at once,
+    whatever the lengths of the others. Sleeping jobs hide what the processor is asked for; the
+    metric is the share of the threads' time in which no job ran.
+
+    Scale: 40 jobs for each thread x the fraction; a job's memory is 160 MiB at the reference, by
+    the grain. About 7 s on 2 x 1 x 1 GiB.
+    Check: each job ran once, as long as it should, and held what it allocated.
+    """
+    naps = _job_naps(scale, seed)
+    begin = time.perf_counter()
+    jobs = client.map(_job, range(len(naps)), naps, nbytes=scale.chunk("160 MiB"), pure=False)
+    told = client.gather(jobs)
+    return {"told": told, "seconds": time.perf_counter() - begin}
+
+
+@jobqueue.check
+def _(result, scale, seed):
+    naps, told = _job_naps(scale, seed), result["told"]
+    expect([number for number, _, _ in told], equals=list(range(len(naps))), what="jobs")
+    held = scale.chunk("160 MiB")
+    expect([nbytes for _, nbytes, _ in told], equals=[held] * len(naps), what="bytes held")
+    short = [nap - took for nap, (_, _, took) in zip(naps, told, strict=True)]
+    expect(max(short), at_most=0.001, what="seconds that a job was too short")
+    busy = sum(took for _, _, took in told)
+    return {"idle_share": 1 - busy / (result["seconds"] * scale.threads)}
+
+
 def _singles(scale):
     return max(20, round(400 * scale.fraction))
 
@@ -130,6 +166,23 @@ def _mapped(client, scale, kind):
 
 def _inc(number, others=()):
     return number + 1
+
+
+def _job_naps(scale, seed):
+    import numpy as np
+
+    count = max(8, round(40 * scale.threads * scale.fraction))
+    return np.random.default_rng(seed).uniform(0, JOB_S, count).tolist()
+
+
+def _job(number, nap_s, *, nbytes):
+    import numpy as np
+
+    begin = time.perf_counter()
+    held = np.ones(nbytes, dtype=np.uint8)
+    time.sleep(nap_s)
+    total = int(held.sum(dtype=np.int64))
+    return number, total, time.perf_counter() - begin
 
 
 def _make(number, *, length, seed):

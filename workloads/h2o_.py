@@ -2,20 +2,142 @@
 
 from __future__ import annotations
 
+from _frames import shuffle_by
+from _shuffle import warm_up_shuffle
 from _sizes import in_steps
 
 from benchkit.measure import dataset, expect, workload
 
 ROWS_PER_FILE = 250_000
+#: Cluster memory for each row: of what Dask itself does, and of what calls Python for each group.
+BYTES_PER_ROW, SLOW_BYTES_PER_ROW = 200, 2000
+REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
+Q1 = "select id1, sum(v1)::bigint as v1 from h2o group by id1 order by id1"
+Q2 = "select id1, id2, sum(v1)::bigint as v1 from h2o group by id1, id2 order by id1, id2"
+Q3 = "select id3, sum(v1)::bigint as v1, avg(v3) as v3 from h2o group by id3 order by id3"
+Q4 = """
+    select id4, avg(v1) as v1, avg(v2) as v2, avg(v3) as v3 from h2o group by id4 order by id4
+"""
 Q5 = """
-    select id6, sum(v1)::double as v1, sum(v2)::double as v2, sum(v3) as v3
+    select id6, sum(v1)::bigint as v1, sum(v2)::bigint as v2, sum(v3) as v3
     from h2o group by id6 order by id6
+"""
+Q6 = """
+    select id4, id5, median(v3) as median, stddev_samp(v3) as std
+    from h2o group by id4, id5 order by id4, id5
+"""
+Q7 = "select id3, max(v1) - min(v2) as range from h2o group by id3 order by id3"
+Q8 = """
+    select id6, v3 from h2o
+    qualify row_number() over (partition by id6 order by v3 desc) <= 2
+    order by id6, v3
+"""
+#: A correlation is not defined in a group of one row, or of one value.
+Q9 = """
+    select id2, id4, coalesce(nullif(corr(v1, v2) ^ 2, 'nan'), -1) as r2
+    from h2o group by id2, id4 order by id2, id4
 """
 
 
+@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+def q1(prepared):
+    """Sum one column by a key with a hundred values.
+
+    Partial results are tiny: what is left is reading, and a tree over them. Stresses Parquet
+    reading of text, and the overhead of a reduction.
+
+    Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: every sum, by DuckDB from the same files.
+    """
+    return _grouped(prepared, ["id1"], ["v1"]).agg({"v1": "sum"}).compute()
+
+
+@q1.prepare
+def _(scale):
+    return _table_and_answer(scale, Q1)
+
+
+@q1.check
+def _(result, prepared):
+    _compare(result.reset_index(), prepared)
+
+
+@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+def q2(prepared):
+    """Sum one column by two keys with a hundred values each.
+
+    Ten thousand groups, all of them in every partition. Stresses group-by on several columns of
+    text, and a reduction whose partial results do not shrink.
+
+    Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 3 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: every sum, by DuckDB from the same files.
+    """
+    return _grouped(prepared, ["id1", "id2"], ["v1"]).agg({"v1": "sum"}).compute()
+
+
+@q2.prepare
+def _(scale):
+    return _table_and_answer(scale, Q2)
+
+
+@q2.check
+def _(result, prepared):
+    _compare(result.reset_index(), prepared)
+
+
+@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+def q3(prepared):
+    """Sum one column and average another by a text key with a hundredth as many groups as rows.
+
+    As `q5`, but with keys of twelve letters. Stresses text in group-by and in partial results.
+
+    Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 3 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: every sum and mean, by DuckDB from the same files.
+    """
+    grouped = _grouped(prepared, ["id3"], ["v1", "v3"])
+    return grouped.agg({"v1": "sum", "v3": "mean"}).compute()
+
+
+@q3.prepare
+def _(scale):
+    return _table_and_answer(scale, Q3)
+
+
+@q3.check
+def _(result, prepared):
+    _compare(result.reset_index(), prepared)
+
+
+@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+def q4(prepared):
+    """Average three columns by an integer key with a hundred values.
+
+    As `q1`, without text. Stresses Parquet reading, and means, which are two reductions each.
+
+    Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: every mean, by DuckDB from the same files.
+    """
+    grouped = _grouped(prepared, ["id4"], ["v1", "v2", "v3"])
+    return grouped.agg({"v1": "mean", "v2": "mean", "v3": "mean"}).compute()
+
+
+@q4.prepare
+def _(scale):
+    return _table_and_answer(scale, Q4)
+
+
+@q4.check
+def _(result, prepared):
+    _compare(result.reset_index(), prepared)
+
+
 @workload(
-    tags=["groupby", "io", "first-twelve", "quick"],
-    requires=["pandas", "pyarrow", "dask.dataframe"],
+    tags=["nightly", "groupby", "io", "first-twelve", "quick"],
+    requires=REQUIRES,
 )
 def q5(prepared):
     """Sum three columns by an integer key with a hundredth as many groups as rows.
@@ -27,26 +149,171 @@ def q5(prepared):
     About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
     Check: every sum of every group, by DuckDB from the same files.
     """
-    import dask.dataframe as dd
-
-    files, _ = prepared
-    frame = dd.read_parquet(files, columns=["id6", "v1", "v2", "v3"])
-    grouped = frame.groupby("id6", dropna=False, observed=True)
+    grouped = _grouped(prepared, ["id6"], ["v1", "v2", "v3"])
     return grouped.agg({"v1": "sum", "v2": "sum", "v3": "sum"}).compute()
 
 
 @q5.prepare
 def _(scale):
-    rows = int(in_steps(max(20_000, scale.linear(1) / 200)))
-    data = dataset("h2o", rows=rows, groups=100, files=max(2, rows // ROWS_PER_FILE))
-    return data.files("h2o"), data.answer(Q5)
+    return _table_and_answer(scale, Q5)
 
 
 @q5.check
 def _(result, prepared):
+    _compare(result.reset_index(), prepared)
+
+
+@workload(
+    variants={"method": ["tasks", "p2p"]},
+    tags=["groupby", "shuffle", "nightly", "ci[method=p2p]"],
+    requires=REQUIRES,
+)
+def q6(prepared, *, method):
+    """Take the median and standard deviation of one column by two keys.
+
+    A median needs all rows of its group in one place, so all rows are shuffled. Stresses the
+    shuffle of many small rows, by tasks or P2P.
+
+    Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 5 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: every median and deviation, by DuckDB from the same files.
+    """
+    with shuffle_by(method):
+        grouped = _grouped(prepared, ["id4", "id5"], ["v3"])
+        return grouped.agg({"v3": ["median", "std"]}).compute()["v3"]
+
+
+@q6.prepare
+def _(client, scale, *, method):
+    warm_up_shuffle()
+    return _table_and_answer(scale, Q6)
+
+
+@q6.check
+def _(result, prepared):
+    _compare(result.reset_index(), prepared)
+
+
+@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+def q7(prepared):
+    """Subtract the least of one column from the largest of another, by a text key.
+
+    A hundredth as many groups as rows. Stresses text in group-by, and an aggregation of which
+    one column is left.
+
+    Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 3 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: every difference, by DuckDB from the same files.
+    """
+    grouped = _grouped(prepared, ["id3"], ["v1", "v2"]).agg({"v1": "max", "v2": "min"})
+    return grouped.assign(range=grouped["v1"] - grouped["v2"])[["range"]].compute()
+
+
+@q7.prepare
+def _(scale):
+    return _table_and_answer(scale, Q7)
+
+
+@q7.check
+def _(result, prepared):
+    _compare(result.reset_index(), prepared)
+
+
+@workload(
+    variants={"method": ["tasks", "p2p"]},
+    tags=["groupby", "shuffle", "nightly", "ci[method=p2p]"],
+    requires=REQUIRES,
+)
+def q8(prepared, *, method):
+    """Take the two largest values of each group, a hundredth as many groups as rows.
+
+    All rows are shuffled, then a function is called for each group. Stresses the shuffle and,
+    most of all, Python under the interpreter's lock.
+
+    Scale: a row for each 2000 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 9 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: both values of every group, by DuckDB from the same files.
+    """
+    with shuffle_by(method):
+        grouped = _grouped(prepared, ["id6"], ["v3"])["v3"]
+        return grouped.apply(_two_largest, meta=("v3", float)).compute()
+
+
+@q8.prepare
+def _(client, scale, *, method):
+    warm_up_shuffle()
+    return _table_and_answer(scale, Q8, SLOW_BYTES_PER_ROW)
+
+
+@q8.check
+def _(result, prepared):
+    _compare(result.reset_index(level="id6"), prepared)
+
+
+@workload(
+    variants={"method": ["tasks", "p2p"]},
+    tags=["groupby", "shuffle", "nightly", "ci[method=p2p]"],
+    requires=REQUIRES,
+)
+def q9(prepared, *, method):
+    """Square the correlation of two columns in each of ten thousand groups.
+
+    All rows are shuffled, then a function is called for each group. Stresses as `q8`, with groups
+    of two keys, one of them text.
+
+    Scale: a row for each 2000 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
+    About 7 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: every group, by DuckDB from the same files.
+    """
+    with shuffle_by(method):
+        grouped = _grouped(prepared, ["id2", "id4"], ["v1", "v2"])[["v1", "v2"]]
+        return grouped.apply(_squared_correlation, meta=("r2", float)).compute()
+
+
+@q9.prepare
+def _(client, scale, *, method):
+    warm_up_shuffle()
+    return _table_and_answer(scale, Q9, SLOW_BYTES_PER_ROW)
+
+
+@q9.check
+def _(result, prepared):
+    _compare(result.rename("r2").fillna(-1).reset_index(), prepared)
+
+
+def _table_and_answer(scale, sql, bytes_per_row=BYTES_PER_ROW):
+    """Return the table's files and DuckDB's answer, sorted by key."""
+    rows = int(in_steps(max(20_000, scale.linear(1) / bytes_per_row)))
+    # With a hundred of them, a small table would have a row or two for each pair of keys.
+    groups = 100 if rows >= 1_000_000 else 20
+    data = dataset("h2o", rows=rows, groups=groups, files=max(2, rows // ROWS_PER_FILE))
+    return data.files("h2o"), data.answer(sql)
+
+
+def _grouped(prepared, keys, columns):
+    import dask.dataframe as dd
+
+    files, _ = prepared
+    frame = dd.read_parquet(files, columns=[*keys, *columns])
+    return frame.groupby(keys, dropna=False, observed=True)
+
+
+def _compare(got, prepared):
+    """Compare all columns with the known answer, whose first column is a key: in any order."""
     _, wanted = prepared
-    got = result.sort_index()
-    expect(len(got), equals=len(wanted), what="groups")
-    for name, value in {"id6": got.index, "v1": got["v1"], "v2": got["v2"]}.items():
-        expect(value.to_numpy(), equals=wanted[name].to_numpy(), what=name)
-    expect(got["v3"].to_numpy(), close_to=wanted["v3"].to_numpy(), rtol=1e-6, what="v3")
+    got = got.sort_values(list(wanted.columns))
+    expect(len(got), equals=len(wanted), what="rows")
+    for name in wanted:
+        known = wanted[name].to_numpy()
+        if known.dtype.kind == "f":
+            expect(got[name].to_numpy(), close_to=known, rtol=1e-6, what=name)
+        else:
+            expect(got[name].to_numpy(), equals=known, what=name)
+
+
+def _two_largest(group):
+    return group.nlargest(2)
+
+
+def _squared_correlation(group):
+    return group["v1"].corr(group["v2"]) ** 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _frames import keyed_frame, shuffle_by, trips
 from _shuffle import warm_up_shuffle
 
 from benchkit.measure import expect, random_frame, workload
@@ -14,7 +15,7 @@ PAYLOAD = "float_1"
 
 @workload(
     variants={"factor": [0.1]},
-    tags=["shuffle", "p2p", "first-twelve", "quick"],
+    tags=["nightly", "shuffle", "p2p", "first-twelve", "quick"],
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def join_big(scale, seed, *, factor):
@@ -91,7 +92,7 @@ def _count_matches(part):
 
 @workload(
     variants={"data": ["lazy", "persisted"]},
-    tags=["shuffle", "p2p", "first-twelve[data=lazy]", "quick[data=lazy]"],
+    tags=["nightly", "shuffle", "p2p", "first-twelve[data=lazy]", "quick[data=lazy]"],
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def set_index(prepared):
@@ -131,6 +132,10 @@ def _(client, scale, seed, *, data):
 
 @set_index.check
 def _(result, prepared):
+    _check_order(result, prepared)
+
+
+def _check_order(result, prepared):
     edges, divisions = result["edges"].reset_index(drop=True), result["divisions"]
     source = prepared.map_partitions(_describe_rows, meta={"rows": int, "product": float}).compute()
     expect(int(edges["rows"].sum()), equals=int(source["rows"].sum()), what="rows")
@@ -170,3 +175,114 @@ def _describe_rows(part):
 
     product = float(part["float_0"].to_numpy() @ part["float_1"].to_numpy())
     return pd.DataFrame({"rows": [len(part)], "product": [product]})
+
+
+@workload(
+    variants={"method": ["tasks", "p2p"]},
+    tags=["join", "broadcast", "nightly", "ci[method=p2p]"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+)
+def join_big_small(scale, seed, prepared, *, method):
+    """Join a large frame with one that fits into a partition, on an integer key.
+
+    The small side goes to every partition of the large one, which need not move, whatever method
+    is set for shuffles. Stresses the choice of that plan, and the transfer of one result to all.
+
+    Scale: the large frame is 0.3 x cluster memory, linear, with partitions of 1/128 of one
+    thread's memory; the small one is 20 MiB at the reference, by the grain.
+    About 4 s on 2 x 1 x 1 GiB.
+    Check: by NumPy, from the key and one payload column of each side: matches, the sum of their
+    keys, and the sum of payload products; and every column of every match is there.
+    """
+    with shuffle_by(method):
+        joined = _large_side(scale, seed).merge(prepared, on="key", how="inner")
+        meta = {"rows": int, "keys": int, "cells": int, "product": float}
+        return joined.map_partitions(_count_matches, meta=meta).compute()
+
+
+@join_big_small.prepare
+def _(client, scale, seed):
+    warm_up_shuffle()
+    return _small_side(scale, seed)
+
+
+@join_big_small.check
+def _(result, scale, seed, prepared):
+    import pandas as pd
+
+    by_key = prepared.groupby("key")[PAYLOAD].agg(["size", "sum"])
+    large = _large_side(scale, seed)[["key", PAYLOAD]]
+    matched = large.map_partitions(_look_up, by_key, meta={"rows": int, "keys": int,
+                                                           "product": float})  # fmt: skip
+    wanted = matched.compute().sum()
+    got = pd.DataFrame(result).sum(skipna=False)
+    expect(int(wanted["rows"]), at_least=1, what="matches to be found")
+    for name in ("rows", "keys"):
+        expect(int(got[name]), equals=int(wanted[name]), what=name)
+    expect(int(got["cells"]), equals=int(got["rows"]) * (2 * N_COLUMNS + 1), what="cells")
+    expect(float(got["product"]), close_to=float(wanted["product"]), rtol=1e-9,
+           what="sum of payload products")  # fmt: skip
+
+
+@workload(
+    variants={"method": ["tasks", "p2p"]},
+    tags=["shuffle", "imbalance", "nightly", "ci[method=p2p]"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+)
+def set_index_rideshare(prepared, *, method):
+    """Sort trips by the zone that they began in: 263 keys, a few of which own most rows.
+
+    Quantiles of so few values repeat, so that partitions are of very different sizes, and some
+    may be left out. Stresses the choice of divisions and the memory of the largest partition.
+
+    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
+    About 5 s on 2 x 1 x 1 GiB.
+    Check: no row is lost or torn apart, partitions are sorted inside, do not overlap, and lie
+    within their divisions.
+    """
+    with shuffle_by(method):
+        ordered = prepared.set_index("zone")
+        meta = {"rows": int, "low": float, "high": float, "is_sorted": bool, "product": float}
+        edges = ordered.map_partitions(_describe_partition, meta=meta)
+        return {"edges": edges.compute(), "divisions": ordered.divisions}
+
+
+@set_index_rideshare.prepare
+def _(client, scale, seed):
+    warm_up_shuffle()
+    return trips(scale, seed, factor=0.15)
+
+
+@set_index_rideshare.check
+def _(result, prepared):
+    _check_order(result, prepared.assign(float_0=prepared["zone"]))
+
+
+def _large_side(scale, seed):
+    return keyed_frame(scale, seed, factor=0.3, n_keys=KEY_RANGE // 1000)
+
+
+def _small_side(scale, seed):
+    """Return a pandas frame whose keys are some of those of the large side, and some twice."""
+    import numpy as np
+    import pandas as pd
+
+    rows = max(1000, scale.chunk("20 MiB") // 8 // (N_COLUMNS + 1))
+    random = np.random.default_rng([seed, 1])
+    columns = {f"float_{i}": random.random(rows) for i in range(N_COLUMNS)}
+    return pd.DataFrame({**columns, "key": random.integers(0, KEY_RANGE // 1000, rows)})
+
+
+def _look_up(part, by_key):
+    import pandas as pd
+
+    found = part[part["key"].isin(by_key.index)]
+    known = by_key.loc[found["key"]]
+    sizes, sums = known["size"].to_numpy(), known["sum"].to_numpy()
+    return pd.DataFrame(
+        {
+            "rows": [int(sizes.sum())],
+            "keys": [int(found["key"].to_numpy() @ sizes)],
+            "product": [float(found[PAYLOAD].to_numpy() @ sums)],
+        }
+    )

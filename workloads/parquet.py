@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from pathlib import Path
+from uuid import uuid4
 
-from benchkit.measure import expect, random_frame, workload
+from _sizes import in_steps
+from _store import counts_of_worker, slow_store
+
+from benchkit.measure import dataset, expect, random_frame, workload
 from benchkit.measure.generate import WIDE
 from benchkit.measure.recipes import data_folder
 
 READ_BACK = ["float_7", "int_11"]
+#: Of the rows; they are in row groups of their own.
+SELECTED = 0.05
+ROW_GROUPS = 20
 
 
 @workload(
-    tags=["io", "serialisation", "first-twelve", "quick"],
+    tags=["nightly", "io", "serialisation", "first-twelve", "quick"],
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def write_wide(prepared):
@@ -79,3 +87,253 @@ def _(result, prepared):
 def _(prepared=None):
     if prepared is not None:
         shutil.rmtree(prepared["folder"], ignore_errors=True)
+
+
+@workload(tags=["io", "groupby", "ci", "nightly"], requires=["pandas", "pyarrow", "dask.dataframe"])
+def read_hive(prepared):
+    """Read a table that is laid out in folders by year and quarter, and take the first rows.
+
+    Stresses finding the files and making columns of folder names, and reading columns that are
+    not needed for long: texts, mostly.
+
+    Scale: 16 files of 50 000 rows for each 2 GiB of cluster memory x the fraction, in steps of
+    1, 2, 5. About 3 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
+    Check: every value, by PyArrow from the first row of each file.
+    """
+    import dask.dataframe as dd
+
+    frame = dd.read_parquet(str(prepared.path / "hive"))
+    return frame.groupby(["year", "quarter"], observed=True).first().compute()
+
+
+@read_hive.prepare
+def _(scale):
+    return dataset("hive", rows_per_file=int(in_steps(max(200, scale.linear(1) / 42_900))))
+
+
+@read_hive.check
+def _(result, prepared):
+    from pyarrow import parquet
+
+    result = result.reset_index()
+    got = {
+        (int(row["year"]), int(row["quarter"])): {
+            name: row[name] for name in result.columns if name not in ("year", "quarter")
+        }
+        for _, row in result.iterrows()
+    }
+    expect(len(result), equals=16, what="groups")
+    for path in sorted((prepared.path / "hive").glob("*/*/*.parquet")):
+        year, quarter = (int(part.split("=")[1]) for part in path.parts[-3:-1])
+        with parquet.ParquetFile(path) as file:
+            wanted = next(file.iter_batches(batch_size=1)).to_pylist()[0]
+        same = got.get((year, quarter)) == wanted
+        expect(same, equals=True, what=f"first row of {year}, quarter {quarter}")
+
+
+@workload(
+    tags=["io", "groupby", "strings", "ci", "nightly"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+)
+def read_spark_like(prepared):
+    """Read many small row groups of wide texts with a text index, and take the first row of each.
+
+    As Spark leaves its tables: a canary for readers that are slow with them, as PyArrow 12 was by
+    a factor of 50 (coiled/benchmarks#998). Stresses opening files and the decoding of texts.
+
+    Scale: 1000 rows for each of three samples of a file of 20 row groups, a file for each 32 MiB
+    of cluster memory x the fraction, in steps of 1, 2, 5.
+    About 3 s on 2 x 1 x 1 GiB, plus 3 s once to make the data.
+    Check: there is each sample once, with the text and the number of its first row.
+    """
+    import dask.dataframe as dd
+
+    frame = dd.read_parquet(prepared.files("spark_like"), index="sample_id")
+    return frame.groupby(frame.index).first().compute()
+
+
+@read_spark_like.prepare
+def _(scale):
+    files = int(in_steps(max(2, scale.linear(1) / (32 * 2**20))))
+    return dataset("spark_like", files=files, rows_per_sample=1000 if files >= 10 else 200)
+
+
+@read_spark_like.check
+def _(result, prepared):
+    count = 3 * prepared.manifest["params"]["files"]
+    result = result.sort_index()
+    expect(list(result.index), equals=[f"s{i:08d}" for i in range(count)], what="samples")
+    expect(result["place"].to_numpy(), equals=[0] * count, what="place of the first row")
+    wanted = [f"{i:08d}/{0:08d}" for i in range(count)]
+    expect(list(result["text_0"]), equals=wanted, what="text of the first row")
+    expect(list(result.columns), equals=["place", *(f"text_{i}" for i in range(5))], what="columns")
+    expect(int(result.isna().sum().sum()), equals=0, what="values that are missing")
+
+
+@workload(
+    tags=["io", "latency", "overhead", "ci", "nightly"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+    metrics={"build_time": "s", "partitions": "1"},
+)
+def small_files(prepared):
+    """Add up a column of a table in very many small files.
+
+    Stresses what is paid for each file: listing them, reading their footers, a task. The time to
+    build the collection, and how many partitions are left when files were put together, are
+    metrics of their own.
+
+    Scale: 200 files for each thread x the fraction; a file is 384 kB in memory at the reference,
+    by the grain. About 4 s on 2 x 1 x 1 GiB.
+    Check: rows, sum and a sum weighted by file, in closed form.
+    """
+    import dask.dataframe as dd
+
+    begin = time.perf_counter()
+    frame = dd.read_parquet(prepared["folder"])
+    frame["product"] = frame["file"] * frame["value"]
+    sums = frame[["value", "product"]].sum()
+    built = time.perf_counter()
+    sums = sums.compute()
+    return {
+        "value": int(sums["value"]),
+        "product": int(sums["product"]),
+        "build_time": built - begin,
+        "partitions": frame.optimize().npartitions if hasattr(frame, "expr") else frame.npartitions,
+    }
+
+
+@small_files.prepare
+def _(client, scale):
+    root = data_folder() / "written"
+    root.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(dir=root)
+    files = max(10, round(200 * scale.threads * scale.fraction))
+    rows = max(10, scale.chunk(384_000) // 24)
+    # Many files a task: one task each would take longer than the workload.
+    batches = [range(begin, min(begin + 25, files)) for begin in range(0, files, 25)]
+    client.gather(client.map(_write_small_files, batches, folder=folder, rows=rows, pure=False))
+    return {"folder": folder, "files": files, "rows": rows}
+
+
+@small_files.check
+def _(result, prepared):
+    files, rows = prepared["files"], prepared["rows"]
+    count = files * rows
+    expect(result["value"], equals=count * (count - 1) // 2, what="sum of the values")
+    wanted = sum(i * (i * rows * rows + rows * (rows - 1) // 2) for i in range(files))
+    expect(result["product"], equals=wanted, what="sum of values times files")
+    return {"build_time": result["build_time"], "partitions": result["partitions"]}
+
+
+@small_files.cleanup
+def _(prepared=None):
+    if prepared is not None:
+        shutil.rmtree(prepared["folder"], ignore_errors=True)
+
+
+@workload(
+    tags=["io", "query", "ci", "nightly"],
+    requires=["pandas", "pyarrow", "fsspec", "dask.dataframe"],
+    metrics={"read_over_needed": "1", "requests": "1"},
+)
+def column_projection_filter(client, prepared):
+    """Read 2 of 100 columns, and only the twentieth of the rows that a filter leaves.
+
+    The rows are in row groups of their own, which their footers tell. The file system counts what
+    is read on the workers: bytes read over the bytes of the columns' chunks that hold the answer.
+    Stresses the reader's use of footers, of ranges, and of reading ahead.
+
+    Scale: 0.1 x cluster memory x the fraction, in files of 20 row groups of 1/20 of a thread's
+    memory. About 1 s on 2 x 1 x 1 GiB.
+    Check: rows and sums, by PyArrow from the row groups that the filter leaves.
+    """
+    import dask.dataframe as dd
+
+    label = uuid4().hex
+    frame = dd.read_parquet(
+        prepared["files"],
+        columns=READ_BACK,
+        filters=[("number", "<", prepared["limit"])],
+        filesystem=slow_store(label=label),
+    )
+    sums = frame.assign(rows=1).sum().compute()
+    counts = client.run(counts_of_worker(label)).values()
+    return {
+        "sums": sums,
+        "nbytes": sum(each["nbytes"] for each in counts),
+        "requests": sum(each["requests"] for each in counts),
+    }
+
+
+@column_projection_filter.prepare
+def _(client, scale, seed):
+    from benchkit.measure.generate import ROW_BYTES
+
+    root = data_folder() / "written"
+    root.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(dir=root)
+    row_bytes = 8 + sum(ROW_BYTES[kind] * count for kind, count in WIDE.items())
+    partition_bytes = min(scale.linear(0.05), scale.memory_per_thread / 20)
+    rows = max(ROW_GROUPS, round(partition_bytes / row_bytes / ROW_GROUPS) * ROW_GROUPS)
+    files = max(2, round(scale.linear(0.1) / (rows * row_bytes)))
+    write = _writer_of_wide(rows, seed, folder)
+    paths = client.gather(client.map(write, range(files), pure=False))
+    limit = round(SELECTED * ROW_GROUPS) * rows // ROW_GROUPS
+    return {"folder": folder, "files": paths, "limit": limit}
+
+
+@column_projection_filter.check
+def _(result, prepared):
+    from pyarrow import parquet
+
+    needed = 0
+    wanted = {name: 0.0 for name in (*READ_BACK, "rows")}
+    for path in prepared["files"]:
+        with parquet.ParquetFile(path) as file:
+            places = [file.schema_arrow.names.index(name) for name in READ_BACK]
+            groups = round(SELECTED * ROW_GROUPS)
+            for group in range(groups):
+                chunks = [file.metadata.row_group(group).column(place) for place in places]
+                needed += sum(chunk.total_compressed_size for chunk in chunks)
+            table = file.read_row_groups(list(range(groups)), columns=READ_BACK)
+        for name in READ_BACK:
+            wanted[name] += float(table[name].to_numpy().sum())
+        wanted["rows"] += float(table.num_rows)
+    sums = result["sums"]
+    expect(float(sums["rows"]), equals=wanted["rows"], what="rows")
+    for name in READ_BACK:
+        expect(float(sums[name]), close_to=wanted[name], rtol=1e-9, what=name)
+    expect(result["nbytes"], at_least=needed, what="bytes read")
+    return {"read_over_needed": result["nbytes"] / needed, "requests": result["requests"]}
+
+
+@column_projection_filter.cleanup
+def _(prepared=None):
+    if prepared is not None:
+        shutil.rmtree(prepared["folder"], ignore_errors=True)
+
+
+def _write_small_files(numbers, *, folder, rows):
+    import numpy as np
+    import pandas as pd
+
+    for number in numbers:
+        values = np.arange(number * rows, (number + 1) * rows)
+        frame = pd.DataFrame({"file": number, "value": values, "noise": values * 0.5})
+        frame.to_parquet(f"{folder}/{number:05d}.parquet")
+
+
+def _writer_of_wide(rows, seed, folder):
+    from benchkit.measure.generate import frame_maker
+
+    make = frame_maker(WIDE, rows, seed=seed)
+
+    def write(number):
+        import numpy as np
+
+        path = f"{folder}/{number:05d}.parquet"
+        frame = make(number).assign(number=np.arange(rows))
+        frame.to_parquet(path, index=False, row_group_size=rows // ROW_GROUPS)
+        return path
+
+    return write

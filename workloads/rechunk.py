@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import dask
+from _fingerprints import fingerprint
 
 from benchkit.measure import expect, random_array, workload
 from benchkit.measure.errors import MissingPackage
 
-#: Weights of the second fingerprint repeat after so many rows and columns: primes, so that no
-#: chunk of a plausible size can move without a change.
-ROW_PERIOD, COLUMN_PERIOD = 97, 89
+METHODS = ["tasks", "p2p-disk", "p2p-memory"]
+#: Sizes of chunks at the reference: those of a fine grid, and what Dask chooses by itself.
+SMALL, AUTO = 8.5 * 2**20, 128 * 2**20
 
 
 @workload(
-    variants={"method": ["tasks", "p2p-disk", "p2p-memory"]},
-    tags=["shuffle", "transfer", "first-twelve[method=p2p-disk]", "quick[method=p2p-disk]"],
+    variants={"method": METHODS},
+    tags=[
+        "shuffle",
+        "transfer",
+        "first-twelve[method=p2p-disk]",
+        "quick[method=p2p-disk]",
+        "nightly",
+        "ci[method=p2p-disk]",
+    ],
     requires=["numpy", "dask.array"],
 )
 def swap_axes_in_memory(scale, seed, *, method):
@@ -28,51 +36,240 @@ def swap_axes_in_memory(scale, seed, *, method):
     the pieces of a thread are as many on every cluster. About 3 s on 2 x 1 x 1 GiB.
     Check: the sum and a sum weighted by row and column equal those before the swap.
     """
-    source, rows = _geometry(scale, seed)
-    with _rechunk_by(method):
-        return _fingerprint(source.rechunk(rows)).compute()
+    source, rows = _columns_in_memory(scale, seed)
+    return _rechunked(source, rows, method)
 
 
 @swap_axes_in_memory.prepare
-def _(client, seed, *, method):
-    # The first P2P of a cluster takes seconds for its imports and plugins.
-    with _rechunk_by(method):
-        random_array((20, 20), chunks=(20, 10), seed=seed).rechunk((10, 20)).sum().compute()
+def _(client, *, method):
+    _warm_up(method)
 
 
 @swap_axes_in_memory.check
 def _(result, scale, seed):
-    source, _ = _geometry(scale, seed)
-    with _rechunk_by("tasks"):
-        wanted = _fingerprint(source).compute()
-    expect(result[0], close_to=wanted[0], rtol=1e-9, what="sum")
-    expect(result[1], close_to=wanted[1], rtol=1e-9, what="sum weighted by position")
+    source, _ = _columns_in_memory(scale, seed)
+    _expect_same(result, source)
 
 
-def _geometry(scale, seed):
+def _columns_in_memory(scale, seed):
     """Return the array in chunks of whole columns, and the chunks of whole rows."""
     side, _ = scale.linear(0.12, ("x", "x"))
     step = -(-side // max(3, round(18 * scale.threads**0.5)))
     return random_array((side, side), chunks=(side, step), seed=seed), (step, side)
 
 
-def _fingerprint(array):
-    """Return a Dask array of two numbers: the sum, and the sum weighted by position."""
-    sums = array.map_blocks(_sums_of_block, dtype=float, new_axis=0, chunks=(2, *_ones(array)))
-    return sums.sum(axis=(1, 2))
+@workload(
+    variants={"method": ["tasks", "p2p-disk"]},
+    tags=["shuffle", "transfer", "spill", "nightly", "ci[method=p2p-disk]"],
+    requires=["numpy", "dask.array"],
+)
+def swap_axes_out_of_core(scale, seed, *, method):
+    """Rechunk an array larger than memory from whole columns to whole rows.
+
+    Every output chunk needs a piece of every input chunk, and no output can be finished before
+    the last input is there. Stresses what happens to the rest: pieces are spilled with "tasks",
+    and written to files of their own with P2P.
+
+    Scale: 1.1 x cluster memory, linear; a chunk is 128 MiB at the reference, by the grain.
+    About 25 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by row and column equal those before the swap.
+    """
+    source, rows = _columns_out_of_core(scale, seed)
+    return _rechunked(source, rows, method)
 
 
-def _ones(array):
-    return tuple((1,) * count for count in array.numblocks)
+@swap_axes_out_of_core.prepare
+def _(client, *, method):
+    _warm_up(method)
 
 
-def _sums_of_block(block, block_info=None):
-    import numpy as np
+@swap_axes_out_of_core.check
+def _(result, scale, seed):
+    source, _ = _columns_out_of_core(scale, seed)
+    _expect_same(result, source)
 
-    (top, bottom), (left, right) = block_info[0]["array-location"]
-    down = np.arange(top, bottom) % ROW_PERIOD + 1.0
-    across = np.arange(left, right) % COLUMN_PERIOD + 1.0
-    return np.array([block.sum(), down @ block @ across]).reshape(2, 1, 1)
+
+def _columns_out_of_core(scale, seed):
+    side, _ = scale.linear(1.1, ("x", "x"))
+    step = max(1, round(scale.chunk(AUTO) / 8 / side))
+    return random_array((side, side), chunks=(side, step), seed=seed), (step, side)
+
+
+@workload(
+    variants={"method": METHODS},
+    tags=["shuffle", "transfer", "nightly", "ci[method=p2p-memory]"],
+    requires=["numpy", "dask.array"],
+)
+def tiles_to_rows(scale, seed, *, method):
+    """Rechunk an array from small squares to large chunks that are whole along one axis.
+
+    An output chunk needs the tiles of one stripe, so the stripes are problems of their own.
+    Stresses how well the scheduler sees that: stripes done one after the other need little
+    memory and little transfer, with "tasks" as with P2P.
+
+    Scale: 0.4 x cluster memory, linear; a tile is 8.5 MiB and an output chunk 128 MiB at the
+    reference, both by the grain. About 6 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by row and column equal those before.
+    """
+    source, stripes = _tiles(scale, seed)
+    return _rechunked(source, stripes, method)
+
+
+@tiles_to_rows.prepare
+def _(client, *, method):
+    _warm_up(method)
+
+
+@tiles_to_rows.check
+def _(result, scale, seed):
+    source, _ = _tiles(scale, seed)
+    _expect_same(result, source)
+
+
+def _tiles(scale, seed):
+    """Return the array in squares, and the chunks of whole stripes."""
+    side, _ = scale.linear(0.4, ("x", "x"))
+    width = max(1, round(scale.chunk(AUTO) / 8 / side))
+    return random_array((side, side), chunks=_square(scale, SMALL), seed=seed), (side, width)
+
+
+@workload(
+    variants={"method": METHODS},
+    tags=["shuffle", "transfer", "nightly", "ci[method=p2p-memory]"],
+    requires=["numpy", "dask.array"],
+)
+def adjacent_groups(scale, seed, *, method):
+    """Rechunk an array so that chunks of two in a group become chunks of five.
+
+    The third of five input chunks along the second axis belongs to both outputs, so neighbours
+    share a part of their inputs. Stresses finding problems that are nearly, but not quite,
+    independent of each other.
+
+    Scale: 0.4 x cluster memory, linear, 10 x 10 000 values a row; an input chunk is 8.5 MiB and an
+    output chunk 128 MiB at the reference, both by the grain. About 5 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by all three positions equal those before.
+    """
+    source, groups = _groups(scale, seed)
+    return _rechunked(source, groups, method)
+
+
+@adjacent_groups.prepare
+def _(client, *, method):
+    _warm_up(method)
+
+
+@adjacent_groups.check
+def _(result, scale, seed):
+    source, _ = _groups(scale, seed)
+    _expect_same(result, source)
+
+
+def _groups(scale, seed):
+    n_rows = max(4, round(scale.linear(0.4) / 8 / 10 / 10_000))
+    before = max(1, round(scale.chunk(SMALL) / 8 / 2 / 5000))
+    after = max(2, round(scale.chunk(AUTO) / 8 / 5 / 10_000))
+    source = random_array((n_rows, 10, 10_000), chunks=(before, 2, 5000), seed=seed)
+    return source, (after, 5, 10_000)
+
+
+@workload(
+    variants={"method": METHODS},
+    tags=["shuffle", "transfer", "nightly", "ci[method=tasks]"],
+    requires=["numpy", "dask.array"],
+)
+def heal_oversplit(scale, seed, *, method):
+    """Rechunk an array from too many small squares to squares of a good size.
+
+    Sides grow by about 3.9, so most inputs belong to one output and some to two or four. Stresses
+    merging: there is little to shuffle, and P2P, which shuffles nevertheless, ought to gain
+    nothing. Where it is much slower than "tasks", that is a finding.
+
+    Scale: 0.4 x cluster memory, linear; a chunk is 8.5 MiB before and 128 MiB after at the
+    reference, both by the grain. About 6 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by row and column equal those before.
+    """
+    source, healed = _oversplit(scale, seed)
+    return _rechunked(source, healed, method)
+
+
+@heal_oversplit.prepare
+def _(client, *, method):
+    _warm_up(method)
+
+
+@heal_oversplit.check
+def _(result, scale, seed):
+    source, _ = _oversplit(scale, seed)
+    _expect_same(result, source)
+
+
+def _oversplit(scale, seed):
+    shape = scale.linear(0.4, ("x", "x"))
+    return random_array(shape, chunks=_square(scale, SMALL), seed=seed), _square(scale, AUTO)
+
+
+@workload(
+    variants={"method": METHODS},
+    tags=["shuffle", "transfer", "graph", "nightly", "ci[method=p2p-disk]"],
+    requires=["numpy", "dask.array"],
+)
+def pancake_to_pencil(scale, seed, *, method):
+    """Rechunk a map over time from single moments to long series of small regions.
+
+    What most analyses of weather archives begin with: data are written moment by moment, and
+    read place by place. Each moment is cut into 25 regions. Stresses the graph, which has a piece
+    for each moment and region (dask#11162), its submission, and P2P's buffers.
+
+    Scale: 0.2 x cluster memory, linear, float32; a moment is 721 x 1440 values at the reference,
+    by the grain, and a series covers 1/threads of the time. About 6 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by time, latitude and longitude equal those before.
+    """
+    source, pencils = _pancakes(scale, seed)
+    return _rechunked(source, pencils, method)
+
+
+@pancake_to_pencil.prepare
+def _(client, *, method):
+    _warm_up(method)
+
+
+@pancake_to_pencil.check
+def _(result, scale, seed):
+    source, _ = _pancakes(scale, seed)
+    _expect_same(result, source)
+
+
+def _pancakes(scale, seed):
+    """Return the array in chunks of one moment, and the chunks of long series."""
+    height = max(10, round((scale.chunk(721 * 1440 * 4) / 4 / 2) ** 0.5))
+    width = 2 * height
+    times = max(2 * scale.threads, round(scale.linear(0.2) / 4 / height / width))
+    source = random_array((times, height, width), chunks=(1, height, width), seed=seed)
+    pencils = (-(-times // scale.threads), -(-height // 5), -(-width // 5))
+    return source.astype("float32"), pencils
+
+
+def _square(scale, reference_bytes):
+    side = max(2, round((scale.chunk(reference_bytes) / 8) ** 0.5))
+    return side, side
+
+
+def _rechunked(source, chunks, method):
+    """Return the fingerprint of an array after it was rechunked."""
+    with _rechunk_by(method):
+        return fingerprint(source.rechunk(chunks)).compute()
+
+
+def _expect_same(result, source):
+    wanted = fingerprint(source).compute()
+    expect(result[0], close_to=wanted[0], rtol=1e-9, what="sum")
+    expect(result[1], close_to=wanted[1], rtol=1e-9, what="sum weighted by position")
+
+
+def _warm_up(method):
+    # The first P2P of a cluster takes seconds for its imports and plugins.
+    with _rechunk_by(method):
+        random_array((20, 20), chunks=(20, 10)).rechunk((10, 20)).sum().compute()
 
 
 def _rechunk_by(method):

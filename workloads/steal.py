@@ -16,7 +16,7 @@ GROW_AFTER_S = 1.5
 BLOCK_S, EVERY_S = 0.2, 0.3
 
 
-@workload(tags=["stealing", "overhead"], metrics={"spread": "1"})
+@workload(tags=["stealing", "overhead", "ci", "nightly"], metrics={"spread": "1"})
 def trivial_fanout(client, scale):
     """Hand the same few arrays to very many tasks that do nothing with them.
 
@@ -45,7 +45,7 @@ def _(client, result, scale):
     return {"spread": max(counts) / (sum(counts) / len(counts))}
 
 
-@workload(tags=["stealing", "imbalance"], metrics={"over_ideal": "1"})
+@workload(tags=["stealing", "imbalance", "ci", "nightly"], metrics={"over_ideal": "1"})
 def inhomogeneous(client, scale):
     """Run tasks whose durations differ a thousandfold, all placed at once.
 
@@ -74,7 +74,7 @@ def _(result, scale):
     return {"over_ideal": result["seconds"] / ideal}
 
 
-@workload(tags=["stealing", "scaling"], features=["scale"])
+@workload(tags=["stealing", "scaling", "ci", "nightly"], features=["scale"])
 def scaling_up(client, scale):
     """Begin with one worker, and get the others when the work is placed already.
 
@@ -115,7 +115,7 @@ def _(result, scale):
     expect(result, equals=3 * sum(range(count)) - (count - 1), what="sum with neighbours")
 
 
-@workload(tags=["stealing", "straggler"], metrics={"share_of_slow": "1"})
+@workload(tags=["stealing", "straggler", "ci", "nightly"], metrics={"share_of_slow": "1"})
 def straggler(client, scale, prepared):
     """Run equal tasks while the event loop of one worker is blocked most of the time.
 
@@ -153,6 +153,86 @@ def _(result, scale):
 def _(client):
     # A worker whose loop is blocked may never finish closing.
     client.run(_block_no_more)
+
+
+@workload(
+    variants={"stealing": ["on", "off"]},
+    tags=["stealing", "transfer", "nightly", "ci[stealing=on]"],
+    metrics={"moved": "MiB", "over_ideal": "1"},
+)
+def heavy_deps(client, scale, prepared, *, stealing):
+    """Run tasks whose inputs are large and all lie on one worker, while the others idle.
+
+    Stresses the weighing of work against transfer: each task needs an array of its own, and an
+    idle worker that takes it must fetch that first. What was moved is the metric, with stealing
+    on, and off to compare.
+
+    Scale: 20 tasks of 0.05 s for each thread x the fraction; an input is 32 MiB at the reference,
+    by the grain. About 2 s on 2 x 1 x 1 GiB.
+    Check: each task told the checksum of its own input.
+    """
+    begin = time.perf_counter()
+    futures = client.map(_nap_checksum, prepared["inputs"], pure=False)
+    told = client.gather(futures)
+    return {"told": told, "seconds": time.perf_counter() - begin}
+
+
+@heavy_deps.prepare
+def _(client, scale, *, stealing):
+    from distributed import wait
+
+    was_on = client.run_on_scheduler(_set_stealing, stealing == "on")
+    home = min(client.scheduler_info()["workers"])
+    count, nbytes = _heavy(scale), scale.chunk("32 MiB")
+    inputs = client.map(_input, range(count), nbytes=nbytes, workers=[home], pure=False)
+    wait(inputs)
+    return {"inputs": inputs, "home": home, "was_on": was_on}
+
+
+@heavy_deps.check
+def _(result, scale, prepared):
+    from zlib import crc32
+
+    count, nbytes = _heavy(scale), scale.chunk("32 MiB")
+    sums = [crc32(_input(i, nbytes=nbytes)) for i in range(count)]
+    expect([each for each, _ in result["told"]], equals=sums, what="checksums")
+    moved = sum(where != prepared["home"] for _, where in result["told"])
+    ideal = -(-count // scale.threads) * NAP_S / 2
+    return {"moved": moved * nbytes / 2**20, "over_ideal": result["seconds"] / ideal}
+
+
+@heavy_deps.cleanup
+def _(client, prepared=None):
+    if prepared:
+        client.run_on_scheduler(_set_stealing, prepared["was_on"])
+
+
+def _heavy(scale):
+    return max(4, round(20 * scale.threads * scale.fraction))
+
+
+def _input(number, *, nbytes):
+    import numpy as np
+
+    return np.random.default_rng(number).bytes(nbytes)
+
+
+def _nap_checksum(data):
+    from zlib import crc32
+
+    from distributed import get_worker
+
+    time.sleep(NAP_S / 2)
+    return crc32(data), get_worker().address
+
+
+async def _set_stealing(on, dask_scheduler):
+    """Turn stealing on or off; return what it was. Without the extension it stays off."""
+    was_on = "stealing" in dask_scheduler.periodic_callbacks
+    extension = dask_scheduler.extensions.get("stealing")
+    if extension is not None and on != was_on:
+        await (extension.start() if on else extension.stop())
+    return was_on
 
 
 def _fan(scale):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from _fingerprints import fingerprint
+
 from benchkit.measure import expect, random_array, workload
+
+#: Dates that fall into one group of `climatic_mean` are so many apart.
+N_DATE_GROUPS = 10
 
 
 @workload(
     variants={"data": ["uncompressible"]},
-    tags=["memory", "root-tasks", "first-twelve", "quick"],
+    tags=["memory", "root-tasks", "first-twelve", "quick", "nightly", "ci"],
     requires=["numpy", "dask.array", "xarray"],
 )  # fmt: skip
 def anom_mean(scale, seed, *, data):
@@ -46,3 +51,184 @@ def _(result, scale, *, data):
 def _geometry(scale):
     width = scale.chunk("10 MiB") // 8
     return max(4 * scale.threads, round(scale.linear(0.16) / 8 / width)), width
+
+
+@workload(
+    variants={"result_as": ["arrays", "frame"]},
+    tags=["memory", "root-tasks", "order", "nightly", "ci[result_as=arrays]"],
+    requires=["numpy", "pandas", "dask.array", "dask.dataframe", "xarray"],
+)
+def quadratic_mean(scale, seed, *, result_as):
+    """Average the squares and the product of two velocities over time.
+
+    Three reductions share their roots, and none of the roots is needed for long. Stresses the
+    order of tasks: a chunk of one velocity must not wait long for its partner. As a frame, the
+    result takes another way through Dask's optimisation (dask#10384).
+
+    Scale: 0.5 x cluster memory for each velocity, linear; a chunk is 10 moments of 987 x 1920
+    values at the reference, by the grain. About 10 s on 2 x 1 x 1 GiB.
+    Check: squares average to 1/3 and the product to 1/4 within 5 sigma, and every cell within
+    8 sigma; on one latitude the means are those of NumPy.
+    """
+    import xarray as xr
+
+    u, v = _velocities(scale, seed)
+    dims = ("time", "face", "j", "i")
+    velocities = xr.Dataset({"u": (dims, u), "v": (dims, v)})
+    squares = velocities**2
+    squares["uv"] = velocities["u"] * velocities["v"]
+    means = squares.mean("time")
+    if result_as == "frame":
+        return means.to_dask_dataframe(dim_order=["face", "j", "i"])
+    return {name: means[name].data for name in ("u", "v", "uv")}
+
+
+@quadratic_mean.check
+def _(result, scale, seed, *, result_as):
+    import dask
+    import numpy as np
+
+    u, v = _velocities(scale, seed)
+    n_times, _, height, width = u.shape
+    if result_as == "frame":
+        frame = result.compute()
+        expect(len(frame), equals=height * width, what="rows")
+        expect(frame["i"].to_numpy()[:width], equals=np.arange(width), what="order of the rows")
+        means = {name: frame[name].to_numpy().reshape(height, width) for name in ("u", "v", "uv")}
+    else:
+        means = {name: np.asarray(mean)[0] for name, mean in result.items()}
+    middle = height // 2
+    u, v = dask.compute(u[:, 0, middle], v[:, 0, middle])
+    by_numpy = {"u": u * u, "v": v * v, "uv": u * v}
+    for name, (mean, variance) in {
+        "u": (1 / 3, 4 / 45), "v": (1 / 3, 4 / 45), "uv": (1 / 4, 7 / 144),
+    }.items():  # fmt: skip
+        found, sigma = means[name], (variance / n_times) ** 0.5
+        expect(found.shape, equals=(height, width), what=f"shape of {name}")
+        expect(float(found.mean()), close_to=mean, rtol=0, atol=5 * sigma / found.size**0.5,
+               what=f"mean of {name}")  # fmt: skip
+        furthest = float(np.abs(found - mean).max())
+        expect(furthest, at_most=8 * sigma, what=f"furthest cell of {name}")
+        expect(found[middle], close_to=by_numpy[name].mean(axis=0), what=f"one latitude of {name}")
+
+
+def _velocities(scale, seed):
+    items = scale.chunk(10 * 987 * 1920 * 8) / 8 / 10
+    height, width = (max(4, round((items * ratio) ** 0.5)) for ratio in (987 / 1920, 1920 / 987))
+    n_chunks = max(2, round(scale.linear(0.5) / 8 / 10 / height / width))
+    shape, chunks = (10 * n_chunks, 1, height, width), (10, 1, height, width)
+    u = random_array(shape, chunks=chunks, seed=2 * seed)
+    return u, random_array(shape, chunks=chunks, seed=2 * seed + 1)
+
+
+@workload(
+    variants={"method": ["map-reduce", "cohorts", "rechunk-cohorts", "flox-off"]},
+    tags=["reduction", "graph", "nightly", "ci[method=cohorts]"],
+    requires=["numpy", "pandas", "dask.array", "xarray", "flox"],
+)
+def groupby_reduction(scale, seed, *, method):
+    """Average two years of days by month of the year, place by place.
+
+    Chunks are short in time, so that each holds days of one month or two. With flox: all months
+    are reduced together, in cohorts of months that share chunks, or in cohorts after the chunks
+    were cut at the months' ends; and without flox. Stresses the reduction's graph, and transfer
+    where months are reduced across workers.
+
+    Scale: 0.08 x cluster memory, linear, 730 days; a chunk is ten days of a tile, 1.5 MiB at the
+    reference, by the grain. About 8 s on 2 x 1 x 1 GiB.
+    Check: every place's months, weighted by their number and added, are what one product of the
+    days with those weights gives.
+    """
+    import xarray as xr
+
+    days = _days(scale, seed)
+    if method == "rechunk-cohorts":
+        ends = days["time"].dt.is_month_end.to_numpy().nonzero()[0] + 1
+        lengths = [int(last - first) for first, last in zip([0, *ends], ends, strict=False)]
+        days = days.chunk(time=tuple(lengths))
+    with xr.set_options(use_flox=method != "flox-off"):
+        groups = days.groupby("time.month")
+        if method == "flox-off":
+            means = groups.mean("time")
+        else:
+            means = groups.mean("time", method=method.removeprefix("rechunk-"))
+    return means.transpose("month", "y", "x").data
+
+
+@groupby_reduction.check
+def _(result, scale, seed):
+    import dask.array as da
+    import numpy as np
+
+    days = _days(scale, seed)
+    months = days["time"].dt.month.to_numpy()
+    weights = (months / np.bincount(months)[months]).astype(float)
+    expect(result.shape, equals=(12, *days.shape[1:]), what="shape")
+    wanted = da.tensordot(weights, days.data, axes=(0, 0)).compute()
+    got = np.tensordot(np.arange(1.0, 13.0), np.asarray(result), axes=(0, 0))
+    expect(got, close_to=wanted, rtol=1e-9, what="weighted sum of the months")
+
+
+def _days(scale, seed):
+    """Return two years that end with a month, in chunks of ten days of a tile, two tiles high."""
+    import pandas as pd
+    import xarray as xr
+
+    n_days = 730
+    tile = max(2, round((scale.chunk("1.5 MiB") / 8 / 10) ** 0.5))
+    across = max(1, round(scale.linear(0.08) / 8 / n_days / 2 / tile**2))
+    shape, chunks = (n_days, 2 * tile, across * tile), (10, tile, tile)
+    times = pd.date_range("2001-01-01", periods=n_days)
+    array = random_array(shape, chunks=chunks, seed=seed)
+    return xr.DataArray(array, dims=("time", "y", "x"), coords={"time": times})
+
+
+@workload(
+    variants={"data": ["uncompressible", "compressible"]},
+    tags=["memory", "root-tasks", "nightly", "ci[data=uncompressible]"],
+    requires=["numpy", "dask.array", "xarray"],
+)
+def climatic_mean(scale, seed, *, data):
+    """Average an ensemble of forecasts by the date they began on, without flox.
+
+    Dates of one group lie in chunks far from each other. Stresses back-pressure, as `anom_mean`
+    does, with chunks that are 20 times as large (distributed#2602).
+
+    Scale: 1.2 x cluster memory, linear, about 20 dates in 10 groups; a chunk is one forecast of
+    199 MiB at the reference, by the grain. About 15 s on 2 x 1 x 1 GiB.
+    Check: the sum and a sum weighted by all six positions equal those of arrays sliced and
+    averaged by Dask, without xarray.
+    """
+    import numpy as np
+    import xarray as xr
+
+    array = _forecasts(scale, seed, data)
+    group = np.arange(array.shape[1]) % N_DATE_GROUPS
+    forecasts = xr.DataArray(
+        array,
+        dims=("member", "date", "latitude", "lead", "level", "longitude"),
+        coords={"group": ("date", group)},
+    )
+    with xr.set_options(use_flox=False):
+        means = forecasts.groupby("group").mean("date")
+    return fingerprint(means.transpose("member", "group", ...).data)
+
+
+@climatic_mean.check
+def _(result, scale, seed, *, data):
+    import dask.array as da
+    import numpy as np
+
+    array = _forecasts(scale, seed, data)
+    groups = [array[:, first::N_DATE_GROUPS] for first in range(N_DATE_GROUPS)]
+    wanted = fingerprint(da.stack([group.mean(axis=1) for group in groups], axis=1)).compute()
+    expect(np.asarray(result), close_to=wanted, rtol=1e-9, what="sums of the means")
+
+
+def _forecasts(scale, seed, data):
+    latitudes = max(1, round(scale.chunk(96 * 21 * 90 * 144 * 8) / 8 / 21 / 90 / 144))
+    inner = (latitudes, 21, 90, 144)
+    n_chunks = scale.linear(1.2) / 8 / 21 / 90 / 144 / latitudes
+    members = max(2, round(n_chunks / 2 / N_DATE_GROUPS))
+    dates = max(N_DATE_GROUPS + 1, round(n_chunks / members))
+    return random_array((members, dates, *inner), chunks=(1, 1, *inner), data=data, seed=seed)

@@ -51,7 +51,7 @@ def test_an_unknown_name_is_refused_with_a_near_one(folder):
         ("not (thin or square)", 0),
         ("array.*", 2),
         ("profile:quick", 2),
-        ("profile:release", 6),
+        ("profile:release", 2),
     ],
 )
 def test_an_expression_selects_what_it_says(folder, expression, count):

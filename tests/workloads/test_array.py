@@ -1,0 +1,94 @@
+"""The checks of the array workloads take the true result and refuse wrong ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from perturbing import TINY, item, prove, proved_here, times
+
+#: Of the two numbers of a fingerprint: what shows a lost value, and what shows a moved one.
+FINGERPRINT = {
+    "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],
+    "blocks have changed places": lambda result: np.asarray(result) * [1, 1 + 1e-7],
+    "not a number": times(np.nan),
+}
+
+
+def with_entry(place, change):
+    """Change one entry of an array."""
+
+    def spoil(array):
+        array = np.array(array)
+        array[place] = change(array[place])
+        return array
+
+    return spoil
+
+
+def with_dask_entry(place, change):
+    """Change one entry of a Dask array."""
+
+    def spoil(array):
+        import dask.array as da
+
+        return da.from_array(with_entry(place, change)(array), chunks=array.chunks)
+
+    return spoil
+
+
+WRONG = {
+    "array.vorticity": FINGERPRINT,
+    "array.double_diff": FINGERPRINT,
+    "array.map_overlap_sample": {
+        "a value is off": with_entry((3, 7), lambda value: value + 1e-12),
+        "rows are swapped": lambda window: np.asarray(window)[::-1],
+        "a row is lost": lambda window: np.asarray(window)[:-1],
+        "not a number": times(np.nan),
+    },
+    "array.ols": {
+        "a coefficient is off": item("fitted", with_entry(7, lambda value: value + 0.2)),
+        "coefficients are swapped": item("fitted", lambda fitted: np.asarray(fitted)[::-1]),
+        "half of the residuals are lost": item("unexplained", times(0.5)),
+        "not a number": item("unexplained", times(np.nan)),
+    },
+    "array.tall_skinny_qr": {
+        "a value of Q is off": item("q", with_dask_entry((5, 5), lambda value: value + 1e-6)),
+        "Q is not of length one": lambda result: {"q": result["q"] * 2, "r": result["r"] / 2},
+        "R is no triangle": lambda result: {
+            "q": result["q"][:, ::-1],
+            "r": result["r"][::-1],
+        },
+        "not a number": item("q", with_dask_entry((5, 5), lambda value: np.nan)),
+    },
+    "array.svd_compressed": {
+        "a value is off": item("s", with_entry(4, lambda value: value * 1.02)),
+        "the largest is lost": item("s", lambda s: np.append(np.asarray(s)[1:], 0.0)),
+        "vectors are swapped": item("u", lambda u: u[:, ::-1]),
+        "not a number": item("s", times(np.nan)),
+    },
+    "array.fancy_index": FINGERPRINT,
+    "array.percentile_topk": {
+        "the median is off": item("percentiles", with_entry(1, lambda value: value + 0.05)),
+        "a count is lost": item("counts", with_entry(9, lambda count: count - 1)),
+        "numbers are in the wrong bin": item(
+            "counts", lambda counts: np.where(np.arange(1000) < 500, 0, 2 * np.asarray(counts))
+        ),
+        "the largest are not sorted": item("top", lambda top: np.asarray(top)[::-1]),
+        "one of them is not among the largest": item("top", with_entry(99, lambda value: 0.5)),
+    },
+}
+
+
+def wrong_for(variant):
+    """Where variants have one check, the last of them proves it; the others' answers are taken."""
+    is_proof = variant == variant.workload.variants()[-1]
+    return WRONG if is_proof else {variant.workload.name: {}}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    # By the quadratic law a small cluster gets much more data than it has memory.
+    fraction = 0.01 if variant.params.get("law") == "quadratic" else 0.1
+    prove(client, variant, wrong_for(variant), replace(TINY, fraction=fraction))

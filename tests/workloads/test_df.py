@@ -1,0 +1,143 @@
+"""The checks of the DataFrame workloads."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from perturbing import item, nan, prove, proved_here
+
+
+def series_with(change):
+    """Change the values of a Series that a workload returned."""
+
+    def spoil(series):
+        values = series.to_numpy(copy=True)
+        change(values)
+        return pd.Series(values, index=series.index, name=series.name)
+
+    return spoil
+
+
+def first_off(values):
+    values[0] += 1
+
+
+def one_moved(values):
+    values[0] += 1
+    values[1] -= 1
+
+
+def entry(name, change):
+    """Change one value of a Series with names."""
+
+    def spoil(series):
+        return pd.Series({**series.to_dict(), name: change(series[name])})
+
+    return spoil
+
+
+def cell(name, change, row=0):
+    """Change one value of a frame."""
+
+    def spoil(frame):
+        values = frame[name].tolist()
+        values[row] = change(values[row])
+        return frame.assign(**{name: values})
+
+    return spoil
+
+
+def in_another_order(frame):
+    return frame.iloc[[1, 0, *range(2, len(frame))]]
+
+
+def one_more(number):
+    return number + 1
+
+
+def one_lost(result):
+    return result.iloc[1:]
+
+
+WRONG = {
+    "df.align": {
+        "a mean is of something": item("mean", series_with(lambda means: means.fill(0.0))),
+        "a column is lost": item("mean", one_lost),
+        "a row is lost": item("rows", lambda rows: rows - 1),
+        "a difference is there": item("count", one_more),
+    },
+    "df.filter": {
+        "a row is lost": item("rows", lambda rows: rows - 1),
+        "a row is another": item("total", lambda total: total + 0.01),
+        "not a number": item("total", nan),
+    },
+    "df.cow_chain": {
+        "a column is lost": entry("columns", lambda count: count - 1),
+        "a row is lost": entry("rows", lambda count: count - 1),
+        "a word was not replaced": entry("new", lambda count: count - 1),
+        "a partition was not converted": entry("is_float32", lambda count: count - 1),
+        "a value is off": entry("total", lambda total: total + 0.01),
+    },
+    "df.drop_duplicates": {
+        "a key is lost": one_lost,
+        "a key is there twice": lambda keys: pd.concat([keys, keys.iloc[:1]]),
+        "a key is another": series_with(first_off),
+    },
+    "df.value_counts": {
+        "a key is lost": one_lost,
+        "a row is lost": series_with(first_off),
+        "a row is of another key": series_with(one_moved),
+    },
+    "df.sort_values": {
+        "a row is lost": cell("rows", lambda rows: rows - 1),
+        "a row is torn apart": cell("product", lambda product: product + 0.01),
+        "a payload is not a number": cell("product", nan),
+        "not sorted inside": cell("is_sorted", lambda _: False),
+        "partitions are swapped": in_another_order,
+    },
+    "df.groupby_high_cardinality": {
+        "a group is lost": entry("groups", lambda groups: groups - 1),
+        "a sum is off": entry("sums", lambda total: total + 0.01),
+        "sums of two groups are swapped": entry("by_key", lambda total: total * (1 + 1e-8)),
+        "a mean is not a number": entry("means", nan),
+    },
+    "df.rolling": {
+        "a row is lost": cell("rows", lambda rows: rows - 1),
+        "a mean is off": cell("total", lambda total: total + 0.01),
+        "a border was not seen": cell("head", lambda head: head + 0.01, row=1),
+        "a mean is not a number": cell("total", nan),
+    },
+    "df.merge_asof": {
+        "a trade is lost": entry("rows", lambda rows: rows - 1),
+        "a quote is too old": entry("quoted", one_more),
+        "a quote is another": entry("total", lambda total: total + 0.01),
+        "quotes are swapped": entry("product", lambda total: total + 0.01),
+    },
+    "df.repartition_uneven": {
+        "a row is lost": cell("rows", lambda rows: rows - 1),
+        "a row is another": cell("total", one_more),
+        "not sorted inside": cell("is_sorted", lambda _: False),
+        "partitions are swapped": in_another_order,
+    },
+    "df.to_from_array_delayed": {
+        "a row is lost": one_lost,
+        "rows are swapped": in_another_order,
+        "columns are swapped": lambda frame: frame[frame.columns[::-1]],
+        "a value is not a number": cell("float_1", nan),
+    },
+    "df.rideshare_eda": {
+        "a trip is lost": item("rows", lambda rows: rows - 1),
+        "a gap was filled": item("missing", lambda share: share - 1e-6),
+        "a trip has another license": item("licenses", series_with(one_moved)),
+        "a tip is of another zone": item("by_zone", cell("count", one_more)),
+        "a mean tip is not a number": item("by_zone", cell("mean", nan)),
+        "a mile is lost": item("miles", lambda miles: miles - 0.01),
+        "a longest trip is lost": item("longest", one_lost),
+    },
+    "df.nunique": {"one is lost": lambda count: count - 1, "one is counted twice": one_more},
+}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG)

@@ -1,0 +1,100 @@
+"""The checks of the workloads about beginnings, ends, and what goes wrong between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from distributed import Client, LocalCluster
+from perturbing import MIB, TINY, item, proved_here
+from perturbing import prove as prove_at
+
+#: Real processes with pandas in them need more memory than the tiny cluster has.
+WITH_PROCESSES = replace(TINY, memory=2 * 400 * MIB)
+NEED_PROCESSES = {"fault.worker_kill", "fault.pause", "fault.nanny_restart", "start.restart"}
+
+
+def one_with(name, value, number=0):
+    """Change an entry of one of the parts of a result."""
+
+    def spoil(parts):
+        changed = value(parts[number][name]) if callable(value) else value
+        return [*parts[:number], {**parts[number], name: changed}, *parts[number + 1 :]]
+
+    return spoil
+
+
+WRONG = {
+    "fault.worker_kill": {
+        "a result is lost": item("sums", lambda sums: sums[:-1]),
+        "a result is another": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
+        "everything ran again": item("ran", lambda ran: ran * 3),
+        "the dead worker held nothing": item("lost", 0),
+        "not a number": item("sums", lambda sums: [float("nan"), *sums[1:]]),
+    },
+    "fault.pause": {
+        "a task is lost": item("ran", lambda ran: ran[:-1]),
+        "a task ran for another": item("ran", lambda ran: [ran[1], *ran[1:]]),
+        "the worker did not pause": item("statuses", lambda all: [(m, "running") for m, _ in all]),
+        "the worker did not come back": item("last", "paused"),
+    },
+    "fault.nanny_restart": {
+        "the greedy task was let off": item("killed", False),
+        "another failed with it": item("results", lambda results: [None, *results[1:]]),
+        "it was tried too often": item("attempts", lambda attempts: attempts + 1),
+        "a worker did not come back": item("workers", lambda workers: workers - 1),
+    },
+    "start.cluster": {
+        "the answer is off": item("answer", 41),
+        "a worker is missing": item("pids", lambda pids: pids[:-1]),
+        "the steps are not in order": item("seconds", lambda seconds: seconds[::-1]),
+    },
+    "start.connect": {
+        "an answer is another's": item("answers", lambda all: [all[1], all[0], *all[2:]]),
+        "an answer is lost": item("answers", lambda answers: answers[:-1]),
+    },
+    "start.restart": {
+        "a worker is missing": one_with("workers", lambda workers: workers - 1),
+        "a process is the old one": one_with("same", 1, number=1),
+        "a task is left": one_with("tasks", 1),
+    },
+    "start.import_": {
+        "it is another module": one_with("name", "dask"),
+        "other modules came with it": one_with("modules", lambda count: count + 1),
+        "hardly anything was imported": lambda all: [{**each, "modules": 10} for each in all],
+    },
+    "stability.soak": {
+        "an answer is off": item("rounds", one_with("got", 0)),
+        "a round is lost": item("rounds", lambda rounds: rounds[1:]),
+        "a round hung": item("rounds", one_with("seconds", 100.0)),
+        "a task is left": item("tasks", 1),
+        "not a number": item("rounds", one_with("got", float("nan"))),
+    },
+}
+SHARING = [each for each in proved_here(WRONG) if each.workload.name not in NEED_PROCESSES]
+IN_PROCESSES = [each for each in proved_here(WRONG) if each.workload.name in NEED_PROCESSES]
+
+
+@pytest.fixture
+def own_client():
+    with (
+        LocalCluster(
+            n_workers=WITH_PROCESSES.workers,
+            threads_per_worker=1,
+            memory_limit=WITH_PROCESSES.memory // WITH_PROCESSES.workers,
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("variant", SHARING, ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove_at(client, variant, WRONG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", IN_PROCESSES, ids=lambda variant: variant.name)
+def test_the_check_of_one_that_harms_workers_refuses_wrong_answers(own_client, variant):
+    prove_at(own_client, variant, WRONG, WITH_PROCESSES)

@@ -1,0 +1,50 @@
+"""Checks of the workloads of futures, actors, nested tasks, the GIL and coordination."""
+
+from __future__ import annotations
+
+import pytest
+from perturbing import item, prove, proved_here
+
+WRONG = {
+    "actors.calls": {
+        "an awaited call was lost": item("awaited", lambda counts: counts[:-1]),
+        "a call counted twice": item("fired", lambda counts: [*counts[1:], counts[1]]),
+        "the actor started anew": item("last", lambda last: last // 2),
+    },
+    "nested.worker_client": {
+        "the number is off by one": lambda result: [result[0] + 1, result[1]],
+        "a call was left out": lambda result: [result[0], result[1] - 1],
+    },
+    "gil.holding": {
+        "a loop was cut short": item("numbers", lambda sums: [sums[0] - 1, *sums[1:]]),
+        "a loop was lost": item("numbers", lambda sums: sums[:-1]),
+        "an echo was garbled": item(
+            "echoes", lambda echoes: [dict.fromkeys(echoes[0], b""), *echoes[1:]]
+        ),
+        "nobody was asked": item("echoes", lambda echoes: []),
+    },
+    "futures.jobqueue": {
+        "a job is lost": item("told", lambda told: told[:-1]),
+        "a job ran twice": item("told", lambda told: [told[1], *told[1:]]),
+        "a job did not nap": item("told", lambda told: [(n, held, 0.0) for n, held, _ in told]),
+        "a job held too little": item("told", lambda told: [(n, 1, took) for n, _, took in told]),
+    },
+    "coord.primitives": {
+        "a turn was lost": item(
+            "told",
+            lambda told: [each - 1 if isinstance(each, int) else each[:-1] for each in told],
+        ),
+        "a task told nothing": item("told", lambda told: told[:-1]),
+        "two were in at a time": item(
+            "told",
+            lambda told: [
+                each - 1 if isinstance(each, int) else [each[0] * 0, *each[:-1]] for each in told
+            ],
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG)

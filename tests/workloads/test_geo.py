@@ -1,0 +1,113 @@
+"""The checks of the workloads of archives take the true result and refuse wrong ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from perturbing import TINY, prove, proved_here
+
+
+def written_with(change):
+    """Change a written store: another is written beside it, with other values."""
+
+    def spoil(store):
+        import xarray as xr
+
+        dataset = change(xr.open_zarr(store, consolidated=False).load())
+        for name in dataset.variables:
+            dataset[name].encoding.clear()
+        other = store.replace("written.zarr", "spoilt.zarr")
+        dataset.to_zarr(other, mode="w", consolidated=False)
+        return other
+
+    return spoil
+
+
+def values_with(name, change):
+    """Change the values of one variable of a written store."""
+
+    def apply(dataset):
+        values = dataset[name].to_numpy().copy()
+        return dataset.assign({name: (dataset[name].dims, change(values))})
+
+    return written_with(apply)
+
+
+def reversed_along(axis):
+    return lambda values: np.flip(values, axis)
+
+
+def one_value(value):
+    def change(values):
+        values.reshape(-1)[values.size // 2] = value
+        return values
+
+    return change
+
+
+def entry(change, place=7):
+    """Change one entry of an array."""
+
+    def spoil(array):
+        array = np.array(array, dtype=float)
+        array.reshape(-1)[place] = change(array.reshape(-1)[place])
+        return array
+
+    return spoil
+
+
+CLIMATOLOGY = {
+    "a day is off": lambda days: np.asarray(days) * (1 + 1e-6),
+    "hours are swapped": lambda days: np.asarray(days)[::-1],
+    "days are swapped": lambda days: np.asarray(days)[:, ::-1],
+    "the leap day is missing": lambda days: np.asarray(days)[:, :-1],
+    "not a number": entry(lambda value: np.nan),
+}
+WRONG = {
+    "geo.atmospheric_circulation": {
+        "a product is off": values_with("vt", lambda values: values * (1 + 1e-6)),
+        "days are swapped": values_with("uv", reversed_along(0)),
+        "two products are swapped": written_with(
+            lambda dataset: dataset.assign(uv=dataset["uw"], uw=dataset["uv"])
+        ),
+        "not a number": values_with("uw", one_value(np.nan)),
+    },
+    "geo.era5_rechunk": {
+        "a moment is not where it was": values_with("sst", reversed_along(0)),
+        "places are swapped": values_with("sst", reversed_along(2)),
+        "land has a temperature": values_with("sst", np.nan_to_num),
+        "a moment is lost": written_with(lambda dataset: dataset.isel(time=slice(1, None))),
+    },
+    "geo.climatology_highlevel": CLIMATOLOGY,
+    "geo.climatology_map_blocks": CLIMATOLOGY,
+    "geo.zonal_average": {
+        "a county is off": entry(lambda value: value * (1 + 1e-6)),
+        "counties are swapped": lambda means: np.asarray(means)[:, ::-1],
+        "a moment is lost": lambda means: np.asarray(means)[:-1],
+        "not a number": entry(lambda value: np.nan),
+    },
+    "geo.satellite_filter": {
+        "the offset was left in": values_with("humidity", lambda values: values * 0.99),
+        "months are swapped": values_with("humidity", reversed_along(0)),
+        "a month is lost": written_with(lambda dataset: dataset.isel(month=slice(1, None))),
+        "not a number": values_with("humidity", one_value(np.nan)),
+    },
+    "geo.regrid": {
+        "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],
+        "places are swapped": lambda result: np.asarray(result) * [1, 1 + 1e-7],
+        "not a number": lambda result: np.asarray(result) * np.nan,
+    },
+    "geo.cloud_optimize": {
+        "a variable is another": values_with("pr", lambda values: values[::-1]),
+        "a place is off": values_with("tas", one_value(2.0)),
+        "a year is lost": written_with(lambda dataset: dataset.isel(time=slice(365, None))),
+        "not a number": values_with("tas", one_value(np.nan)),
+    },
+}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG, replace(TINY, fraction=0.1))

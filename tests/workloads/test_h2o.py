@@ -1,0 +1,70 @@
+"""The checks of the group-by workloads; q5's is proved in `test_answers`."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from perturbing import nan, prove, proved_here, rows_with, swapped_values, with_value
+
+
+def a_group_is_lost(frame):
+    return frame.iloc[1:]
+
+
+def columns_wrong(*names):
+    """Return ways in which the columns of a result can be wrong."""
+    wrong = {"a group is lost": rows_with(a_group_is_lost)}
+    for name in names:
+        wrong[f"a value of {name} is off"] = with_value(name, lambda value: value * 1.01 + 1)
+        wrong[f"a value of {name} is not a number"] = with_value(name, nan)
+        wrong[f"two values of {name} are swapped"] = swapped_values(name)
+    return wrong
+
+
+def series_with(change):
+    def spoil(series):
+        values = series.to_numpy(copy=True)
+        change(values)
+        return pd.Series(values, index=series.index, name=series.name)
+
+    return spoil
+
+
+def first_off(values):
+    values[0] += 1e-3
+
+
+def first_not_a_number(values):
+    values[0] = float("nan")
+
+
+def swapped(values):
+    values[[0, -1]] = values[[-1, 0]]
+
+
+SERIES = {
+    "a row is lost": rows_with(a_group_is_lost),
+    "a value is off": series_with(first_off),
+    "a value is not a number": series_with(first_not_a_number),
+    "values of two groups are swapped": series_with(swapped),
+}
+WRONG = {
+    "h2o.q1": columns_wrong("v1"),
+    "h2o.q2": columns_wrong("v1"),
+    "h2o.q3": columns_wrong("v1", "v3"),
+    "h2o.q4": columns_wrong("v1", "v2", "v3"),
+    "h2o.q6": columns_wrong("median", "std"),
+    "h2o.q7": {
+        # Ranges are small whole numbers, of which neighbours may have the same.
+        what: spoil
+        for what, spoil in columns_wrong("range").items()
+        if "swapped" not in what
+    },
+    "h2o.q8": SERIES,
+    "h2o.q9": SERIES,
+}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG)

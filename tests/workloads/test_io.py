@@ -1,0 +1,106 @@
+"""The checks of the workloads that read and write: csv, parquet, zarr, io."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from perturbing import item, nan, prove, proved_here, rows_with, swapped_values, with_value
+
+
+def value_off(array):
+    array = np.array(array)
+    array.flat[0] += 1
+    return array
+
+
+def something_else(mean):
+    """Return a wrong mean, also where the right one is not a number."""
+    mean = float(mean)
+    return 1.0 if np.isnan(mean) else mean * (1 + 1e-6)
+
+
+def files_with(change):
+    """Write what was written elsewhere, changed."""
+
+    def spoil(folder):
+        target = Path(tempfile.mkdtemp(dir=Path(folder).parent)) / "changed.parquet"
+        change(pd.read_parquet(folder)).to_parquet(target)
+        return str(target.parent)
+
+    return spoil
+
+
+WRONG = {
+    "csv.to_parquet": {
+        "a row is lost": files_with(lambda frame: frame.iloc[1:]),
+        "a repeated address was kept": files_with(lambda frame: pd.concat([frame, frame.iloc[:1]])),
+        "a float was not cleaned": files_with(lambda frame: frame.assign(column_30=np.nan)),
+        "a float lost its fraction": files_with(
+            lambda frame: frame.assign(column_30=frame["column_30"].round())
+        ),
+    },
+    "parquet.read_hive": {
+        "a value is of another row": swapped_values("download"),
+        "a group is lost": rows_with(lambda frame: frame.iloc[1:]),
+        "a text is off": with_value("tile", lambda text: text[1:], row=7),
+        "not a number": with_value("tests", nan),
+    },
+    "parquet.read_spark_like": {
+        "a row is not the first": with_value("place", lambda place: place + 1, row=2),
+        "a text is of another row": swapped_values("text_0"),
+        "a sample is lost": rows_with(lambda frame: frame.iloc[:-1]),
+        "a text is missing": with_value("text_3", lambda text: None),
+    },
+    "parquet.small_files": {
+        "a file is lost": item("value", lambda total: total - 10),
+        "files have changed places": item("product", lambda total: total + 1),
+        "not a number": item("value", nan),
+    },
+    "parquet.column_projection_filter": {
+        "a row is lost": item("sums", lambda sums: sums - [0.5, 1, 1]),
+        "a row group too much": item("sums", lambda sums: sums * 2),
+        "a column is off": item("sums", lambda sums: sums * [1 + 1e-7, 1, 1]),
+        "not a number": item("sums", lambda sums: sums * np.nan),
+        "less was read than there is": item("nbytes", lambda nbytes: 10),
+    },
+    "csv.basic": {
+        "a row is lost": with_value("count", lambda count: count - 1),
+        "a mean is off": with_value("mean", lambda mean: mean + 0.001, row=3),
+        "two means are swapped": swapped_values("mean"),
+        "a group is lost": rows_with(lambda frame: frame.iloc[1:]),
+        "not a number": with_value("mean", nan),
+    },
+    "zarr.filter_average": {
+        "the mean is off": something_else,
+        "the values were counted, not averaged": lambda mean: 10**6,
+    },
+    "zarr.access_slices": {
+        "a value is off": value_off,
+        "a plane is lost": lambda corner: corner[1:],
+    },
+    "zarr.sum_residuals": {
+        "a residual is lost": lambda sums: np.asarray(sums) - [100.0, 0],
+        "planes have changed places": lambda sums: np.asarray(sums) * [1, 1.001],
+        "all is zero": lambda sums: np.zeros(2),
+        "not a number": lambda sums: np.asarray(sums) * np.nan,
+    },
+    "zarr.select_scalar": {
+        "it is that of another point": lambda height: height + 1e-6,
+        "not a number": nan,
+    },
+    "io.simulated_store": {
+        "an object is lost": item("sums", lambda sums: sums[:-1]),
+        "an object is another": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
+        "a failed request was not tried again": item("requests", lambda count: count - 1),
+        "bytes were read twice": item("nbytes", lambda nbytes: 2 * nbytes),
+    },
+}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG)

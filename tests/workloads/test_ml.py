@@ -1,0 +1,65 @@
+"""The checks of the machine-learning workloads."""
+
+from __future__ import annotations
+
+import pytest
+from perturbing import item, nan, prove, proved_here
+
+WRONG = {
+    "ml.xgboost_train": {
+        "a prediction is lost": item("predicted", lambda predicted: predicted[:-1]),
+        "they are those of other rows": item("predicted", lambda predicted: predicted[::-1]),
+        "a round is lost": item("log", lambda log: log[:-1]),
+        "a part of the training was left out": item(
+            "predicted_train", lambda predicted: predicted * 0.99
+        ),
+        "not a number": item("predicted", lambda predicted: predicted * float("nan")),
+    },
+    "ml.preprocess": {
+        "a row is lost": item("rows", lambda rows: rows - 1),
+        "a fee is lost": item("fees", lambda fees: fees - 2.5),
+        "a gap was not seen": item("missing", lambda missing: missing - 1),
+        "a trip went elsewhere": item(
+            "routes", lambda routes: routes.assign(sum=routes["sum"].to_numpy()[::-1])
+        ),
+        "a route is lost": item("routes", lambda routes: routes.iloc[1:]),
+        "long trips were kept": item("limit", lambda limit: limit * 2),
+        "not a number": item("fees", nan),
+    },
+    "ml.hpo_random_search": {
+        "a trial is lost": item("scores", lambda scores: scores[:-1]),
+        "a score did not come through": item("told", lambda told: told[:-1]),
+        "a score came twice": item("told", lambda told: [*told, told[0]]),
+        "scores are another trial's": lambda result: {
+            "scores": result["scores"][::-1],
+            "told": list(enumerate(result["scores"][::-1])),
+        },
+    },
+    "ml.embarrassingly_parallel": {
+        "a file was not counted": item(
+            "counts", lambda counts: {m: (hits, n - 1) for m, (hits, n) in counts.items()}
+        ),
+        "an archive is lost": item("counts", lambda counts: dict(sorted(counts.items())[:-1])),
+        "a spelling was missed": item(
+            "counts", lambda counts: {m: (max(0, h - 1), n) for m, (h, n) in counts.items()}
+        ),
+        "the first month is another": item("first", "0412"),
+    },
+}
+
+
+#: Training starts threads and a network of its own, which takes seconds.
+SLOW = {"ml.xgboost_train", "ml.hpo_random_search"}
+VARIANTS = [
+    pytest.param(
+        variant,
+        id=variant.name,
+        marks=[pytest.mark.slow] if variant.workload.name in SLOW else [],
+    )
+    for variant in proved_here(WRONG)
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG)

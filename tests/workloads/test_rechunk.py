@@ -1,0 +1,33 @@
+"""The checks of the rechunk workloads take the true result and refuse wrong ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from perturbing import TINY, prove, proved_here, times
+
+FINGERPRINT = {
+    "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],
+    "blocks have changed places": lambda result: np.asarray(result) * [1, 1 + 1e-7],
+    "not a number": times(np.nan),
+}
+WRONG = {
+    "rechunk.tiles_to_rows": FINGERPRINT,
+    "rechunk.swap_axes_out_of_core": FINGERPRINT,
+    "rechunk.adjacent_groups": FINGERPRINT,
+    "rechunk.heal_oversplit": FINGERPRINT,
+    "rechunk.pancake_to_pencil": FINGERPRINT,
+}
+
+
+def wrong_for(variant):
+    """Where variants have one check, the last of them proves it; the others' answers are taken."""
+    is_proof = variant == variant.workload.variants()[-1]
+    return WRONG if is_proof else {variant.workload.name: {}}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, wrong_for(variant), replace(TINY, fraction=0.1))

@@ -1,0 +1,35 @@
+"""Checks of the workloads of stealing and adaptive scaling."""
+
+from __future__ import annotations
+
+import pytest
+from perturbing import item, prove, proved_here
+
+WRONG = {
+    "steal.heavy_deps": {
+        "a checksum is another's": item("told", lambda told: [told[1], told[0], *told[2:]]),
+        "a task is lost": item("told", lambda told: told[:-1]),
+    },
+    "adaptive.scale_from_zero": {
+        "a result is lost": item("results", lambda results: results[:-1]),
+        "an input was left out": item("results", lambda results: [-1, *results[1:]]),
+    },
+    "adaptive.retire_with_data": {
+        "a key is lost": item("held", lambda held: [0, *held[1:]]),
+        "data have changed places": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
+    },
+    "adaptive.oscillation": {
+        "a result is lost": item("results", lambda results: results[:-1]),
+        "a result is another's": item("results", lambda r: [r[1], r[0], *r[2:]]),
+        "no worker ever came": item("times", lambda times: [2 * t for t in times]),
+    },
+}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant, monkeypatch):
+    names = variant.workload.main.__globals__
+    if "EVERY_S" in names:
+        monkeypatch.setitem(names, "EVERY_S", 0.1)
+
+    prove(client, variant, WRONG)

@@ -1,0 +1,105 @@
+"""Checks of the workloads of the scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from perturbing import TINY, item, prove, proved_here
+
+#: What these do does not depend on memory, and is overhead only.
+SMALL = replace(TINY, fraction=0.1)
+
+
+def places_with(change):
+    return lambda result: SimpleNamespace(places=change(dict(result.places)))
+
+
+def fetched_with(change):
+    return lambda result: SimpleNamespace(fetched=change(result.fetched), held=result.held)
+
+
+def all_moved(places):
+    """Turn the order round: what is needed comes last."""
+    return {key: len(places) - place for key, place in places.items()}
+
+
+WRONG = {
+    "sched.graph_submit": {
+        "a payload is another's": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
+        "a payload is lost": item("sums", lambda sums: sums[:-1]),
+        "the scheduler never knew": item("begin", lambda begin: begin + 1e6),
+    },
+    "sched.graph_build": {
+        "blocks are lost": lambda result: SimpleNamespace(
+            graph=result.graph, keys=[row[:-1] for row in result.keys]
+        ),
+        "rows have changed places": lambda result: SimpleNamespace(
+            graph=result.graph,
+            keys=[[result.keys[-1][0], *row[1:-1], result.keys[0][0]] for row in result.keys],
+        ),
+    },
+    "sched.order": {
+        "a task has no place": places_with(lambda places: dict(list(places.items())[1:])),
+        "two tasks have one place": places_with(
+            lambda places: {**places, max(places, key=places.get): 0}
+        ),
+        "tasks come before what they need": places_with(all_moved),
+    },
+    "sched.deep_chain": {
+        "a link was skipped": lambda last: last - 1,
+        "a link ran twice": lambda last: last + 1,
+    },
+    "sched.fan_in_out": {
+        "one was left out": lambda total: total - 3,
+        "not a number": lambda total: float("nan"),
+    },
+    "sched.tree": {
+        "a leaf was left out": lambda total: total - 1,
+        "counted twice": lambda total: 2 * total,
+    },
+    "sched.recompute_in_memory": {
+        "a round is lost": item("rounds", lambda rounds: rounds[:-1]),
+        "a value is off": item(
+            "rounds", lambda rounds: [[rounds[0][0] + 1, *rounds[0][1:]], *rounds[1:]]
+        ),
+    },
+    "sched.release_storm": {
+        "a task is still known": item("left", [1, 0]),
+        "a result is still held": item("left", [0, 1]),
+        "there was nothing to release": item("known", [0, 0]),
+    },
+    "sched.cancel_storm": {
+        "a task is still known": item("left", [1, 0]),
+        "one was not cancelled": item("states", ["cancelled", "finished"]),
+        "the cluster is of no use": item("after", None),
+    },
+    "sched.many_clients": {
+        "two clients' results were mixed up": item("results", lambda r: [r[1], r[0], *r[2:]]),
+        "a result is lost": item("results", lambda r: [r[0][:-1], *r[1:]]),
+    },
+    "sched.resources_annotations": {
+        "a result is lost": item("told", lambda told: told[:-1]),
+        "the last came first": item(
+            "told",
+            lambda told: [(number, -moment, "tcp://nobody") for number, moment, _ in told],
+        ),
+    },
+    "sched.worker_state_machine": {
+        "a result was fetched twice": fetched_with(lambda fetched: [*fetched, fetched[0]]),
+        "a message was lost": fetched_with(lambda fetched: fetched[1:]),
+        "a worker was asked for another's": fetched_with(
+            lambda fetched: [("tcp://nobody", fetched[0][1]), *fetched[1:]]
+        ),
+    },
+    "sched.failing_tasks": {
+        "a result is another's": lambda numbers: [numbers[1], numbers[0], *numbers[2:]],
+        "a result is lost": lambda numbers: numbers[:-1],
+    },
+}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG, SMALL)

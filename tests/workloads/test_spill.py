@@ -1,0 +1,111 @@
+"""The checks of the workloads about memory, and what does not fit into it."""
+
+from __future__ import annotations
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+from perturbing import TINY, item, nan, prove, proved_here, times
+
+#: They end or replace workers, so they get a cluster of their own.
+CONSUME_THEIR_CLUSTER = {"memory.amm_retire", "spill.repeated_merge"}
+
+#: They write more than fits into memory, or repeat themselves often.
+SLOW = {"spill.dot_product", "memory.leak_slope"}
+
+
+def first_with(**changes):
+    return lambda results: [{**results[0], **changes}, *results[1:]]
+
+
+WRONG = {
+    "spill.dot_product": {
+        "a partial product is lost": times(1 - 1e-6),
+        "not a number": times(float("nan")),
+        "counted twice": times(2),
+    },
+    "spill.repeated_merge": {
+        "a round is lost": lambda means: means[:-1],
+        "a mean is off": lambda means: [(means[0][0], means[0][1] + 1e-6), *means[1:]],
+        "rows met others": lambda means: [*means[:2], (means[2][0] + 1e-6, means[2][1])],
+        "not a number": lambda means: [(float("nan"), means[0][1]), *means[1:]],
+    },
+    "spill.bandwidth": {
+        "an object came back different": lambda results: [
+            {**results[0], "after": [0, *results[0]["after"][1:]]},
+            *results[1:],
+        ],
+        "an object is lost": lambda results: [
+            {**results[0], "after": results[0]["after"][:-1]},
+            *results[1:],
+        ],
+        "nothing was on disk": first_with(count_on_disk=0),
+        "objects were cut": first_with(nbytes=10),
+    },
+    "spill.unspill_transfer": {
+        "an array is another": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
+        "an array is lost": item("sums", lambda sums: sums[:-1]),
+        "it was added up where it was": item(
+            "sums", lambda sums: [(sums[0][0], "elsewhere"), *sums[1:]]
+        ),
+        "nothing was on disk": item("spilled_share", 0.0),
+    },
+    "memory.fragmentation": {
+        "an object is lost": item("churned", first_with(count=1)),
+        "an object was smaller": item("churned", first_with(nbytes=10**6)),
+        "a worker did nothing": item("churned", lambda churned: churned[1:]),
+    },
+    "memory.root_overproduction": {
+        "a pair is lost": item("pairs", lambda pairs: pairs[:-1]),
+        "a chunk is another": item("pairs", lambda pairs: [pairs[1], pairs[0], *pairs[2:]]),
+        "not a number": item("pairs", lambda pairs: [(float("nan"), "", 0), *pairs[1:]]),
+    },
+    "memory.leak_slope": {
+        "a repeat is off": item("seen", lambda seen: [(seen[0][0] + 0.01, 0, 0), *seen[1:]]),
+        "a repeat is lost": item("seen", lambda seen: seen[1:]),
+        "a task is left": item("tasks", 1),
+    },
+    "memory.amm_retire": {
+        "an array is lost": item("sums", lambda sums: sums[:-1]),
+        "an array was made again": item("made", lambda made: [*made, made[0]]),
+        "not a number": item("sums", lambda sums: [nan(0), *sums[1:]]),
+    },
+}
+SHARING = [each for each in proved_here(WRONG) if each.workload.name not in CONSUME_THEIR_CLUSTER]
+CONSUMING = [each for each in proved_here(WRONG) if each.workload.name in CONSUME_THEIR_CLUSTER]
+
+
+@pytest.fixture
+def own_client():
+    with (
+        dask.config.set({f"distributed.worker.memory.{name}": False for name in ("pause",)}),
+        LocalCluster(
+            n_workers=TINY.workers,
+            threads_per_worker=1,
+            memory_limit=4 * 2**30,  # a process with pandas needs more than the tiny cluster has
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(
+            variant,
+            id=variant.name,
+            marks=[pytest.mark.slow] if variant.workload.name in SLOW else [],
+        )
+        for variant in SHARING
+    ],
+)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", CONSUMING, ids=lambda variant: variant.name)
+def test_the_check_of_one_that_ends_workers_refuses_wrong_answers(own_client, variant):
+    prove(own_client, variant, WRONG)

@@ -1,0 +1,123 @@
+"""The checks of the TPC-H workloads take the true result and refuse wrong ones.
+
+Those of query 3 are in `test_answers`.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import dask.dataframe
+import pandas as pd
+import pytest
+from perturbing import VARIANTS, prove, proved_here
+
+QUERIES = [f"tpch.q{number:02d}" for number in range(1, 23)]
+
+
+# -- wrong results --------------------------------------------------------------------------------
+
+
+def changed(change):
+    """Change a result; a single number becomes a frame first, and not a number if none is left."""
+
+    def spoil(result):
+        if isinstance(result, pd.DataFrame):
+            return change(result.copy())
+        frame = change(pd.DataFrame({"number": [result]}))
+        return frame.iloc[0, 0] if frame.shape == (1, 1) else float("nan")
+
+    return spoil
+
+
+def value_off(frame):
+    """Make the first of the last column a little larger, a word longer, a day later."""
+    name, first = frame.columns[-1], frame.iloc[0, -1]
+    if isinstance(first, float):
+        first = first * (1 + 1e-6) + 1e-4
+    elif isinstance(first, str):
+        first += "x"
+    else:
+        first += 1
+    return frame.assign(**{name: [first, *frame[name].tolist()[1:]]})
+
+
+def values_exchanged(frame):
+    """Exchange two values of the first column that has two; of one row, take it twice."""
+    for name in frame.columns:
+        values = frame[name].tolist()
+        other = next((i for i, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            values[0], values[other] = values[other], values[0]
+            return frame.assign(**{name: values})
+    return pd.concat([frame, frame])
+
+
+SPOILED = {
+    "a row is lost": changed(lambda frame: frame.iloc[1:]),
+    "a value is off": changed(value_off),
+    "two rows have exchanged a value": changed(values_exchanged),
+    "a column is lost": changed(lambda frame: frame.iloc[:, 1:]),
+}
+WRONG = {name: SPOILED for name in [*QUERIES, "engines.tpch"] if name != "tpch.q03"}
+
+
+def with_readers(change):
+    """Change which readers a plan has."""
+
+    def spoil(planned):
+        readers = sys.modules["_tpch_plans"].readers(planned.collection)
+        return type(planned)(SimpleNamespace(expr=change(readers)))
+
+    return spoil
+
+
+def and_all_of(reader):
+    return dask.dataframe.read_parquet(reader.operand("path")).expr
+
+
+PLANS = {
+    "a table is read whole": with_readers(lambda readers: [*readers, and_all_of(readers[0])]),
+    "a table is not read": with_readers(lambda readers: readers[1:]),
+    "nothing is read": with_readers(lambda readers: []),
+}
+WRONG |= {"tpch.optimize": PLANS, "tpch.optimize_files": PLANS}
+
+#: Of planning alone these are tried in each run of the tests, the others in continuous integration.
+QUICK = ("q01", "q06", "q12", "q22", 4)
+
+
+def marked(variant):
+    """Mark as slow what takes seconds and tells little that is new."""
+    slow = "optimize" in variant.name and not set(variant.params.values()) & set(QUICK)
+    return pytest.param(variant, id=variant.name, marks=[pytest.mark.slow] if slow else [])
+
+
+# -- the tests ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", [marked(each) for each in proved_here(WRONG)])
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, WRONG)
+
+
+def test_the_source_of_a_query_has_its_own_plan_and_answer():
+    found = {each.workload.name: each.workload for each in VARIANTS}
+    hashes = {found[name].source_hash for name in QUERIES}
+    used = {function.__name__ for function in found["tpch.q20"]._functions()}
+
+    assert len(hashes) == len(QUERIES)
+    assert {"surplus_of_suppliers", "found_in", "data_and_answer", "same_rows"} <= used
+    assert "waiting_for_one" not in used
+
+
+def test_another_answer_is_another_source(monkeypatch):
+    found = {each.workload.name: each.workload for each in VARIANTS}
+    names = found["tpch.q20"].main.__globals__
+    before = {name: found[name].source_hash for name in ("tpch.q20", "tpch.q19")}
+
+    monkeypatch.setitem(names, "Q20", names["Q20"].replace("CANADA", "PERU"))
+
+    assert found["tpch.q20"].source_hash != before["tpch.q20"]
+    assert found["tpch.q19"].source_hash == before["tpch.q19"]

@@ -1,0 +1,72 @@
+"""The checks of the xarray workloads take the true result and refuse wrong ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from perturbing import TINY, dask_like, prove, proved_here, times
+
+
+def means_with(change):
+    """Change the means of the product, be they in arrays or in a frame."""
+
+    def spoil(result):
+        if dask_like(result):
+            frame = result.compute()
+            return FrameOf(frame.assign(uv=change(frame["uv"].to_numpy())))
+        return {**result, "uv": change(np.asarray(result["uv"]))}
+
+    return spoil
+
+
+class FrameOf:
+    """A frame that is computed already."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def compute(self):
+        return self.frame
+
+
+def one_value(change, place):
+    def spoil(array):
+        array = np.array(array)
+        array.reshape(-1)[place] = change(array.reshape(-1)[place])
+        return array
+
+    return spoil
+
+
+WRONG = {
+    "xarray.quadratic_mean": {
+        "a chunk in ten is lost": means_with(lambda means: means * 0.9),
+        "rows are swapped": means_with(lambda means: means.reshape(-1)[::-1].reshape(means.shape)),
+        "a cell is far off": means_with(one_value(lambda value: value + 1, 7)),
+        "not a number": means_with(one_value(lambda value: np.nan, 7)),
+    },
+    "xarray.groupby_reduction": {
+        "a cell is off": one_value(lambda value: value * (1 + 1e-6), 7),
+        "months are swapped": lambda result: np.asarray(result)[::-1],
+        "a month is lost": lambda result: np.asarray(result)[:-1],
+        "not a number": times(np.nan),
+    },
+    "xarray.climatic_mean": {
+        "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],
+        "groups have changed places": lambda result: np.asarray(result) * [1, 1 + 1e-7],
+        "not a number": times(np.nan),
+    },
+}
+
+
+def wrong_for(variant):
+    """Where variants have one check, the last of them proves it; the others' answers are taken."""
+    is_proof = variant == variant.workload.variants()[-1] or "result_as" in variant.params
+    return WRONG if is_proof else {variant.workload.name: {}}
+
+
+@pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
+def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+    prove(client, variant, wrong_for(variant), replace(TINY, fraction=0.1))

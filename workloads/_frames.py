@@ -1,0 +1,73 @@
+"""Help for workloads on frames: how they shuffle, and rows whose keys are known."""
+
+from __future__ import annotations
+
+import time
+
+import dask
+
+from benchkit.measure import expect, random_frame
+
+PAYLOAD = "float_1"
+#: Zones of a city, as many as New York's taxis know.
+N_ZONES = 263
+META = {"key": "int64", "rows": "int64", "payload": float}
+
+
+def shuffle_by(method):
+    """Return a context in which Dask shuffles frames by this method."""
+    old = "dataframe.shuffle.algorithm"
+    # The release's own table tells whether the name has changed already.
+    return dask.config.set({dask.config.deprecations.get(old, old): method})
+
+
+def keyed_frame(scale, seed, *, factor, n_keys, n_columns=20):
+    """Return a frame of random floats, and a column `key` of random integers below `n_keys`."""
+    frame = random_frame(
+        scale.linear(factor),
+        {"float": n_columns},
+        partition_bytes=scale.memory_per_thread / 128,
+        seed=seed,
+    )
+    return frame.assign(key=(frame["float_0"] * n_keys).astype("int64"))
+
+
+def rows_by_key(part, nap_s=0.0):
+    """Return the keys of a pandas frame, and for each its rows and the sum of its payload."""
+    import numpy as np
+    import pandas as pd
+
+    time.sleep(nap_s)
+    keys, place, rows = np.unique(part["key"], return_inverse=True, return_counts=True)
+    payload = np.bincount(place, weights=part[PAYLOAD], minlength=len(keys))
+    return pd.DataFrame({"key": keys, "rows": rows, "payload": payload})
+
+
+def count_by_key(frame, nap_s=0.0):
+    """Return `rows_by_key` of each partition: a key in two partitions has two rows."""
+    return frame.map_partitions(rows_by_key, nap_s, meta=META)
+
+
+def expect_by_key(got, source):
+    """Compare counts by key with those of the source; a key must be in one partition only."""
+    wanted = count_by_key(source).compute().groupby("key", as_index=False).sum()
+    got = got.sort_values("key")
+    expect(len(got), equals=len(wanted), what="keys in all partitions")
+    for name in ("key", "rows"):
+        expect(got[name].to_numpy(), equals=wanted[name].to_numpy(), what=name)
+    payload = wanted["payload"].to_numpy()
+    expect(got["payload"].to_numpy(), close_to=payload, rtol=1e-9, what="payload")
+
+
+def trips(scale, seed, *, factor, n_columns=10):
+    """Return trips of which each begins in one of 263 zones, the first of which are busy.
+
+    Zone numbers follow a power law: one owns a sixth of the rows, many less than a thousandth.
+    """
+    frame = random_frame(
+        scale.linear(factor),
+        {"float": n_columns},
+        partition_bytes=scale.memory_per_thread / 128,
+        seed=seed,
+    )
+    return frame.assign(zone=(frame["float_0"] ** 3 * N_ZONES).astype("int64") + 1)

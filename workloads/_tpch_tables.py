@@ -1,0 +1,98 @@
+"""What the queries of TPC-H share: data and answers, semi and anti joins, order."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from _shuffle import warm_up_shuffle
+from _sizes import in_steps
+
+from benchkit.measure import dataset, expect
+
+GIB = 2**30
+
+
+def data_and_answer(scale, sql, *, shuffles=True):
+    """Make the tables, ask DuckDB for the answer to a query, and import what shuffles need."""
+    sf = in_steps(max(0.01, scale.linear(1) / (4 * GIB)))
+    data = dataset("tpch", sf=sf, parts=max(2, math.ceil(16 * sf)))
+    answer = data.answer(sql.replace("{share}", repr(important_share(data))))
+    if shuffles:
+        warm_up_shuffle()
+    return {"data": data, "answer": answer}
+
+
+def same_rows(result, prepared):
+    """Expect the rows of DuckDB's answer, in its order; a single number is a row."""
+    wanted = prepared["answer"]
+    if not hasattr(result, "columns"):
+        expect(float(result), close_to=float(wanted.iloc[0, 0]), atol=1e-6, what=wanted.columns[0])
+        return
+    expect(list(result.columns), equals=list(wanted.columns), what="columns")
+    expect(len(result), equals=len(wanted), what="rows")
+    for name, values in wanted.items():
+        got = result[name]
+        if values.dtype.kind == "f":
+            expect(got.to_numpy(), close_to=values.to_numpy(), atol=1e-6, what=name)
+        elif values.dtype.kind in "iu":
+            expect(got.to_numpy(), equals=values.to_numpy(), what=name)
+        elif values.dtype.kind == "M":
+            days = [str(moment)[:10] for moment in values]
+            expect([str(moment)[:10] for moment in got], equals=days, what=name)
+        else:
+            words = [str(value).strip() for value in values]
+            expect([str(value).strip() for value in got], equals=words, what=name)
+
+
+def important_share(data):
+    """Return which share of the stock makes a part important in query 11."""
+    return 0.0001 / data.manifest["params"]["sf"]
+
+
+def table(data, name):
+    """Return a table of the dataset."""
+    import dask.dataframe as dd
+
+    return dd.read_parquet(data.files(name))
+
+
+def in_order(frame, by, ascending=True, first=None):
+    """Return rows in order, or the first of them, in one partition.
+
+    Not `sort_values`, which computes everything below it once more to find its divisions, and
+    which knows one direction only on older Dask.
+    """
+
+    def ordered(part):  # in here, or workers would look for this file
+        part = part.sort_values(by, ascending=ascending, ignore_index=True)
+        return part if first is None else part.head(first)
+
+    kinds = frame._meta
+    if first is not None:
+        frame = frame.map_partitions(ordered, meta=kinds)
+    # Also of what looks like one partition: a group-by may get more when it is optimised.
+    frame = frame.repartition(npartitions=1)
+    return frame.map_partitions(ordered, meta=kinds)
+
+
+def found_in(left, right, left_on, right_on):
+    """Return the rows of `left` whose key is in `right` (a semi join)."""
+    keys = right[[right_on]]
+    if hasattr(left, "optimize"):
+        return left.merge(keys, left_on=left_on, right_on=right_on, how="leftsemi")
+    keys = keys.drop_duplicates()
+    return left.merge(keys, left_on=left_on, right_on=right_on)
+
+
+def not_found_in(left, right, left_on, right_on):
+    """Return the rows of `left` whose key is not in `right` (an anti join)."""
+    columns = list(left.columns)
+    keys = right[[right_on]].drop_duplicates()
+    both = left.merge(keys, left_on=left_on, right_on=right_on, how="left")
+    return both[both[right_on].isna()][columns]
+
+
+def within(column, begin, end):
+    """Return which moments are in [begin, end), each given as (year, month, day)."""
+    return (column >= datetime(*begin)) & (column < datetime(*end))

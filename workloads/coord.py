@@ -1,0 +1,195 @@
+"""Coordination workloads: tasks that wait for one another through the scheduler."""
+
+from __future__ import annotations
+
+import time
+
+from benchkit.measure import expect, workload
+
+N_TASKS = 4
+LEASES = 2
+#: How long a task waits for another; longer means that a message was lost.
+PATIENCE_S = 60
+
+
+@workload(
+    variants={"kind": ["lock", "semaphore", "queue", "variable", "event"]},
+    tags=["coordination", "latency", "nightly", "ci[kind=lock]"],
+    deadline_s=180,
+    metrics={"ms_per_turn": "ms"},
+)
+def primitives(client, scale, prepared, *, kind):
+    """Let four tasks take turns through a lock, semaphore, queue, variable or event.
+
+    Stresses the scheduler's extensions: each turn is a few round trips from a worker to the
+    scheduler and back. The tasks leave the thread pool, so that all four run on any cluster.
+
+    Scale: 100 turns for each of four tasks x the fraction.
+    About 4 s on 2 x 1 x 1 GiB.
+    Check: a lock is never held twice and a semaphore never more often than it may; a queue
+    delivers each item once and in order; a variable never goes back; each event wakes its waiter.
+    """
+    take_turns = {
+        "lock": _lock,
+        "semaphore": _semaphore,
+        "queue": _queue,
+        "variable": _variable,
+        "event": _event,
+    }[kind]
+    begin = time.perf_counter()
+    tasks = client.map(take_turns, range(N_TASKS), turns=_turns(scale), name=prepared, pure=False)
+    told = client.gather(tasks)
+    return {"told": told, "seconds": time.perf_counter() - begin}
+
+
+@primitives.prepare
+def _(client, *, kind):
+    from uuid import uuid4
+
+    from distributed import Queue, Variable
+
+    name = f"benchkit-{kind}-{uuid4().hex}"
+    if kind in ("lock", "variable"):
+        Variable(name, client=client).set(0)
+    if kind == "semaphore":
+        free = Queue(name, client=client)
+        for lease in range(LEASES):
+            free.put(lease)
+    return name
+
+
+@primitives.check
+def _(client, result, scale, prepared, *, kind):
+    turns, told = _turns(scale), result["told"]
+    expect(len(told), equals=N_TASKS, what="tasks that told")
+    if kind == "lock":
+        # Each read and wrote the same number: with two in at a time a step is lost.
+        steps = sorted(step for each in told for step in each)
+        expect(steps, equals=list(range(1, N_TASKS * turns + 1)), what="steps under the lock")
+    elif kind == "semaphore":
+        free = [number for each in told for number in each]
+        expect(len(free), equals=N_TASKS * turns, what="turns under the semaphore")
+        expect(free, at_least=1, at_most=LEASES, what="leases free for one that was let in")
+    elif kind == "queue":
+        _check_queue(told, turns)
+    elif kind == "variable":
+        for each in told:
+            expect(each, equals=sorted(each), what="values read one after the other")
+            expect(len(each), equals=turns, what="values")
+        expect(told[0], equals=list(range(1, turns + 1)), what="values set")
+    else:
+        expect(told, equals=[turns] * N_TASKS, what="events waited for")
+    return {"ms_per_turn": result["seconds"] / turns * 1e3}
+
+
+@primitives.cleanup
+def _(client, *, kind, prepared=None):
+    from distributed import Queue, Variable
+
+    if prepared is None:
+        return
+    if kind in ("lock", "variable"):
+        Variable(prepared, client=client).delete()
+    if kind in ("semaphore", "queue"):
+        Queue(prepared, client=client).close()
+
+
+def _turns(scale):
+    return max(10, round(100 * scale.fraction))
+
+
+# -- one task of each kind ------------------------------------------------------------------------
+
+
+def _lock(number, *, turns, name):
+    """Raise a shared number by one, under a lock; return what it became."""
+    from distributed import Lock, Variable, secede
+
+    secede()
+    lock, shared = Lock(name), Variable(name)
+    became = []
+    for _ in range(turns):
+        with lock:
+            value = shared.get(timeout=PATIENCE_S) + 1
+            shared.set(value)
+        became.append(value)
+    return became
+
+
+def _semaphore(number, *, turns, name):
+    """Take a token that must be there when the semaphore lets us in; return how many were."""
+    from distributed import Queue, Semaphore, secede
+
+    secede()
+    semaphore, free = Semaphore(max_leases=LEASES, name=name), Queue(name)
+    seen = []
+    for _ in range(turns):
+        with semaphore:
+            seen.append(free.qsize())
+            token = free.get(timeout=PATIENCE_S)
+            free.put(token)
+    return seen
+
+
+def _queue(number, *, turns, name):
+    """Put items if our number is even, get as many if it is odd; return them."""
+    from distributed import Queue, secede
+
+    secede()
+    queue = Queue(name)
+    items = []
+    for turn in range(turns):
+        if number % 2:
+            items.append(queue.get(timeout=PATIENCE_S))
+        else:
+            queue.put([number, turn])
+            items.append([number, turn])
+    return items
+
+
+def _check_queue(told, turns):
+    put = [tuple(item) for each in told[::2] for item in each]
+    got = [[tuple(item) for item in each] for each in told[1::2]]
+    expect(len(put), equals=turns * N_TASKS // 2, what="items put")
+    all_got = sorted(item for each in got for item in each)
+    expect(all_got, equals=sorted(put), what="items got")
+    for each in got:
+        for number in range(0, N_TASKS, 2):
+            turns_of_one = [turn for source, turn in each if source == number]
+            expect(turns_of_one, equals=sorted(turns_of_one), what="turns in order")
+
+
+def _variable(number, *, turns, name):
+    """Set the variable to 1, 2, ... if we are the first task, else read it as often."""
+    from distributed import Variable, secede
+
+    secede()
+    variable = Variable(name)
+    values = []
+    for turn in range(1, turns + 1):
+        if number == 0:
+            variable.set(turn)
+            values.append(turn)
+        else:
+            values.append(variable.get(timeout=PATIENCE_S))
+    return values
+
+
+def _event(number, *, turns, name):
+    """Play ping-pong with our neighbour; return how often we were woken."""
+    from distributed import Event, secede
+
+    secede()
+    pair = f"{name}-{number // 2}"
+    mine, other = Event(f"{pair}-{number % 2}"), Event(f"{pair}-{1 - number % 2}")
+    woken = 0
+    for _ in range(turns):
+        if number % 2:
+            woken += mine.wait(timeout=PATIENCE_S)
+            mine.clear()
+            other.set()
+        else:
+            other.set()
+            woken += mine.wait(timeout=PATIENCE_S)
+            mine.clear()
+    return woken

@@ -1,0 +1,120 @@
+"""CSV workloads: text that must be parsed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+
+from _sizes import in_steps
+
+from benchkit.measure import dataset, expect, workload
+from benchkit.measure.recipes import data_folder
+
+#: Columns of few values: a byte each, and with room for missing ones.
+SMALL = {name: "UInt8" for name in ("VendorID", "passenger_count", "RatecodeID", "payment_type")}
+#: Places of the columns of a GDELT line that hold floats, now and then with a stray "#".
+FLOATS = (30, 34, 39)
+N_COLUMNS = 58
+NEWSPAPERS = "washingtonpost|nytimes"
+
+
+@workload(tags=["io", "parsing", "ci", "nightly"], requires=["pandas", "dask.dataframe"])
+def basic(scale, prepared):
+    """Read a year of taxi trips from text, keep them in memory, average tips by passengers.
+
+    Stresses the parser, which holds the GIL for much of its time, the cutting of files into
+    blocks at line ends, and the conversion of texts.
+
+    Scale: 600 000 rows (60 MB of text) for each 2 GiB of cluster memory x the fraction, in steps
+    of 1, 2, 5; a block is 16 MiB at the reference, by the grain.
+    About 3 s on 2 x 1 x 1 GiB, plus 6 s once to make the data.
+    Check: rows and mean tip of each number of passengers, as the recipe counted them.
+    """
+    import dask.dataframe as dd
+
+    blocksize = scale.chunk("16 MiB")
+    frame = dd.read_csv(prepared.files("taxi"), blocksize=blocksize, dtype=SMALL).persist()
+    return frame.groupby("passenger_count")["tip_amount"].agg(["count", "mean"]).compute()
+
+
+@basic.prepare
+def _(scale):
+    rows = in_steps(max(200, scale.linear(1) / 42_900))
+    return dataset("taxi_csv", rows_per_month=int(rows))
+
+
+@basic.check
+def _(result, prepared):
+    known = prepared.manifest["known"]
+    result = result.sort_index()
+    expect(result.index.astype(int).to_numpy(), equals=list(range(7)), what="passengers")
+    expect(result["count"].to_numpy(), equals=known["counts"], what="rows")
+    pairs = zip(known["tip_cents"], known["counts"], strict=True)
+    means = [cents / 100 / max(1, count) for cents, count in pairs]
+    expect(result["mean"].to_numpy(), close_to=means, rtol=1e-9, what="mean tip")
+
+
+@workload(tags=["io", "parsing", "ci", "nightly"], requires=["pandas", "pyarrow", "dask.dataframe"])
+def to_parquet(prepared):
+    """Read tables with faults from text, clean them, keep two newspapers, write Parquet.
+
+    Lines with too many columns are skipped, floats lose a stray "#", each address is kept once a
+    file. Stresses the parser where Python functions convert values, and text methods; one
+    partition is a file, as in most real pipelines of this kind.
+
+    Scale: 5000 lines of 58 columns a file, a file for each 50 MiB of cluster memory x the
+    fraction, in steps of 1, 2, 5.
+    About 4 s on 2 x 1 x 1 GiB, plus 15 s once to make the data.
+    Check: rows and the sum of a cleaned column in the files written, as the recipe planted them.
+    """
+    import dask.dataframe as dd
+
+    data, folder = prepared
+    names = [f"column_{i}" for i in range(N_COLUMNS - 1)] + ["source"]
+    frame = dd.read_csv(
+        data.files("events"),
+        sep="\t",
+        names=names,
+        header=None,
+        blocksize=None,
+        on_bad_lines="skip",
+        converters={f"column_{i}": _to_float for i in FLOATS},
+    )
+    frame = frame.map_partitions(_drop_repeated)
+    frame = frame[frame["source"].str.contains(NEWSPAPERS, regex=True)]
+    frame.to_parquet(folder)
+    return folder
+
+
+@to_parquet.prepare
+def _(scale):
+    files = int(in_steps(max(2, scale.linear(1) / (50 * 2**20))))
+    rows = 5000 if files >= 10 else 1000
+    root = data_folder() / "written"
+    root.mkdir(parents=True, exist_ok=True)
+    return dataset("gdelt", files=files, rows_per_file=rows), tempfile.mkdtemp(dir=root)
+
+
+@to_parquet.check
+def _(result, prepared):
+    import pandas as pd
+
+    known = prepared[0].manifest["known"]
+    frame = pd.read_parquet(result)
+    expect(len(frame), equals=known["kept"], what="rows kept")
+    column = f"column_{FLOATS[0]}"
+    expect(float(frame[column].sum()), close_to=known["tenths"] / 10, rtol=1e-9, what=column)
+
+
+@to_parquet.cleanup
+def _(prepared=None):
+    if prepared is not None:
+        shutil.rmtree(prepared[1], ignore_errors=True)
+
+
+def _to_float(text):
+    return float(text.lstrip("#"))
+
+
+def _drop_repeated(frame):
+    return frame.drop_duplicates("source")

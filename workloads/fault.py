@@ -1,0 +1,290 @@
+"""Fault workloads: workers that die, hang or fill up while there is work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from benchkit.measure import expect, workload
+
+NAP_S = 0.1
+#: How long a worker is kept full, and how full.
+FULL_S, FULL = 3.0, 0.86
+#: How often a worker may die of a task before the task is given up, in `nanny_restart`.
+ALLOWED_FAILURES = 1
+RECOVERY_TIMEOUT_S = 60.0
+
+
+@workload(
+    tags=["fault", "recompute", "ci", "nightly"],
+    requires=["numpy"],
+    features=["nanny"],
+    deadline_s=120,
+    metrics={"recomputed": "1", "keys_lost": "1", "time_lost": "s"},
+)
+def worker_kill(client, scale, seed, prepared):
+    """Kill a worker when a third of a map is done; its results must be made again.
+
+    Stresses the scheduler's view of what was lost, the recomputation of just that, and the return
+    of a worker. Tasks made again and the time beyond that of an undisturbed map are metrics.
+
+    Scale: 30 tasks of 0.1 s for each thread x the fraction, with results of 1/128 of its memory.
+    About 4 s on 2 x 1 x 1 GiB.
+    Check: the sum of every result, and no more tasks ran again than there were results on the
+    dead worker and tasks on their way.
+    """
+    from distributed import as_completed
+
+    count, length = _tasks(scale)
+    begin = time.perf_counter()
+    futures = client.map(
+        _make_slowly, range(count), length=length, seed=seed, topic=prepared, pure=False
+    )
+    for done, _ in enumerate(as_completed(futures), 1):
+        if done >= count // 3:
+            break
+    victim, lost = max(client.has_what().items(), key=lambda each: (len(each[1]), each[0]))
+    _kill(client, victim)
+    sums = client.gather(client.map(_sum, futures, pure=False))
+    seconds = time.perf_counter() - begin
+    ran = [number for _, number in client.get_events(prepared)]
+    return {"sums": sums, "ran": ran, "lost": len(lost), "seconds": seconds}
+
+
+@worker_kill.prepare
+def _():
+    return _topic()
+
+
+@worker_kill.check
+def _(result, scale, seed):
+    count, length = _tasks(scale)
+    wanted = [float(_array(i, length, seed).sum()) for i in range(count)]
+    expect(result["sums"], close_to=wanted, rtol=1e-12, what="sums")
+    # What a worker reported in its last moments may be lost with it, and so may be its tasks.
+    recomputed = len(result["ran"]) - len(set(result["ran"]))
+    expect(result["lost"], at_least=1, what="results lost")
+    on_the_way = 4 * scale.threads
+    expect(recomputed, at_least=result["lost"] - on_the_way, what="tasks that ran again")
+    expect(recomputed, at_most=result["lost"] + on_the_way, what="tasks that ran again")
+    ideal = count * NAP_S / scale.threads
+    return {
+        "recomputed": recomputed,
+        "keys_lost": result["lost"],
+        "time_lost": result["seconds"] - ideal,
+    }
+
+
+@worker_kill.cleanup
+def _(client, scale):
+    client.wait_for_workers(scale.workers, timeout=RECOVERY_TIMEOUT_S)
+
+
+@workload(
+    tags=["fault", "memory", "pause", "ci", "nightly"],
+    requires=["numpy"],
+    features=["nanny"],
+    deadline_s=120,
+    metrics={"paused_time": "s", "share_of_full": "1"},
+)
+def pause(client, scale):
+    """Fill one worker's memory for 3 s with what Dask does not know of, while there is work.
+
+    The worker should pause, the others do the work, and it should go on when the memory is free.
+    Stresses the memory monitor, stealing from a paused worker, and recovery.
+
+    Scale: 60 tasks of 0.1 s for each thread x the fraction; the memory is 0.86 x a worker's limit
+    with what it has already. About 8 s on 2 x 1 x 1 GiB.
+    Check: each task's result, the scheduler saw the worker paused, and saw it run again.
+    """
+    full = sorted(client.scheduler_info()["workers"])[0]
+    count = max(20, round(60 * scale.threads * scale.fraction))
+    client.run(_fill, share=FULL, workers=[full])
+    begin = time.perf_counter()
+    futures = client.map(_nap_where, range(count), pure=False)
+    statuses = []
+    while time.perf_counter() < begin + FULL_S:
+        statuses.append((time.perf_counter(), _status(client, full)))
+        time.sleep(0.02)
+    client.run(_empty, workers=[full])
+    while (status := _status(client, full)) != "running":
+        statuses.append((time.perf_counter(), status))
+        if time.perf_counter() > begin + FULL_S + RECOVERY_TIMEOUT_S:
+            break
+        time.sleep(0.02)
+    ran = client.gather(futures)
+    return {"ran": ran, "statuses": statuses, "full": full, "last": status}
+
+
+@pause.check
+def _(result, scale):
+    count = max(20, round(60 * scale.threads * scale.fraction))
+    expect([number for number, _ in result["ran"]], equals=list(range(count)), what="results")
+    paused = [moment for moment, status in result["statuses"] if status == "paused"]
+    expect(len(paused), at_least=1, what="moments at which the worker was seen paused")
+    expect(result["last"], equals="running", what="status of the worker at the end")
+    on_full = sum(where == result["full"] for _, where in result["ran"])
+    return {"paused_time": max(paused) - min(paused), "share_of_full": on_full / count}
+
+
+@pause.cleanup
+def _(client):
+    client.run(_empty)
+
+
+@workload(
+    tags=["fault", "memory", "restart", "ci", "nightly"],
+    features=["nanny"],
+    deadline_s=180,
+    metrics={"attempts": "1", "recovery_time": "s"},
+)
+def nanny_restart(client, scale, prepared):
+    """Let one task take more memory than there is; the others must not suffer.
+
+    The nanny kills its worker, the task is tried on another, and given up when that has died too.
+    Stresses the nanny's memory monitor, the count of failures that a task is allowed, and the
+    return of workers.
+
+    Scale: 40 tasks of 0.1 s for each thread x the fraction, beside the one; `allowed-failures`
+    is 1. About 10 s on 2 x 1 x 1 GiB.
+    Check: only the one fails, with KilledWorker, at its second attempt; all others have their
+    results; and all workers come back.
+    """
+    from distributed import KilledWorker, wait
+
+    culprit = client.submit(_eat, topic=prepared["topic"], pure=False)
+    time.sleep(2 * NAP_S)  # it must run before the others: who waits behind it is suspected too
+    count = _others(scale)
+    others = client.map(_nap_number, range(count), pure=False, retries=3)
+    wait([culprit, *others])
+    end = time.perf_counter()
+    error = culprit.exception()
+    client.wait_for_workers(scale.workers, timeout=RECOVERY_TIMEOUT_S)
+    return {
+        "killed": isinstance(error, KilledWorker),
+        "results": [each.result() if each.status == "finished" else None for each in others],
+        "attempts": len(client.get_events(prepared["topic"])),
+        "recovery_time": time.perf_counter() - end,
+        "workers": len(client.sync(client.scheduler.identity)["workers"]),
+    }
+
+
+@nanny_restart.prepare
+def _(client):
+    before = client.run_on_scheduler(_set_allowed_failures, value=ALLOWED_FAILURES)
+    return {"before": before, "topic": _topic()}
+
+
+@nanny_restart.check
+def _(result, scale):
+    expect(result["killed"], equals=True, what="the greedy task ends as KilledWorker")
+    expect(result["results"], equals=list(range(_others(scale))), what="results of the others")
+    expect(result["attempts"], equals=ALLOWED_FAILURES + 1, what="attempts at the greedy task")
+    expect(result["workers"], equals=scale.workers, what="workers at the end")
+    return {"attempts": result["attempts"], "recovery_time": result["recovery_time"]}
+
+
+@nanny_restart.cleanup
+def _(client, prepared=None):
+    if prepared is not None:
+        client.run_on_scheduler(_set_allowed_failures, value=prepared["before"])
+
+
+def _tasks(scale):
+    count = max(12, round(30 * scale.threads * scale.fraction))
+    return count, int(scale.memory_per_thread / 128 / 8)
+
+
+def _others(scale):
+    return max(10, round(40 * scale.threads * scale.fraction))
+
+
+def _topic():
+    """Return a name for the events of one run: a cluster keeps those of earlier ones."""
+    return f"benchkit-fault-{time.time_ns()}"
+
+
+def _make_slowly(number, *, length, seed, topic):
+    from distributed import get_worker
+
+    get_worker().log_event(topic, number)
+    time.sleep(NAP_S)
+    return _array(number, length, seed)
+
+
+def _array(number, length, seed):
+    import numpy as np
+
+    return np.random.default_rng([seed, number]).random(length)
+
+
+def _sum(array):
+    return float(array.sum())
+
+
+def _kill(client, worker):
+    """Kill a worker's process by way of its nanny, which will start another."""
+    client.run(_kill_child, workers=[worker], nanny=True)
+
+
+def _kill_child(dask_worker):
+    os.kill(dask_worker.pid, signal.SIGKILL)
+
+
+def _nap_where(number):
+    from distributed import get_worker
+
+    time.sleep(NAP_S)
+    return number, get_worker().address
+
+
+def _nap_number(number):
+    time.sleep(NAP_S)
+    return number
+
+
+def _status(client, worker):
+    return client.run_on_scheduler(_status_on_scheduler, worker=worker)
+
+
+def _status_on_scheduler(dask_scheduler, worker):
+    state = dask_scheduler.workers.get(worker)
+    return state.status.name if state is not None else "gone"
+
+
+def _fill(dask_worker, share):
+    import numpy as np
+    import psutil
+
+    used = psutil.Process().memory_info().rss
+    wanted = int(share * dask_worker.memory_manager.memory_limit) - used
+    # Ones, not zeros: pages that nobody writes take no memory.
+    dask_worker.benchkit_filling = np.ones(max(1, wanted), dtype="u1")
+
+
+def _empty(dask_worker):
+    dask_worker.benchkit_filling = None
+
+
+def _eat(*, topic):
+    """Take memory, a little at a time, until the process is killed."""
+    import numpy as np
+    from distributed import get_worker
+
+    worker = get_worker()
+    worker.log_event(topic, worker.address)
+    time.sleep(3 * NAP_S)  # the event must be on its way before the worker dies
+    limit = worker.memory_manager.memory_limit
+    eaten = []
+    for _ in range(150):
+        eaten.append(np.ones(limit // 100, dtype="u1"))
+        time.sleep(NAP_S / 5)
+    time.sleep(RECOVERY_TIMEOUT_S / 4)
+    return len(eaten)
+
+
+def _set_allowed_failures(dask_scheduler, value):
+    before = dask_scheduler.allowed_failures
+    dask_scheduler.allowed_failures = value
+    return before

@@ -1,0 +1,109 @@
+"""IO workloads: objects in a store that is slow, and sometimes fails."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+import zlib
+from uuid import uuid4
+
+from _store import counts_of_worker, slow_store
+
+from benchkit.measure import expect, workload
+from benchkit.measure.recipes import data_folder
+
+LATENCY_S = 0.03
+#: Of one thread's requests; a request of one object then takes a tenth of a second.
+OBJECT_S = 0.07
+#: One object in so many fails when it is asked for first.
+FAILS_EVERY = 7
+
+
+@workload(
+    variants={"kind": ["steady", "flaky"]},
+    tags=["io", "latency", "retries", "ci[kind=flaky]", "nightly"],
+    requires=["numpy", "fsspec"],
+    metrics={"over_ideal": "1", "requests": "1"},
+)
+def simulated_store(client, scale, prepared, *, kind):
+    """Read objects from a store with latency and little bandwidth, and add up their bytes.
+
+    The store is made of local files, and sleeps: 0.03 s for each request, 0.07 s for the bytes of
+    an object. A "flaky" one refuses the first request for every seventh object, and the task is
+    tried again. Stresses how well workers are kept waiting for something: there is nothing to
+    compute, so what is beyond the ideal is the scheduler's and the retries'.
+
+    Scale: 25 objects for each thread x the fraction, of 1/64 of its memory each.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: the checksum of every object; the store saw one request for each, and one more for each
+    that failed.
+    """
+    label = uuid4().hex
+    options = {
+        "label": label,
+        "latency_s": LATENCY_S,
+        "bytes_per_s": _object_bytes(scale) / OBJECT_S,
+        "fail_first": prepared[::FAILS_EVERY] if kind == "flaky" else (),
+    }
+    begin = time.perf_counter()
+    futures = client.map(_read, prepared, options=options, retries=5, pure=False)
+    sums = client.gather(futures)
+    seconds = time.perf_counter() - begin
+    # Workers in one process share one count, which is given out once.
+    counts = client.run(counts_of_worker(label)).values()
+    return {
+        "sums": sums,
+        "seconds": seconds,
+        "requests": sum(each["requests"] for each in counts),
+        "nbytes": sum(each["nbytes"] for each in counts),
+    }
+
+
+@simulated_store.prepare
+def _(client, scale, seed):
+    root = data_folder() / "written"
+    root.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(dir=root)
+    count = max(FAILS_EVERY + 1, round(25 * scale.threads * scale.fraction))
+    paths = [os.path.join(folder, f"{number:05d}.bin") for number in range(count)]
+    client.gather(client.map(_write, paths, nbytes=_object_bytes(scale), seed=seed, pure=False))
+    return paths
+
+
+@simulated_store.check
+def _(result, scale, prepared, *, kind):
+    wanted = []
+    for path in prepared:
+        with open(path, "rb") as file:
+            wanted.append(zlib.crc32(file.read()))
+    expect(result["sums"], equals=wanted, what="checksums")
+    expect(result["nbytes"], equals=len(prepared) * _object_bytes(scale), what="bytes read")
+    failed = math.ceil(len(prepared) / FAILS_EVERY) if kind == "flaky" else 0
+    expect(result["requests"], equals=len(prepared) + failed, what="requests")
+    ideal = (len(prepared) * (LATENCY_S + OBJECT_S) + failed * LATENCY_S) / scale.threads
+    return {"over_ideal": result["seconds"] / ideal, "requests": result["requests"]}
+
+
+@simulated_store.cleanup
+def _(prepared=None):
+    if prepared:
+        shutil.rmtree(os.path.dirname(prepared[0]), ignore_errors=True)
+
+
+def _object_bytes(scale):
+    return int(scale.memory_per_thread / 64)
+
+
+def _write(path, *, nbytes, seed):
+    import numpy as np
+
+    number = int(os.path.basename(path).split(".")[0])
+    with open(path, "wb") as file:
+        file.write(np.random.default_rng([seed, number]).bytes(nbytes))
+
+
+def _read(path, *, options):
+    return zlib.crc32(slow_store(**options).cat_file(path))

@@ -1,0 +1,340 @@
+"""Memory workloads: what stays, what piles up, what must move."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from benchkit.measure import expect, random_array, workload
+
+#: Sizes of the small objects of `fragmentation`, in B, and how many of them are kept at first.
+SMALLEST, LARGEST = 700, 3700
+KEPT_EVERY = 50
+PARTS = 6
+NAP_S = 0.1
+#: The share of its memory limit that a worker holds when it is retired.
+HELD = 0.3
+
+
+@workload(
+    tags=["memory", "allocator", "ci", "nightly"],
+    metrics={"memory_freed": "B", "memory_trimmed": "B", "memory_peak": "B"},
+)
+def fragmentation(client, scale, seed):
+    """Fill the workers with small objects, free them, and see what memory the process keeps.
+
+    A few objects among the others live longer, so that the allocator cannot give back what lies
+    between them. Stresses the allocator: the metrics are the workers' process memory, beyond that
+    from before, at the peak, when all is freed, and after it was told to give back what it can.
+    Compare settings of the allocator by experiments; they hold for new processes only.
+
+    Scale: 0.25 x cluster memory x the fraction in objects of 0.7 to 3.7 kB, in 6 parts a worker.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: number and bytes of all objects, as drawn.
+    """
+    # Sizes come from a formula that is quick: drawing them must not be what takes the time.
+    count = _small_objects(scale)
+    workers = sorted(client.scheduler_info()["workers"])
+    before = client.run(_process_memory)
+    futures = [
+        client.submit(_churn, count, seed, workers=[worker], pure=False) for worker in workers
+    ]
+    churned = client.gather(futures)
+    del futures
+    freed = client.run(_process_memory)
+    trimmed = client.run(_trim)
+    return {
+        "churned": churned,
+        "before": sum(before.values()),
+        "freed": sum(freed.values()),
+        "trimmed": sum(trimmed.values()),
+    }
+
+
+@fragmentation.check
+def _(result, scale, seed):
+    count = _small_objects(scale)
+    wanted = sum(_size(i, seed) for part in range(PARTS) for i in _numbers(part, count))
+    for one in result["churned"]:
+        expect(one["count"], equals=count, what="objects")
+        expect(one["nbytes"], equals=wanted, what="bytes of the objects")
+    expect(len(result["churned"]), equals=scale.workers, what="workers")
+    before = result["before"]
+    return {
+        "memory_freed": result["freed"] - before,
+        "memory_trimmed": result["trimmed"] - before,
+        "memory_peak": sum(one["peak"] for one in result["churned"]) - before,
+    }
+
+
+@workload(
+    variants={"saturation": ["1.0", "1.1", "inf"]},
+    tags=["memory", "root-tasks", "order", "ci[saturation=1.1]", "nightly"],
+    requires=["numpy"],
+    metrics={"peak_over_ideal": "1"},
+)
+def root_overproduction(client, scale, seed, *, saturation):
+    """Make chunks faster than they are used, which is slowly and in pairs.
+
+    A scheduler that hands out all root tasks at once fills the memory with their results; one
+    that holds them back needs two for each thread. Stresses the queue of root tasks, by its
+    `worker-saturation` (distributed#5555, #6560, #7273). The peak of what the workers hold, over
+    the ideal, is the metric.
+
+    Scale: 20 chunks for each thread x the fraction, of 1/64 of one thread's memory; a pair takes
+    0.1 s. About 3 s on 2 x 1 x 1 GiB.
+    Check: the sum of each pair, as NumPy draws it.
+    """
+    count, length = _roots(scale)
+    roots = client.map(_make, range(count), length=length, seed=seed, pure=False)
+    pairs = client.map(_add_pair, roots[::2], roots[1::2], pure=False)
+    del roots
+    return {"pairs": client.gather(pairs), "length": length}
+
+
+@root_overproduction.prepare
+def _(client, *, saturation):
+    return client.run_on_scheduler(_set_saturation, value=float(saturation))
+
+
+@root_overproduction.check
+def _(result, scale, seed):
+    count, length = _roots(scale)
+    sums = [float(_make(i, length=length, seed=seed).sum()) for i in range(count)]
+    wanted = [first + second for first, second in zip(sums[::2], sums[1::2], strict=True)]
+    expect([total for total, _, _ in result["pairs"]], close_to=wanted, rtol=1e-9, what="sums")
+    peaks = {}
+    for _, where, held in result["pairs"]:
+        peaks[where] = max(peaks.get(where, 0), held)
+    return {"peak_over_ideal": sum(peaks.values()) / (2 * scale.threads * 8 * length)}
+
+
+@root_overproduction.cleanup
+def _(client, prepared=None):
+    if prepared is not None:
+        client.run_on_scheduler(_set_saturation, value=prepared)
+
+
+@workload(
+    tags=["memory", "leak", "ci", "nightly"],
+    requires=["numpy", "dask.array"],
+    metrics={"scheduler_slope": "B", "worker_slope": "B", "tasks_left": "1"},
+)
+def leak_slope(client, scale, seed, prepared):
+    """Do the same computation again and again, and see whether memory grows.
+
+    Stresses forgetting: tasks, events, logs, what plugins keep. The growth of the process memory
+    by repeat, over the later half, should be about 0 in the scheduler and the mean worker; a local
+    cluster's scheduler shares its process with the client, and is measured with it.
+
+    Scale: 50 repeats x the fraction, of 0.02 x cluster memory x the fraction each, in chunks of
+    1/256 of a thread's memory.
+    About 10 s on 2 x 1 x 1 GiB.
+    Check: each repeat gives the same sum, that of the first one's numbers by another order, and no
+    task is left on the scheduler.
+    """
+    seen = []
+    for number in range(_repeats(scale)):
+        total = float(_some_array(scale, seed).sum().compute())
+        if number % 10 == 0:
+            gc.collect()
+        workers = client.run(_process_memory).values()
+        scheduler = client.run_on_scheduler(_own_memory)
+        seen.append((total, scheduler, sum(workers) / len(workers)))
+    return {"seen": seen, "tasks": _await_tasks(client, prepared) - prepared}
+
+
+@leak_slope.prepare
+def _(client):
+    return client.run_on_scheduler(_count_tasks)
+
+
+@leak_slope.check
+def _(result, scale, seed):
+    import numpy as np
+
+    wanted = float(_some_array(scale, seed).sum(axis=0).compute().sum())
+    totals, scheduler, worker = zip(*result["seen"], strict=True)
+    expect(list(totals), close_to=[wanted] * _repeats(scale), rtol=1e-9, what="sums")
+    expect(result["tasks"], at_most=0, what="tasks left on the scheduler")
+    half = np.arange(_repeats(scale) // 2)
+    slopes = [np.polyfit(half, side[-len(half) :], 1)[0] for side in (scheduler, worker)]
+    return {
+        "scheduler_slope": slopes[0],
+        "worker_slope": slopes[1],
+        "tasks_left": result["tasks"],
+    }
+
+
+@workload(
+    tags=["memory", "transfer", "scaling", "ci", "nightly"],
+    requires=["numpy"],
+    features=["scale"],
+    deadline_s=120,
+    metrics={"retire_rate": "MiB/s", "recomputed": "1"},
+)
+def amm_retire(client, scale, seed, prepared):
+    """Retire a worker that holds data, and wait until they are elsewhere.
+
+    Stresses the active memory manager: it must copy every result to another worker before this one
+    goes, and nothing may be computed again.
+
+    Scale: 0.3 x one worker's memory x the fraction, in arrays of 1/128 of one thread's memory.
+    About 2 s on 2 x 1 x 1 GiB.
+    Check: the sum of every array as it is afterwards, each was made once, and the worker is gone.
+    """
+    from distributed import wait
+
+    leaving = prepared["leaving"]
+    count, length = _held(scale)
+    arrays = client.map(
+        _make_and_tell, range(count), length=length, seed=seed, topic=prepared["topic"],
+        workers=[leaving], allow_other_workers=True, pure=False,
+    )  # fmt: skip
+    wait(arrays)
+    begin = time.perf_counter()
+    client.retire_workers([leaving])
+    seconds = time.perf_counter() - begin
+    sums = client.gather(client.map(_sum, arrays, pure=False))
+    return {
+        "sums": sums,
+        "seconds": seconds,
+        "made": [number for _, number in client.get_events(prepared["topic"])],
+        "workers": list(client.sync(client.scheduler.identity)["workers"]),
+    }
+
+
+@amm_retire.prepare
+def _(client):
+    workers = sorted(client.scheduler_info()["workers"])
+    if len(workers) < 2:
+        raise ValueError("memory.amm_retire needs two workers: one leaves, one takes over")
+    return {"leaving": workers[0], "topic": f"benchkit-retire-{time.time_ns()}"}
+
+
+@amm_retire.check
+def _(result, scale, seed, prepared):
+    count, length = _held(scale)
+    wanted = [float(_make(i, length=length, seed=seed).sum()) for i in range(count)]
+    expect(result["sums"], close_to=wanted, rtol=1e-12, what="sums")
+    expect(sorted(set(result["made"])), equals=list(range(count)), what="arrays that were made")
+    expect(prepared["leaving"] in result["workers"], equals=False, what="the worker is still there")
+    recomputed = len(result["made"]) - count
+    expect(recomputed, equals=0, what="arrays made again")
+    rate = 8 * count * length / 2**20 / result["seconds"]
+    return {"retire_rate": rate, "recomputed": recomputed}
+
+
+def _small_objects(scale):
+    """Return how many small objects a worker gets: a whole number in each part."""
+    nbytes = 0.25 * scale.memory / scale.workers * scale.fraction
+    return max(100, round(nbytes / ((SMALLEST + LARGEST) / 2) / PARTS)) * PARTS
+
+
+def _numbers(part, count):
+    return range(part * count // PARTS, (part + 1) * count // PARTS)
+
+
+def _size(number, seed):
+    return SMALLEST + (number * 7919 + seed * 104729) % (LARGEST - SMALLEST)
+
+
+def _churn(count, seed):
+    """Make all objects, part by part, and free most of each; return what there was."""
+    seen, nbytes, peak, kept = 0, 0, 0, []
+    parts = []
+    for part in range(PARTS):
+        made = [bytes(_size(number, seed)) for number in _numbers(part, count)]
+        seen += len(made)
+        nbytes += sum(len(each) for each in made)
+        kept += made[::KEPT_EVERY]
+        parts.append(made)
+        peak = max(peak, _own_memory())
+    return {"count": seen, "nbytes": nbytes, "peak": peak}
+
+
+def _process_memory(dask_worker):
+    return _own_memory()
+
+
+def _own_memory():
+    import psutil
+
+    return psutil.Process().memory_info().rss
+
+
+def _trim(dask_worker):
+    import ctypes
+
+    gc.collect()
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        pass  # no GNU C library: the metric then equals the other
+    return _own_memory()
+
+
+def _roots(scale):
+    count = 2 * max(4, round(10 * scale.threads * scale.fraction))
+    return count, int(scale.memory_per_thread / 64 / 8)
+
+
+def _make(number, *, length, seed):
+    import numpy as np
+
+    return np.random.default_rng([seed, number]).random(length)
+
+
+def _add_pair(first, second):
+    from distributed import get_worker
+
+    worker = get_worker()
+    states = list(worker.state.tasks.values())
+    held = sum(state.nbytes or 0 for state in states if state.state == "memory")
+    time.sleep(NAP_S)
+    return float(first.sum() + second.sum()), worker.address, held
+
+
+def _set_saturation(dask_scheduler, value):
+    before = dask_scheduler.WORKER_SATURATION
+    dask_scheduler.WORKER_SATURATION = value
+    return before
+
+
+def _some_array(scale, seed):
+    side = max(64, round((scale.linear(0.02) / 8) ** 0.5))
+    chunk = max(16, round((scale.memory_per_thread / 256 / 8) ** 0.5))
+    return random_array((side, side), chunks=(chunk, chunk), seed=seed)
+
+
+def _repeats(scale):
+    return max(10, round(50 * scale.fraction))
+
+
+def _count_tasks(dask_scheduler):
+    return len(dask_scheduler.tasks)
+
+
+def _await_tasks(client, wanted):
+    """Wait until the scheduler has no more tasks than before; return how many it has."""
+    end = time.monotonic() + 5
+    while (count := client.run_on_scheduler(_count_tasks)) > wanted and time.monotonic() < end:
+        time.sleep(0.05)
+    return count
+
+
+def _held(scale):
+    length = int(scale.memory_per_thread / 128 / 8)
+    share = HELD * scale.memory / scale.workers * scale.fraction
+    return max(4, round(share / 8 / length)), length
+
+
+def _make_and_tell(number, *, length, seed, topic):
+    from distributed import get_worker
+
+    get_worker().log_event(topic, number)
+    return _make(number, length=length, seed=seed)
+
+
+def _sum(array):
+    return float(array.sum())

@@ -1,0 +1,217 @@
+"""Shuffle workloads: rows that move to where the others of their key are."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from _frames import count_by_key, expect_by_key, keyed_frame, shuffle_by
+from _shuffle import warm_up_shuffle
+
+from benchkit.measure import expect, random_frame, workload
+
+N_KEYS = 10_000
+#: A nap of each output partition, at the reference.
+NAP_S = 0.4
+#: What the hot key owns of all rows.
+HOT_SHARE = 0.5
+ROWS = 1000
+REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
+
+
+@workload(
+    variants={"method": ["tasks", "p2p", "disk"]},
+    tags=["shuffle", "transfer", "nightly", "ci[method=p2p]"],
+    requires=[*REQUIRES, "partd"],
+)
+def plain(scale, seed, *, method):
+    """Shuffle a frame by an integer key.
+
+    Each input partition holds rows for each output partition. Stresses the shuffle itself: with
+    "tasks" the graph, its splits and its merges, with "p2p" transfer and buffers, with "disk"
+    the file system, which all workers must share.
+
+    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: each key is in one partition only, with as many rows and the same sum of payload as
+    before the shuffle.
+    """
+    with shuffle_by(method):
+        return count_by_key(_source(scale, seed).shuffle("key")).compute()
+
+
+@plain.prepare
+def _(client):
+    warm_up_shuffle()
+
+
+@plain.check
+def _(result, scale, seed):
+    expect_by_key(result, _source(scale, seed))
+
+
+def _source(scale, seed):
+    return keyed_frame(scale, seed, factor=0.15, n_keys=N_KEYS)
+
+
+@workload(
+    variants={"method": ["tasks", "p2p"]},
+    tags=["shuffle", "memory", "imbalance", "nightly", "ci[method=p2p]"],
+    requires=REQUIRES,
+    metrics={"peak_over_mean": "1"},
+)
+def skew(client, scale, seed, *, method):
+    """Shuffle a frame in which one key owns half of the rows, then count rows by key.
+
+    One output partition is as large as all the others together. Stresses memory: the shuffle's
+    buffers show in the peak of the worst worker long before they cost time.
+
+    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: each key is in one partition only, with as many rows and the same sum of payload as
+    before the shuffle; the hot one with half of them.
+    """
+    with shuffle_by(method):
+        counts = count_by_key(_skewed(scale, seed).shuffle("key")).compute()
+    return {"counts": counts, "peaks": list(client.run(_peak_memory).values())}
+
+
+@skew.prepare
+def _(client):
+    warm_up_shuffle()
+
+
+@skew.check
+def _(result, scale, seed):
+    counts, peaks = result["counts"], result["peaks"]
+    expect_by_key(counts, _skewed(scale, seed))
+    hot = counts["rows"].max() / counts["rows"].sum()
+    expect(float(hot), close_to=HOT_SHARE, rtol=0.05, what="share of the hot key")
+    return {"peak_over_mean": max(peaks) * len(peaks) / sum(peaks)}
+
+
+@workload(
+    variants={"method": ["tasks", "p2p"]},
+    tags=["shuffle", "overhead", "nightly", "ci[method=p2p]"],
+    requires=REQUIRES,
+)
+def many_partitions(scale, seed, *, method):
+    """Shuffle very many small partitions by an integer key.
+
+    Pure overhead: the time of "p2p" should grow with the number of partitions, that of "tasks"
+    with that times its logarithm.
+
+    Scale: 200 partitions of 1000 rows for each thread x the fraction.
+    About 10 s on 2 x 1 x 1 GiB.
+    Check: each key is in one partition only, with as many rows and the same sum of payload as
+    before the shuffle.
+    """
+    with shuffle_by(method):
+        return count_by_key(_crumbs(scale, seed).shuffle("key")).compute()
+
+
+@many_partitions.prepare
+def _(client):
+    warm_up_shuffle()
+
+
+@many_partitions.check
+def _(result, scale, seed):
+    expect_by_key(result, _crumbs(scale, seed))
+
+
+@workload(
+    tags=["shuffle", "p2p", "failure", "nightly", "ci"],
+    requires=REQUIRES,
+    features=["nanny"],
+    deadline_s=120,
+    metrics={"restarts": "1"},
+)
+def p2p_worker_loss(client, scale, seed, prepared):
+    """Shuffle by P2P and kill a worker when half of the input has been transferred.
+
+    The output that lay on the lost worker cannot be had again piece by piece: the shuffle must
+    begin anew, under another number, and use none of what the first one left. Stresses exactly
+    that, and the scheduler's view of who takes part.
+
+    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory, and the
+    nap of an output partition 0.4 s at the reference, by the grain.
+    About 10 s on 2 x 1 x 1 GiB.
+    Check: the worker is gone, the shuffle began at least twice, and each key is in one partition
+    only, with as many rows and the same sum of payload as before.
+    """
+    with shuffle_by("p2p"):
+        shuffled = _source(scale, seed).shuffle("key")
+        future = client.compute(count_by_key(shuffled, scale.seconds(NAP_S)))
+    runs, is_killed = set(), False
+    while not future.done():
+        share, seen = client.run_on_scheduler(_progress)
+        runs.update(seen)
+        if share >= 0.5 and not is_killed:
+            is_killed = True
+            client.run(_die_soon, workers=[prepared])
+        time.sleep(0.02)
+    return {"counts": future.result(), "runs": len(runs)}
+
+
+@p2p_worker_loss.prepare
+def _(client):
+    from benchkit.measure.errors import ClusterTrouble
+
+    warm_up_shuffle()
+    if os.getpid() in client.run(os.getpid).values():
+        raise ClusterTrouble("a worker is in this process, which would be killed with it")
+    return min(client.nthreads())
+
+
+@p2p_worker_loss.check
+def _(client, result, scale, seed, prepared):
+    is_left = prepared in client.nthreads()
+    expect(is_left, equals=False, what="the killed worker is among the workers")
+    expect(result["runs"], at_least=2, what="times that the shuffle began")
+    expect_by_key(result["counts"], _source(scale, seed))
+    return {"restarts": result["runs"] - 1}
+
+
+@p2p_worker_loss.cleanup
+def _(client, scale):
+    client.wait_for_workers(scale.workers, timeout=30)
+
+
+def _skewed(scale, seed):
+    frame = _source(scale, seed)
+    return frame.assign(key=frame["key"].where(frame["float_2"] >= HOT_SHARE, -1))
+
+
+def _crumbs(scale, seed):
+    count = max(12, round(200 * scale.threads * scale.fraction))
+    partition_bytes = 3 * 8 * ROWS
+    frame = random_frame(
+        count * partition_bytes, {"float": 3}, partition_bytes=partition_bytes, seed=seed
+    )
+    return frame.assign(key=(frame["float_0"] * N_KEYS).astype("int64"))
+
+
+def _peak_memory():
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _progress(dask_scheduler):
+    """Return the share of transfers that are done, and the numbers of the shuffles at work."""
+    prefixes = [p for name, p in dask_scheduler.task_prefixes.items() if "transfer" in str(name)]
+    counts = [prefix.states for prefix in prefixes]
+    total = sum(sum(states.values()) - states["forgotten"] for states in counts)
+    done = sum(states["memory"] for states in counts)
+    plugin = dask_scheduler.extensions["shuffle"]
+    shuffles = getattr(plugin, "active_shuffles", None) or getattr(plugin, "states", {})
+    return done / max(1, total), [state.run_id for state in shuffles.values()]
+
+
+def _die_soon():
+    import signal
+    import threading
+
+    # Not at once: the answer must go out first.
+    threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGKILL]).start()

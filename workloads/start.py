@@ -1,0 +1,215 @@
+"""Start workloads: how long it takes until there is something to work with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+from benchkit.measure import expect, workload
+
+_IMPORT = """
+import json, sys, time
+begin = time.perf_counter()
+module = __import__(sys.argv[1], fromlist=["_"])
+seconds = time.perf_counter() - begin
+print(json.dumps({"name": module.__name__, "modules": len(sys.modules), "seconds": seconds}))
+"""
+STARTUP_TIMEOUT_S = 60
+
+
+@workload(
+    tags=["startup", "latency", "ci", "nightly"],
+    deadline_s=120,
+    metrics={
+        "scheduler_up": "s",
+        "first_worker": "s",
+        "all_workers": "s",
+        "first_task": "s",
+    },
+)
+def cluster(scale):
+    """Start a cluster on this machine, and time each step until its first task is done.
+
+    It is another than the one that is measured on, with as many workers as that, up to two. The
+    parts are metrics: scheduler up, first worker there, all there, first task done.
+    Stresses overhead only.
+
+    Scale: one cluster, whatever the size. About 4 s on 2 x 1 x 1 GiB.
+    Check: the steps are in order, there are as many workers as asked for, each with a process of
+    its own, and the task's answer.
+    """
+    from distributed import Client, LocalCluster
+
+    count = _workers(scale)
+    begin = time.perf_counter()
+    with LocalCluster(
+        n_workers=0,
+        threads_per_worker=1,
+        memory_limit=int(scale.memory / scale.workers),
+        processes=True,
+        dashboard_address=None,
+    ) as started, Client(started, set_as_default=False) as client:  # fmt: skip
+        moments = [time.perf_counter()]
+        started.scale(count)
+        for wanted in (1, count):
+            client.wait_for_workers(wanted, timeout=STARTUP_TIMEOUT_S)
+            moments.append(time.perf_counter())
+        answer = client.submit(_add_one, 41).result()
+        moments.append(time.perf_counter())
+        pids = list(client.run(_pid).values())
+    return {"seconds": [moment - begin for moment in moments], "answer": answer, "pids": pids}
+
+
+@cluster.check
+def _(result, scale):
+    seconds = result["seconds"]
+    expect(result["answer"], equals=42, what="answer of the task")
+    expect(len(set(result["pids"])), equals=_workers(scale), what="processes of workers")
+    expect(seconds, equals=sorted(seconds), what="moments, in order")
+    expect(seconds[0], at_least=0, what="time to the scheduler")
+    names = ("scheduler_up", "first_worker", "all_workers", "first_task")
+    return dict(zip(names, seconds, strict=True))
+
+
+@workload(tags=["startup", "latency", "ci", "nightly"], metrics={"per_client": "s"})
+def connect(client, scale):
+    """Connect new clients to a running cluster one after another; each asks one question.
+
+    Stresses overhead only: opening the connections, registering, and closing again.
+
+    Scale: 30 clients x the fraction, on any cluster. About 3 s on 2 x 1 x 1 GiB.
+    Check: each one's answer, and that the scheduler knows no more clients than before.
+    """
+    from distributed import Client
+
+    begin = time.perf_counter()
+    answers = []
+    for number in range(_clients(scale)):
+        with Client(
+            client.scheduler.address, security=client.security, set_as_default=False
+        ) as another:
+            answers.append(another.submit(_add_one, number, pure=False).result())
+    return {"answers": answers, "seconds": time.perf_counter() - begin}
+
+
+@connect.prepare
+def _(client):
+    return client.run_on_scheduler(_count_clients)
+
+
+@connect.check
+def _(client, result, scale, prepared):
+    wanted = [number + 1 for number in range(_clients(scale))]
+    expect(result["answers"], equals=wanted, what="answers")
+    end = time.monotonic() + 5
+    while (count := client.run_on_scheduler(_count_clients)) > prepared:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    expect(count, at_most=prepared, what="clients that the scheduler knows")
+    return {"per_client": result["seconds"] / len(wanted)}
+
+
+@workload(
+    tags=["startup", "restart"],
+    features=["nanny"],
+    deadline_s=150,
+    metrics={"slowest": "s"},
+)
+def restart(client, scale):
+    """Restart all workers of a cluster twice, and give each new one a task.
+
+    Stresses nannies and the scheduler's forgetting of all that was there; restarts have hung when
+    machines were busy (distributed#7312).
+
+    Scale: 2 restarts, whatever the size. About 5 s on 2 x 1 x 1 GiB.
+    Check: as many workers as before, each a new process, and no task or result is left.
+    """
+    rounds = []
+    for _ in range(2):
+        held = client.submit(_add_one, 1, pure=False)
+        held.result()
+        before = set(client.run(_pid).values())
+        begin = time.perf_counter()
+        client.restart()
+        client.wait_for_workers(scale.workers, timeout=STARTUP_TIMEOUT_S)
+        seconds = time.perf_counter() - begin
+        after = list(client.run(_pid).values())
+        rounds.append(
+            {
+                "seconds": seconds,
+                "workers": len(after),
+                "same": len(before & set(after)),
+                "tasks": client.run_on_scheduler(_count_tasks),
+            }
+        )
+    return rounds
+
+
+@restart.check
+def _(result, scale):
+    expect([each["workers"] for each in result], equals=[scale.workers] * 2, what="workers")
+    expect([each["same"] for each in result], equals=[0, 0], what="processes that are the same")
+    expect([each["tasks"] for each in result], equals=[0, 0], what="tasks left")
+    return {"slowest": max(each["seconds"] for each in result)}
+
+
+@workload(
+    variants={"module": ["distributed", "dask.array", "dask.dataframe"]},
+    tags=["startup", "import", "ci[module=distributed]", "nightly", "gate"],
+    metrics={"modules": "1", "import_time": "s"},
+)
+def import_(scale, *, module):
+    """Import a part of Dask in a new Python process.
+
+    Stresses overhead only: it is what every new worker and every short script pays. How many
+    modules are imported with it is a metric that does not depend on the machine.
+
+    Scale: 3 processes x the fraction, one after another, whatever the cluster.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: it was that module, in each process, with as many modules each time.
+    """
+    answers = []
+    for _ in range(max(2, round(3 * scale.fraction))):
+        command = [sys.executable, "-c", _IMPORT, module]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        answers.append(json.loads(done.stdout))
+    return answers
+
+
+@import_.check
+def _(result, *, module):
+    expect([each["name"] for each in result], equals=[module] * len(result), what="modules")
+    counts = [each["modules"] for each in result]
+    expect(counts, equals=[counts[0]] * len(counts), what="modules imported in each process")
+    expect(counts, at_least=100, what="modules imported")
+    seconds = sorted(each["seconds"] for each in result)
+    return {"modules": counts[0], "import_time": seconds[0]}
+
+
+def _workers(scale):
+    return min(2, scale.workers)
+
+
+def _clients(scale):
+    return max(3, round(30 * scale.fraction))
+
+
+def _add_one(number):
+    return number + 1
+
+
+def _pid():
+    import os
+
+    return os.getpid()
+
+
+def _count_clients(dask_scheduler):
+    return len(dask_scheduler.clients)
+
+
+def _count_tasks(dask_scheduler):
+    return len(dask_scheduler.tasks)

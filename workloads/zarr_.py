@@ -1,0 +1,214 @@
+"""Zarr workloads: chunked arrays in a store."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from pathlib import Path
+
+from benchkit.measure import dataset, expect, workload
+from benchkit.measure.recipes import data_folder
+
+MONTHS, LEVELS, LATITUDES, LONGITUDES = 12, 19, 30, 48
+
+
+@workload(
+    variants={"threshold": [50, 100, 200, 255]},
+    tags=["io", "unknown-chunks", "ci[threshold=200]", "nightly"],
+    requires=["numpy", "zarr", "dask.array"],
+)
+def filter_average(prepared, *, threshold):
+    """Average the values of a cube that are above a threshold.
+
+    The higher the threshold the fewer are left; above 255 there is none, and the mean is not a
+    number. Stresses flattening, which shuffles the cube by P2P, and arrays of unknown chunk sizes;
+    reading and decompressing are the least of it.
+
+    Scale: 0.125 x cluster memory, linear, in steps of 40 a side; 64 chunks.
+    About 10 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
+    Check: the mean by the histogram that the recipe counted.
+    """
+    cube = _cube(prepared)
+    return cube[cube > threshold].mean()
+
+
+@filter_average.prepare
+def _(scale):
+    return _dataset(scale)
+
+
+@filter_average.check
+def _(result, prepared, *, threshold):
+    histogram = prepared.manifest["known"]["histogram"]
+    above = range(threshold + 1, 256)
+    count = sum(histogram[value] for value in above)
+    got = float(result.compute() if hasattr(result, "compute") else result)
+    if count == 0:
+        expect(math.isnan(got), equals=True, what="the mean of nothing is not a number")
+        return
+    total = sum(value * histogram[value] for value in above)
+    expect(got, close_to=total / count, rtol=1e-12, what="mean")
+
+
+@workload(
+    variants={"part": ["third", "chunk", "item"]},
+    tags=["io", "slicing", "latency", "ci[part=chunk]", "nightly"],
+    requires=["numpy", "zarr", "dask.array"],
+)
+def access_slices(prepared, *, part):
+    """Fetch a corner of a cube: a third of each side, less than a chunk, one item.
+
+    Stresses the culling of chunks that are not needed, and the way of the data to the client; for
+    one item everything is overhead.
+
+    Scale: as zarr.filter_average. About 1 s on 2 x 1 x 1 GiB.
+    Check: every value, as zarr reads it without Dask.
+    """
+    cube = _cube(prepared)
+    n = _corner(cube.shape[0], part)
+    return cube[:n, :n, :n].compute()
+
+
+@access_slices.prepare
+def _(scale):
+    return _dataset(scale)
+
+
+@access_slices.check
+def _(result, prepared, *, part):
+    import numpy as np
+    import zarr
+
+    cube = zarr.open_array(str(prepared.path / "cube.zarr"), mode="r")
+    n = _corner(cube.shape[0], part)
+    expect(list(np.shape(result)), equals=[n, n, n], what="shape")
+    wanted = cube[:n, :n, :n]
+    expect(int((np.asarray(result) != wanted).sum()), equals=0, what="values that differ")
+
+
+@workload(tags=["io", "root-tasks", "ci", "nightly"], requires=["numpy", "zarr", "dask.array"])
+def sum_residuals(prepared):
+    """Subtract the mean along one axis from a cube, and add up what is left.
+
+    The cube is read for the mean and needed again for the difference. Stresses the order of work:
+    chunks are either kept, which takes memory, or read twice.
+
+    Scale: as zarr.filter_average. About 2 s on 2 x 1 x 1 GiB.
+    Check: the sum is 0 but for rounding; weighted by the place along the axis, it is that of the
+    sums of the planes, which the recipe counted.
+    """
+    import dask.array as da
+
+    cube = _cube(prepared)
+    residuals = cube - cube.mean(axis=0)
+    weights = da.arange(cube.shape[0], chunks=cube.chunks[0])
+    weighted = (residuals * weights[:, None, None]).sum()
+    return da.stack([residuals.sum(), weighted])
+
+
+@sum_residuals.prepare
+def _(scale):
+    return _dataset(scale)
+
+
+@sum_residuals.check
+def _(result, prepared):
+    import numpy as np
+
+    plain, weighted = np.asarray(result).tolist()
+    planes = np.array(prepared.manifest["known"]["planes"], dtype=float)
+    places = np.arange(len(planes))
+    wanted = float((places * planes).sum() - places.sum() * planes.mean())
+    expect(plain, close_to=0.0, rtol=0, atol=1e-11 * planes.sum(), what="sum of the residuals")
+    atol = 1e-11 * planes.sum() * len(planes)
+    expect(weighted, close_to=wanted, rtol=1e-9, atol=atol, what="weighted sum of the residuals")
+
+
+@workload(
+    tags=["io", "latency", "overhead", "ci", "nightly", "gate"],
+    requires=["numpy", "zarr", "xarray", "cftime", "dask.array"],
+)
+def select_scalar(prepared):
+    """Open a climate model's output and look up one point of it by time, level and place.
+
+    Stresses what is not data: decoding times of a calendar without leap days, building graphs for
+    all chunks, and culling all but one of them.
+
+    Scale: 0.05 x cluster memory, linear, a chunk is a year of months on 19 levels.
+    About 1 s on 2 x 1 x 1 GiB.
+    Check: the value that was written there.
+    """
+    import xarray as xr
+
+    folder, point = prepared
+    with xr.open_dataset(folder, engine="zarr", chunks={}, consolidated=False) as opened:
+        height = opened["zg"].sel(
+            time=point["time"], plev=point["plev"], lat=point["lat"], lon=point["lon"],
+            method="nearest",
+        )  # fmt: skip
+        return float(height.compute())
+
+
+@select_scalar.prepare
+def _(scale, seed):
+    import cftime
+    import dask.array as da
+    import numpy as np
+    import xarray as xr
+
+    years = _years(scale)
+    root = data_folder() / "written"
+    root.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=root))
+    months = MONTHS * years
+    shape = (months, LEVELS, LATITUDES, LONGITUDES)
+    zg = da.random.default_rng(seed).random(shape, chunks=(MONTHS, -1, -1, -1)).astype("f4")
+    times = [cftime.DatetimeNoLeap(1850 + i // 12, i % 12 + 1, 15) for i in range(months)]
+    coords = {
+        "time": times,
+        "plev": np.geomspace(1e5, 1e2, LEVELS),
+        "lat": np.linspace(-87.0, 87.0, LATITUDES),
+        "lon": np.linspace(0.0, 352.5, LONGITUDES),
+    }
+    data = xr.Dataset({"zg": (tuple(coords), zg)}, coords=coords)
+    data.to_zarr(folder / "zg.zarr", mode="w", consolidated=False)
+    at = (months * 2 // 3, 11, 20, 31)
+    point = {name: coords[name][i] for name, i in zip(coords, at, strict=True)}
+    point["at"] = at
+    return str(folder / "zg.zarr"), point
+
+
+@select_scalar.check
+def _(result, prepared):
+    import zarr
+
+    folder, point = prepared
+    written = zarr.open_group(folder, mode="r")["zg"]
+    expect(result, equals=float(written[point["at"]]), what="height")
+
+
+@select_scalar.cleanup
+def _(prepared=None):
+    if prepared is not None:
+        shutil.rmtree(Path(prepared[0]).parent, ignore_errors=True)
+
+
+def _dataset(scale):
+    side = (scale.linear(0.125) / 4) ** (1 / 3)
+    return dataset("int_cube", side=max(40, int(side / 40) * 40))
+
+
+def _cube(prepared):
+    import dask.array as da
+
+    return da.from_zarr(str(prepared.path / "cube.zarr"))
+
+
+def _corner(side, part):
+    return {"third": round(0.35 * side), "chunk": max(2, round(0.0375 * side)), "item": 1}[part]
+
+
+def _years(scale):
+    year_bytes = 4 * MONTHS * LEVELS * LATITUDES * LONGITUDES
+    return max(4, round(scale.linear(0.05) / year_bytes))
