@@ -99,7 +99,7 @@ def _(result, scale, seed, *, data):
 
 
 @workload(
-    tags=["memory", "shuffle", "restart"],
+    tags=["nightly", "memory", "shuffle", "restart"],
     requires=["numpy", "pandas", "pyarrow", "dask.dataframe"],
     cluster={"memory_limit": "512 MiB"},
     features=["nanny"],

@@ -113,7 +113,7 @@ def _(client, result, scale, prepared):
 
 
 @workload(
-    tags=["startup", "restart"],
+    tags=["nightly", "startup", "restart"],
     features=["nanny"],
     deadline_s=150,
     metrics={"slowest": "s"},

@@ -162,13 +162,24 @@ def _import_file(path: Path) -> ModuleType:
             sys.modules.pop(name, None)
             raise
     cloudpickle.register_pickle_by_value(module)
-    # Workers cannot import a helper that lies beside a workload: what cannot be imported here
-    # either is sent by value.
     for other in set(sys.modules) - before:
         file = str(getattr(sys.modules[other], "__file__", None) or "")
         if other.startswith("_") and file.startswith(str(path.parent)):
-            del sys.modules[other]
+            _rename(other, f"{name.partition('.')[0]}.{other}")
     return module
+
+
+def _rename(name: str, new: str) -> None:
+    """Give a helper beside a workload a name that nobody can import, as the workload has one.
+
+    Workers cannot import it; and what pickle could find by its name here would not go along.
+    """
+    helper = sys.modules[new] = sys.modules.pop(name)
+    helper.__name__ = new
+    for value in vars(helper).values():
+        if getattr(value, "__module__", None) == name:
+            value.__module__ = new
+    cloudpickle.register_pickle_by_value(helper)
 
 
 @contextmanager

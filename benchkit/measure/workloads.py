@@ -272,7 +272,7 @@ class Workload:
             return True
         file = getattr(sys.modules.get(module), "__file__", None)
         beside = file is not None and Path(file).parent == Path(self.path).resolve().parent
-        return beside and module.startswith("_")
+        return beside and module.rpartition(".")[2].startswith("_")
 
     # -- variants -----------------------------------------------------------------------------
 

@@ -17,6 +17,12 @@ from benchkit.measure.sizing import Scale
 
 VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()
 MIB = 2**20
+#: What workers in processes of their own watch as usual, also while one of `client` lives, whose
+#: workers must not.
+WATCHED = {
+    f"distributed.worker.memory.{name}": share
+    for name, share in (("target", 0.6), ("spill", 0.7), ("pause", 0.8), ("terminate", 0.95))
+}
 TINY = Scale(memory=96 * MIB, threads=2, workers=2, fraction=0.3)
 
 
