@@ -94,6 +94,8 @@ def fake_worker(scheduler: Scheduler, address: str, name: str = "bench") -> Work
         send=lambda *messages: None, closed=lambda: True
     )
     scheduler.total_nthreads += 1
+    for plugin in scheduler.plugins.values():  # work stealing keeps a book of its own
+        plugin.add_worker(scheduler=scheduler, worker=address)
     scheduler.check_idle_saturated(state)
     return state
 
