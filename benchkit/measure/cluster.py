@@ -20,6 +20,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 from distributed import Client
+from distributed.comm import resolve_address
 from distributed.system import MEMORY_LIMIT
 
 from benchkit.measure.errors import BadCluster, ClusterTrouble, did_you_mean
@@ -294,6 +295,8 @@ def _start(spec: ClusterSpec) -> Any:
 
 def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
     try:
+        # Before there is a client: what its start does not expect leaves it half open.
+        resolve_address(address)
         client = Client(address, timeout=min(timeout_s, 10.0), set_as_default=True)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterTrouble(

@@ -480,9 +480,12 @@ def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, obs
     with observed(client) as observation:
         held = client.map(inc, range(40), pure=False)
         wait(held)
+        before = set(client.has_what())
         client.submit(lambda: os.kill(os.getpid(), 9), pure=False, retries=0)
+        give_up = time.time() + 60
+        while set(client.has_what()) <= before and time.time() < give_up:
+            time.sleep(0.1)
         client.wait_for_workers(2, timeout=60)
-        time.sleep(0.5)
         assert sum(client.gather(held)) == sum(range(1, 41))
     run = observation.run
 

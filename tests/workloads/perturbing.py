@@ -46,13 +46,14 @@ def run_variant(client, variant, scale=TINY):
 
 
 def prove(client, variant, wrong, scale=TINY):
-    """Run a variant; its check must take the result and refuse every wrong one."""
+    """Run a variant; its check must take the result, and of the last one refuse every wrong one."""
     workload = variant.workload
+    spoilers = wrong[workload.name] if variant.name == workload.variants()[-1].name else {}
     available = run_variant(client, variant, scale)
     try:
         extra = workload.call("check", **available)
         taken = []
-        for what, spoil in wrong[workload.name].items():
+        for what, spoil in spoilers.items():
             try:
                 workload.call("check", **{**available, "result": spoil(available["result"])})
             except (WrongAnswer, AssertionError):
