@@ -266,7 +266,7 @@ def _(result, prepared):
     metrics={"connect": "ms", "small_ping": "ms", "large_ping": "ms"},
 )
 def connect_rate(scale, seed, *, protocol):
-    """Open and close connections, and send messages of 20 B and 10 MiB to and fro.
+    """Open and close connections, and send messages of 20 B and 10 MiB both ways.
 
     Stresses `distributed.comm` alone, both ends in the client's process and no cluster between:
     the handshake, the time for a message, and the bandwidth.
