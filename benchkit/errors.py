@@ -41,6 +41,7 @@ __all__ = [
     "MissingExtra",
     "MissingPackage",
     "NotEnoughRuns",
+    "SiteTrouble",
     "StoreTrouble",
     "UnknownRun",
     "UnknownWorkload",
@@ -65,6 +66,10 @@ class BadStore(UsageError):
 
 class StoreTrouble(BenchkitError):
     """A store could not be written or read: disk full, no permission, index in motion."""
+
+
+class SiteTrouble(BenchkitError):
+    """The published site could not be written: disk full, no permission."""
 
 
 class UnknownRun(UsageError):

@@ -220,7 +220,7 @@ def _(result, scale, seed):
     return {"best_score": scores[best]}
 
 
-@workload(tags=["ml", "io", "cpu", "ci", "nightly", "gate"])
+@workload(tags=["ml", "io", "cpu", "ci", "nightly"])
 def embarrassingly_parallel(client, prepared):
     """Count in monthly archives how many files name a certain word, a task for each archive.
 

@@ -158,7 +158,7 @@ def _(result, scale):
 
 @workload(
     variants={"module": ["distributed", "dask.array", "dask.dataframe"]},
-    tags=["startup", "import", "ci[module=distributed]", "nightly", "gate"],
+    tags=["startup", "import", "ci[module=distributed]", "nightly"],
     metrics={"modules": "1", "import_time": "s"},
 )
 def import_(scale, *, module):

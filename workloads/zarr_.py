@@ -126,7 +126,7 @@ def _(result, prepared):
 
 
 @workload(
-    tags=["io", "latency", "overhead", "ci", "nightly", "gate"],
+    tags=["io", "latency", "overhead", "ci", "nightly"],
     requires=["numpy", "zarr", "xarray", "cftime", "dask.array"],
 )
 def select_scalar(prepared):

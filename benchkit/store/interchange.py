@@ -80,7 +80,7 @@ def import_sqlite(
     -------
     ImportReport
         A row's workload is named after file and test (``test_array.py::test_sum[x]`` becomes
-    ), its environment after the software that it ran with.
+        ``array.sum[x]``), its environment after the software that it ran with.
 
     Raises
     ------
@@ -122,8 +122,8 @@ def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.is_file():
         raise BadImport(f"{path}: there is no such file: give a benchmark.db")
     try:
-        # Immutable: the file may lie where nothing can be written.
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)) as base:
+        # Only read: the file may lie where nothing can be written.
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
             base.row_factory = sqlite3.Row
             base.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
             query = "SELECT name FROM sqlite_master WHERE type = 'table'"

@@ -9,7 +9,7 @@ from nights import FAILING, FASTER, SLOWER, fill
 from synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
-from benchkit.errors import UsageError
+from benchkit.errors import SiteTrouble, UsageError
 from benchkit.show.site import build_site
 from benchkit.show.site.data import collect_site, page_name
 from benchkit.store.store import Store
@@ -121,7 +121,7 @@ def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path,
         raise OSError("no space left")
 
     monkeypatch.setattr("benchkit.show.site.build.rss_feed", full)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(SiteTrouble, match="could not be written: no space left; what was there"):
         build_site(store, tmp_path / "out")
     assert page.read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -131,6 +131,10 @@ def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path,
     with pytest.raises(UsageError, match="holds something that is no site"):
         build_site(store, tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.tex").exists()
+    with pytest.raises(UsageError, match="is a file: name a folder"):
+        build_site(store, tmp_path / "mine" / "thesis.tex")
+    with pytest.raises(SiteTrouble, match="could not be written"):
+        build_site(store, "/proc/nothing/site")
 
 
 def test_an_empty_store_has_a_site(tmp_path):

@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from benchkit import __version__
 from benchkit.analysis.regressions import Regression
-from benchkit.errors import UsageError
+from benchkit.errors import SiteTrouble, UsageError
 from benchkit.show.site.data import SITE_METRICS, SiteData, collect_site, page_name
 from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
 from benchkit.store.store import Store
@@ -73,16 +73,25 @@ def build_site(
     ------
     UsageError
         The folder holds something else than a site.
+    SiteTrouble
+        It could not be written (disk full, no permission); an earlier site is left as it was.
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: is a file: name a folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARKER).exists():
         raise UsageError(f"{folder}: holds something that is no site: name an empty folder")
     data = collect_site(store, metrics=metrics)
     draft = folder.with_name(f".{folder.name}-{uuid4().hex[:8]}")
-    draft.mkdir(parents=True)
     try:
+        draft.mkdir(parents=True)
         _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "").write()
         _swap(draft, folder)
+    except OSError as error:
+        raise SiteTrouble(
+            f"{folder}: the site could not be written: {error.strerror or error}; "
+            "what was there is as it was"
+        ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder / "index.html"
