@@ -107,6 +107,16 @@ def _cluster_dump(client: Any, folder: Path) -> Callable[[], Any]:
 def _memray(client: Any, folder: Path) -> Callable[[], Any]:
     from distributed.diagnostics.memray import memray_workers
 
+    def find_programs() -> None:
+        """Let a worker find the programs of its own environment: Dask calls memray by name."""
+        import os
+        import sys
+
+        here = os.path.dirname(sys.executable)
+        if here not in os.environ.get("PATH", "").split(os.pathsep):
+            os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
+
+    client.run(find_programs)
     stack = ExitStack()
     with client.as_current():
         stack.enter_context(memray_workers(str(folder / "memray")))
