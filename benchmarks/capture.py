@@ -1,13 +1,12 @@
-"""What the capture costs: ``python benchmarks/capture.py [--rounds N] [--tasks N] [--quick]``.
+"""What the capture costs: ``python benchmarks/capture.py [PART ...] [--rounds N] [--quick]``.
 
 Prints, asserts nothing. Arms run interleaved, in a new random order each round, and the bare arm
-twice: what the second differs from the first is the noise in which all other numbers stand. CPU
-time, not wall time: the machine may be busy with other things.
+twice: what the second differs from the first is the noise in which all other numbers stand.
 
-1. The scheduler's state machine alone, no network: CPU of its thread a task.
-2. A LocalCluster with two processes and tasks that do nothing: CPU of scheduler and client a task.
-3. What the end costs: asking the workers, the recording, and the run file.
-4. One look at all workers, by their number.
+``state``: the scheduler's state machine alone, no network: CPU of its thread a task.
+``jobs``: whole jobs on a LocalCluster with two processes, beside the captures that others use.
+``keeping``: what the end costs, from a thousand to a million tasks.
+``workers``: one look at all workers, by their number.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import logging
 import random
 import statistics
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -30,18 +28,16 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
+from _capture_end_to_end import end_to_end  # noqa: E402
+from _capture_keeping import keeping  # noqa: E402
+from _capture_tables import table  # noqa: E402
 from dask._task_spec import Task  # noqa: E402
-from distributed import Client, LocalCluster, Scheduler, Status, wait  # noqa: E402
+from distributed import Scheduler, Status  # noqa: E402
 from distributed.diagnostics.plugin import SchedulerPlugin  # noqa: E402
 from distributed.diagnostics.task_stream import TaskStreamPlugin  # noqa: E402
 from distributed.scheduler import WorkerState  # noqa: E402
 
 from benchkit.measure.capture import Capture  # noqa: E402
-from benchkit.measure.identity import new_id  # noqa: E402
-from benchkit.measure.observe import Observer  # noqa: E402
-from benchkit.measure.recording import RecordingWriter  # noqa: E402
-from benchkit.store.netcdf import encode_tree  # noqa: E402
-from benchkit.store.run import run_from_recording  # noqa: E402
 
 ADDRESSES = ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
 LOOK_EVERY = 500  # tasks between two looks of the capture: 0.25 s at 2000 tasks a second
@@ -164,82 +160,33 @@ async def state_machine(rounds: int, count: int) -> None:
                     scheduler.register_worker_plugin = no_workers
                     scheduler.unregister_worker_plugin = no_workers
                     await plugin.start(scheduler)
-                    plugin.on, plugin.t_on = True, time.time()
                     look = plugin._sample
                 if plugin is not None:
-                    scheduler.add_plugin(plugin, name="bench-plugin")
+                    scheduler.add_plugin(plugin, name="bench")
+                if isinstance(plugin, Capture):
+                    await clock_on(plugin)
                 taken = run_tasks(scheduler, count, look)
                 if number:  # the first round warms up
                     seconds[name].append(taken)
                 if plugin is not None:
-                    scheduler.plugins.pop("bench-plugin", None)
+                    scheduler.plugins.pop("bench", None)
                 if isinstance(plugin, Capture):
-                    assert sum(counts[0] for counts in plugin.counts) == count
+                    await plugin.handle_off()
+                    rows = plugin._take(groups=True)["groups"]
+                    assert sum(row["n_tasks"] for row in rows) == count, rows
                     await plugin.uninstall()
         scheduler.workers.clear()
     table("CPU of the scheduler's thread a task", seconds)
 
 
+async def clock_on(plugin: Capture) -> None:
+    """Start the clock of a capture whose workers never send a heartbeat."""
+    plugin._await_heartbeats = no_workers  # type: ignore[method-assign]
+    await plugin.handle_on()
+
+
 async def no_workers(*args: Any, **kwargs: Any) -> dict:
     return {}
-
-
-def table(title: str, seconds: dict[str, list[float]]) -> None:
-    """Print medians, and differences to the bare arm of the same round with their quartiles."""
-    bare = seconds["bare"]
-    print(f"\n{title} ({len(bare)} rounds)")
-    print(f"{'arm':<20} {'median':>10} {'more than bare':>16} {'quartiles':>20} {'ratio':>8}")
-    for name, values in seconds.items():
-        more = [(a - b) * 1e6 for a, b in zip(values, bare, strict=True)]
-        low, middle, high = statistics.quantiles(more, n=4)
-        ratio = statistics.median(a / b for a, b in zip(values, bare, strict=True))
-        print(
-            f"{name:<20} {statistics.median(values) * 1e6:>7.1f} µs {middle:>13.2f} µs "
-            f"{low:>8.2f} .. {high:.2f} µs {ratio:>8.3f}"
-        )
-
-
-def end_to_end(rounds: int, count: int) -> None:
-    """Print what each level adds to a task of a real cluster, and what its end costs."""
-    arms = {"bare": "off", "bare again": "off", "light": "light", "full": "full"}
-    seconds: dict[str, list[float]] = {name: [] for name in arms}
-    ends: dict[str, list[tuple[float, float, float, float]]] = {"light": [], "full": []}
-    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1 GiB"}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LocalCluster(**options, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        for number in range(rounds + 1):
-            for name in random.sample(list(arms), len(arms)):
-                writer = RecordingWriter(Path(folder), new_id())
-                writer.head(id=new_id(), started=time.time(), workload="bench.map")
-                observer = Observer(client, writer, f"bench-{new_number()}", level=arms[name])
-                observer.install()
-                observer.clock_on()
-                begin = time.process_time()
-                wait(client.map(abs, range(count), pure=False))
-                taken = (time.process_time() - begin) / count
-                observer.clock_off()
-                begin, clock = time.process_time(), time.perf_counter()
-                observer.uninstall()
-                ended = time.process_time() - begin, time.perf_counter() - clock
-                writer.tail(outcome="ok", t_on=observer.t_on, t_off=observer.t_off)
-                assert not observer.errors, observer.errors
-                if number:
-                    seconds[name].append(taken)
-                    if name in ends:
-                        begin = time.perf_counter()
-                        data = encode_tree(run_from_recording(writer.path))
-                        ends[name].append((*ended, time.perf_counter() - begin, len(data)))
-    table(f"CPU of scheduler and client a task, {count} tasks on two workers", seconds)
-    print(f"\nThe end of a run of {count} tasks, medians")
-    for name, rows in ends.items():
-        cpu, wall, write, size = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(
-            f"{name:<20} {cpu * 1e3:.0f} ms CPU, {wall * 1e3:.0f} ms in all (a heartbeat is 500), "
-            f"run file made in {write * 1e3:.0f} ms, {size / 1024:.0f} KiB"
-        )
 
 
 async def one_look() -> None:
@@ -257,7 +204,8 @@ async def one_look() -> None:
                 for state in states:
                     state.last_seen = number + 1.0
                 begin = time.thread_time()
-                plugin._sample()
+                plugin.samples.look_at_workers()
+                plugin.samples.look_at_scheduler()
                 times.append(time.thread_time() - begin)
             each = statistics.median(times)
             heartbeat = 0.5 if count <= 10 else 1.0 if count < 50 else 2.0 if count < 200 else 2.5
@@ -269,19 +217,42 @@ async def one_look() -> None:
             scheduler.workers.clear()
 
 
+async def started(scheduler: Scheduler) -> Capture:
+    """Return a full capture on a scheduler with fake workers, its clock on."""
+    for address in ADDRESSES:
+        fake_worker(scheduler, address)
+    scheduler.register_worker_plugin = no_workers
+    scheduler.unregister_worker_plugin = no_workers
+    scheduler.broadcast = no_workers  # type: ignore[method-assign]
+    capture = Capture("bench")
+    await capture.start(scheduler)
+    scheduler.add_plugin(capture, name="bench")
+    await clock_on(capture)
+    return capture
+
+
 def main() -> None:
-    """Print everything."""
+    """Print everything, or the parts named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--tasks", type=int, default=4000)
+    parts = ("state", "jobs", "keeping", "workers")
+    parser.add_argument("part", nargs="*", choices=[*parts, []], help="by default all")
+    parser.add_argument("--rounds", type=int, default=21, help="of the state machine; jobs a third")
+    parser.add_argument("--tasks", type=int, default=4000, help="a round of the state machine")
     parser.add_argument("--quick", action="store_true", help="a few rounds: does it run?")
     given = parser.parse_args()
     rounds, count = (3, 500) if given.quick else (given.rounds, given.tasks)
-    logging.getLogger("distributed").setLevel(logging.ERROR)
+    chosen = given.part or parts
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
-    asyncio.run(state_machine(rounds, count))
-    end_to_end(max(3, rounds // 2), count // 2)
-    asyncio.run(one_look())
+    if "state" in chosen:
+        asyncio.run(state_machine(rounds, count))
+    if "jobs" in chosen:
+        end_to_end(max(3, rounds // 3), 0.02 if given.quick else 1.0)
+    if "keeping" in chosen:
+        counts = (1000, 5000) if given.quick else (1000, 100_000, 1_000_000)
+        asyncio.run(keeping(counts, started, run_tasks))
+    if "workers" in chosen:
+        asyncio.run(one_look())
 
 
 if __name__ == "__main__":

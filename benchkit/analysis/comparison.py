@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from benchkit.analysis.effects import Comparison
 from benchkit.analysis.effects import compare as compare_arrays
@@ -331,7 +331,7 @@ def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, floa
     if not a + b > 0:
         return math.exp(change), math.exp(change), math.exp(change)
     df = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
-    half = float(stats.t.ppf(0.975, df)) * math.sqrt(a + b)
+    half = float(stdtrit(df, 0.975)) * math.sqrt(a + b)
     return math.exp(change), math.exp(change - half), math.exp(change + half)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import binom, stdtr, stdtrit
-from statsmodels.stats.multitest import multipletests
 
 from benchkit.analysis.blocks import fit_means
 from benchkit.analysis.bootstrap import compare_bootstrap
@@ -162,6 +161,8 @@ def adjust(p: Array, correction: str | None) -> Array:
     if correction is None:
         return p.copy()
     if known.any():
+        from statsmodels.stats.multitest import multipletests  # a second, needed here alone
+
         try:
             q[known] = multipletests(p[known], method=correction)[1]
         except ValueError:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy import stats
+from scipy.special import stdtrit
 
 from benchkit.errors import NotEnoughRuns
 from benchkit.store.text import short_group
@@ -166,12 +166,13 @@ def _differences(values: list[np.ndarray], blocked: bool, level: float) -> pd.Da
     more = right.mean(axis=0) - left.mean(axis=0)
     half = np.full(len(more), np.nan)
     if blocked and len(left) == len(right) >= 2:
-        half = stats.t.ppf((1 + level) / 2, len(left) - 1) * stats.sem(right - left, axis=0)
+        error = (right - left).std(axis=0, ddof=1) / np.sqrt(len(left))
+        half = stdtrit(len(left) - 1, (1 + level) / 2) * error
     elif min(len(left), len(right)) >= 2:
         a, b = (side.var(axis=0, ddof=1) / len(side) for side in values)
         with np.errstate(invalid="ignore", divide="ignore"):
             df = (a + b) ** 2 / (a**2 / (len(left) - 1) + b**2 / (len(right) - 1))
-        half = stats.t.ppf((1 + level) / 2, np.where(np.isfinite(df), df, 1)) * np.sqrt(a + b)
+        half = stdtrit(np.where(np.isfinite(df), df, 1), (1 + level) / 2) * np.sqrt(a + b)
     return pd.DataFrame(
         {
             "more": more,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from benchkit.errors import UsageError
 
@@ -189,7 +189,7 @@ def _explain(
     if environment == control:
         cause, reason = "infrastructure", f"{went} in the control {control!r}, which nobody changes"
     elif n_control:
-        by_chance = float(binom.sf(n_pinned - 1, n_control, MOVED_BY_CHANCE))
+        by_chance = float(bdtrc(n_pinned - 1, n_control, MOVED_BY_CHANCE))
         cause = "infrastructure" if n_pinned and by_chance <= CONTROL_LEVEL else "code"
         reason = f"{went} and {n_pinned or 'none'} of {n_control} of the control {control!r}"
     elif n_moved >= max(HOT_AT_LEAST, HOT_SHARE * n_measured):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
-from statsmodels.stats.power import TTestIndPower
 
 __all__ = ["power_table", "runs_needed", "runs_until_told"]
 
@@ -54,6 +53,8 @@ def runs_needed(
     >>> runs_needed([0.05, 0.10, 0.20], 0.05)
     array([18,  6,  3])
     """
+    from statsmodels.stats.power import TTestIndPower  # a second, and few commands need it
+
     effect, noise = np.broadcast_arrays(np.asarray(effect, float), np.asarray(noise, float))
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.abs(np.log1p(effect)) / np.sqrt(np.log1p(noise**2))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from benchkit.store.schema import METRICS
 from benchkit.store.text import format_change, format_quantity
@@ -133,7 +133,7 @@ def against_previous(
     low = high = float("nan")
     if len(logs) >= 3:
         spread = logs.std(ddof=1) * np.sqrt(1 + 1 / len(logs))
-        half = float(stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * spread)
+        half = float(stdtrit(len(logs) - 1, (1 + LEVEL) / 2) * spread)
         low, high = float(np.exp(-half)), float(np.exp(half))
     return Previous(len(logs), float(np.exp(change)), low, high)
 

@@ -40,7 +40,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--output", metavar="DIR", help="Also write report and table here.")
 @click.option("--no-report", is_flag=True, help="No page, only the table.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@common("capture", "store", "workloads", "environments", "select", "tag", "json")
+@common("capture", "prometheus", "store", "workloads", "environments", "select", "tag", "json")
 def ab(
     environments: tuple[str, ...],
     blocks: int | None,

@@ -43,7 +43,7 @@ GOOD, BAD, CANNOT_TELL = 0, 1, 125
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
 @click.option("--resume", metavar="ID", help="Go on with a bisection: its id, or latest.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@common("capture", "store", "workloads", "environments", "tag", "json")
+@common("capture", "prometheus", "store", "workloads", "environments", "tag", "json")
 def bisect(
     workload: str | None,
     package: str | None,
@@ -115,6 +115,7 @@ def bisect(
             params=parse_pairs(sets, "--set", typed=True),
             store=store,
             search={"confidence": confidence, "fewest": blocks, "max_repeats": max_repeats},
+            ends=None if git_step else (),
             tags=parse_pairs(tags, "--tag"),
             words={"command": shlex.join(sys.argv[1:])},
             scale=scale,

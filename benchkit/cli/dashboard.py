@@ -25,7 +25,19 @@ PORT = 5006
     help="Names by which visitors may come, when not by the address itself.",
 )
 @click.option("--basic-auth", metavar="FILE", help="JSON file of users and passwords.")
-@click.option("--cookie-secret", envvar="BENCHKIT_COOKIE_SECRET", help="Needed by --basic-auth.")
+@click.option("--cookie-secret", envvar="BENCHKIT_COOKIE_SECRET", metavar="TEXT",
+              help="Signs visitors' cookies; needed by logins.")  # fmt: skip
+@click.option("--oauth-provider", metavar="NAME", help="Log in by github, google, azure, okta, ...")
+@click.option("--oauth-key", metavar="TEXT", help="Client id that the provider gave.")
+@click.option("--oauth-secret", envvar="BENCHKIT_OAUTH_SECRET", metavar="TEXT",
+              help="Its secret; better by $BENCHKIT_OAUTH_SECRET.")  # fmt: skip
+@click.option("--oauth-redirect-uri", metavar="URL", help="Where the provider sends visitors back.")
+@click.option("--oauth-encryption-key", envvar="BENCHKIT_OAUTH_ENCRYPTION_KEY", metavar="TEXT",
+              help="Encrypts what the provider told in the cookies.")  # fmt: skip
+@click.option("--allow-marks", is_flag=True,
+              help="Let visitors write marks (exclude, accept, bankruptcy).")  # fmt: skip
+@click.option("--follow", is_flag=False, flag_value="latest", metavar="[EXPERIMENT]",
+              help="Begin with an experiment in progress; the one that runs.")  # fmt: skip
 @common("store")
 def dashboard(
     port: int,
@@ -34,18 +46,27 @@ def dashboard(
     origins: tuple[str, ...],
     basic_auth: str | None,
     cookie_secret: str | None,
+    allow_marks: bool,
+    follow: str | None,
     store: str | None,
+    **oauth: str | None,
 ) -> None:
     """Show the runs of a store in a browser; Ctrl-C ends it.
 
-    Binds to this machine alone unless --address says otherwise.
+    Binds to this machine alone unless --address says otherwise; others log in by --basic-auth or
+    --oauth-*, which Panel handles. Nothing can be changed through it without --allow-marks.
 
     \b
-    Example:
+    Examples:
       benchkit dashboard --store ./benchkit-store --show
+      benchkit dashboard --follow
+      benchkit dashboard --address 0.0.0.0 --allow-websocket-origin bench.example.org:5006 \\
+          --basic-auth users.json
     """
     from benchkit.show.dashboard.server import serve
+    from benchkit.show.grafana_link import chosen_template
 
+    chosen_template()  # refused now, not on every page of a run
     serve(
         store,
         port=port,
@@ -54,5 +75,8 @@ def dashboard(
         origins=origins,
         basic_auth=basic_auth,
         cookie_secret=cookie_secret,
+        oauth={name.removeprefix("oauth_"): value for name, value in oauth.items() if value},
+        allow_marks=allow_marks,
+        follow=follow,
         ready=lambda url: click.echo(url),
     )

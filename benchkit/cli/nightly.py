@@ -41,7 +41,7 @@ WORSE, FAILED, INTERRUPTED = 1, 3, 130
 @click.option("--issues", type=click.Choice(["none", "github", "file"]), default="none",
               show_default=True, help="Open, update, close an issue per regression.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@common("capture", "store", "workloads", "environments", "select", "tag", "json")
+@common("capture", "prometheus", "store", "workloads", "environments", "select", "tag", "json")
 def nightly(
     names: tuple[str, ...],
     environments: tuple[str, ...],

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+from benchkit.errors import MissingExtra
 
 __all__ = ["as_json_text", "common", "print_json"]
 
@@ -35,6 +39,27 @@ class CaptureLevel(click.ParamType):
         head, plus, last = incomplete.rpartition("+")
         known = EXTRAS if plus else LEVELS
         return [CompletionItem(head + plus + word) for word in known if word.startswith(last)]
+
+
+def _into_environment(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Hand a choice to the processes that measure, by the variable of its name."""
+    name = str(parameter.envvar)
+    before = os.environ.get(name)
+    if not value:
+        return
+    from benchkit.measure.prometheus import SCRAPE, VARIABLE, Prometheus
+
+    chosen = str(value).strip()
+    Prometheus(**{"url" if name == VARIABLE else "match": chosen})
+    if chosen == SCRAPE and not find_spec("prometheus_client"):
+        raise MissingExtra("prometheus", "prometheus-client")
+    os.environ[name] = chosen
+
+    def restore() -> None:
+        os.environ.pop(name, None)
+        os.environ.update({name: before} if before is not None else {})
+
+    context.call_on_close(restore)
 
 
 def common(*names: str) -> Callable:
@@ -94,6 +119,25 @@ def common(*names: str) -> Callable:
                 help="How much is watched: full, light or off; and what is kept beside the run: "
                 "performance-report, cluster-dump, memray.",
             )
+        ],
+        "prometheus": [
+            click.option(
+                "--prometheus",
+                envvar="BENCHKIT_PROMETHEUS",
+                metavar="URL|scrape",
+                expose_value=False,
+                callback=_into_environment,
+                help="Keep what this Prometheus server knows of each run, or scrape scheduler and "
+                "workers; default $BENCHKIT_PROMETHEUS.",
+            ),
+            click.option(
+                "--prometheus-match",
+                envvar="BENCHKIT_PROMETHEUS_MATCH",
+                metavar="SELECTOR",
+                expose_value=False,
+                callback=_into_environment,
+                help="The cluster's series on that server, if not told by where it serves HTTP.",
+            ),
         ],
         "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import click
 
 from benchkit.cli.options import common, print_json
@@ -126,3 +129,52 @@ def report_site(
         address=address,
     )
     print_json([{"report": str(page)}]) if as_json else click.echo(page)
+
+
+@report.command("grafana")
+@click.option("-o", "--output", metavar="FILE", help="Where to; default: standard output.")
+def report_grafana(output: str | None) -> None:
+    """Write a Grafana dashboard of Dask's metrics as JSON, to import there.
+
+    For scheduler and workers that a Prometheus server scrapes. Runs are marked on it where they
+    were posted: `benchkit report annotations`. $BENCHKIT_GRAFANA makes the way back, a link from
+    each run in `benchkit dashboard`.
+
+    \b
+    Example:
+      benchkit report grafana -o dask.json
+    """
+    from benchkit.errors import UsageError
+    from benchkit.show.grafana import grafana_board
+
+    text = grafana_board()
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {output!r}: cannot be written: {error.strerror}") from error
+    click.echo(output)
+
+
+@report.command("annotations")
+@click.argument("ids", nargs=-1)
+@common("store")
+def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
+    """Print runs as Grafana takes annotations, one a line, to be posted to /api/annotations.
+
+    IDS are ids of runs or beginnings of them; without any, the latest run is meant.
+
+    \b
+    Example:
+      benchkit report annotations latest | curl -H "Authorization: Bearer $TOKEN" \\
+          -H "Content-Type: application/json" -d @- https://grafana.example/api/annotations
+    """
+    from benchkit.show.grafana import annotation
+    from benchkit.store.run import Run
+    from benchkit.store.store import Store
+
+    home = Store(store, create=False)
+    for run_id in ids or ("latest",):
+        click.echo(json.dumps(annotation(Run(home.open(home.resolve(run_id))))))

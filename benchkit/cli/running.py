@@ -27,7 +27,7 @@ FAILED = 3
 )
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the table.")
-@common("capture", "store", "workloads", "environment", "select", "tag", "json")
+@common("capture", "prometheus", "store", "workloads", "environment", "select", "tag", "json")
 def run(
     names: tuple[str, ...],
     repeats: int,

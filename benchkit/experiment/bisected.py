@@ -25,7 +25,16 @@ from benchkit.experiment.plan import read_plan
 from benchkit.store.store import Store
 from benchkit.store.text import format_change
 
-__all__ = ["KEPT", "LEFT_OUT", "OUTCOME", "Bisected", "block_of", "read_bisection", "replay"]
+__all__ = [
+    "KEPT",
+    "LEFT_OUT",
+    "OUTCOME",
+    "Bisected",
+    "block_of",
+    "read_bisection",
+    "replay",
+    "runs_of",
+]
 
 #: The metric that stands for how a run ended.
 OUTCOME = "outcome"
@@ -335,6 +344,27 @@ def _value(record: Mapping[str, Any], metric: str) -> float:
     return float(value) if isinstance(value, (int, float)) else math.nan
 
 
+def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
+    """Return the runs of a bisection, first the blocks of its ends that earlier ones measured.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are.
+    experiment : str
+        Id of the bisection.
+    ends : sequence of pairs of str
+        As `benchkit.experiment.earlier_ends.earlier_ends` gives them; its own blocks count on.
+    """
+    own = store.runs(experiment=experiment)
+    if not ends:
+        return own
+    blocks = {run_id: place for place, pair in enumerate(ends) for run_id in pair}
+    taken = store.runs(id=list(blocks))
+    taken["block"] = taken["id"].map(blocks).astype("Int64")
+    return pd.concat([taken, own], ignore_index=True) if len(own) else taken
+
+
 def replay(
     search: Search, candidates: Sequence[Candidate], runs: pd.DataFrame, metric: str
 ) -> dict[str, str]:
@@ -380,7 +410,7 @@ def read_bisection(store: Store | str | Path, experiment: str = "latest") -> Bis
     kept = plan["words"][KEPT]
     candidates = [Candidate(**entry) for entry in kept["candidates"]]
     search = Search(len(candidates), by_events=kept["metric"] == OUTCOME, **kept["search"])
-    runs = home.runs(experiment=plan["id"])
+    runs = runs_of(home, plan["id"], kept.get("ends", ()))
     reasons = replay(search, candidates, runs, kept["metric"])
     aside = Path(home.path) / "experiments" / plan["id"] / LEFT_OUT
     if aside.exists():

@@ -23,11 +23,13 @@ from benchkit.experiment.bisected import (
     Bisected,
     block_of,
     replay,
+    runs_of,
 )
 from benchkit.experiment.bisecting import Search
 from benchkit.experiment.building import build
 from benchkit.experiment.builds import Builds
 from benchkit.experiment.candidates import Candidate, find_candidates
+from benchkit.experiment.earlier_ends import earlier_ends, measured_how
 from benchkit.experiment.environment import CURRENT, Environment, find_environment
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.folders import folders_of
@@ -59,6 +61,8 @@ class Bisection:
         What decides.
     metric : str, default "duration"
         Metric that changed, or "outcome".
+    ends : sequence of pairs of str
+        Runs of the two ends that earlier bisections measured, and this one need not.
 
     Attributes
     ----------
@@ -72,6 +76,7 @@ class Bisection:
     builds: Builds
     search: Search
     metric: str = "duration"
+    ends: Sequence[Sequence[str]] = ()
     reasons: dict[str, str] = field(default_factory=dict)
     over: bool = False
     _records: dict[tuple[int, str], Mapping[str, Any]] = field(default_factory=dict, repr=False)
@@ -80,9 +85,9 @@ class Bisection:
     _n_runs: int = 0
 
     def __post_init__(self) -> None:
-        if not self.experiment.folder.exists():
+        if not self.ends and not self.experiment.folder.exists():
             return
-        runs = self.experiment.store.runs(experiment=self.experiment.id)
+        runs = runs_of(self.experiment.store, self.experiment.id, self.ends)
         if len(runs):
             self.reasons |= replay(self.search, self.candidates, runs, self.metric)
             self._n_blocks = int(runs["block"].max()) + 1
@@ -121,7 +126,7 @@ class Bisection:
         if self.search.next_pair() is None:
             return
         began = time.monotonic()
-        for place in (0, self.search.last):
+        for place in (0, self.search.last) if self.search.ends == "open" else ():
             self._make_ready(place, tell)
         plan = self._measurements(began, budget_s, tell)
         for record in self.experiment.run(before, plan=plan):
@@ -139,7 +144,7 @@ class Bisection:
             self.metric,
             self.candidates,
             self.search,
-            store.runs(experiment=id_),
+            runs_of(store, id_, self.ends),
             self.reasons,
         )
 
@@ -255,6 +260,7 @@ def plan_bisection(
     store: Store | str | Path | None = None,
     search: Mapping[str, Any] | None = None,
     held: Mapping[str, str] | None = None,
+    ends: Sequence[Sequence[str]] | None = (),
     tags: Mapping[str, str] | None = None,
     words: Mapping[str, Any] | None = None,
     **options: Any,
@@ -275,6 +281,8 @@ def plan_bisection(
         Options of `benchkit.experiment.bisecting.Search`.
     held : mapping of str to str, optional
         See `Builds`.
+    ends : sequence of pairs of str, optional
+        See `Bisection`; None takes what is in the store, if by it the ends differ.
     **options
         ``scale``, ``capture``, ``deadline_s`` and ``id`` of `Experiment`.
 
@@ -287,14 +295,21 @@ def plan_bisection(
         check_metrics([metric])
     places = folders_of("workloads", folders)
     variant = _one_variant(workload, places, params or {})
-    builds = Builds(base, candidates, variant.workload.requires, held)
     id_ = options.pop("id", None) or new_id()
+    home = store if isinstance(store, Store) else Store(store)
+    how = measured_how(variant, candidates, base, options)
+    wanted = dict(search or {}, by_events=metric == OUTCOME)
+    if ends is None:
+        ends, held = _taken(home, how, candidates, wanted, metric)
+    builds = Builds(base, candidates, variant.workload.requires, held)
     kept = {
         "workload": variant.name,
         "metric": metric,
         "candidates": [asdict(candidate) for candidate in candidates],
         "search": dict(search or {}),
         "held": builds.held,
+        "how": how,
+        "ends": [list(pair) for pair in ends],
         "base": str(base.path or base.name),
         "asked": workload,
         "folders": [str(folder) for folder in folders],
@@ -303,7 +318,7 @@ def plan_bisection(
         "deadline_s": options.get("deadline_s"),
     }
     experiment = Experiment(
-        store=store if isinstance(store, Store) else Store(store),
+        store=home,
         arms=[],
         variants=[variant],
         folders=places,
@@ -313,8 +328,27 @@ def plan_bisection(
         id=id_,
         **options,
     )
-    finder = Search(len(candidates), by_events=metric == OUTCOME, **(search or {}))
-    return Bisection(experiment, builds, finder, metric)
+    return Bisection(experiment, builds, Search(len(candidates), **wanted), metric, ends)
+
+
+def _taken(
+    store: Store,
+    how: str,
+    candidates: Sequence[Candidate],
+    wanted: Mapping[str, Any],
+    metric: str,
+) -> tuple[list[list[str]], dict[str, str] | None]:
+    """Return what earlier steps measured of the ends and what they held, if the ends differ by it.
+
+    Where they do not, a step would end before it began, today as tomorrow: they are looked at anew.
+    """
+    ends, held = earlier_ends(store, how)
+    if ends:
+        search = Search(len(candidates), **wanted)
+        replay(search, candidates, runs_of(store, "", ends), metric)
+        if search.ends not in ("open", "differ"):
+            return [], held
+    return ends, held
 
 
 def bisect(
@@ -402,6 +436,7 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
         store=home,
         search=kept["search"],
         held=kept["held"],
+        ends=kept.get("ends", ()),
         tags=plan["tags"],
         words=words,
         scale=plan["scale"],

@@ -15,12 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import papermill
 import yaml
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
-from nbclient.exceptions import CellTimeoutError, DeadKernelError
-from papermill.exceptions import PapermillExecutionError
 
 from benchkit.errors import BenchkitError
 from benchkit.experiment.building import build
@@ -198,6 +195,10 @@ class MeasuringKernel:
         """
         parameters = checked_parameters(notebook, parameters)
         self.start()
+        # Two seconds, while the process imports Dask: commands that measure nothing do without.
+        import papermill
+        from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
         output.parent.mkdir(parents=True, exist_ok=True)
         status = "completed"
         try:
@@ -213,7 +214,7 @@ class MeasuringKernel:
                 execution_timeout=timeout_s,
                 stdout_file=None,
             )
-        except PapermillExecutionError as error:
+        except papermill.PapermillExecutionError as error:
             status = f"raised {error.ename}: {error.evalue}"
             raise KernelTrouble("raised", f"{error.ename}: {error.evalue}") from error
         except CellTimeoutError as error:

@@ -11,6 +11,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +23,7 @@ from benchkit.measure.cluster import describe
 from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
 from benchkit.measure.observe import Observer
+from benchkit.measure.prometheus import Prometheus, keep_prometheus
 from benchkit.measure.recording import RecordingWriter
 from benchkit.store.run import Run, run_from_recording
 from benchkit.store.store import Store
@@ -37,6 +39,7 @@ def record(
     store: Any = None,
     capture: str = "full",
     environment: str = "current",
+    prometheus: str | None = None,
 ) -> Recorder:
     """Record what happens in the body on the client's cluster.
 
@@ -56,6 +59,9 @@ def record(
         How much is watched.
     environment : str, default "current"
         Name of the environment to write into the run.
+    prometheus : str, optional
+        Address of a Prometheus server that scrapes the cluster, or ``scrape`` to ask scheduler
+        and workers themselves; by default ``$BENCHKIT_PROMETHEUS``.
 
     Returns
     -------
@@ -65,7 +71,8 @@ def record(
     Raises
     ------
     UsageError
-        There is no client, or an asynchronous one in a plain ``with``.
+        There is no client, or an asynchronous one in a plain ``with``; or `prometheus` is neither
+        an address nor ``scrape``.
 
     Examples
     --------
@@ -73,7 +80,8 @@ def record(
     ...     my_pipeline(client)  # doctest: +SKIP
     >>> recorded.run.metrics["duration"]  # doctest: +SKIP
     """
-    return Recorder(client, workload, dict(tags or {}), store, capture, environment)
+    source = Prometheus.chosen(prometheus)
+    return Recorder(client, workload, dict(tags or {}), store, capture, environment, source)
 
 
 class Recorder:
@@ -87,6 +95,7 @@ class Recorder:
         store: Any,
         capture: str,
         environment: str,
+        prometheus: Prometheus,
     ) -> None:
         if client is None:
             try:
@@ -98,7 +107,7 @@ class Recorder:
         self.client = client
         self.store = store if isinstance(store, Store) else Store(store)
         self.workload, self.tags, self.capture = workload, tags, capture
-        self.environment = environment
+        self.environment, self.prometheus = environment, prometheus
         self.run: Run | None = None
 
     # -- synchronous --------------------------------------------------------------------------
@@ -167,6 +176,10 @@ class Recorder:
         self._observer = Observer(
             self.client, self._writer, f"benchkit-{self.id}", level=self.capture
         )
+        self._around = ExitStack()
+        self._around.enter_context(
+            keep_prometheus(self.client, self.prometheus, self._observer, self._writer)
+        )
         self._observer.install()
         self._observer.clock_on()
 
@@ -174,6 +187,7 @@ class Recorder:
         observer = self._observer
         observer.clock_off()
         observer.uninstall()
+        self._around.close()
         trace = (
             "".join(traceback.format_exception(type(error), error, error.__traceback__))
             if error

@@ -36,6 +36,7 @@ from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
 from benchkit.measure.keeping import kept_cluster
 from benchkit.measure.observe import Observer
+from benchkit.measure.prometheus import Prometheus, keep_prometheus
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.sizing import Scale
 from benchkit.measure.workloads import Variant
@@ -61,6 +62,7 @@ def execute(
     deadline_s: float | None = None,
     facts: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Mapping[str, Any]] | None = None,
+    prometheus: Prometheus | None = None,
 ) -> Path:
     """Measure one variant once and leave a recording.
 
@@ -83,6 +85,8 @@ def execute(
         What the caller knows and the run should carry: environment, experiment, arm, tags, ...
     shapes : mapping of mapping, optional
         Named cluster shapes of the environment, which a workload may ask for.
+    prometheus : Prometheus, optional
+        Where metrics come from; by default as ``$BENCHKIT_PROMETHEUS`` says.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def execute(
     """
     return _Execution(
         variant, cluster or ClusterSpec.default(), Path(folder), scale, capture, deadline_s,
-        dict(facts or {}), dict(shapes or {}),
+        dict(facts or {}), dict(shapes or {}), prometheus or Prometheus.chosen(),
     ).run()  # fmt: skip
 
 
@@ -115,12 +119,14 @@ class _Execution:
         deadline_s: float | None,
         facts: dict[str, Any],
         shapes: dict[str, Any],
+        prometheus: Prometheus,
     ) -> None:
         self.variant, self.workload = variant, variant.workload
         self.spec = cluster.merged(_shape(self.workload.cluster, shapes))
         self.spec.check()
         self.fraction, self.capture = scale, capture
         self.level, self.extras = parse_capture(capture)
+        self.prometheus = prometheus
         self.deadline_s = deadline_s or self.workload.deadline_s or DEFAULT_DEADLINE_S
         self.facts = facts
         self.id = facts.pop("id", None) or new_id()
@@ -290,7 +296,10 @@ class _Execution:
 
     def _timed(self, client: Any, available: dict[str, Any]) -> Any:
         observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.level)
-        with keep_extras(client, self.extras, self.writer.path, observer.errors.append):
+        with (
+            keep_extras(client, self.extras, self.writer.path, observer.errors.append),
+            keep_prometheus(client, self.prometheus, observer, self.writer),
+        ):
             return self._observed(client, available, observer)
 
     def _observed(self, client: Any, available: dict[str, Any], observer: Observer) -> Any:

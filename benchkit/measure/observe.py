@@ -25,6 +25,10 @@ CAPTURE_LEVELS = ("off", "light", "full")
 #: A killed scheduler or kernel costs what was not yet drained; a drain costs 4 ms.
 DRAIN_EVERY_S = 1.0
 CALL_TIMEOUT_S = 15.0
+#: Each worker may add so much: with hundreds on a small machine a look at all takes seconds.
+CALL_TIMEOUT_PER_WORKER_S = 0.1
+#: Outside the clock and once, where a cluster has only just started.
+INSTALL_TIMEOUT_S = 60.0
 #: Groups are sent whole: with more than 200 of them only in every tenth drain.
 GROUPS_EVERY = 10
 
@@ -55,7 +59,10 @@ class Observer:
         self.level = level
         self.errors: list[str] = []
         self.t_on = self.t_off = float("nan")
+        #: Seconds that the scheduler's clock is ahead of this one, known when the clock is on.
+        self.clock_ahead = 0.0
         self._installed = False
+        self._patience_s = INSTALL_TIMEOUT_S
         self._ack = 0
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -84,8 +91,13 @@ class Observer:
 
     def clock_on(self) -> float:
         """Start the clock; returns the moment in Unix s on the scheduler's clock."""
+        asked = time()
         answer = self._call(f"{self.name}_on") if self._installed else None
+        n_workers = answer["n_workers"] if answer else 0
+        self._patience_s = CALL_TIMEOUT_S + n_workers * CALL_TIMEOUT_PER_WORKER_S
         self.t_on = answer["t_on"] if answer else time()
+        # It answered somewhere between; what is within that is no difference.
+        self.clock_ahead = min(self.t_on - asked, 0.0) + max(self.t_on - time(), 0.0)
         return self.t_on
 
     def clock_off(self) -> float:
@@ -98,7 +110,7 @@ class Observer:
         """Drain the rest and remove every trace; `wait` for the workers' last heartbeats."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(CALL_TIMEOUT_S)
+            self._thread.join(self._patience_s)
         if not self._installed:
             return
         with self._lock:
@@ -150,9 +162,9 @@ class Observer:
         try:
             loop = self.client.loop.asyncio_loop
             future = asyncio.run_coroutine_threadsafe(
-                asyncio.wait_for(self._remote(op, kwargs), CALL_TIMEOUT_S), loop
+                asyncio.wait_for(self._remote(op, kwargs), self._patience_s), loop
             )
-            return future.result(CALL_TIMEOUT_S + 1)
+            return future.result(self._patience_s + 1)
         except Exception as error:
             label = op.replace(f"{self.name}_", "")
             self._note(f"{label}: {type(error).__name__}: {error}".rstrip(": ")[:300])

@@ -12,8 +12,10 @@ import base64
 import json
 import os
 import socket
+import threading
 import time
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,10 @@ SUFFIX = ".recording"
 #: A writer drains each second. One that was not heard of for so long is dead, wherever it was;
 #: a dead one's recording is taken by who started it within this time, or by nobody.
 SILENT_S, TAKEN_WITHIN_S = 600.0, 5.0
+#: Holds place on the disk for the tail, which says how it ended.
+ROOM, ROOM_BYTES = ".room", 2**16
+#: What of a tail may be long.
+LONG_FACTS = ("evidence", "logs", "traceback")
 
 
 class RecordingWriter:
@@ -34,20 +40,40 @@ class RecordingWriter:
         self.path = Path(folder) / f"{run_id}{SUFFIX}"
         self.path.mkdir(parents=True, exist_ok=False)
         self.n_segments = 0
+        self._lock = threading.Lock()
 
     def head(self, **facts: Any) -> None:
         """Write what is known before the run starts."""
         writer = {"pid": os.getpid(), "host": socket.gethostname()}
         self._write("head.json", {"format": RECORDING_FORMAT, "writer": writer, **facts})
+        with suppress(OSError):
+            (self.path / ROOM).write_bytes(os.urandom(ROOM_BYTES))
 
     def segment(self, tables: dict) -> None:
-        """Append one drained segment: bytes become base64, everything else is JSON."""
-        self.n_segments += 1
-        self._write(f"{self.n_segments:06d}.json", tables)
+        """Append one drained segment: bytes become base64, everything else is JSON.
+
+        From any thread: what is scraped arrives beside what is drained.
+        """
+        with self._lock:
+            self.n_segments += 1
+            self._write(f"{self.n_segments:06d}.json", tables)
 
     def tail(self, **facts: Any) -> None:
-        """Write how the run ended. The recording is finished then."""
-        self._write("tail.json", facts)
+        """Write how the run ended. The recording is finished then.
+
+        There is room for this on a disk that became full since the head was written; where it
+        needs more than that, logs and evidence stay out.
+        """
+        (self.path / ROOM).unlink(missing_ok=True)
+        try:
+            self._write("tail.json", facts)
+        except OSError as error:
+            spared = [name for name in LONG_FACTS if facts.pop(name, None)]
+            if not spared:
+                raise
+            line = f"{', '.join(spared)}: {error.strerror or error}"
+            errors = [*facts.get("capture_errors", ()), line]
+            self._write("tail.json", {**facts, "capture_errors": errors})
 
     def _write(self, name: str, content: dict) -> None:
         draft = self.path / f".{name}.tmp"

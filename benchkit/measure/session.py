@@ -10,6 +10,7 @@ from benchkit.measure.cluster import ClusterSpec
 from benchkit.measure.collection import collect
 from benchkit.measure.errors import UsageError
 from benchkit.measure.execution import execute
+from benchkit.measure.prometheus import Prometheus
 
 __all__ = ["measure"]
 
@@ -26,6 +27,7 @@ def measure(
     capture: str = "full",
     deadline_s: float | None = None,
     facts: Mapping[str, Any] | None = None,
+    prometheus: str = "",
 ) -> Path:
     """Measure one variant once and leave a recording.
 
@@ -43,6 +45,8 @@ def measure(
         Class and options of the cluster, and named shapes, as in an environment file.
     scale, capture, deadline_s, facts
         See `benchkit.measure.execution.execute`.
+    prometheus : str, default ""
+        Address of a Prometheus server, or ``scrape``; empty: ``$BENCHKIT_PROMETHEUS``.
 
     Returns
     -------
@@ -72,4 +76,5 @@ def measure(
         deadline_s=deadline_s,
         facts=facts,
         shapes=clusters,
+        prometheus=Prometheus.chosen(prometheus or None),
     )

@@ -11,7 +11,7 @@ from nbconvert import HTMLExporter
 
 from benchkit.show.escape import esc
 
-__all__ = ["notebook_page"]
+__all__ = ["notebook_page", "silent"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2530; --soft: #5d6b7a; --line: #d9dfe5; --paper: #fff; }
@@ -85,13 +85,18 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
         f"<title>{esc(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>{body}"
         "</main>\n</body>\n</html>\n"
     )
-    page = _ADDRESSES.sub("about:blank", page)
+    page = silent(page)
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     draft = output.with_name(f".{output.name}.part")
     draft.write_text(page, encoding="utf-8")
     draft.replace(output)
     return output
+
+
+def silent(page: str) -> str:
+    """Return a page without the addresses at which Bokeh's scripts would ask for more of them."""
+    return _ADDRESSES.sub("about:blank", page)
 
 
 def _plain(output: Any) -> Any:

@@ -21,6 +21,7 @@ from benchkit.measure.capture import (
 )
 from benchkit.measure.recording import Recording
 from benchkit.store.last_words import assemble_last_words, trimmed_memory
+from benchkit.store.prometheus import assemble_prometheus
 from benchkit.store.schema import ACTIVITIES
 from benchkit.store.shaping import Window, first_known, shaped
 
@@ -37,8 +38,11 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
     window : Window
         When the clock ran.
     """
-    if not window.started or not recording.segments:
+    if not window.started:
         return {}
+    prometheus = assemble_prometheus(recording, window)
+    if recording.last("state") is None:  # capture was off
+        return prometheus
     tasks, task_groups = _tasks_and_groups(recording, window)
     return {
         "workers": _workers(recording, window),
@@ -49,6 +53,7 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
         "events": _events(recording, window),
         "errors": _errors(recording, window),
         **assemble_last_words(recording, window),
+        **prometheus,
     }
 
 
@@ -163,8 +168,11 @@ def _bare_row(name: str) -> dict:
 def _add_row(into: dict, row: dict) -> None:
     for action, seconds in row["seconds"].items():
         into["seconds"][action] = into["seconds"].get(action, 0.0) + seconds
-    for name in ("nbytes", "n_tasks", "n_erred", "n_retried"):
+    for name in ("nbytes", "n_tasks", "n_erred"):
         into[name] += row[name]
+    # A light capture does not hear of retries; then nobody says 0.
+    unheard = row["n_retried"] is None or into["n_retried"] is None
+    into["n_retried"] = None if unheard else into["n_retried"] + row["n_retried"]
     into["start"] = float(np.fmin(into["start"], row["start"]))
     into["stop"] = float(np.fmax(into["stop"], row["stop"]))
     into["prefix"] = into["prefix"] or row["prefix"]
@@ -189,6 +197,8 @@ def _groupshaped(rows: list[dict], recording: Recording, window: Window) -> xr.D
             for name in ("nbytes", "n_tasks", "n_erred", "n_retried", "prefix", "span")
         },
     }
+    if None in data["n_retried"]:
+        del data["n_retried"]
     coordinates = {"task_group": [row["name"] for row in rows], "action": list(ACTIVITIES)}
     return shaped("task_groups", data, coordinates)
 

@@ -37,7 +37,7 @@ def compute_metrics(
         By metric name, in the units of `METRICS`.
     """
     found: dict[str, float] = {"duration": duration}
-    if groups:
+    if "workers" in groups:
         workers = groups["workers"]
         found |= _memory(groups, duration)
         found |= _activities(groups)
@@ -209,6 +209,8 @@ def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
             expected = message.get("expected")
             if expected is False or (expected is None and message.get("n_processing")):
                 lost.add(worker)
+    for message in _messages(groups, "restart-workers"):
+        lost.difference_update(message.get("workers", ()))
     return {"n_workers_lost": len(lost) + n_broken}
 
 

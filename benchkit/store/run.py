@@ -10,6 +10,7 @@ import html
 import json
 import zlib
 from datetime import datetime, timezone
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from benchkit.errors import MissingExtra
 from benchkit.measure.recording import Recording
 from benchkit.store.assemble import Window, assemble_groups
 from benchkit.store.metrics import biggest_group, compute_metrics
@@ -229,6 +231,8 @@ class Run:
         )
         frame.insert(0, "total (s)", frame.sum(axis=1))
         for name in ("n_tasks", "n_erred", "n_retried"):
+            if name not in groups:  # a light capture does not hear of retries
+                continue
             frame[name] = groups[name].values
         frame["result (B)"] = groups["nbytes"].values
         frame["start (s)"], frame["stop (s)"] = groups["start"].values, groups["stop"].values
@@ -252,6 +256,15 @@ class Run:
         NaN where neither end was there to tell.
         """
         return self._group("transfers")
+
+    def prometheus(self) -> xr.Dataset:
+        """Return what Prometheus knew of the run; empty if nothing was kept of it.
+
+        A variable per metric, named as Dask exposes it, in base units (s, B, counts): over time,
+        ``instance`` (whose coordinates say which worker it is) and the metric's own labels, such as
+        ``type`` or ``state``. What only the scheduler exposes has no dimension ``instance``.
+        """
+        return self._group("prometheus")
 
     def profile(self) -> pd.DataFrame:
         """Return the call stacks of tasks, a row per frame, a parent before its children.
@@ -335,6 +348,22 @@ class Run:
         if columns[0] == columns[1]:
             columns = [self.id[:13], other.id[:13], "ratio"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns).round({"ratio": 3})
+
+    def panel(self) -> Any:
+        """Return the figures of the run's page, linked by one window of time, for a notebook.
+
+        They stay in an exported notebook without a kernel or a network. ``pn.panel`` of it is
+        live: tables follow the window, and a click points at a task group.
+
+        Raises
+        ------
+        MissingExtra
+            What draws is not installed.
+        """
+        try:
+            return import_module("benchkit.show.pieces").RunPanel(self)
+        except ImportError as error:
+            raise MissingExtra("show", str(error.name)) from error
 
     @property
     def capture_errors(self) -> list[str]:

@@ -10,13 +10,16 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 from test_nightly import PROJECT, WORKLOAD, git
 
+from benchkit.cli.main import benchkit as main
 from benchkit.experiment.bisected import read_bisection
 from benchkit.store.store import Store
 
 N_COMMITS = 9
-#: The first commit that is slower, by 40 %; one that cannot be built; one that cannot be imported.
+#: The first commit that is slower, by more than a busy machine can hide; one that cannot be built;
+#: one that cannot be imported.
 SLOW, UNBUILDABLE, BROKEN = 6, 4, 5
 CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
 
@@ -31,7 +34,7 @@ def project(tmp_path_factory):
     (folder / "e" / "plain.yaml").write_text("packages: [dask, distributed]\n" + CLUSTER)
     git(folder / "naplib", "init", "-q", "-b", "main")
     for place in range(N_COMMITS):
-        factor = 1.4 if place >= SLOW else 1.0
+        factor = 2.5 if place >= SLOW else 1.0
         code = f"FACTOR = {factor}\nCOMMIT = {place}\n"
         build = PROJECT
         if place == UNBUILDABLE:
@@ -92,7 +95,7 @@ def test_the_slower_commit_is_found_past_those_that_cannot_be_measured(project):
     assert rows[0]["status"] == "found"
     assert rows[0]["confidence"] >= 0.95
     assert rows[0]["first_bad"] == shas[SLOW][:10]
-    assert 1.3 < rows[0]["step_ratio"] < 1.5
+    assert 1.7 < rows[0]["step_ratio"] < 2.7
     verdicts = {row["build"]: row["verdict"] for row in rows}
     assert verdicts[shas[0][:10]] == "good"
     assert verdicts[shas[-1][:10]] == "bad"
@@ -139,12 +142,15 @@ def test_git_bisect_run_drives_it_too(project):
     clone = project / "clone"
     git(project, "clone", "-q", "naplib", "clone")
     step = words("own.naps", "--git", "clone", "--good", shas[0], "--bad", shas[-1], "-e", "plain",
-                 "--git-step", "-q", "-n", "1", "--max-repeats", "3", store="steps")  # fmt: skip
+                 "--git-step", "-q", "-n", "1", store="steps")  # fmt: skip
     script = project / "step.sh"
     script.write_text(f"cd {project} && {' '.join(step)}\n")
 
     git(clone, "checkout", "-q", shas[UNBUILDABLE])
     assert subprocess.run(["sh", str(script)], timeout=200, capture_output=True).returncode == 125
+    ends = {shas[0][:10], shas[-1][:10]}
+    measured = Store(project / "steps").runs()
+    assert set(measured["arm"]) == ends
 
     git(clone, "bisect", "start", shas[SLOW + 1], shas[SLOW - 1])
     done = subprocess.run(
@@ -153,6 +159,14 @@ def test_git_bisect_run_drives_it_too(project):
     )  # fmt: skip
     said = done.stdout + done.stderr
     assert f"{shas[SLOW]} is the first bad commit" in said, said
+
+    # No step measures again what the first one knew of the ends, and it says what it took.
+    runs = Store(project / "steps").runs()
+    arms = runs[~runs["id"].isin(measured["id"])].groupby(["experiment", "block"])["arm"].agg(set)
+    assert len(arms) >= 2
+    assert ends not in list(arms)
+    row = read_bisection(project / "steps").table().set_index("build").loc[shas[0][:10]]
+    assert row["runs"] >= len(measured) // 2 + len(arms) // 2
 
 
 GIT = "own.naps --git naplib --good {} --bad {}"
@@ -175,10 +189,11 @@ GIT = "own.naps --git naplib --good {} --bad {}"
         ("--resume latest", "no store there"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(project, arguments, message):
-    done = bisect(project, *arguments.split(), store="none")
+def test_what_cannot_be_meant_is_refused_in_one_line(project, monkeypatch, arguments, message):
+    monkeypatch.chdir(project)
+    done = CliRunner().invoke(main, words(*arguments.split(), store="none")[3:])
 
-    assert done.returncode == 2, done.stderr
+    assert done.exit_code == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (project / "none" / "runs").exists()

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from benchkit.cli.main import benchkit as main
 from benchkit.measure.identity import new_id
 from benchkit.store.store import Store
 
@@ -40,6 +42,7 @@ name = "naplib"
 version = "1.0"
 """
 NIGHT = "2026-10-{:02d}T02:00:00"
+PLACES = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
 
 
 def git(folder, *words):
@@ -48,9 +51,8 @@ def git(folder, *words):
 
 
 def nightly(folder, *words, **variables):
-    places = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
     return subprocess.run(
-        [sys.executable, "-m", "benchkit", "nightly", *places, *words],
+        [sys.executable, "-m", "benchkit", "nightly", *PLACES, *words],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -134,7 +136,10 @@ def test_a_planted_slowdown_is_confirmed_and_told_the_same_night(project):
     assert json.loads((project / "out" / "news.json").read_text())[0]["kind"] == "opened"
 
 
-def test_refusals_are_one_line_and_come_before_anything_is_measured(project):
+def test_refusals_are_one_line_and_come_before_anything_is_measured(project, monkeypatch):
+    monkeypatch.chdir(project)
+    for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN"):
+        monkeypatch.setenv(name, "")
     for words, says in (
         (["-e", "nowhere"], "no environment named 'nowhere'"),
         (["-e", "tip", "--issues", "github"], "GITHUB_REPOSITORY must be OWNER/NAME"),
@@ -142,8 +147,8 @@ def test_refusals_are_one_line_and_come_before_anything_is_measured(project):
         (["-e", "tip", "--metric", "durations"], "no metric named 'durations'"),
         (["-e", "tip", "--night", "yesterday"], "'yesterday' is no moment"),
     ):
-        done = nightly(project, *words, GITHUB_REPOSITORY="", GITHUB_TOKEN="")
-        assert done.returncode == 2, words
+        done = CliRunner().invoke(main, ["nightly", *PLACES, *words])
+        assert done.exit_code == 2, words
         assert says in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
 

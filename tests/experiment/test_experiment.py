@@ -21,16 +21,11 @@ from benchkit.measure import workload
 
 @workload
 def naps(client, scale):
-    "Sleep as long as the arm says."
+    "Sleep as long as the arm says, and return a setting of Dask."
     time.sleep(float(os.environ.get("NAP", "0.05")))
-    return client.submit(sum, [1, 2])
-
-@workload
-def config(client, scale):
-    "Return a setting of Dask."
     return dask.config.get("distributed.scheduler.work-stealing")
 
-@config.check
+@naps.check
 def _(result):
     from benchkit.measure import expect
     expect(result, equals=os.environ.get("STEALING", "True") == "True")
@@ -81,17 +76,16 @@ def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(f
 
     records = list(experiment.run(before))
 
-    assert [record["outcome"] for record in records] == ["ok"] * 12  # the check knows the arm
-    naps = [record for record in records if record["workload"] == "own.naps"]
+    assert [record["outcome"] for record in records] == ["ok"] * 6  # the check knows the arm
     by_arm = {}
-    for record in naps:
+    for record in records:
         by_arm.setdefault(record["arm"], []).append(record["duration"])
     assert set(by_arm) == {"base", "slow", NULL_ARM}
     assert min(by_arm["slow"]) > 2.0  # it sleeps that long
     assert median(by_arm["base"] + by_arm[NULL_ARM]) < median(by_arm["slow"])
     # One that was told to stop a moment ago may not stand still yet.
-    assert states.count(psutil.STATUS_STOPPED) > 0.8 * len(states) > 16
-    assert {record["environment"] for record in naps if record["arm"] == NULL_ARM} == {"base"}
+    assert states.count(psutil.STATUS_STOPPED) > 0.8 * len(states) > 8
+    assert {record["environment"] for record in records if record["arm"] == NULL_ARM} == {"base"}
 
 
 @pytest.mark.slow
@@ -99,7 +93,7 @@ def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders)
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from benchkit.experiment.running import plan_experiment\n"
-        "e, _ = plan_experiment(['own.naps'], environments=['base', 'slow'], repeats=3,\n"
+        "e, _ = plan_experiment(['own.naps'], environments=['base', 'slow'], repeats=2,\n"
         "    environment_folders=[sys.argv[1] + '/e'], folders=[sys.argv[1] + '/w'],\n"
         "    store=sys.argv[1] + '/store')\n"
         "for record in e.run(): print(record['id'], flush=True)\n"
@@ -109,7 +103,7 @@ def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders)
         stdout=subprocess.PIPE,
         text=True,
     )
-    kept = [process.stdout.readline().strip() for _ in range(3)]
+    kept = [process.stdout.readline().strip() for _ in range(2)]
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     process.wait(10)
@@ -117,15 +111,15 @@ def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders)
     assert psutil.wait_procs(children, timeout=20)[1] == []
     experiment, _ = resume_experiment(folders / "store", "latest")
     ahead = experiment.plan()
-    assert 2 <= len(ahead) <= 3
+    assert 1 <= len(ahead) <= 2
     for _ in experiment.run():
         pass
 
     runs = Store(folders / "store").runs()
     assert set(kept) <= set(runs["id"])
-    assert len(runs) == len(set(zip(runs["block"], runs["arm"], strict=True))) == 6
+    assert len(runs) == len(set(zip(runs["block"], runs["arm"], strict=True))) == 4
     assert experiment.plan() == []
-    assert len(json.loads((experiment.folder / "plan.json").read_text())["plan"]) == 6
+    assert len(json.loads((experiment.folder / "plan.json").read_text())["plan"]) == 4
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from contextlib import contextmanager
 
 import pytest
@@ -79,3 +81,14 @@ def client(cluster):
     with Client(cluster) as client:
         client.wait_for_workers(2, timeout=30)
         yield client
+
+
+@pytest.fixture(scope="session")
+def prometheus():
+    """The path of Debian's Prometheus; continuous integration fails without it."""
+    found = shutil.which("prometheus")
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("prometheus is not installed: apt-get install prometheus")
+        pytest.skip("prometheus is not installed")
+    return found

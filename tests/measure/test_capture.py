@@ -302,15 +302,15 @@ def test_a_fault_in_the_hooks_is_noted_and_harms_neither_tasks_nor_other_rows(
 ):
     with observed(client) as observation:
         plugin = plugin_of(cluster, observation)
-        good = plugin._group_id
+        good = plugin.groups.number
 
         def only_good_groups(group):
             if group.name.startswith("nap"):
                 raise RuntimeError("broken group")
             return good(group)
 
-        plugin._group_id = only_good_groups
-        plugin._sample_scheduler = lambda: 1 / 0
+        plugin.groups.number = only_good_groups
+        plugin.samples.look_at_scheduler = lambda: 1 / 0
         assert client.gather(client.map(nap, [0.0] * 10, pure=False)) == [0.0] * 10
         assert run_tasks(client, 20) == list(range(1, 21))
     run = observation.run
@@ -328,10 +328,10 @@ def test_rows_of_a_kind_nobody_expected_are_dropped_and_counted(cluster, client,
         plugin = plugin_of(cluster, observation)
 
         async def spoil():
-            plugin._fold()
-            plugin.rows.append((0, "w", 1, 1, "many bytes", 1.0, 2.0, "bad"))
-            plugin.n_tasks += 1
-            plugin._fold()
+            stream = plugin.stream
+            stream.fold()
+            stream.rows += (plugin.groups.members[0], "bad", "w", 1, "many bytes", 1.0, 2.0, 1)
+            stream.fold()
 
         client.sync(spoil)
         run_tasks(client, 7)

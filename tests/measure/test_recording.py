@@ -1,3 +1,8 @@
+import os
+import resource
+import subprocess
+import sys
+
 from benchkit.measure.recording import Recording, RecordingWriter
 
 
@@ -27,3 +32,58 @@ def test_a_damaged_segment_is_named_and_the_others_are_kept(tmp_path):
 
     assert read.rows("keys") == ["y"]
     assert read.problems[0].startswith("000001.json")
+
+
+FULL_DISK = """
+import sys
+from pathlib import Path
+from benchkit.measure.recording import RecordingWriter
+
+folder = Path(sys.argv[1])
+writer = RecordingWriter(folder, "one")
+writer.head(workload="a.b")
+writer.segment({"keys": ["x"]})
+if sys.argv[2] == "mounted":
+    with open(folder / "other", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+try:
+    writer.segment({"keys": ["y" * 200_000]})
+except OSError as error:
+    print(error.strerror)
+writer.tail(outcome="ok", evidence={"stacks": "s" * 200_000}, capture_errors=["before"])
+"""
+
+
+def test_how_a_run_ended_is_told_on_a_full_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL_DISK, str(folder), "mounted" if mounted else "limited"],
+            preexec_fn=None if mounted else limit,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        read = Recording.read(folder / "one.recording")
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(folder)], check=True)
+
+    message = "No space left on device" if mounted else "File too large"
+    assert done.stdout.strip() == message
+    assert read.finished
+    assert read.rows("keys") == ["x"]
+    assert read.tail["outcome"] == "ok"
+    assert read.tail["capture_errors"] == ["before", f"evidence: {message}"]

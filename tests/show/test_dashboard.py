@@ -23,9 +23,12 @@ HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">
 FOLDER = Path(benchkit.show.dashboard.__file__).parent
 
 
-def serve(store):
+def serve(store, *options):
     server = subprocess.Popen(
-        [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store), "--port", "0"],
+        [
+            *(sys.executable, "-m", "benchkit", "dashboard"),
+            *("--store", str(store), "--port", "0", *options),
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -141,7 +144,7 @@ def test_from_the_list_a_click_leads_to_a_run_with_its_plots(page, site, ids, ar
     sees(page, "2 failed")
     page.screenshot(path=artifacts / "dashboard-runs.png")
 
-    page.locator(f'a[href*="{ids["real"]}"]').click()
+    page.locator(f'a[href*="&id={ids["real"]}"]').click()
     page.wait_for_url(f"**id={ids['real']}*")
     page.wait_for_function(READY)
     page.wait_for_timeout(500)

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchkit.store.store import Store
@@ -25,16 +26,23 @@ from benchkit.errors import StoreTrouble
 from benchkit.store.store import Store
 store = Store(sys.argv[1])
 """
-#: Adds runs until it is killed, and writes down what it was promised.
-WRITER = f"""{PREAMBLE}
-with open(sys.argv[2], "a") as promised:
-    while True:
-        promised.write(store.add(make_run(n_samples=5, n_tasks=5)) + "\\n")
-        promised.flush()
-"""
-COMPACTOR = f"""{PREAMBLE}
-while True:
-    store.compact()
+#: Forks a process for each line it is told, and says its number: a fork starts in no time. A writer
+#: adds runs until it is killed, and writes down what it was promised; a compactor compacts.
+NURSERY = f"""{PREAMBLE}
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+Store(sys.argv[2]).add(make_run(n_samples=5, n_tasks=5))  # imports what all forks will need
+for line in sys.stdin:
+    if pid := os.fork():
+        print(pid, flush=True)
+        continue
+    store = Store(sys.argv[1])
+    while line.split() == ["compact"]:
+        store.compact()
+    with open(line.strip(), "a") as promised:
+        while True:
+            promised.write(store.add(make_run(n_samples=5, n_tasks=5)) + "\\n")
+            promised.flush()
 """
 #: Adds runs until one cannot be written.
 FILLER = f"""{PREAMBLE}
@@ -49,8 +57,9 @@ print(json.dumps({{"added": added, "failed": run.attrs["id"], "error": error}}))
 """
 
 
-def start(script, *arguments):
-    return subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
 
 
 def lines(path):
@@ -69,26 +78,32 @@ def wait_for(condition, what):
 @pytest.mark.slow
 def test_killed_writers_lose_nothing_and_leave_nothing_half_written(tmp_path):
     rng = random.Random(0)
-    path, kills = tmp_path / "store", 0
-    ledgers = []
-    compactors = [start(COMPACTOR, path)]
-    for _ in range(5):
-        writers = []
-        for _ in range(3):
-            ledgers.append(tmp_path / f"promised-{len(ledgers)}")
-            writers.append((start(WRITER, path, ledgers[-1]), ledgers[-1]))
-        for _, ledger in writers:
-            wait_for(lambda ledger=ledger: lines(ledger), "a first run")
-        for process, _ in writers:
-            time.sleep(rng.random() * 0.15)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-        compactors[-1].send_signal(signal.SIGKILL)  # it is half-way through something as well
-        compactors[-1].wait()
-        compactors.append(start(COMPACTOR, path))
-    compactors[-1].kill()
-    compactors[-1].wait()
+    path, kills, ledgers = tmp_path / "store", 0, []
+    nursery = subprocess.Popen(
+        [sys.executable, "-c", NURSERY, str(path), str(tmp_path / "first")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def start(what):
+        print(what, file=nursery.stdin, flush=True)
+        return psutil.Process(int(nursery.stdout.readline()))
+
+    with nursery:
+        for _ in range(5):
+            compactor = start("compact")
+            writers = []
+            for _ in range(3):
+                ledgers.append(tmp_path / f"promised-{len(ledgers)}")
+                writers.append(start(ledgers[-1]))
+            for ledger in ledgers[-3:]:
+                wait_for(lambda ledger=ledger: lines(ledger), "a first run")
+            for process in writers:
+                time.sleep(rng.random() * 0.15)
+                kill(process)
+                kills += 1
+            kill(compactor)  # it is half-way through something as well
 
     promised = {run_id for ledger in ledgers for run_id in lines(ledger)}
     store = Store(path)

@@ -7,15 +7,27 @@ module with a `TITLE` and a function `view(state)`; adding one is a line in `VIE
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
 from typing import Any
 
 import panel as pn
 
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard import compare, history, overview, parts, run, runs
+from benchkit.show.dashboard import (
+    compare,
+    environments,
+    follow,
+    history,
+    overview,
+    pair,
+    parts,
+    run,
+    runs,
+    workloads,
+)
 from benchkit.show.dashboard.data import all_nights
-from benchkit.show.dashboard.shell import page
+from benchkit.show.dashboard.shell import dress_widgets, page
 
 __all__ = ["VIEWS", "application"]
 
@@ -24,17 +36,22 @@ VIEWS: dict[str, ModuleType] = {
     "history": history,
     "runs": runs,
     "run": run,
+    "pair": pair,
+    "follow": follow,
     "compare": compare,
+    "workloads": workloads,
+    "environments": environments,
 }
 #: Runs of one afternoon are a list; so many days of them are nights to look back on.
 FEWEST_NIGHTS = 3
 #: Views that need no more than their name are in the navigation.
-_LISTED = ("overview", "history", "runs", "compare")
+_LISTED = ("overview", "history", "runs", "compare", "follow", "workloads", "environments")
 
 
 def application() -> Any:
     """Return the page that the visitor's address asks for."""
     pn.extension("tabulator", notifications=False)
+    dress_widgets()
     state = _state()
     name = state.get("view") or _first()
     if name not in VIEWS:
@@ -52,13 +69,15 @@ def application() -> Any:
     return page(
         content,
         title=f"{title} · benchkit",
-        current="runs" if name == "run" else name,
+        current="runs" if name in ("run", "pair") else name,
         navigation=navigation,
     )
 
 
 def _first() -> str:
-    """Return the view to begin with: the last night, where there are nights."""
+    """Return the view to begin with: what runs if that is followed, else the last night."""
+    if os.environ.get(follow.FOLLOW_VARIABLE):
+        return "follow"
     try:
         return "overview" if len(all_nights().times) >= FEWEST_NIGHTS else "runs"
     except BenchkitError:

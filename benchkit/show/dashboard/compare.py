@@ -12,7 +12,9 @@ from benchkit.analysis.report import Report
 from benchkit.errors import BenchkitError
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.data import open_store
+from benchkit.show.dashboard.address import address
+from benchkit.show.dashboard.data import kept, open_store
+from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.plots.compare import forest, heat_map, raw_points, waterfall
 from benchkit.store.selection import select_runs
 from benchkit.store.store import Store
@@ -23,6 +25,8 @@ __all__ = ["TITLE", "view"]
 TITLE = "Compare"
 #: So many of the workloads that changed most are explained on the page.
 EXPLAINED = 3
+#: So many ways to two runs side by side.
+MOST_PAIRS = 20
 
 
 def view(state: dict[str, str]) -> Any:
@@ -56,6 +60,7 @@ def view(state: dict[str, str]) -> Any:
         ),
         *(parts.words(text, kind="bad") for text in report.warnings),
         parts.table(_table(report), "workload", sortable=False, page_size=40),
+        parts.glossary(metric_terms(metrics), "What the metrics mean"),
         parts.figure(forest(report, metric)),
         parts.figure(heat_map(report, metric)),
         parts.figure(raw_points(report, metric)),
@@ -127,14 +132,35 @@ def _table(report: Report) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("workload")
 
 
+def _side_by_side(runs: pd.DataFrame, report: Report) -> list[Any]:
+    """Return the ways to the first run of each arm, one beside the other, per workload."""
+    ok = runs[runs["outcome"] == "ok"].sort_values("block")
+    first = ok.drop_duplicates(["workload", "arm"]).set_index(["workload", "arm"])["id"]
+    ways: dict[str, str] = {}
+    for row in report.frame.drop_duplicates(["workload", "contender"]).itertuples():
+        ends = [(row.workload, report.baseline), (row.workload, row.contender)]
+        if len(ways) < MOST_PAIRS and all(end in first.index for end in ends):
+            link = address("pair", a=first[ends[0]], b=first[ends[1]])
+            ways[link] = f"{row.workload}: {report.baseline} and {row.contender}"
+    if not ways:
+        return []
+    told = "The first run of each arm on one axis of time; what changed most comes first."
+    return [parts.heading("Two runs side by side", told), parts.links(ways)]
+
+
 def _causes(store: Store, runs: pd.DataFrame, report: Report) -> list[Any]:
     content: list[Any] = []
-    for row in why.explained(store, runs, report, most=EXPLAINED):
+    name = "\n".join([*report.contenders, report.sentence, *sorted(runs["id"])])
+    # Opening the runs of three workloads takes seconds.
+    causes = kept(lambda: list(why.explained(store, runs, report, most=EXPLAINED)), "why", name)
+    for row in causes:
         content.append(
             parts.heading(f"{row.workload} in {row.contender}", row.explanation.sentence)
         )
         content.append(parts.figure(waterfall(row.explanation)))
-    for contender, table in why.arm_differences(store, runs, report).items():
+    content += _side_by_side(runs, report)
+    differing = kept(lambda: why.arm_differences(store, runs, report), "arms", name)
+    for contender, table in differing.items():
         content.append(parts.heading(f"What differs between {report.baseline} and {contender}"))
         content.append(
             parts.table(table.set_index("kind"), "kind")

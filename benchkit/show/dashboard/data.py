@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -15,6 +18,11 @@ import panel as pn
 
 from benchkit.analysis.history import History, build_history
 from benchkit.analysis.levels import worse_direction
+from benchkit.analysis.noise import run_noise
+from benchkit.analysis.within import Within
+from benchkit.errors import BenchkitError
+from benchkit.experiment.folders import folders_of
+from benchkit.measure.collection import Collection, collect
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
@@ -22,11 +30,16 @@ from benchkit.store.store import Store
 __all__ = [
     "STORE_VARIABLE",
     "all_nights",
+    "attributes_of",
+    "kept",
+    "noise_of",
     "nights_of",
     "open_run",
     "open_store",
+    "run_times",
     "runs_table",
     "shown_metrics",
+    "workload_catalogue",
 ]
 
 #: How `benchkit dashboard` tells the app which store; `panel serve` reads the same variable.
@@ -119,3 +132,82 @@ def open_run(run_id: str) -> Run:
 @pn.cache(max_items=8, policy="LRU")
 def _tree(path: str, run_id: str) -> Any:
     return Store(path, create=False).open(run_id).load()
+
+
+def run_times(run_id: str) -> Within:
+    """Return when the tasks of a run computed; shared by all who look at it, not to be changed."""
+    store = open_store()
+    return _times(str(store.path), store.resolve(run_id))
+
+
+# Of a million tasks 40 MB, which each visitor's page would else hold for itself.
+@pn.cache(max_items=8, policy="LRU")
+def _times(path: str, run_id: str) -> Within:
+    return Within(_tree(path, run_id))
+
+
+def noise_of(metric: str) -> pd.DataFrame:
+    """Return the noise of each set of comparable runs in one metric; not to be changed."""
+    store = open_store()
+    return _noise_of(str(store.path), _version(store), metric)
+
+
+@pn.cache(max_items=40, policy="LRU")
+def _noise_of(path: str, version: str, metric: str) -> pd.DataFrame:
+    return run_noise(runs_table(), metric)
+
+
+def attributes_of(run_id: str) -> dict[str, Any]:
+    """Return what a run's file says of it besides its numbers; not to be changed.
+
+    Raises
+    ------
+    UnknownRun
+        There is none.
+    UnreadableRun
+        Its file is damaged.
+    """
+    store = open_store()
+    return _attributes_of(str(store.path), store.resolve(run_id))
+
+
+# A run's packages and configuration are 40 kB as text; the groups of its file are not read.
+@pn.cache(max_items=200, policy="LRU")
+def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
+    tree = Store(path, create=False).open(run_id)
+    try:
+        return {str(name): value for name, value in tree.attrs.items()}
+    finally:
+        tree.close()
+
+
+@pn.cache(max_items=1)
+def workload_catalogue() -> Collection:
+    """Return the workloads of ``./workloads``, else the shipped ones, as found at the first look.
+
+    Empty where the folder is not at hand: what was measured is shown without it.
+    """
+    try:
+        return collect(folders_of("workloads"))
+    except BenchkitError:
+        return Collection()
+
+
+def kept(make: Callable[[], Any], *name: str) -> Any:
+    """Return what `make` makes of the store as it is, made once for a name; not to be changed.
+
+    For what takes seconds, such as opening all runs of an experiment to explain it.
+    """
+    store = open_store()
+    return _kept(_Question((str(store.path), _version(store), *name), make))
+
+
+@dataclass(frozen=True)
+class _Question:
+    name: tuple[str, ...]
+    make: Callable[[], Any] = field(compare=False)
+
+
+@lru_cache(maxsize=20)
+def _kept(question: _Question) -> Any:
+    return question.make()

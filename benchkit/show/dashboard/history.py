@@ -12,7 +12,9 @@ from benchkit.analysis.regressions import Regression, read_ledger
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import all_nights, open_store, shown_metrics
+from benchkit.show.dashboard.marks import mark_series
 from benchkit.show.dashboard.standing import series_label
+from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.escape import esc
 from benchkit.show.plots.history import over_nights
 from benchkit.show.summary import OUTCOME_WORDS
@@ -64,10 +66,12 @@ def view(state: dict[str, str]) -> Any:
     )  # fmt: skip
     zero = pn.widgets.Checkbox(name="Axis from zero", value=state.get("zero") == "1")
     body = pn.Column(sizing_mode="stretch_width")
+    form = pn.Column(sizing_mode="stretch_width")
 
     def draw(*events: Any) -> None:
         chosen = places[where.value]
         body[:] = _body(history, chosen, choose.value, metrics, bool(zero.value))
+        form[:] = mark_series(chosen, choose.value)
         if events:
             kept = {name: chosen[name] for name in _NAMES}
             remember("history", {**kept, "metric": choose.value, "zero": "1" if zero.value else ""})
@@ -79,6 +83,7 @@ def view(state: dict[str, str]) -> Any:
         parts.head(str(state["workload"]), lines=["A click on a dot opens the run."]),
         pn.Row(where, choose, zero),
         body,
+        form,
         sizing_mode="stretch_width",
     )
 
@@ -106,16 +111,27 @@ def _body(
             parts.figure(_linked(over_nights(history, row, marks=marks, from_zero=from_zero)))
         )
     others = [name for name in metrics if name != metric][:MOST_SMALL]
-    small = []
-    for name in others:
-        place = history.find({**about, "metric": name})
-        if place is not None:
-            drawn = over_nights(history, place, from_zero=from_zero, height=170, small=True)
-            small.append(parts.figure(_linked(drawn)))
-    if small:
-        content.append(pn.GridBox(*small, ncols=2, sizing_mode="stretch_width"))
+    places = [history.find({**about, "metric": name}) for name in others]
+    small = pn.GridBox(ncols=2, sizing_mode="stretch_width")
+    content.append(small)
+
+    def fill() -> None:
+        small[:] = [
+            parts.figure(
+                _linked(over_nights(history, place, from_zero=from_zero, height=170, small=True))
+            )
+            for place in places
+            if place is not None
+        ]
+
+    pn.state.onload(fill)  # five sixths of the work: the page is painted before it
     content += [parts.heading("Runs", "The newest first."), _runs(history, about, metric)]
-    return content
+    ways = {
+        address("workloads", name=about["workload"]): "what it does, its noise and its source",
+        address("environments", name=about["environment"]): f"packages of {about['environment']}",
+    }
+    content.append(parts.glossary(metric_terms([metric, *others]), "What the metrics mean"))
+    return [*content, parts.links(ways)]
 
 
 def _linked(drawn: Any) -> Any:
@@ -183,6 +199,6 @@ def _runs(history: History, about: dict[str, Any], metric: str) -> Any:
         "dask",
         "distributed",
         "python",
-        "",
+        "note",
     ]
     return parts.rows(titles, cells)

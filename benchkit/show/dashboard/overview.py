@@ -15,6 +15,7 @@ from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import nights_of, open_store, shown_metrics
 from benchkit.show.dashboard.standing import STATES, Standing, series_label, standings
+from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
@@ -27,6 +28,11 @@ TITLE = "Overview"
 SPARK_NIGHTS = 60
 #: States that nobody needs to look at.
 QUIET = ("unchanged", "young", "absent")
+_TERMS = {
+    "change": "of the level where there is a new one, else of last night against its reference",
+    "in noise units": "the change in standard deviations of the series' own noise",
+    "nights": "the last nights; a stroke is a new level, a cross a night without result",
+}
 _SHOWN = {"everything": "all", "what needs a look": "news"}
 
 
@@ -88,6 +94,7 @@ def _body(metric: str, find: str, show: str) -> list[Any]:
         )
         if kept
         else parts.message("Nothing to show", "No series is what the filters ask for."),
+        parts.glossary({**_TERMS, "last night": metric_term(metric)}),
     ]
 
 

@@ -17,8 +17,12 @@ from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES
 from benchkit.show.escape import esc
 
 __all__ = [
+    "columns",
+    "drawing",
     "facts",
     "figure",
+    "folded",
+    "glossary",
     "head",
     "heading",
     "links",
@@ -26,6 +30,7 @@ __all__ = [
     "rows",
     "source_text",
     "table",
+    "way",
     "words",
 ]
 
@@ -75,11 +80,35 @@ def facts(rows: Mapping[str, Any]) -> Any:
     return _html(f"<table>{inside}</table>")
 
 
-def rows(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
-    """Return a table of cells that are markup already: who makes them escapes what runs said."""
+def rows(titles: Sequence[str], cells: Sequence[Sequence[str]], *, tight: bool = False) -> Any:
+    """Return a table of cells that are markup already: who makes them escapes what runs said.
+
+    Only the first and the last column of a tight one break lines.
+    """
     head = "".join(f"<th scope='col'>{esc(title)}</th>" for title in titles)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
-    return _html(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+    kind = "tight" if tight else "loose"
+    inside = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return _html(f"<table class='{kind}'>{inside}</table>")
+
+
+def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> Any:
+    """Return the meaning of words, out of the way until it is asked for."""
+    inside = "".join(f"<dt>{esc(term)}</dt><dd>{esc(told)}</dd>" for term, told in terms.items())
+    return _html(f"<details><summary>{esc(title)}</summary><dl>{inside}</dl></details>")
+
+
+def drawing(svg: str) -> Any:
+    """Return a drawing of our own, such as a sparkline: markup already."""
+    return _html(svg)
+
+
+def way(what: str, targets: Mapping[str, str]) -> Any:
+    """Return a line that leads on from something: address of a view -> what is there."""
+    inside = " · ".join(
+        f"<a href='{esc(address)}'>{esc(text)}</a>" for address, text in targets.items()
+    )
+    return _html(f"<p><b>{esc(what)}</b>: {inside}</p>")
 
 
 def links(targets: Mapping[str, str]) -> Any:
@@ -92,7 +121,23 @@ def links(targets: Mapping[str, str]) -> Any:
 
 def source_text(text: str) -> Any:
     """Return text as it is, in a fixed-width font."""
-    return _html(f"<pre>{esc(text)}</pre>")
+    return _html(_pre(text, "text"))
+
+
+def _pre(text: str, label: str) -> str:
+    # It scrolls, so the keyboard must reach it.
+    return f"<pre tabindex='0' role='group' aria-label='{esc(label)}'>{esc(text)}</pre>"
+
+
+def folded(title: str, text: str) -> Any:
+    """Return long text behind its title, out of the way until it is asked for."""
+    return _html(f"<details><summary>{esc(title)}</summary>{_pre(text, title)}</details>")
+
+
+def columns(items: Sequence[str]) -> Any:
+    """Return short items as a list in as many columns as fit."""
+    inside = "".join(f"<li>{esc(item)}</li>" for item in items)
+    return _html(f"<ul class='columns'>{inside}</ul>")
 
 
 def message(title: str, text: str, command: str = "", *, back: bool = False) -> Any:

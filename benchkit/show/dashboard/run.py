@@ -1,72 +1,94 @@
-"""One run: its outcome and key figures, its memory and load over time, its groups and tasks."""
+"""One run: its outcome and key figures, then everything within one window of time.
+
+The window and the task group are chosen anywhere on the page and hold for all of it; see
+`benchkit.show.dashboard.window`. A tab is made when it is first looked at.
+"""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
 import panel as pn
 
 from benchkit.analysis.previous import beside_previous
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.data import open_run, open_store, runs_table
+from benchkit.show.dashboard.address import address
+from benchkit.show.dashboard.data import open_run, open_store, run_times, runs_table
+from benchkit.show.dashboard.groups import GroupTable, choose_group, short_names
+from benchkit.show.dashboard.marks import mark_run
+from benchkit.show.dashboard.provenance import provenance
 from benchkit.show.dashboard.stacks import stacks
+from benchkit.show.dashboard.terms import metric_terms
+from benchkit.show.dashboard.trouble import trouble
+from benchkit.show.dashboard.window import LEGENDS, Window
+from benchkit.show.grafana_link import grafana_link
 from benchkit.show.plots.base import has
-from benchkit.show.plots.run import (
-    memory_by_kind,
-    memory_by_worker,
-    scheduler_load,
-    task_group_bars,
-    worker_load,
-)
+from benchkit.show.plots.busy import BusyThreads, busy_threads, mark_events, window_strip
+from benchkit.show.plots.busy import worker_names as names_of
+from benchkit.show.plots.run import memory_by_kind, memory_by_worker, scheduler_load, worker_load
 from benchkit.show.plots.stream import TaskStream, task_stream
 from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_quantity, short_group
+from benchkit.store.text import format_quantity
 
-__all__ = ["TITLE", "view"]
+__all__ = ["TITLE", "head", "pieces", "view"]
 
 TITLE = "Run"
-#: A wheel turn makes dozens of range changes; the picture is drawn for the last one.
-COALESCE_MS = 40
+CLUSTER = "the cluster"
+#: Rows of the table of a group's transfers.
+MOST_PAIRS = 50
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of the run that `state["id"]` names; the latest without one."""
+    """Return the page of the run that `state["id"]` names; the latest without one.
+
+    ``tab``, ``from`` and ``to`` (s), ``group`` and ``worker`` say what of it is looked at.
+    """
     wanted = state.get("id") or "latest"
     try:
         run = open_run(wanted)
     except BenchkitError as error:
         return parts.message("This run cannot be shown", str(error), back=True)
-    made = {
-        "overview": _overview,
-        "tasks": _tasks,
-        "stacks": stacks,
-        "transfers": _transfers,
-        "machines": _machines,
-        "trouble": _trouble,
-        "facts": _facts,
-    }
-    names = list(made)
-    tabs = pn.Tabs(
-        *((name.capitalize(), _guarded(made[name], run)) for name in names),
-        dynamic=True,
+    window = Window(run, run_times(run.id), state)
+    return pn.Column(
+        head(run),
+        *_lead(run),
+        *_controls(window),
+        _tabs(window, _MAKERS),
+        *mark_run(run),
         sizing_mode="stretch_width",
-        active=names.index(state["tab"]) if state.get("tab") in names else 0,
-        stylesheets=[_TABS],
     )
 
-    def remember(event: Any) -> None:
-        location = pn.state.location
-        if location is not None:
-            location.search = f"?view=run&id={run.id}&tab={names[event.new]}"
 
-    tabs.param.watch(remember, "active")
-    return pn.Column(_head(run), tabs, sizing_mode="stretch_width")
+def pieces(window: Window) -> Any:
+    """Return all of the page that needs no store: what a notebook shows."""
+    return pn.Column(
+        head(window.run),
+        *_controls(window),
+        _tabs(window, _PIECES),
+        sizing_mode="stretch_width",
+    )
+
+
+def _lead(run: Run) -> list[Any]:
+    """Return the ways that lead on from a run: to others, and to Grafana if that was set up."""
+    ways = {
+        address("runs", workload=run.workload, pick=run.id): "hold it beside another run",
+        address("history", workload=run.workload): "history of the workload",
+        address("workloads", name=run.workload): "what it does, its noise and its source",
+        address("environments", name=run.tree.attrs.get("environment")): "its environment",
+    }
+    try:
+        board = grafana_link(run)
+    except BenchkitError as error:
+        return [parts.way("Lead on", ways), parts.words(str(error), kind="bad")]
+    if board:
+        ways[board] = "Grafana at that time"
+    return [parts.way("Lead on", ways)]
 
 
 _TABS = """
@@ -78,15 +100,44 @@ _TABS = """
 """
 
 
-def _guarded(make: Any, run: Run) -> Any:
+def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
+    """Return the tabs of a run's page; each is made when it is first looked at."""
+    names = list(makers)
+    pages = [pn.Column(sizing_mode="stretch_width") for _ in names]
+    window.tab = window.tab if window.tab in names else names[0]
+
+    def fill(place: int) -> None:
+        if not len(pages[place]):
+            pages[place][:] = [_guarded(makers[names[place]], window)]
+
+    fill(names.index(window.tab))
+    widget = pn.Tabs(
+        *zip([name.capitalize() for name in names], pages, strict=True),
+        dynamic=True,
+        sizing_mode="stretch_width",
+        active=names.index(window.tab),
+        stylesheets=[_TABS],
+    )
+
+    def turned(event: Any) -> None:
+        window.tab = names[event.new]
+        fill(event.new)
+        window.write()
+
+    widget.param.watch(turned, "active")
+    return widget
+
+
+def _guarded(make: Callable[[Window], Any], window: Window) -> Any:
     """Return a part of the page; one that cannot be made says so in its place."""
     try:
-        return make(run)
+        return make(window)
     except Exception as error:
         return parts.message("This part cannot be shown", f"{type(error).__name__}: {error}")
 
 
-def _head(run: Run) -> Any:
+def head(run: Run) -> Any:
+    """Return what a run was, how it ended, and its key figures."""
     symbol, text = OUTCOME_WORDS.get(run.outcome, ("?", run.outcome))
     metrics = run.metrics
     tiles = {
@@ -96,110 +147,189 @@ def _head(run: Run) -> Any:
     }
     tags = ", ".join(f"{name}={value}" for name, value in run.tags.items())
     level = str(run.tree.attrs.get("capture") or "")
+    told = (
+        run.id,
+        f"environment {run.tree.attrs.get('environment', '–')}",
+        f"capture {level}" if level else "",
+        tags,
+    )
     return parts.head(
         run.workload,
         state=f"{symbol} {text}",
         good=run.outcome == "ok",
-        lines=[
-            run.context,
-            ", ".join(
-                part
-                for part in (
-                    run.id,
-                    f"environment {run.tree.attrs.get('environment', '–')}",
-                    f"capture {level}" if level else "",
-                    tags,
-                )
-                if part
-            ),
-        ],
+        lines=[run.context, ", ".join(part for part in told if part)],
         error=run.error,
         tiles=tiles,
     )
 
 
-def _overview(run: Run) -> Any:
-    memory, workers = memory_by_kind(run.tree), memory_by_worker(run.tree)
-    if has(run.tree, "workers", "time") and has(run.tree, "scheduler", "time"):
-        workers.x_range = memory.x_range  # one window of time for both
+def _controls(window: Window) -> list[Any]:
+    """Return what says and sets the window and the group, above all tabs."""
+    if not has(window.run.tree, "scheduler", "time") and not window.within.n_tasks:
+        return []
+    told = pn.Column(width=330, margin=0)
+    whole = pn.widgets.Button(name="Whole run", button_type="default", width=100, align="end")
+    whole.on_click(window.reset)
+    links = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def show() -> None:
+        told[:] = [parts.words(window.told)]
+        whole.disabled = window.part is None
+        links[:] = [_about_group(window)] if window.group else []
+
+    show()
+    window.follow(show)
+    strip = window_strip(window.run.tree, window.whole, window.range)
+    strip.min_border_right = LEGENDS
+    return [
+        parts.figure(strip),
+        pn.Row(choose_group(window), whole, pn.Column(told, align="end"), margin=0),
+        links,
+    ]
+
+
+def _about_group(window: Window) -> Any:
+    """Return the ways that lead on from the chosen group."""
+    name = short_names(window.within.groups)[window.group]
+
+    def to(tab: str) -> str:
+        return address("run", **window.state(tab=tab))
+
+    return parts.way(
+        name,
+        {
+            to("tasks"): "its tasks",
+            to("stacks"): "its call stacks",
+            to("transfers"): "its transfers",
+            address("run", **window.state(group="")): "all groups again",
+        },
+    )
+
+
+def _overview(window: Window) -> Any:
+    run = window.run
+    workers = memory_by_worker(run.tree)
+    busy = _busy(window)
+    window.share(workers)
     return pn.Column(
-        parts.figure(memory),
+        _memory(window),
         parts.figure(workers),
-        parts.figure(task_group_bars(run.tree)),
-        parts.heading("Is that usual?", "Against the median of comparable runs before this one."),
-        parts.table(beside_previous(runs_table().iloc[::-1], run.record), "metric", sortable=False),
+        parts.figure(busy),
+        parts.heading(
+            "Task groups",
+            "Thread-seconds within the window; a click points at a group, one more lets it go.",
+        ),
+        _group_table(window),
         sizing_mode="stretch_width",
     )
 
 
-def _tasks(run: Run) -> Any:
-    table = _group_numbers(run)
-    groups = (
-        parts.table(table, "task group")
-        if len(table)
-        else parts.message("No task groups", "Nothing was recorded of them.")
+def _overview_and_before(window: Window) -> Any:
+    usual = beside_previous(runs_table().iloc[::-1], window.run.record)
+    return pn.Column(
+        _overview(window),
+        parts.heading("Is that usual?", "Against the median of comparable runs before this one."),
+        parts.table(usual, "metric", sortable=False),
+        parts.glossary(metric_terms(window.run.metrics), "What the metrics mean"),
+        sizing_mode="stretch_width",
     )
-    if not has(run.tree, "tasks", "task"):
-        drawn = task_stream(run.tree)
-    else:
-        stream = TaskStream(run.tree)
+
+
+def _memory(window: Window) -> Any:
+    """Return memory by kind, of the cluster or of one worker."""
+    run = window.run
+    by_place = names_of(run)
+    options = {CLUSTER: ""}
+    for at, name in by_place.items():  # one that was restarted is there twice
+        label = f"worker {name}"
+        options[label if label not in options else f"{label}, restarted (#{at})"] = str(at)
+    choose = pn.widgets.Select(name="Memory of", options=options, width=300, margin=(5, 0))
+    choose.value = window.worker if window.worker in options.values() else ""
+    place = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def draw(*events: Any) -> None:
+        window.worker = str(choose.value or "")
+        drawn = memory_by_kind(run.tree, int(window.worker) if window.worker else None)
+        mark_events(drawn, run)
+        window.share(drawn)
+        place[:] = [parts.figure(drawn)]
+        if events:
+            window.write()
+
+    draw()
+    choose.param.watch(draw, "value")
+    chooser = [choose] if len(by_place) > 1 and has(run.tree, "workers", "time") else []
+    return pn.Column(*chooser, place, sizing_mode="stretch_width", margin=0)
+
+
+def _busy(window: Window) -> Any:
+    if not window.within.n_tasks:
+        return busy_threads(window.run.tree)
+    busy = BusyThreads(window.run.tree, window.within)
+    window.share(busy.figure)
+    window.follow(lambda: busy.show_window(*(window.part or window.within.whole)))
+    if window.part:
+        busy.show_window(*window.part)
+    return busy.figure
+
+
+def _group_table(window: Window) -> Any:
+    if not window.within.groups:
+        return parts.message("No task groups", "Nothing was recorded of them.")
+    unseen = window.within.n_unseen
+    note = "Serialising is counted without a time: it is in the sums of the whole run only."
+    if unseen:
+        note += f" {unseen} tasks were too many to record; parts of the run miss them."
+    return pn.Column(GroupTable(window).view, parts.words(note), sizing_mode="stretch_width")
+
+
+def _tasks(window: Window) -> Any:
+    tree = window.run.tree
+    if window.within.n_tasks:
+        stream = TaskStream(tree, window.within)
+        window.share(stream.figure)
         drawn = stream.figure
-        _follow(stream)
+        chosen = [""]
+
+        def show() -> None:
+            if chosen[0] != window.group:
+                chosen[0] = window.group
+                stream.choose(window.group or None)
+            else:
+                stream.show_window(*window.shown)
+
+        show()
+        window.follow(show)
+    else:
+        drawn = task_stream(tree)
     return pn.Column(
         parts.figure(drawn),
         parts.words(
-            "Zoom with the wheel. Many tasks are drawn as pixels in the colour of the group that "
-            "took most of each, paler the more the thread was idle."
+            "Zoom with the wheel, or drag across. Many tasks are drawn as pixels in the colour of "
+            "the group that took most of each, paler the more the thread was idle."
         ),
-        parts.heading("Task groups", "Thread-seconds by activity, busiest first."),
-        groups,
+        parts.heading("Task groups", "Thread-seconds within the window, busiest first."),
+        _group_table(window),
         sizing_mode="stretch_width",
     )
 
 
-def _group_numbers(run: Run) -> pd.DataFrame:
-    """Return the task groups as numbers, which sort; columns that are 0 throughout are left out."""
-    table = run.task_groups()
-    if table.empty:
-        return table
-    table = table.rename(columns={"result (B)": "results (MiB)", "n_tasks": "tasks"})
-    table = table.rename(columns={"n_erred": "raised", "n_retried": "retried"})
-    table["results (MiB)"] = table["results (MiB)"] / 2**20
-    table.index = pd.Index([short_group(str(name)) for name in table.index])
-    table = table.loc[:, [table[name].fillna(0).ne(0).any() for name in table]]
-    seconds = [name for name in table if table[name].dtype == float]
-    return table.round(dict.fromkeys(seconds, 3))
-
-
-def _follow(stream: TaskStream) -> None:
-    """Draw the stream anew when the window of time changes, once it has come to rest."""
-    waiting: list[bool] = []
-
-    def draw() -> None:
-        waiting.clear()
-        window = stream.figure.x_range
-        stream.show_window(float(window.start), float(window.end))
-
-    def changed(attr: str, old: Any, new: Any) -> None:
-        document = pn.state.curdoc or stream.figure.document
-        if not waiting and document is not None:
-            waiting.append(True)
-            document.add_timeout_callback(draw, COALESCE_MS)
-
-    stream.figure.x_range.on_change("start", changed)
-    stream.figure.x_range.on_change("end", changed)
-
-
-def _machines(run: Run) -> Any:
-    figures = [*worker_load(run.tree), *scheduler_load(run.tree)]
-    timed = [figure for figure in figures if figure.axis and figure.axis[0].visible]
-    for figure in timed:
-        figure.x_range = timed[0].x_range
+def _machines(window: Window) -> Any:
+    figures = [*worker_load(window.run.tree), *scheduler_load(window.run.tree)]
+    window.share(*figures)
     return pn.Column(*(parts.figure(figure) for figure in figures), sizing_mode="stretch_width")
 
 
-def _transfers(run: Run) -> Any:
-    content: list[Any] = [parts.figure(transfer_matrix(run.tree))]
+def _transfers(window: Window) -> Any:
+    run = window.run
+    pairs = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def show() -> None:
+        pairs[:] = _pairs(window) if window.group else []
+
+    show()
+    window.follow(show)
+    content: list[Any] = [pairs, parts.figure(transfer_matrix(run.tree))]
     spans = run.spans()
     if len(spans):
         shown = spans.drop(columns=["id", "parent"]).round(3)
@@ -210,45 +340,33 @@ def _transfers(run: Run) -> Any:
     return pn.Column(*content, sizing_mode="stretch_width")
 
 
-def _trouble(run: Run) -> Any:
-    found = run.trouble()
-    content: list[Any] = []
+def _pairs(window: Window) -> list[Any]:
+    """Return who sent what to the tasks of the chosen group within the window."""
+    title = f"Fetched for {short_names(window.within.groups)[window.group]}"
+    found = window.within.transfers_of(window.group, window.part)
     if found.empty:
-        content.append(parts.message("Nothing went wrong", "No error, no lost worker."))
-    else:
-        found["time (s)"] = found["time (s)"].round(3)
-        content.append(parts.table(found.set_index("what"), "what"))
-    trace = str(run.tree.attrs.get("traceback") or "")
-    if trace:
-        content += [parts.heading("Traceback"), parts.source_text(trace)]
-    logs = run.logs()
-    if len(logs):
-        logs["time"] = logs["time"].round(3)
-        shown = logs.rename(columns={"time": "time (s)"}).set_index("server")
-        content += [
-            parts.heading("Warnings of scheduler and workers"),
-            parts.table(shown[["time (s)", "level", "worker", "text"]], "server"),
-        ]
-    return pn.Column(*content, sizing_mode="stretch_width")
+        return [parts.heading(title, "Nothing was fetched for its tasks within the window.")]
+    names = names_of(window.run)
+    for end in ("source", "destination"):
+        found[end] = found[end].map(names).fillna("–").astype(object)
+    found = found.rename(columns={"source": "from worker", "destination": "to worker"})
+    found = found.rename(columns={"count": "fetches", "seconds": "took (s)"}).round(4)
+    shown = found.head(MOST_PAIRS).set_index("from worker")
+    return [parts.heading(title, "Within the window."), parts.table(shown, "from worker")]
 
 
-def _facts(run: Run) -> Any:
-    attrs = run.tree.attrs
-    content = [parts.heading("What was measured"), parts.facts(run.facts())]
-    files = open_store().extras(run.id)
-    if files:
-        text = "\n".join(map(str, files))
-        content += [parts.heading("Kept beside the run"), parts.source_text(text)]
-    if attrs.get("source"):
-        content += [parts.heading("Source"), parts.source_text(attrs["source"])]
-    for name, title in (
-        ("cluster_description", "Cluster"),
-        ("variables", "Environment variables"),
-        ("config", "Dask configuration"),
-        ("packages", "Packages"),
-    ):
-        value = json.loads(attrs.get(name) or "{}")
-        if value:
-            text = json.dumps(value, indent=1, sort_keys=True)
-            content += [parts.heading(title), parts.source_text(text)]
-    return pn.Column(*content, sizing_mode="stretch_width")
+#: What of a page needs no store.
+_PIECES: dict[str, Callable[[Window], Any]] = {
+    "overview": _overview,
+    "tasks": _tasks,
+    "stacks": stacks,
+    "transfers": _transfers,
+    "machines": _machines,
+    "trouble": lambda window: trouble(window.run),
+    "facts": lambda window: provenance(window.run),
+}
+_MAKERS = {
+    **_PIECES,
+    "overview": _overview_and_before,
+    "facts": lambda window: provenance(window.run, open_store().extras(window.run.id)),
+}

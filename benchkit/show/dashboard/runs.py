@@ -7,9 +7,12 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
+from benchkit.measure.identity import is_id
 from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import runs_table
 from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.schema import METRICS
 
@@ -41,7 +44,8 @@ def view(state: dict[str, str]) -> Any:
         return parts.message(
             "No runs yet", "Measure some, then load this page again:", "benchkit run -k tag:quick"
         )
-    table = _table(frame)
+    picked = state.get("pick", "")
+    table = _table(frame, picked if is_id(picked) else "")
     columns = list(table.columns)
     filters = [
         {"field": name, "type": "like", "value": state[name]} for name in columns if name in state
@@ -58,17 +62,19 @@ def view(state: dict[str, str]) -> Any:
         header_filters={
             name: {"type": "input", "func": "like", "placeholder": "filter"}
             for name in columns
-            if table[name].dtype == object and name != "open"
+            if table[name].dtype == object and name not in ("open", "beside")
         },
-        formatters={"open": {"type": "html"}},
+        formatters={"open": {"type": "html"}, "beside": {"type": "html"}},
         titles={"open": "run"},
-        widths={"open": 64, "started": 140, "outcome": 130},
+        widths={"open": 64, "beside": 76, "started": 140, "outcome": 130},
         layout="fit_data_stretch",
     )
     for item in filters:
         widget.add_filter(item["value"], item["field"])
 
     def opened(event: Any) -> None:
+        if event.column == "beside":  # a link of its own
+            return
         run_id = str(table["id"].iloc[event.row])
         location = pn.state.location
         if location is not None:
@@ -76,15 +82,29 @@ def view(state: dict[str, str]) -> Any:
 
     widget.on_click(opened)
     return pn.Column(
-        parts.head(_count(frame), lines=[_left_out(frame)]), widget, sizing_mode="stretch_width"
+        parts.head(_count(frame), lines=[_left_out(frame)]),
+        *_pick(frame, picked),
+        widget,
+        parts.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()}),
+        sizing_mode="stretch_width",
     )
 
 
-def _table(frame: pd.DataFrame) -> pd.DataFrame:
+def _pick(frame: pd.DataFrame, picked: str) -> list[Any]:
+    """Return what says that one of two runs is chosen."""
+    found = frame[frame["id"].astype(str) == picked]
+    if found.empty:
+        return []
+    run = found.iloc[0]
+    text = f"{run['workload']} of {str(run['started'])[:16]} beside: choose the other run"
+    return [parts.way(text, {address("runs"): "choose none"})]
+
+
+def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
     # Ids are made of hexadecimal digits and dashes only (the store checks), so the link is safe.
     ids = frame["id"].astype(str)
     links = [f'<a href="?view=run&amp;id={i}" aria-label="open run {i[:13]}">open</a>' for i in ids]
-    table = pd.DataFrame({"id": ids, "open": links})
+    table = pd.DataFrame({"id": ids, "open": links, "beside": _beside(list(ids), picked)})
     table["started"] = frame["started"].dt.strftime("%Y-%m-%d %H:%M").fillna("–")
     for name, title in _TEXTS.items():
         if name in frame:
@@ -96,7 +116,22 @@ def _table(frame: pd.DataFrame) -> pd.DataFrame:
             values = frame[name].astype(float) / divisor
             table[title] = values.round(digits)
     table["tags"] = [_pairs(tags) for tags in frame["tags"]]
-    return table.astype({name: object for name in ("open", "started", "outcome", "tags")})
+    return table.astype({name: object for name in ("open", "beside", "started", "outcome", "tags")})
+
+
+def _beside(ids: list[str], picked: str) -> list[str]:
+    """Return links that choose the first of two runs, then the second."""
+    if not picked:
+        return [
+            f'<a href="?view=runs&amp;pick={i}" aria-label="hold {i[:13]} beside another">⇄</a>'
+            for i in ids
+        ]
+    return [
+        "chosen"
+        if i == picked
+        else f'<a href="?view=pair&amp;a={picked}&amp;b={i}" aria-label="take {i[:13]}">⇄ this</a>'
+        for i in ids
+    ]
 
 
 def _pairs(tags: Any) -> str:

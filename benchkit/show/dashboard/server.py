@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ def serve(
     origins: Sequence[str] = (),
     basic_auth: str | None = None,
     cookie_secret: str | None = None,
+    oauth: Mapping[str, str] | None = None,
+    allow_marks: bool = False,
+    follow: str | None = None,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve the dashboard until it is interrupted.
@@ -43,6 +46,13 @@ def serve(
         ``host:port`` by which visitors may come.
     basic_auth, cookie_secret : str, optional
         JSON file of users and passwords; secret that signs their cookies.
+    oauth : mapping of str to str, optional
+        What Panel is told of a provider of logins: ``provider``, ``key``, ``secret``,
+        ``redirect_uri``, ``encryption_key``.
+    allow_marks : bool, default False
+        Let visitors write marks into the store.
+    follow : str, optional
+        Begin with this experiment in progress: its id, the beginning of it, or "latest".
     ready : callable
         Called with the address of the page once it can be opened.
 
@@ -57,6 +67,13 @@ def serve(
     """
     found = Store(store, create=False)
     _require_sense(address, origins, basic_auth, cookie_secret)
+    oauth = {name: value for name, value in (oauth or {}).items() if value}
+    _require_login(oauth, basic_auth, cookie_secret)
+    if allow_marks and address not in LOOPBACK and not (oauth or basic_auth):
+        raise UsageError(
+            "--allow-marks beside a public --address lets anybody write into the store: add "
+            "--basic-auth or --oauth-provider"
+        )
     port = _free_port(address, port)
     os.environ["BENCHKIT_STORE"] = str(Path(found.path).resolve())
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing from a CDN
@@ -64,11 +81,18 @@ def serve(
         import panel as pn
 
         from benchkit.show.dashboard.app import application
+        from benchkit.show.dashboard.follow import FOLLOW_VARIABLE
+        from benchkit.show.dashboard.marks import MARKS_VARIABLE
     except ImportError as error:
         raise MissingExtra("show", str(error.name)) from error
+    os.environ[MARKS_VARIABLE] = "1" if allow_marks else ""
+    os.environ[FOLLOW_VARIABLE] = follow or ""
     options: dict[str, Any] = {}
     if basic_auth:
         options = {"basic_auth": basic_auth, "cookie_secret": cookie_secret}
+    if oauth:
+        options = {f"oauth_{name}": value for name, value in oauth.items()}
+        options["cookie_secret"] = cookie_secret
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
     server = pn.serve(
         {"/": application},
@@ -98,6 +122,20 @@ def _require_sense(
         raise UsageError(f"--basic-auth {basic_auth!r}: no such file of users and passwords")
     if basic_auth and not cookie_secret:
         raise UsageError("--basic-auth needs --cookie-secret, which signs the visitors' cookies")
+
+
+def _require_login(
+    oauth: Mapping[str, str], basic_auth: str | None, cookie_secret: str | None
+) -> None:
+    if not oauth:
+        return
+    if basic_auth:
+        raise UsageError("--basic-auth beside --oauth-provider: visitors log in by one of them")
+    for name in ("provider", "key", "secret"):
+        if name not in oauth:
+            raise UsageError(f"--oauth-{name} is missing: a provider needs a key and a secret")
+    if not cookie_secret:
+        raise UsageError("--oauth-provider needs --cookie-secret, which signs visitors' cookies")
 
 
 def _free_port(address: str, port: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import panel as pn
 
-__all__ = ["PANE_STYLES", "STYLES", "TABLE_STYLES", "page"]
+__all__ = ["PANE_STYLES", "STYLES", "TABLE_STYLES", "dress_widgets", "page"]
 
 _TEMPLATE = """
 {% extends base %}
@@ -24,6 +24,31 @@ _TEMPLATE = """
   if (chosen) document.documentElement.dataset.theme = chosen;
   // The address holds the whole state, so going back is loading it.
   window.addEventListener("popstate", () => window.location.reload());
+  // What widgets leave unsaid to those who hear the page: names of boxes to tick, and that the
+  // frame and the foot of a table are groups of its rows.
+  const roles = {".tabulator-tableholder": "rowgroup", ".tabulator-table": "presentation",
+    ".tabulator-footer": "rowgroup", ".tabulator-footer-contents": "row",
+    ".tabulator-paginator": "gridcell"};
+  function mend(root) {
+    for (const box of root.querySelectorAll("input[type=checkbox]:not([aria-label])")) {
+      const words = (box.nextElementSibling ?? box.parentElement)?.textContent.trim();
+      if (words) box.setAttribute("aria-label", words);
+    }
+    for (const [part, role] of Object.entries(roles))
+      for (const found of root.querySelectorAll(part))
+        if (found.getAttribute("role") !== role) found.setAttribute("role", role);
+  }
+  const attachShadow = Element.prototype.attachShadow;
+  Element.prototype.attachShadow = function (options) {
+    const root = attachShadow.call(this, options);
+    let waiting = false;
+    new MutationObserver(() => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => { waiting = false; mend(root); });
+    }).observe(root, {childList: true, subtree: true});
+    return root;
+  };
   function benchkitTheme() {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const now = document.documentElement.dataset.theme || dark;
@@ -84,7 +109,7 @@ h1 { font-size: 1.35rem; margin: .2rem 0 .1rem; font-weight: 650; overflow-wrap:
 h2 { font-size: 1.05rem; margin: 1rem 0 .2rem; font-weight: 600; }
 p { margin: .25rem 0; max-width: 60rem; } a { color: var(--link); }
 small, .soft { color: var(--soft); font-size: .88em; } .bad { color: var(--bad); }
-.good { color: var(--good); }
+.good { color: var(--good); } .busy { color: var(--link); font-weight: 650; }
 pre, code { font: 12.5px/1.45 ui-monospace, "Cascadia Mono", Menlo, Consolas, monospace; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--raised);
   padding: .7rem .9rem; border-radius: 6px; margin: .4rem 0; max-height: 40rem; overflow: auto; }
@@ -92,10 +117,29 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; font-weight: 400; padding: .18rem 1.4rem .18rem 0; vertical-align: top;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 th { color: var(--soft); white-space: nowrap; }
+.tight td:not(:first-child):not(:last-child) { white-space: nowrap; }
 .tiles { display: flex; flex-wrap: wrap; gap: .5rem 2.4rem; margin: .7rem 0 .2rem; }
 .tiles b { font-size: 1.3rem; font-weight: 600; }
+details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); width: max-content; }
+a:focus-visible, summary:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.4rem; margin: .4rem 0; }
+dt { color: var(--soft); } dd { margin: 0; max-width: 60rem; }
+.columns { columns: 15rem auto; list-style: none; padding: 0; margin: .4rem 0;
+  font-variant-numeric: tabular-nums; }
 .empty { padding: 3rem 1rem; text-align: center; color: var(--soft); }
 .empty p { margin: .4rem auto; }
+"""
+
+#: Bokeh draws the arrow of a choice in black, which nobody sees on a dark ground.
+WIDGET_STYLES = """
+.bk-input { border: 1px solid var(--soft) !important; color: var(--ink) !important;
+  background-color: var(--paper) !important; }
+.bk-input::placeholder { color: var(--soft) !important; opacity: 1; }
+select:not([size]).bk-input { padding-right: 1.6rem;
+  background: linear-gradient(45deg, transparent 50%, currentColor 50%) right 14px center / 5px 5px
+  no-repeat, linear-gradient(-45deg, transparent 50%, currentColor 50%) right 9px center / 5px 5px
+  no-repeat; }
+:focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
 """
 
 #: Tabulator brings themes of its own; what it colours is coloured again from our variables.
@@ -121,6 +165,12 @@ TABLE_STYLES = [
 .tabulator .tabulator-page.active { font-weight: 600; border-color: var(--link) !important; }
 """
 ]
+
+
+def dress_widgets() -> None:
+    """Let choices and fields of every view follow the page's colours, also in the dark."""
+    for kind in (pn.widgets.Select, pn.widgets.TextInput, pn.widgets.Checkbox):
+        kind.stylesheets = [WIDGET_STYLES]  # type: ignore[assignment]
 
 
 def page(view: Any, *, title: str, current: str, navigation: list[dict[str, str]]) -> Any:

@@ -7,17 +7,21 @@ from typing import Any
 import panel as pn
 
 from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.window import Window
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_graph
-from benchkit.store.run import Run
 
 __all__ = ["stacks"]
 
 ALL = "all tasks"
 
 
-def stacks(run: Run) -> Any:
-    """Return the flame graph with a choice of prefixes and a field to search in."""
+def stacks(window: Window) -> Any:
+    """Return the flame graph with a choice of prefixes and a field to search in.
+
+    Begins with the prefix of the group that the page points at.
+    """
+    run = window.run
     if not has(run.tree, "profile", "frame"):
         return parts.message(
             "No call stacks", "Capture in full takes them; this run had less, or none was taken."
@@ -32,6 +36,12 @@ def stacks(run: Run) -> Any:
         chosen = None if prefix.value == ALL else prefix.value
         shown[:] = [parts.figure(flame_graph(run.tree, chosen, str(find.value or "").strip()))]
 
+    def point() -> None:
+        wanted = window.prefix
+        prefix.value = wanted if wanted in prefix.options else ALL
+
+    point()
+    window.follow(point)
     draw()
     for widget in (prefix, find):
         widget.param.watch(draw, "value")

@@ -9,9 +9,11 @@ import pandas as pd
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
+from benchkit.show.plots.busy import BusyThreads, busy_threads
 from benchkit.show.plots.compare import forest, heat_map, raw_points, response, waterfall
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.history import over_nights
+from benchkit.show.plots.pair import memory_overlay
 from benchkit.show.plots.run import (
     memory_by_kind,
     memory_by_worker,
@@ -25,14 +27,17 @@ from benchkit.show.plots.stream import TaskStream, task_stream
 from benchkit.show.plots.transfers import transfer_matrix
 
 __all__ = [
+    "BusyThreads",
     "TaskStream",
     "bisection_steps",
+    "busy_threads",
     "flame_graph",
     "forest",
     "heat_map",
     "in_notebook",
     "memory_by_kind",
     "memory_by_worker",
+    "memory_overlay",
     "over_nights",
     "raw_points",
     "response",

@@ -31,13 +31,15 @@ MOST_GROUPS = 12
 MOST_NAMED_WORKERS = 8
 
 
-def memory_by_kind(tree: xr.DataTree) -> Any:
-    """Draw the cluster's memory over time, stacked by kind, under its limit.
+def memory_by_kind(tree: xr.DataTree, worker: int | None = None) -> Any:
+    """Draw memory over time, stacked by kind, under its limit.
 
     Parameters
     ----------
     tree : DataTree
         A run.
+    worker : int, optional
+        Index of one worker; the cluster without it.
 
     Returns
     -------
@@ -45,9 +47,17 @@ def memory_by_kind(tree: xr.DataTree) -> Any:
         Time in s after clock on, memory in GiB.
     """
     title = "Where was the cluster's memory?"
-    if not has(tree, "scheduler", "time"):
+    group, limit = "scheduler", float(tree.attrs.get("memory_limit") or 0) / GIB
+    if worker is not None and has(tree, "workers", "time"):
+        group = "workers"
+    if not has(tree, group, "time"):
         return nothing(title)
-    data = part(tree, "scheduler")
+    data = part(tree, group)
+    if group == "workers":
+        data = data.isel(worker=worker)
+        title = f"Where was the memory of worker {data['name'].item()}?"
+        limit = float(data["memory_limit"]) / GIB
+        data = data.isel(time=np.flatnonzero(np.isfinite(data["process"].values)))
     drawn = make_figure(title, "time (s)", "memory (GiB)")
     kinds = [kind for kind in MEMORY_COLOURS if kind in data]
     columns = {kind: np.nan_to_num(data[kind].values) / GIB for kind in kinds}
@@ -63,8 +73,7 @@ def memory_by_kind(tree: xr.DataTree) -> Any:
         legend_label=[_KINDS[kind] for kind in kinds],
         alpha=0.85,
     )
-    limit = float(tree.attrs.get("memory_limit") or 0) / GIB
-    if limit:
+    if limit and data.sizes["time"]:
         span = [float(data["time"].min()), float(data["time"].max())]
         drawn.line(span, [limit, limit], color=OTHER, line_dash="dashed", legend_label="limit")
     tips = [("time", "@time{0.0} s")]

@@ -15,7 +15,8 @@ import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper
 
-from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
+from benchkit.analysis.within import Within
+from benchkit.show.plots.base import has, legend_beside, make_figure, nothing
 from benchkit.show.theme import OTHER, distinct_colours
 from benchkit.store.text import format_count, short_group
 
@@ -27,6 +28,8 @@ MOST_RECTANGLES = 4000
 MOST_COLOURS = 12
 #: Steps from nearly idle to wholly busy.
 LEVELS = 4
+#: A group that is pointed at and has no colour of its own.
+CHOSEN = "#cc3311"
 WIDTH = 1200
 
 
@@ -72,6 +75,8 @@ class TaskStream:
     ----------
     tree : DataTree
         A run with the group ``tasks``.
+    within : Within, optional
+        Its tasks, where they were read before.
 
     Attributes
     ----------
@@ -79,43 +84,46 @@ class TaskStream:
         The picture; `show_window` draws another stretch of time into it.
     """
 
-    def __init__(self, tree: xr.DataTree) -> None:
-        tasks = part(tree, "tasks")
-        start, duration = tasks["start"].values, tasks["duration"].values
-        known = np.flatnonzero(np.isfinite(start) & np.isfinite(duration))
-        known = known[np.argsort(start[known], kind="stable")]
-        self.n_tasks = len(known)
-        self.n_unseen = int(tasks.attrs.get("n_dropped") or 0)
-        self.start = start[known]
-        self.stop = self.start + duration[known]
-        self._longest = float(duration[known].max(initial=0.0))
-        threads, self._lane = np.unique(tasks["thread"].values[known], return_inverse=True)
-        self.threads = threads
-        self._group = tasks["group"].values[known]
-        self.groups = [str(name) for name in part(tree, "task_groups")["task_group"].values]
-        seconds = np.bincount(self._group, weights=duration[known], minlength=len(self.groups))[
-            : len(self.groups)
-        ]
+    def __init__(self, tree: xr.DataTree, within: Within | None = None) -> None:
+        self._within = within = within or Within(tree)  # not changed, so pages may share it
+        self.n_tasks, self.n_unseen = within.n_tasks, within.n_unseen
+        self.start, self.stop = within.start, within.stop
+        self.threads, self._lane, self._group = within.threads, within.lane, within.group
+        self.groups = within.groups
+        seconds = np.bincount(
+            self._group, weights=self.stop - self.start, minlength=len(self.groups)
+        )[: len(self.groups)]
         self.shown = [int(i) for i in np.argsort(-seconds, kind="stable")[:MOST_COLOURS]]
-        # Colour by rank; the last one is everybody else's.
-        self._colour = np.full(len(self.groups), len(self.shown))
-        self._colour[self.shown] = np.arange(len(self.shown))
-        self.colours = [*distinct_colours([self.groups[i] for i in self.shown]), OTHER]
+        self.colours = [*distinct_colours([self.groups[i] for i in self.shown]), OTHER, CHOSEN]
+        self._chosen: int | None = None
+        self._colour = self._by_rank()
         self.figure = self._draw()
+
+    def _by_rank(self) -> np.ndarray:
+        """Return the colour of each group: its own, or the grey of everybody else."""
+        colour = np.full(len(self.groups), len(self.shown))
+        colour[self.shown] = np.arange(len(self.shown))
+        return colour
+
+    def choose(self, group: str | None) -> None:
+        """Let one group stand out, the others turn grey; None gives all their colours back."""
+        self._colour = self._by_rank()
+        self._chosen = self.groups.index(group) if group in self.groups else None
+        if self._chosen is not None:
+            own = self._colour[self._chosen]
+            self._colour[:] = len(self.shown)
+            self._colour[self._chosen] = own if own < len(self.shown) else len(self.shown) + 1
+        window = self.figure.x_range
+        self.show_window(float(window.start), float(window.end))
 
     @property
     def window(self) -> tuple[float, float]:
         """First start and last end, in s."""
-        if not self.n_tasks:
-            return 0.0, 1.0
-        return float(self.start[0]), float(self.stop.max())
+        return self._within.whole
 
     def inside(self, left: float, right: float) -> np.ndarray:
         """Return the indices of the tasks that overlap a stretch of time."""
-        first = np.searchsorted(self.start, left - self._longest)
-        last = np.searchsorted(self.start, right)
-        index = np.arange(first, last)
-        return index[self.stop[first:last] > left]
+        return self._within.inside(left, right)
 
     def raster(self, left: float, right: float, width: int = WIDTH) -> Raster:
         """Return the picture of a stretch of time.
@@ -154,7 +162,10 @@ class TaskStream:
         ).reshape(n_lanes * width, n_colours)
         busy = time.sum(axis=1)
         level = np.ceil(np.clip(busy / pixel, 0, 1) * LEVELS - 1e-9).astype(np.int64)
-        image = 1 + time.argmax(axis=1) * LEVELS + np.clip(level, 1, LEVELS) - 1
+        most = time.argmax(axis=1)
+        if self._chosen is not None:  # wherever it ran at all, or a group of short tasks is lost
+            most = np.where(time[:, chosen := self._colour[self._chosen]] > 0, chosen, most)
+        image = 1 + most * LEVELS + np.clip(level, 1, LEVELS) - 1
         image[busy <= 0] = 0
         picture = image.astype(np.uint8).reshape(n_lanes, width)
         return Raster(picture, float(np.maximum(end - begin, 0.0).sum()))

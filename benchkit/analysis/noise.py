@@ -1,0 +1,108 @@
+"""How noisy a workload is by itself, and what that lets anybody see.
+
+A table of runs in, a row per set of comparable runs out. Nothing here needs nights or null arms:
+two runs in a row that measured the same on the same differ by noise alone, but for the few between
+which a level changed, and a median does not hear those.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from benchkit.analysis.power import runs_needed
+from benchkit.analysis.previous import AGREE
+
+__all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise"]
+
+#: Changes of which it is told how many runs see them.
+EFFECTS = (0.02, 0.05, 0.10)
+#: Four differences: with fewer a median says next to nothing.
+FEWEST_RUNS = 5
+#: Standard deviation / median absolute value, of normal noise.
+_SCALE = 1.4826
+#: Runs needed hardly move within so many logarithmic steps of noise, and power is slow to compute.
+_STEPS = 50
+
+
+def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
+    """Return the noise of each set of comparable runs, and how many runs see a change in it.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As `Store.runs` gives it.
+    metric : str, default "duration"
+        Which number of a run.
+
+    Returns
+    -------
+    DataFrame
+        A row per set of runs that agree in `benchkit.analysis.previous.AGREE`, the set with the
+        newest run first: those columns, ``n_runs`` that ended ok, ``newest`` (when the last one
+        started), ``level`` (their median, in the unit of the metric), ``noise`` (coefficient of
+        variation of one run: 0.03 is 3 %; NaN with fewer than five runs) and, for each of
+        `EFFECTS`, runs a side that see such a change four times in five: ``needed_2``,
+        ``needed_5``, ``needed_10`` (0 where the noise is not known, -1 where 1000 do not do).
+
+    Notes
+    -----
+    1.4826 times the median absolute difference of successive logarithms, divided by the square
+    root of two. Differences of neighbours, because a slow drift or a new level is no noise [1]_;
+    a median, because one run in twenty is an outlier. Of five runs it lies between half the truth
+    and twice of it four times in five, of twenty within 40 %.
+
+    References
+    ----------
+    .. [1] J. von Neumann et al., "The mean square successive difference", Ann. Math. Statist. 12
+       (1941).
+    """
+    agree = [name for name in AGREE if name in runs]
+    columns = [*agree, "n_runs", "newest", "level", "noise"]
+    needed = [f"needed_{effect * 100:.0f}" for effect in EFFECTS]
+    keep = _counting(runs, metric)
+    if not keep.any():
+        return pd.DataFrame(columns=[*columns, *needed])
+    ok = runs.loc[keep, [*agree, "started", metric]].sort_values("started", kind="stable")
+    sets = ok.groupby(agree, dropna=False, sort=False).ngroup()
+    steps = np.log(ok[metric].astype(float)).groupby(sets).diff().abs()
+    by_set = ok.groupby(sets, sort=False)
+    found = by_set[agree].first()
+    found["n_runs"] = by_set.size()
+    found["newest"] = by_set["started"].max()
+    found["level"] = by_set[metric].median()
+    spread = steps.groupby(sets).median() * _SCALE / np.sqrt(2)
+    known = found["n_runs"] >= FEWEST_RUNS
+    found["noise"] = np.sqrt(np.expm1(spread**2)).where(known)
+    found[needed] = _needed(found["noise"].to_numpy(float))
+    return found.sort_values("newest", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def _counting(runs: pd.DataFrame, metric: str) -> pd.Series:
+    """Tell which runs count: ended ok, set aside by no mark, and having the metric."""
+    if runs.empty or metric not in runs:
+        return pd.Series(False, index=runs.index)
+    keep = (runs["outcome"] == "ok") & (runs[metric].astype(float) > 0) & runs["started"].notna()
+    if "comparable" in runs:
+        keep &= runs["comparable"].astype(bool)
+    return keep.fillna(False)
+
+
+def _needed(noise: np.ndarray) -> np.ndarray:
+    """Return runs a side, shape (sets, effects)."""
+    told = np.zeros((noise.size, len(EFFECTS)), np.int64)
+    known = np.isfinite(noise)
+    steps = np.ceil(np.log(np.maximum(noise[known], 1e-4)) * _STEPS).astype(int)
+    if steps.size:
+        told[known] = [_needed_at(step) for step in steps.tolist()]
+    return told
+
+
+# A store has some hundred sets of runs, and each takes 13 ms: most share a step with another.
+@lru_cache(maxsize=4096)
+def _needed_at(step: int) -> tuple[int, ...]:
+    noise = math.exp(step / _STEPS)
+    return tuple(int(runs) for runs in runs_needed(EFFECTS, noise))

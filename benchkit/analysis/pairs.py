@@ -1,0 +1,45 @@
+"""Two runs side by side: thread-seconds by task group, and what they differ by.
+
+A look, not a verdict: one run a side cannot tell a change from noise.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from benchkit.analysis.within import Within
+from benchkit.store.text import short_group
+
+__all__ = ["group_differences"]
+
+
+def group_differences(
+    a: Within, b: Within, window: tuple[float, float] | None = None
+) -> pd.DataFrame:
+    """Return thread-seconds by task group of two runs.
+
+    Parameters
+    ----------
+    a, b : Within
+        The tasks of each.
+    window : tuple of float, optional
+        A stretch of both, in s after the start of each; the whole runs without it.
+
+    Returns
+    -------
+    DataFrame
+        A row per group, the largest difference first: ``a``, ``b`` and ``difference`` = b - a in
+        thread-seconds, ``tasks_a`` and ``tasks_b``. Groups are matched by name without Dask's
+        hash, several of one name together; one that a side does not have is 0 there.
+    """
+    sides = []
+    for within in (a, b):
+        table = within.group_seconds(window)
+        names = pd.Index([short_group(str(name)) for name in table.index], name="group")
+        sides.append(table[["total", "tasks"]].set_axis(names).groupby(level=0).sum())
+    seconds = pd.concat([side["total"] for side in sides], axis=1, keys=["a", "b"]).fillna(0.0)
+    tasks = pd.concat([side["tasks"] for side in sides], axis=1, keys=["tasks_a", "tasks_b"])
+    found = seconds.assign(difference=seconds["b"] - seconds["a"])
+    found = found.join(tasks.fillna(0).astype(int))
+    order = found["difference"].abs().sort_values(ascending=False, kind="stable").index
+    return found.loc[order].rename_axis("group")

@@ -1,0 +1,255 @@
+"""What happened within a stretch of a run's time: threads busy, seconds by task group and activity.
+
+A run in, numbers out; made once for a run, then asked for any number of stretches, each of which
+takes hundredths of a second also with a million tasks. Everything is weighed by time, exactly: a
+task that begins before a stretch counts with its part inside.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+__all__ = ["Within"]
+
+COMPUTE, TRANSFER = "compute", "transfer"
+#: Points of a curve of busy threads: more than a screen has pixels to spare for.
+BINS = 300
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """Stretches of time of one activity, sorted by start, with sums that make integrals cheap."""
+
+    start: np.ndarray
+    stop: np.ndarray
+    group: np.ndarray
+    longest: float
+    stops: np.ndarray
+    start_sums: np.ndarray
+    stop_sums: np.ndarray
+
+    @classmethod
+    def of(cls, start: np.ndarray, stop: np.ndarray, group: np.ndarray) -> _Spans:
+        stops = np.sort(stop)
+        return cls(
+            start,
+            stop,
+            group,
+            float((stop - start).max(initial=0.0)),
+            stops,
+            np.concatenate([[0.0], np.cumsum(start)]),
+            np.concatenate([[0.0], np.cumsum(stops)]),
+        )
+
+    def inside(self, left: float, right: float) -> np.ndarray:
+        first = np.searchsorted(self.start, left - self.longest)
+        last = np.searchsorted(self.start, right)
+        index = np.arange(first, last)
+        return index[self.stop[first:last] > left]
+
+    def seconds_until(self, moments: np.ndarray) -> np.ndarray:
+        """Return the seconds of all spans before each moment, added up."""
+        begun = np.searchsorted(self.start, moments)
+        ended = np.searchsorted(self.stops, moments)
+        grown = begun * moments - self.start_sums[begun]
+        return grown - (ended * moments - self.stop_sums[ended])
+
+
+class Within:
+    """The tasks of a run, to be asked about stretches of its time.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run. One without a record of its tasks has a whole, but no parts.
+
+    Attributes
+    ----------
+    groups, prefixes : list of str
+        Names of the task groups and of their prefixes.
+    start, stop : ndarray of float, shape (n_tasks,)
+        When each task computed, in s after clock on, sorted by start.
+    group, lane : ndarray of int, shape (n_tasks,)
+        Indices into `groups` and `threads`.
+    threads : ndarray of int
+        Numbers of the threads that computed.
+    n_unseen : int
+        Tasks that were too many to record.
+    """
+
+    def __init__(self, tree: xr.DataTree) -> None:
+        self._whole = _dataset(tree, "task_groups", "task_group")
+        names = self._whole["task_group"].values if self._whole.sizes else []
+        self.groups = [str(name) for name in names]
+        has_prefix = "prefix" in self._whole
+        self.prefixes = [str(p) for p in self._whole["prefix"].values] if has_prefix else []
+        tasks = _dataset(tree, "tasks", "task")
+        if not tasks.sizes:
+            tasks = xr.Dataset(
+                {name: ("task", np.zeros(0)) for name in ("start", "duration")}
+                | {name: ("task", np.zeros(0, "i4")) for name in ("thread", "group", "worker")}
+            )
+        start, duration = tasks["start"].values, tasks["duration"].values
+        known = np.flatnonzero(np.isfinite(start) & np.isfinite(duration))
+        known = known[np.argsort(start[known], kind="stable")]
+        self.n_unseen = int(tasks.attrs.get("n_dropped") or 0)
+        self.start = start[known]
+        self.stop = self.start + duration[known]
+        self.threads, self.lane = np.unique(tasks["thread"].values[known], return_inverse=True)
+        self.group = tasks["group"].values[known]
+        self._spans = {COMPUTE: _Spans.of(self.start, self.stop, self.group)}
+        events = _dataset(tree, "task_events", "event")
+        if events.sizes and len(start):
+            self._add_events(events, tasks)
+
+    def _add_events(self, events: xr.Dataset, tasks: xr.Dataset) -> None:
+        actions = json.loads(events.attrs.get("actions") or "[]")
+        task, action = events["task"].values, events["action"].values
+        start, stop = events["start"].values, events["stop"].values
+        usable = (task >= 0) & (task < tasks.sizes["task"]) & (stop > start)
+        for code, name in enumerate(actions):
+            mine = np.flatnonzero(usable & (action == code))
+            mine = mine[np.argsort(start[mine], kind="stable")]
+            if len(mine) and name != COMPUTE:
+                group = tasks["group"].values[task[mine]]
+                self._spans[name] = _Spans.of(start[mine], stop[mine], group)
+        moved = usable & (action == actions.index(TRANSFER)) if TRANSFER in actions else usable[:0]
+        mine = np.flatnonzero(moved)
+        if "worker" in tasks and "source" in events:
+            self._moves = pd.DataFrame(
+                {
+                    "group": tasks["group"].values[task[mine]],
+                    "source": events["source"].values[mine],
+                    "destination": tasks["worker"].values[task[mine]],
+                    "start": start[mine],
+                    "seconds": stop[mine] - start[mine],
+                }
+            )
+
+    _moves = pd.DataFrame(columns=["group", "source", "destination", "start", "seconds"])
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks of which it is known when they computed."""
+        return len(self.start)
+
+    @property
+    def activities(self) -> list[str]:
+        """What threads were seen doing at known times."""
+        return [name for name, spans in self._spans.items() if len(spans.start)]
+
+    @property
+    def whole(self) -> tuple[float, float]:
+        """First start and last end, in s."""
+        if not self.n_tasks:
+            return 0.0, 1.0
+        return float(self.start[0]), float(self.stop.max())
+
+    def inside(self, left: float, right: float) -> np.ndarray:
+        """Return the indices of the tasks that computed in a stretch of time."""
+        return self._spans[COMPUTE].inside(left, right)
+
+    def group_seconds(self, window: tuple[float, float] | None = None) -> pd.DataFrame:
+        """Return what threads did for each task group.
+
+        Parameters
+        ----------
+        window : tuple of float, optional
+            Ends of a stretch, in s. Without it the whole run, as the workers counted it, tasks
+            that were not recorded one by one included.
+
+        Returns
+        -------
+        DataFrame
+            A row per task group, busiest first: ``tasks`` (those that computed in the stretch),
+            ``total`` and a column per activity, in thread-seconds. Serialising is counted by
+            workers without a time, so that it is in the whole run only.
+        """
+        size = len(self.groups)
+        index = pd.Index(self.groups, name="task_group")
+        if window is None:
+            if "seconds" not in self._whole:
+                return pd.DataFrame({"tasks": 0, "total": 0.0}, index=index[:0])
+            data = self._whole["seconds"].transpose("task_group", "action")
+            columns = [str(action) for action in data["action"].values]
+            table = pd.DataFrame(np.nan_to_num(data.values), index=index, columns=columns)
+            tasks = self._whole["n_tasks"].values
+        else:
+            left, right = window
+            parts = {}
+            tasks = np.zeros(size, int)
+            for name, spans in self._spans.items():
+                chosen = spans.inside(left, right)
+                seconds = np.minimum(spans.stop[chosen], right)
+                seconds -= np.maximum(spans.start[chosen], left)
+                group = spans.group[chosen]
+                parts[name] = np.bincount(group, weights=seconds, minlength=size)[:size]
+                if name == COMPUTE:
+                    tasks = np.bincount(group, minlength=size)[:size]
+            table = pd.DataFrame(parts, index=index)
+        table.insert(0, "total", table.sum(axis=1))
+        table.insert(0, "tasks", np.asarray(tasks))
+        table = table[(table["total"] > 0) | (table["tasks"] > 0)]
+        return table.sort_values("total", ascending=False, kind="stable")
+
+    def busy_threads(
+        self, window: tuple[float, float] | None = None, bins: int = BINS
+    ) -> pd.DataFrame:
+        """Return how many threads were busy, by activity.
+
+        Parameters
+        ----------
+        window : tuple of float, optional
+            Ends of a stretch, in s; by default the whole run.
+        bins : int, default 300
+            Points in time.
+
+        Returns
+        -------
+        DataFrame
+            Threads busy on average around each ``time`` (s), a column per activity. Fetching goes
+            on beside computing, so the sum may exceed the number of threads.
+        """
+        left, right = window or self.whole
+        edges = np.linspace(left, right, bins + 1)
+        width = (right - left) / bins
+        columns = {
+            name: np.maximum(np.diff(self._spans[name].seconds_until(edges)) / width, 0.0)
+            for name in self.activities
+        }
+        middle = pd.Index((edges[:-1] + edges[1:]) / 2, name="time")
+        return pd.DataFrame(columns, index=middle)
+
+    def transfers_of(self, group: str, window: tuple[float, float] | None = None) -> pd.DataFrame:
+        """Return the fetches for tasks of a group: a row per pair of workers.
+
+        Returns
+        -------
+        DataFrame
+            ``source`` and ``destination`` (indices into the run's ``workers``), ``count``,
+            ``seconds``; the longest first.
+        """
+        columns = ["source", "destination", "count", "seconds"]
+        if group not in self.groups or self._moves.empty:
+            return pd.DataFrame(columns=columns)
+        moves = self._moves[self._moves["group"] == self.groups.index(group)]
+        if window is not None:
+            left, right = window
+            moves = moves[(moves["start"] < right) & (moves["start"] + moves["seconds"] > left)]
+        found = moves.groupby(["source", "destination"])["seconds"].agg(["size", "sum"])
+        found = found.reset_index().set_axis(columns, axis=1)
+        return found.sort_values("seconds", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def _dataset(tree: xr.DataTree, group: str, dim: str) -> Any:
+    """Return a group of a run with at least one entry along a dimension, or nothing."""
+    if group in tree.children and tree[group].sizes.get(dim):
+        node: Any = tree[group]
+        return node.to_dataset()
+    return xr.Dataset()

@@ -1,0 +1,103 @@
+"""The columns of a capture's tables, and how values become numbers and text that can travel."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+__all__ = [
+    "ACTIONS",
+    "EVENT_COLUMNS",
+    "NAN",
+    "SAMPLE_COLUMNS",
+    "SAMPLE_PATHS",
+    "SCHEDULER_COLUMNS",
+    "SCHEDULER_PATHS",
+    "TASK_COLUMNS",
+    "look_up",
+    "text",
+    "typed",
+]
+
+NAN = float("nan")
+TEXT_CHARS = 4096
+ACTIONS = ("compute", "transfer", "disk-read", "disk-write", "deserialize", "other")
+
+#: Columns of the stream, with the type codes of `array`.
+TASK_COLUMNS = {
+    "group": "i",
+    "worker": "i",
+    "thread": "i",
+    "ok": "b",
+    "nbytes": "q",
+    "start": "d",
+    "duration": "d",
+}
+EVENT_COLUMNS = {"task": "q", "action": "b", "source": "i", "start": "d", "stop": "d"}
+
+_MEMORY = ("process", "managed", "unmanaged_old", "unmanaged_recent", "spilled")
+#: Column -> where it is found, starting from a worker's `state`, its `memory`, its last `beat`
+#: (the heartbeat's metrics), the `probe` in it, or the `counts` of its tasks by state.
+_OF_WORKER = {
+    **{name: f"memory {name}" for name in _MEMORY},
+    **{
+        name: f"probe {name}"
+        for name in ("rss_peak", "cpu_time", "net_read_total", "io_read", "io_write", "tick_max")
+    },
+    "cpu": "beat cpu",
+    "net_read": "beat host_net_io read_bps",
+    "net_write": "beat host_net_io write_bps",
+    "disk_read": "beat host_disk_io read_bps",
+    "disk_write": "beat host_disk_io write_bps",
+    "gil": "beat gil_contention",
+    "num_fds": "beat num_fds",
+    "executing": "counts executing",
+    "ready": "counts ready",
+    "in_memory": "counts memory",
+    "transfer_incoming_bytes": "beat transfer incoming_bytes",
+    "transfer_incoming_count": "beat transfer incoming_count",
+    "transfer_incoming_total": "beat transfer incoming_count_total",
+    "transfer_outgoing_bytes": "beat transfer outgoing_bytes",
+    "transfer_outgoing_count": "beat transfer outgoing_count",
+    "bandwidth": "beat bandwidth total",
+    "time_delay": "state time_delay",
+}
+#: The same for the `scheduler`: its `memory`, system `monitor`, `sizes` of tables, loop `lag`.
+_OF_SCHEDULER = {
+    "lag_mean": "lag mean",
+    "lag_max": "lag max",
+    "cpu": "monitor cpu",
+    "rss": "monitor memory",
+    "n_workers": "sizes workers",
+    "n_tasks": "sizes tasks",
+    "queued": "sizes queued",
+    "unrunnable": "sizes unrunnable",
+    "occupancy": "scheduler total_occupancy",
+    "transitions": "sizes transitions",
+    **{name: f"memory {name}" for name in _MEMORY},
+}
+SAMPLE_COLUMNS = ("time", "worker", *_OF_WORKER)
+SCHEDULER_COLUMNS = ("time", *_OF_SCHEDULER)
+SAMPLE_PATHS = [tuple(place.split()) for place in _OF_WORKER.values()]
+SCHEDULER_PATHS = [tuple(place.split()) for place in _OF_SCHEDULER.values()]
+
+
+def look_up(found: Any, path: tuple[str, ...]) -> float:
+    """Follow a path of items and attributes to a number; NaN where this release has none."""
+    try:
+        for step in path:
+            found = found[step] if isinstance(found, dict) else getattr(found, step)
+        return float(found)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return NAN
+
+
+def typed(codes: dict[str, str], columns: Any) -> dict[str, array]:
+    """Return columns as arrays of their types, by name."""
+    filled = zip(codes.items(), columns, strict=True)
+    return {name: array(code, values) for (name, code), values in filled}
+
+
+def text(value: Any, limit: int = TEXT_CHARS) -> str:
+    """Return text that UTF-8 can carry, its end if it is long: half a surrogate pair is escaped."""
+    return str(value)[-limit:].encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,89 @@
+"""What happens to a cluster during a run: workers come and go, tasks are stolen, tasks fail."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from distributed.metrics import time
+
+from benchkit.measure.capture.columns import text
+
+__all__ = ["Happenings"]
+
+MAX_ERRORS = 100
+MAX_EVENTS = 100_000
+
+
+class Happenings:
+    """Keeps events and the first failed tasks. Whoever hears of them first tells it here."""
+
+    def __init__(self, name: str, workers: dict[Any, int]) -> None:
+        self.name = name
+        self.workers = workers
+        self.counting = False
+        self.sent_away: set[str] = set()
+        self.events: list[tuple] = []
+        self.failures: list[tuple] = []
+        self.n_events = self.n_dropped = self.n_steals = self.n_failures = 0
+
+    def event(self, topic: str, worker: Any, message: dict, moment: float | None = None) -> None:
+        """Keep an event of a worker, or of nobody (None)."""
+        if self.n_events >= MAX_EVENTS:
+            self.n_dropped += 1
+            return
+        self.n_events += 1
+        moment = time() if moment is None else moment
+        self.events.append((moment, topic, self.workers.get(worker, -1), json.dumps(message)))
+
+    def said(self, topic: Any, msg: Any, moment: float | None = None) -> None:
+        """Keep of the scheduler's own log of events what a run is asked about later."""
+        if topic == self.name:
+            self.sent_away.add(msg["leaving"])
+        elif topic == "stealing":
+            if isinstance(msg, (list, tuple)) and msg and msg[0] == "confirm":
+                self.n_steals += self.counting
+                thief = msg[4] if len(msg) > 4 else None
+                self.event("steal", thief, {"key": str(msg[1])}, moment)
+        elif not isinstance(msg, dict):
+            return
+        elif topic == "worker-fail-hard":
+            self.event(topic, None, {"error": text(msg.get("text", ""), 300)}, moment)
+        elif topic == "worker-restart-memory":
+            self.event(topic, msg.get("worker"), {"rss": msg.get("rss")}, moment)
+        elif topic == "all" and msg.get("action") == "worker-status-change":
+            status = {"status": msg.get("status")}
+            self.event("worker-status-change", msg.get("worker"), status, moment)
+        elif topic == "all" and msg.get("action") == "restart-workers":
+            # Said when they are gone already: who reads all events knows that they are no losses.
+            gone = [self.workers.get(address, -1) for address in msg.get("workers") or ()]
+            self.event("restart-workers", None, {"workers": gone}, moment)
+        elif topic == "all" and msg.get("action") == "remove-worker":
+            facts = {
+                "n_lost": len(msg.get("lost-computed-tasks") or ()),
+                "n_processing": len(msg.get("processing-tasks") or ()),
+                # None before 2024: nobody said. False also for those whom somebody sent away by a
+                # restart or by scaling.
+                "expected": msg.get("worker") in self.sent_away or msg.get("expected"),
+            }
+            self.event("worker-removed", msg.get("worker"), facts, moment)
+
+    def failed(self, task: Any, address: Any, error: str, trace: str) -> None:
+        """Keep why a task failed, for the first of them."""
+        self.n_failures += 1
+        if self.n_failures > MAX_ERRORS:
+            return
+        error = error or getattr(task, "exception_text", "") or ""
+        trace = trace or getattr(task, "traceback_text", "") or ""
+        suspicious = getattr(task, "suspicious", 0)
+        if not error and suspicious:
+            # Nobody raised it: the scheduler gives up on a task that workers died of.
+            error = f"KilledWorker: {suspicious} workers died while they ran it"
+        worker = self.workers.get(address, -1)
+        self.failures.append((time(), text(task.key), worker, text(error), text(trace)))
+
+    def take(self) -> dict[str, list[tuple]]:
+        """Return the tables of what was kept since the last time."""
+        events, self.events = self.events, []
+        failures, self.failures = self.failures, []
+        return {"events": events, "task_errors": failures}

@@ -1,0 +1,170 @@
+"""Level "light": what the scheduler's hooks would tell, read from its own books between times.
+
+A plugin that is registered is called at every transition of every task, five times a task, and the
+calls alone cost more than all else that a light capture does. So a light capture takes itself off
+the list of plugins while the clock runs, and looks four times a second: at the log of events, who
+is there, which tasks failed, which task groups are new. Sums come from the groups as ever; how many
+tasks ended is what the scheduler counts itself.
+
+A group that begins and ends between two looks is seen by its prefix alone, whose counters never go
+back: what a prefix did beyond the groups that were seen is a row in the name of the prefix.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from benchkit.measure.capture.columns import text
+from benchkit.measure.capture.groups import Groups, row_of
+from benchkit.measure.capture.happenings import Happenings
+
+__all__ = ["Poll"]
+
+TOPICS = ("all", "stealing", "worker-fail-hard", "worker-restart-memory")
+#: Less than this is what rounding each duration to a microsecond leaves behind.
+LEAST_REST_S = 1e-3
+
+
+class Poll:
+    """Looks for what changed since the last look.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        Where to look.
+    plugin : SchedulerPlugin
+        Whose hooks `add_worker` and `remove_worker` are called for workers that came and went.
+    groups : Groups
+        Told of task groups, and of how many tasks ended in each.
+    happenings : Happenings
+        Told of events and of tasks that failed.
+    """
+
+    def __init__(self, scheduler: Any, plugin: Any, groups: Groups, happenings: Happenings) -> None:
+        self.scheduler, self.plugin = scheduler, plugin
+        self.groups, self.happenings = groups, happenings
+        self.n_unseen = 0
+        self.read = {topic: self._log(topic)[1] for topic in (*TOPICS, happenings.name)}
+        self.newest_failure = next(iter(scheduler.erred_tasks), None)
+        self.present = dict(scheduler.workers)
+        self.ended_before = {group: _ended(group) for group in groups.members}
+        self.prefixes_before = {
+            prefix: (prefix.state_counts["memory"], dict(prefix.all_durations))
+            for prefix in scheduler.task_prefixes.values()
+        }
+
+    def look(self) -> None:
+        """Tell of everything that is new."""
+        scheduler = self.scheduler
+        now = dict(scheduler.workers)
+        for address, state in now.items():
+            if self.present.get(address) is not state:
+                self.plugin.add_worker(scheduler, address)
+        for topic in self.read:
+            self._read_log(topic)
+        for address in self.present.keys() - now.keys():
+            self.plugin.remove_worker(scheduler, address)
+        self.present = now
+        self._find_groups()
+        self._find_failures()
+
+    def _log(self, topic: str) -> tuple[Any, int]:
+        """Return the last events of a topic and how many there ever were."""
+        broker = getattr(self.scheduler, "_broker", None)  # since 2024.2
+        if broker is not None:
+            found = broker._topics.get(topic)
+            return (found.events, found.count) if found is not None else ((), 0)
+        return self.scheduler.events.get(topic, ()), self.scheduler.event_counts.get(topic, 0)
+
+    def _read_log(self, topic: str) -> None:
+        events, count = self._log(topic)
+        fresh = count - self.read[topic]
+        if not fresh:
+            return
+        self.read[topic] = count
+        self.happenings.n_dropped += max(0, fresh - len(events))
+        for moment, msg in list(events)[-fresh:]:
+            self.happenings.said(topic, msg, moment)
+
+    def _find_groups(self) -> None:
+        fresh = []
+        for group in reversed(self.scheduler.task_groups.values()):  # the newest are last
+            if group in self.groups.numbers:
+                break
+            fresh.append(group)
+        for group in reversed(fresh):
+            self.groups.number(group)
+
+    def _find_failures(self) -> None:
+        fresh = []
+        for failure in self.scheduler.erred_tasks:  # the newest is first
+            if failure is self.newest_failure:
+                break
+            fresh.append(failure)
+        else:
+            self.n_unseen += len(fresh) == self.scheduler.erred_tasks.maxlen  # at least one
+        if not fresh:
+            return
+        self.newest_failure = fresh[0]
+        for failure in reversed(fresh):
+            task = self.scheduler.tasks.get(failure.key)
+            if task is not None:
+                self.groups.counts[self.groups.number(task.group)][1] += 1
+            address = next(iter(failure.erred_on), None)
+            self.happenings.failed(
+                failure if task is None else task,
+                address,
+                failure.exception_text,
+                failure.traceback_text,
+            )
+
+    # -- how many, and what no group tells ----------------------------------------------------
+
+    def rows(self) -> list[dict]:
+        """Return a row per task group that was seen, and one per prefix that did more."""
+        self._count()
+        rest = self._rest()
+        return [*self.groups.rows(retries=False), *rest]
+
+    def _count(self) -> None:
+        for number, group in enumerate(self.groups.members):
+            counts = self.groups.counts[number]
+            counts[0] = _ended(group) - self.ended_before.get(group, 0) + counts[1]
+
+    def _rest(self) -> list[dict]:
+        seen: dict[Any, list] = defaultdict(list)
+        for number, group in enumerate(self.groups.members):
+            seen[group.prefix].append(number)
+        rows = []
+        # A restart empties the scheduler's own book of prefixes.
+        known = dict.fromkeys(self.prefixes_before)
+        known.update(dict.fromkeys([*self.scheduler.task_prefixes.values(), *seen]))
+        for prefix in known:
+            count_before, before = self.prefixes_before.get(prefix, (0, {}))
+            count = prefix.state_counts["memory"] - count_before
+            if not count and not seen[prefix]:
+                continue
+            seconds = {
+                action: value - before.get(action, 0.0)
+                for action, value in dict(prefix.all_durations).items()
+            }
+            for number in seen[prefix]:
+                count -= self.groups.counts[number][0] - self.groups.counts[number][1]
+                for action, value in self.groups.seconds(number).items():
+                    seconds[action] = seconds.get(action, 0.0) - value
+            if count and sum(seconds.values()) < LEAST_REST_S and len(seen[prefix]) == 1:
+                # Older releases do not tell a task that ran and was let go from one that did not.
+                self.groups.counts[seen[prefix][0]][0] += count
+            elif count > 0:
+                positive = {action: max(0.0, value) for action, value in seconds.items()}
+                rows.append(row_of(text(prefix.name), positive, [count, 0, 0], retries=False))
+        return rows
+
+
+def _ended(group: Any) -> int:
+    """Return how many tasks of a group have had a result."""
+    types = getattr(group, "_types", None)  # since 2024.12: each result, by its type
+    if types is not None:
+        return sum(types.values())
+    return group.states["memory"] + group.states["forgotten"]

@@ -1,0 +1,89 @@
+"""Samples over time: what each heartbeat told of a worker, and what the scheduler is."""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from typing import Any
+
+from distributed.metrics import time
+
+from benchkit.measure.capture.columns import SAMPLE_PATHS, SCHEDULER_PATHS, look_up
+from benchkit.measure.capture.loop_lag import LoopLag
+
+__all__ = ["Samples"]
+
+
+class Samples:
+    """Rows of numbers, one per new heartbeat of a worker and one per look at the scheduler."""
+
+    def __init__(self, name: str, scheduler: Any, workers: dict[Any, int], lag: LoopLag) -> None:
+        self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
+        self.last_seen: dict[str, float] = {}
+        self.transitions_before = 0
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self.of_all_workers, self.of_all_times = array("d"), array("d")
+
+    def begin(self) -> None:
+        """Forget what was seen before the clock started."""
+        self.transitions_before = self.scheduler.transition_counter
+        self.lag.read()
+        self.last_seen.clear()
+
+    @property
+    def transitions(self) -> int:
+        """How many times a task changed its state since the clock started."""
+        return self.scheduler.transition_counter - self.transitions_before
+
+    def look_at_workers(self) -> None:
+        """Add a row for each worker that was heard of since the last look."""
+        now = time()
+        for address, state in list(self.scheduler.workers.items()):
+            if self.last_seen.get(address) == state.last_seen:
+                continue
+            self.last_seen[address] = state.last_seen
+            beat = state.metrics
+            counts = beat.get("task_counts")
+            if counts is not None:  # it names only those states that a task is in
+                counts = {"executing": 0, "ready": 0, "memory": 0, **counts}
+            found = {
+                "state": state,
+                "beat": beat,
+                "probe": beat.get(self.name),
+                "counts": counts,
+            }
+            with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat, too
+                found["memory"] = state.memory
+            index = self.workers.get(address, -1)
+            self.of_all_workers.extend([now, index, *(look_up(found, p) for p in SAMPLE_PATHS)])
+
+    def look_at_scheduler(self) -> None:
+        """Add a row for this moment."""
+        scheduler = self.scheduler
+        mean, longest = self.lag.read()
+        sizes = {
+            name: len(getattr(scheduler, name))
+            for name in ("workers", "tasks", "queued", "unrunnable")
+            if hasattr(scheduler, name)
+        }
+        sizes["transitions"] = self.transitions
+        found = {
+            "scheduler": scheduler,
+            "monitor": scheduler.monitor.recent(),
+            "sizes": sizes,
+            "lag": {"mean": mean, "max": longest},
+        }
+        with contextlib.suppress(KeyError, TypeError):
+            found["memory"] = scheduler.memory
+        self.of_all_times.extend([time(), *(look_up(found, p) for p in SCHEDULER_PATHS)])
+
+    def take(self) -> dict[str, bytes]:
+        """Return the tables of what was kept since the last time, as bytes."""
+        tables = {
+            "samples": self.of_all_workers.tobytes(),
+            "scheduler": self.of_all_times.tobytes(),
+        }
+        self._fresh()
+        return tables

@@ -1,0 +1,308 @@
+"""The scheduler's side of a capture: its life, its hooks, and what it answers to its client."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.metrics import time
+from distributed.protocol.pickle import dumps
+
+from benchkit.measure.capture.columns import NAN, text
+from benchkit.measure.capture.ending import fine_rows, last_words
+from benchkit.measure.capture.groups import Groups
+from benchkit.measure.capture.happenings import Happenings
+from benchkit.measure.capture.loop_lag import LoopLag
+from benchkit.measure.capture.polling import Poll
+from benchkit.measure.capture.probe import Probe
+from benchkit.measure.capture.samples import Samples
+from benchkit.measure.capture.stream import Stream
+
+__all__ = ["Capture"]
+
+#: Seconds between samples; heartbeats, at 0.5 s and more, are the true resolution.
+SAMPLE_TICK_S = 0.25
+#: Seconds that the end of a run waits for the workers' last heartbeats, then for all probes to be
+#: gone; with the time that reports have they fit into a client's call.
+TAIL_TIMEOUT_S = 4.0
+REMOVAL_PATIENCE_S = 2.0
+REMOTE_TIMEOUT_S = 10.0
+#: What each worker adds to that: hundreds of them may share two cores with the scheduler.
+PER_WORKER_S = 0.05
+#: A client drains each second. When it has not called for so long, it was killed.
+ABANDONED_AFTER_S = 120.0
+MAX_ERRORS = 20
+#: With more groups than this only every tenth drain tells of all.
+FEW_GROUPS = 200
+
+OPERATIONS = ("on", "off", "drain", "end")
+
+
+class Capture(SchedulerPlugin):
+    """Watches one run on the scheduler.
+
+    Parameters
+    ----------
+    name : str
+        Unique per capture: plugin, handlers and probes go by it.
+    level : {"full", "light"}
+        "light" keeps no stream of tasks and no call stacks.
+    """
+
+    def __init__(self, name: str, level: str = "full") -> None:
+        self.name = name
+        self.level = level
+        self.probe = dumps(Probe(name, level))
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self, scheduler: Any) -> None:
+        """Install the handlers and the probe; called by the scheduler when it registers us."""
+        self.scheduler = scheduler
+        self.t_on = self.t_off = NAN
+        self.heard = time()
+        self.patience_s = ABANDONED_AFTER_S
+        self.errors: list[str] = []
+        self.workers: dict[Any, int] = {}  # by address, those that left included
+        self.worker_info: list[dict] = []
+        self.fine_before: dict = {}
+        self.pending: dict | None = None
+        self.sequence = 0
+        self.lag = LoopLag()
+        self.groups = Groups()
+        self.happenings = Happenings(self.name, self.workers)
+        self.stream = Stream(
+            scheduler, self.groups, self.workers, self.note, self.happenings.failed
+        )
+        self.samples = Samples(self.name, scheduler, self.workers, self.lag)
+        self.poll: Poll | None = None
+        self.polled: list[dict] = []
+        for address, state in list(scheduler.workers.items()):
+            self._meet(address, state)
+        self.sample_handle: Any = self.lag.loop.call_later(SAMPLE_TICK_S, self._sample_tick)
+        for op in OPERATIONS:
+            scheduler.handlers[f"{self.name}_{op}"] = getattr(self, f"handle_{op}")
+        await self._probe_call(scheduler.register_worker_plugin, plugin=self.probe)
+
+    async def _probe_call(self, method: Any, **kwargs: Any) -> None:
+        if "idempotent" in inspect.signature(method).parameters:
+            kwargs["idempotent"] = False
+        try:
+            patience_s = REMOTE_TIMEOUT_S + len(self.scheduler.workers) * PER_WORKER_S
+            answers = await asyncio.wait_for(method(None, name=self.name, **kwargs), patience_s)
+        except Exception as error:
+            self.note("probe", error)
+            return
+        for address, answer in answers.items():
+            if isinstance(answer, dict) and answer.get("status") == "error":
+                self.note("probe", f"{address}: {answer.get('text') or 'it did not start'}")
+
+    async def uninstall(self) -> None:
+        """Remove the plugin, its handlers, timers and probes; safe to call twice."""
+        await self.close()
+        scheduler = self.scheduler
+        for op in OPERATIONS:
+            scheduler.handlers.pop(f"{self.name}_{op}", None)
+        scheduler.plugins.pop(self.name, None)
+        if self.name in scheduler.worker_plugins:
+            await self._probe_call(scheduler.unregister_worker_plugin)
+
+    async def close(self) -> None:
+        """Stop the timers; also called when the scheduler closes."""
+        self._stop_hearing()
+        self.lag.stop()
+        if self.sample_handle is not None:
+            self.sample_handle.cancel()
+            self.sample_handle = None
+
+    def note(self, where: str, what: Any) -> None:
+        """Keep what went wrong with the capture itself."""
+        if isinstance(what, BaseException):
+            what = f"{type(what).__name__}: {what}".rstrip(": ")
+        line = f"{where}: {text(what, 300)}"
+        if line not in self.errors and len(self.errors) < MAX_ERRORS:
+            self.errors.append(line)
+
+    def _guarded(self, method: Any, *args: Any) -> None:
+        try:
+            method(*args)
+        except Exception as error:
+            self.note(method.__name__.strip("_"), error)
+
+    # -- hearing of tasks ---------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        self.happenings.counting = True
+        if self.level == "full":
+            self.transition = self.stream.hook()  # type: ignore[method-assign]
+            return
+        self.poll = Poll(self.scheduler, self, self.groups, self.happenings)
+        self.scheduler.plugins.pop(self.name, None)
+
+    def _stop_hearing(self) -> None:
+        if self.poll is not None and self.happenings.counting:
+            self._guarded(self.poll.look)
+            self._guarded(self._count_polled)
+        self.happenings.counting = False
+        vars(self).pop("transition", None)
+
+    def _count_polled(self) -> None:
+        """Take the rows of all groups as they are, for good when the clock has stopped."""
+        assert self.poll is not None
+        self.polled = self.poll.rows()
+        if self.poll.n_unseen:
+            self.note("failures", f"{self.poll.n_unseen} or more failed tasks were not seen")
+
+    # -- handlers, called by the client -------------------------------------------------------
+
+    async def handle_on(self) -> dict:
+        """Start the clock: what happened before is the baseline. Returns the moment."""
+        self.heard = time()
+        await self._await_heartbeats(time())
+        self.groups.begin(self.scheduler.task_groups.values())
+        self.fine_before = dict(self.scheduler.cumulative_worker_metrics)
+        self.samples.begin()
+        self._guarded(self._hear)
+        self.t_on = time()
+        self._sample()
+        return {"t_on": self.t_on, "n_workers": len(self.scheduler.workers)}
+
+    async def handle_off(self) -> dict:
+        """Stop the clock. Returns the moment; samples go on until the tail is in."""
+        self.heard = self.t_off = time()
+        self._stop_hearing()
+        self._sample()
+        return {"t_off": self.t_off}
+
+    async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict:
+        """Hand over what was gathered since the answer numbered `ack`.
+
+        An answer is kept until the next call acknowledges it, so a lost reply loses nothing.
+        """
+        self.heard = time()
+        if self.pending is not None and self.pending["sequence"] != ack:
+            return self.pending
+        self.sequence += 1
+        self.pending = {"sequence": self.sequence, "tables": self._take(groups)}
+        return self.pending
+
+    async def handle_end(self, ack: int = 0, wait: bool = True) -> dict:
+        """Wait for the last heartbeats, hand over the rest, uninstall everything."""
+        self.heard = time()
+        stop = self.t_off if self.t_off == self.t_off else time()
+        last: dict[str, Any] = {}
+        if wait:
+            await self._await_heartbeats(stop)
+            if self.t_on == self.t_on:
+                window = (self.t_on, stop)
+                known = (self.workers, self.groups)
+                last = await last_words(self.name, self.scheduler, *known, self.note, window)
+        if self.sample_handle is not None and self.t_on == self.t_on:
+            self._sample()
+        rest = [self.pending] if self.pending and self.pending["sequence"] != ack else []
+        self.sequence += 1
+        rest.append({"sequence": self.sequence, "tables": {**self._take(groups=True), **last}})
+        self.removal = asyncio.ensure_future(self.uninstall())
+        # A worker that hangs must not keep what all others said from the client.
+        await asyncio.wait([self.removal], timeout=REMOVAL_PATIENCE_S)
+        return {"segments": rest}
+
+    async def _await_heartbeats(self, after: float) -> None:
+        """Wait until each worker has reported since `after`: the tail of its metrics is in it."""
+        give_up = time() + TAIL_TIMEOUT_S
+        while time() < give_up:
+            states = list(self.scheduler.workers.values())
+            if all(state.last_seen > after for state in states):
+                return
+            await asyncio.sleep(0.02)
+
+    # -- hooks, called by the scheduler -------------------------------------------------------
+
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        """Give a worker that joins its index."""
+        self._guarded(self.stream.fold)  # an address may come back as another worker
+        self._guarded(self._meet, worker, scheduler.workers[worker])
+        self._guarded(self.happenings.event, "add-worker", worker, {})
+
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """Note when a worker left."""
+        index = self.workers.get(worker, -1)
+        if index >= 0:
+            self.worker_info[index]["left"] = time()
+        self._guarded(self.happenings.event, "remove-worker", worker, {})
+
+    def restart(self, scheduler: Any) -> None:
+        """Remember who is about to be sent away: they are no losses."""
+        self.happenings.sent_away |= set(scheduler.workers)
+        self._guarded(self.happenings.event, "restart", None, {})
+
+    def log_event(self, topic: Any, msg: Any) -> None:
+        """Keep the scheduler's own events that a run is asked about later."""
+        self._guarded(self.happenings.said, topic, msg)
+
+    def _meet(self, address: str, state: Any) -> None:
+        self.happenings.sent_away.discard(address)
+        index = self.workers[address] = len(self.worker_info)
+        self.worker_info.append(
+            {
+                "worker": index,
+                "address": address,
+                "name": text(state.name),
+                "host": state.host,
+                "nthreads": state.nthreads,
+                "memory_limit": state.memory_limit or 0,
+                "joined": time(),
+                "left": None,
+            }
+        )
+
+    # -- gathering ----------------------------------------------------------------------------
+
+    def _sample_tick(self) -> None:
+        # Half a heartbeat: on large clusters heartbeats are seconds apart, and so are samples.
+        pause = max(SAMPLE_TICK_S, len(self.scheduler.workers) / 400)
+        self.sample_handle = self.lag.loop.call_later(pause, self._sample_tick)
+        if self.t_on == self.t_on:
+            self._sample()
+        if self.scheduler.status.name in ("closing", "closed"):
+            self.removal = asyncio.ensure_future(self.close())
+        elif time() - self.heard > self.patience_s:
+            self.removal = asyncio.ensure_future(self.uninstall())
+
+    def _sample(self) -> None:
+        if self.poll is not None and self.happenings.counting:
+            self._guarded(self.poll.look)
+        self._guarded(self.stream.fold)
+        self._guarded(self.samples.look_at_workers)
+        self._guarded(self.samples.look_at_scheduler)
+
+    def _take(self, groups: bool) -> dict:
+        """Return what was gathered as plain columns (bytes, lists) and start afresh."""
+        tables: dict[str, Any] = {
+            **self.stream.take(),
+            **self.samples.take(),
+            **self.happenings.take(),
+            "workers": self.worker_info,
+        }
+        if groups or len(self.groups.members) <= FEW_GROUPS:
+            if self.poll is not None and self.happenings.counting:
+                self._guarded(self._count_polled)
+            tables["groups"] = self.groups.rows() if self.poll is None else self.polled
+            tables["fine"] = fine_rows(self.scheduler.cumulative_worker_metrics, self.fine_before)
+        else:
+            tables["group_names"] = self.groups.names()
+        happenings = self.happenings
+        tables["state"] = {
+            "t_on": self.t_on,
+            "t_off": self.t_off,
+            "now": time(),
+            "n_dropped": self.stream.n_dropped,
+            "n_events_dropped": happenings.n_dropped,
+            "n_errors": happenings.n_failures,
+            "n_steals": happenings.n_steals,
+            "transitions": self.samples.transitions,
+            "errors": list(self.errors),
+        }
+        return tables

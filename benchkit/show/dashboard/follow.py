@@ -1,0 +1,202 @@
+"""An experiment in progress: its plan, what is done, what runs, and what it looks like so far."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pandas as pd
+import panel as pn
+
+from benchkit.analysis.comparison import compare_experiment
+from benchkit.errors import BenchkitError
+from benchkit.experiment.plan import read_plan
+from benchkit.experiment.status import (
+    DONE,
+    FAILED,
+    OPEN,
+    RUNNING,
+    Status,
+    latest_running,
+    read_status,
+)
+from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.address import address
+from benchkit.show.dashboard.data import open_store
+from benchkit.show.escape import esc
+from benchkit.store.store import Store
+from benchkit.store.text import MISSING, format_change, format_seconds
+
+__all__ = ["FOLLOW_VARIABLE", "TITLE", "view"]
+
+TITLE = "Live"
+#: How `benchkit dashboard --follow` tells the app which experiment.
+FOLLOW_VARIABLE = "BENCHKIT_FOLLOW"
+PERIOD_MS = 3000
+#: Symbol and word of each state; a colour is never alone.
+_STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
+_METRICS = ("duration", "memory_mean", "memory_peak")
+#: Of a long plan, the cells of so many workloads are drawn.
+MOST_WORKLOADS = 60
+
+
+def view(state: dict[str, str]) -> Any:
+    """Return the page of the experiment that ``experiment`` names; else of the one that runs."""
+    body = pn.Column(sizing_mode="stretch_width")
+    seen: list[Any] = []
+    followed: list[str] = []  # what has just ended stays on the page until the next one begins
+
+    def refresh() -> None:
+        try:
+            content, signature = _content(state, followed)
+        except BenchkitError as error:
+            content, signature = [parts.message("This cannot be followed", str(error))], str(error)
+        if seen != [signature]:  # nothing moves on the page while nothing happens
+            seen[:] = [signature]
+            body[:] = content
+
+    refresh()
+    if pn.state.curdoc is not None:
+        pn.state.add_periodic_callback(refresh, period=PERIOD_MS)
+    return body
+
+
+def _content(state: dict[str, str], followed: list[str]) -> tuple[list[Any], Any]:
+    store = open_store()
+    asked = state.get("experiment") or os.environ.get(FOLLOW_VARIABLE, "")
+    wanted = asked if asked not in ("", "latest") else latest_running(store)
+    wanted = wanted or "".join(followed)
+    if not wanted:
+        last = _last(store)
+        more = f" The last one was {last[:13]}." if last else ""
+        content = [
+            parts.message(
+                "Nothing is being measured",
+                f"This page wakes up when an experiment begins in this store.{more}",
+                f"benchkit ab baseline no-stealing -k tag:quick --store {store.path}",
+            )
+        ]
+        if last:
+            content.append(
+                parts.way(
+                    f"Experiment {last[:13]}", {address("follow", experiment=last): "how it went"}
+                )
+            )
+        return content, ("none", last)
+    followed[:] = [wanted]
+    status = read_status(store, wanted)
+    left = round(status.left_s / 5) * 5
+    signature = (status.id, tuple(status.entries["state"]), status.alive, left)
+    return [_head(status), _plan(status), *_interim(status)], signature
+
+
+def _last(store: Store) -> str:
+    try:
+        return str(read_plan(store.path, "latest")["id"])
+    except BenchkitError:
+        return ""
+
+
+def _head(status: Status) -> Any:
+    done, failed, open_ = (status.count(state) for state in (DONE, FAILED, OPEN))
+    total, running = len(status.entries), status.count(RUNNING)
+    finished = total > 0 and done + failed == total
+    words = "ended" if finished else "running" if status.alive else "stopped"
+    now = status.entries[status.entries["state"] == RUNNING]
+    line = ", ".join(f"{row.variant} in {row.arm}, block {row.block}" for row in now.itertuples())
+    command = str(status.plan.get("words", {}).get("command") or "")
+    resume = f"It stopped early: `benchkit ab --resume {status.id[:13]}` goes on with it."
+    adaptive = status.plan.get("words", {}).get("adaptive")
+    tiles = {
+        f"of {total} done": str(done + failed),
+        "running": str(running),
+        "failed": str(failed),
+        "planned": str(open_),
+    }
+    if status.alive and not finished:
+        tiles["left, about" + (", or less" if adaptive else "")] = format_seconds(status.left_s)
+    return parts.head(
+        f"Experiment {status.id[:13]}",
+        state=words,
+        good=not failed,
+        lines=[
+            f"benchkit {command}" if command else "",
+            f"Now: {line}" if line else "",
+            "" if finished or status.alive else resume,
+        ],
+        tiles=tiles,
+    )
+
+
+def _plan(status: Status) -> Any:
+    """Return the plan as a table: a workload a row, an arm a column, a sign a block."""
+    entries = status.entries
+    arms = list(dict.fromkeys(entries["arm"]))
+    variants = list(dict.fromkeys(entries["variant"]))
+    cells = []
+    for variant in variants[:MOST_WORKLOADS]:
+        row = [esc(variant)]
+        for arm in arms:
+            mine = entries[(entries["variant"] == variant) & (entries["arm"] == arm)]
+            row.append(" ".join(_sign(entry) for entry in mine.sort_values("block").itertuples()))
+        cells.append(row)
+    legend = ", ".join(f"{symbol} {state}" for state, (symbol, _) in _STATES.items())
+    content = [parts.heading("The plan", f"A sign a block: {legend}. A sign leads to its run.")]
+    content.append(parts.rows(["workload", *arms], cells))
+    if len(variants) > MOST_WORKLOADS:
+        content.append(parts.words(f"{len(variants) - MOST_WORKLOADS} more workloads."))
+    return pn.Column(*content, sizing_mode="stretch_width")
+
+
+def _sign(entry: Any) -> str:
+    symbol, tone = _STATES[entry.state]
+    told = f"block {entry.block}: {entry.outcome.replace('_', ' ') or entry.state}"
+    if entry.duration is not None and entry.duration == entry.duration:
+        told += f", {format_seconds(entry.duration)}"
+    sign = f"<span class='{tone}' title='{esc(told)}'>{symbol}</span>"
+    if not entry.run:
+        return sign
+    link = esc(address("run", id=entry.run))
+    return f"<a href='{link}' aria-label='{esc(told)}' style='text-decoration:none'>{sign}</a>"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{format_change(low)} to {format_change(high)}" if low == low else MISSING
+
+
+def _interim(status: Status) -> list[Any]:
+    """Return the verdicts so far, which are not yet the last word."""
+    if status.runs.empty or status.entries["arm"].nunique() < 2:
+        return []
+    finished = status.count(OPEN) + status.count(RUNNING) == 0
+    title = "Verdicts" if finished else "Verdicts so far (interim)"
+    told = (
+        "All that was planned is done."
+        if finished
+        else "Interim: more runs come, and who looks often is misled more often than the "
+        "intervals say. Wait for the end before you decide."
+    )
+    try:
+        report = compare_experiment(status.runs, status.id, metrics=_METRICS)
+    except BenchkitError as error:
+        return [parts.heading(title, f"Not yet: {error}")]
+    rows = [
+        {
+            "workload": row["workload"],
+            "arm": row["contender"],
+            "metric": row["metric"],
+            "change": format_change(row["ratio"]),
+            "interval": _interval(row["low"], row["high"]),
+            "verdict": row["verdict"] if finished else f"{row['verdict']} (interim)",
+            "runs": f"{row['n_baseline']} + {row['n_contender']}",
+        }
+        for row in report.frame.to_dict("records")
+    ]
+    if not rows:
+        return [parts.heading(title, "Not yet: no workload ended ok in two arms.")]
+    shown = pd.DataFrame(rows).set_index("workload")
+    return [
+        parts.heading(title, told),
+        parts.table(shown, "workload", sortable=False),
+        parts.way("Lead on", {address("compare", experiment=status.id): "the comparison in full"}),
+    ]

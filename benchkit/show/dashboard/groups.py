@@ -1,0 +1,179 @@
+"""The task groups of a run within the window: counts, thread-seconds by activity, one to choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import panel as pn
+from bokeh.models.widgets.tables import NumberFormatter
+
+from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.dashboard.window import Window
+from benchkit.show.escape import esc
+from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
+from benchkit.store.text import short_group
+
+__all__ = ["GroupTable", "choose_group", "short_names"]
+
+PAGE_SIZE = 20
+ALL = "all task groups"
+BAR, BAR_HEIGHT, NUMBER = 150, 12, 88
+_SECONDS = NumberFormatter(format="0,0.000", nan_format="–")
+_COUNT = NumberFormatter(format="0,0", nan_format="–")
+_MIB = NumberFormatter(format="0,0.00", nan_format="–")
+
+
+def short_names(groups: list[str]) -> dict[str, str]:
+    """Return a name to show for each group: without Dask's hash, each one once."""
+    seen: dict[str, int] = {}
+    names = {}
+    for group in groups:
+        short = short_group(group)
+        seen[short] = seen.get(short, 0) + 1
+        names[group] = short if seen[short] == 1 else f"{short} #{seen[short]}"
+    return names
+
+
+def choose_group(window: Window) -> Any:
+    """Return the choice of a task group, which the keyboard reaches."""
+    names = short_names(window.within.groups)
+    options = {ALL: "", **{short: group for group, short in names.items()}}
+    widget = pn.widgets.Select(
+        name="Task group", options=options, value=window.group, width=300, margin=(5, 10, 5, 0)
+    )
+    widget.param.watch(lambda event: window.choose(event.new), "value")
+
+    def show() -> None:
+        widget.value = window.group
+
+    window.follow(show)
+    return widget
+
+
+class GroupTable:
+    """A table of task groups that follows the window; a click on a row chooses its group.
+
+    Parameters
+    ----------
+    window : Window
+        What is looked at.
+
+    Attributes
+    ----------
+    view : panel object
+        The table, sortable and to be filtered by name.
+    """
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._names = short_names(window.within.groups)
+        whole = window.within.group_seconds()
+        seen = window.within.activities
+        self._activities = [  # none but those we know: a column's title is markup
+            name
+            for name in ACTIVITY_COLOURS
+            if name in seen or (name in whole and whole[name].any())
+        ]
+        self._facts = self._never_changing()
+        self._group_of: list[str] = []
+        frame = self._frame()
+        self.view = pn.widgets.Tabulator(
+            frame,
+            show_index=False,
+            disabled=True,
+            theme="simple",
+            stylesheets=[*TABLE_STYLES, _CLICKABLE],
+            layout="fit_data",
+            sizing_mode="stretch_width",
+            pagination="remote",
+            page_size=PAGE_SIZE,
+            formatters={
+                "by activity": {"type": "html"},
+                "tasks": _COUNT,
+                **{name: _SECONDS for name in frame if name.endswith("(s)")},
+                **{name: _MIB for name in frame if name.endswith("(MiB)")},
+            },
+            text_align={name: "right" for name in frame.columns[3:]},
+            header_filters={
+                "task group": {"type": "input", "func": "like", "placeholder": "filter"}
+            },
+            widths={
+                "task group": 240,
+                "by activity": BAR + 16,
+                **dict.fromkeys(frame.columns[2:], NUMBER),
+            },
+        )
+        self.view.on_click(self._clicked)
+        window.follow(self._show)
+
+    def _never_changing(self) -> pd.DataFrame:
+        """Return what is known of groups for the whole run only: results, errors, retries."""
+        table = self._window.run.task_groups()
+        names = {"result (B)": "results (MiB)", "n_erred": "raised", "n_retried": "retried"}
+        found = {
+            new: table[old] / (2**20 if old == "result (B)" else 1)
+            for old, new in names.items()
+            if old in table and table[old].fillna(0).any()
+        }
+        return pd.DataFrame(found)
+
+    def _frame(self) -> pd.DataFrame:
+        part = self._window.part
+        table = self._window.within.group_seconds(part)
+        self._group_of = [str(name) for name in table.index]
+        for name in self._activities:
+            if name not in table:
+                table[name] = np.nan
+        most = float(table["total"].max()) if len(table) else 0.0
+        bars = [
+            _bar({name: row[name] for name in self._activities}, most)
+            for row in table[self._activities].to_dict("records")
+        ]
+        marks = ["● " if name == self._window.group else "" for name in self._group_of]
+        shown = pd.DataFrame(
+            {
+                "task group": [
+                    f"{mark}{self._names.get(name, name)}"
+                    for mark, name in zip(marks, self._group_of, strict=True)
+                ],
+                "by activity": bars,
+                "tasks": table["tasks"].to_numpy(),
+                "total (s)": table["total"].to_numpy(),
+                **{f"{name} (s)": table[name].to_numpy() for name in self._activities},
+            }
+        ).astype({"task group": object, "by activity": object})
+        facts = self._facts.reindex(self._group_of)
+        return shown.assign(**{name: facts[name].to_numpy() for name in facts})
+
+    def _show(self) -> None:
+        self.view.value = self._frame()
+
+    def _clicked(self, event: Any) -> None:
+        group = self._group_of[event.row]
+        self._window.choose("" if group == self._window.group else group)
+
+
+def _bar(seconds: dict[str, float], most: float) -> str:
+    """Return thread-seconds by activity as a stacked bar: numbers and colours, no words of runs."""
+    left, boxes = 0.0, ""
+    for name, value in seconds.items():
+        if most and value == value and value > 0:
+            width = BAR * value / most
+            colour = ACTIVITY_COLOURS.get(name, OTHER)
+            boxes += f"<rect x='{left:.1f}' width='{width:.1f}' height='{BAR_HEIGHT}' "
+            boxes += f"fill='{colour}'/>"
+            left += width
+    told = ", ".join(f"{name} {v:.3f} s" for name, v in seconds.items() if v == v and v > 0)
+    return (
+        f"<svg width='{BAR}' height='{BAR_HEIGHT}' role='img' "
+        f"aria-label='{esc(told)}'><title>{esc(told)}</title>{boxes}</svg>"
+    )
+
+
+_CLICKABLE = """
+.tabulator-row { cursor: pointer; } .tabulator-cell svg { vertical-align: middle; }
+.tabulator .tabulator-header .tabulator-col .tabulator-col-content .tabulator-col-title {
+  white-space: normal; text-overflow: clip; line-height: 1.25; }
+"""

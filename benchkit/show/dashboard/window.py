@@ -1,0 +1,213 @@
+"""The window of time and the task group that a run's page is about: every panel follows them.
+
+The window is one Bokeh range which all figures over time share, so that they move together in the
+browser; what needs the server (tables, pictures) is told once the range has come to rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import panel as pn
+from bokeh.models import BoxZoomTool, Range1d
+
+from benchkit.analysis.within import Within
+from benchkit.show.dashboard.address import remember
+from benchkit.show.plots.busy import whole_time
+from benchkit.store.run import Run
+
+__all__ = ["Window"]
+
+#: Room beside every plot over time, so that moments lie below one another whatever the legend.
+LEGENDS = 150
+#: A wheel turn makes dozens of range changes; what follows is drawn for the last one.
+COALESCE_MS = 40
+#: An entry of the browser's history for each rest, not for each step of a drag.
+REST_MS = 500
+#: Ends closer to those of the whole than this share of it are the whole.
+SAME = 1e-3
+
+
+class Window:
+    """What a page of a run looks at.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    within : Within
+        Its tasks.
+    state : mapping of str to str
+        The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``.
+    whole : tuple of float, optional
+        First and last moment, in s; by default of this run.
+
+    Attributes
+    ----------
+    range : Range1d
+        To be shared by figures over time.
+    group : str
+        The task group that is pointed at, or "".
+    followers : list of callable
+        What is called when something has changed.
+    """
+
+    #: The view whose address holds the state.
+    VIEW = "run"
+
+    def __init__(
+        self,
+        run: Run,
+        within: Within,
+        state: Mapping[str, str],
+        *,
+        whole: tuple[float, float] | None = None,
+    ) -> None:
+        self.run, self.within = run, within
+        self.whole = whole or whole_time(run.tree, within)
+        left, right = self._asked(state)
+        margin = 0.01 * (self.whole[1] - self.whole[0])
+        self._full = (self.whole[0] - margin, self.whole[1] + margin)
+        if (left, right) == self.whole:
+            left, right = self._full
+        self.range = Range1d(
+            start=left,
+            end=right,
+            bounds=self._full,
+            reset_start=self._full[0],
+            reset_end=self._full[1],
+        )
+        self.group = state.get("group", "") if state.get("group") in within.groups else ""
+        self.worker = state.get("worker", "")
+        self.tab = state.get("tab", "")
+        self.followers: list[Callable[[], None]] = []
+        self._waiting = self._resting = False
+        self._then = self.shown
+        self.range.on_change("start", self._moved)
+        self.range.on_change("end", self._moved)
+
+    def _asked(self, state: Mapping[str, str]) -> tuple[float, float]:
+        """Return the ends that the address names, where they make sense."""
+        try:
+            left, right = (float(state[name]) for name in ("from", "to"))
+        except (KeyError, ValueError):
+            return self.whole
+        left, right = max(left, self.whole[0]), min(right, self.whole[1])
+        return (left, right) if math.isfinite(right - left) and right > left else self.whole
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the window, in s."""
+        left, right = self.shown
+        return max(left, self.whole[0]), min(right, self.whole[1])
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """The ends of the axes, in s, which leave a margin around the whole."""
+        start: Any = self.range.start
+        end: Any = self.range.end
+        return float(start), float(end)
+
+    @property
+    def part(self) -> tuple[float, float] | None:
+        """The ends of the window, or None where it holds the whole run."""
+        left, right = self.ends
+        near = SAME * (self.whole[1] - self.whole[0])
+        held = left <= self.whole[0] + near and right >= self.whole[1] - near
+        return None if held or not right > left else (left, right)
+
+    @property
+    def told(self) -> str:
+        """The window in words."""
+        length = self.whole[1] - self.whole[0]
+        if self.part is None:
+            return f"The whole, {length:.3g} s"
+        left, right = self.part
+        return f"{right - left:.3g} s of {length:.3g} s: {left:.3f} to {right:.3f} s"
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the group that is pointed at, or ""."""
+        prefixes = dict(zip(self.within.groups, self.within.prefixes, strict=False))
+        return prefixes.get(self.group, "")
+
+    def state(self, **changed: Any) -> dict[str, Any]:
+        """Return the keys of the page's address, some of them changed."""
+        part = self.part
+        ends = ("", "")
+        if part is not None:
+            # Three digits more than what is looked at: a link must show the same stretch.
+            digits = int(np.clip(3 - math.floor(math.log10(part[1] - part[0])), 0, 9))
+            ends = (f"{part[0]:.{digits}f}", f"{part[1]:.{digits}f}")
+        return {
+            "id": self.run.id,
+            "tab": self.tab,
+            "from": ends[0],
+            "to": ends[1],
+            "group": self.group,
+            "worker": self.worker,
+            **changed,
+        }
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Let something be called when the window or the group has changed."""
+        self.followers.append(follower)
+
+    def share(self, *figures: Any) -> None:
+        """Let figures over time show the window; dragging across one sets it."""
+        for figure in figures:
+            if not figure.axis or not figure.axis[0].visible:  # says that there is nothing
+                continue
+            figure.x_range = self.range
+            figure.min_border_right = LEGENDS
+            boxes = [tool for tool in figure.toolbar.tools if isinstance(tool, BoxZoomTool)]
+            if boxes:
+                figure.toolbar.active_drag = boxes[0]
+
+    def reset(self, *events: Any) -> None:
+        """Look at the whole run again."""
+        self.range.update(start=self._full[0], end=self._full[1])
+
+    def choose(self, group: str) -> None:
+        """Point at a task group, or at none."""
+        if group != self.group:
+            self.group = group
+            self._tell()
+            self.write()
+
+    def write(self) -> None:
+        """Write what is looked at into the address."""
+        remember(self.VIEW, self.state())
+
+    def _moved(self, attr: str, old: Any, new: Any) -> None:
+        document = pn.state.curdoc or self.range.document
+        if document is None:  # in a notebook without a server
+            self._tell()
+            return
+        if not self._waiting:
+            self._waiting = True
+            document.add_timeout_callback(self._settled, COALESCE_MS)
+        if not self._resting:
+            self._resting = True
+            self._then = self.shown
+            document.add_timeout_callback(self._rested, REST_MS)
+
+    def _settled(self) -> None:
+        self._waiting = False
+        self._tell()
+
+    def _rested(self) -> None:
+        document = pn.state.curdoc or self.range.document
+        if self._then != self.shown and document is not None:  # still on its way
+            self._then = self.shown
+            document.add_timeout_callback(self._rested, REST_MS)
+            return
+        self._resting = False
+        self.write()
+
+    def _tell(self) -> None:
+        for follower in self.followers:
+            follower()

@@ -1,0 +1,106 @@
+"""The way from a run to a board of Grafana: a template of an address, filled with its facts."""
+
+from __future__ import annotations
+
+import math
+import os
+import string
+from urllib.parse import quote, urlsplit
+
+import dask
+
+from benchkit.errors import UsageError, did_you_mean
+from benchkit.store.run import Run
+
+__all__ = ["LINK_VARIABLE", "check_template", "chosen_template", "grafana_link"]
+
+LINK_VARIABLE = "BENCHKIT_GRAFANA"
+#: Facts of a run that a template may name, beside the ends of its time.
+_FACTS = ("id", "workload", "environment", "experiment", "arm", "host", "cluster", "outcome")
+_FIELDS = ("from_ms", "to_ms", "scheduler", *_FACTS)
+
+
+def grafana_link(run: Run, template: str | None = None) -> str:
+    """Return the address of a board at the time of a run; empty if there is no template.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    template : str, optional
+        An address with fields in braces: ``from_ms`` and ``to_ms`` (Unix time in ms at which the
+        clock was on and off), ``scheduler`` (``host:port`` under which Prometheus knew it),
+        ``id``, ``workload``, ``environment``, ``experiment``, ``arm``, ``host``, ``cluster``,
+        ``outcome``. By default ``$BENCHKIT_GRAFANA``, else Dask's configuration
+        ``benchkit.grafana``.
+
+    Returns
+    -------
+    str
+        The address; empty without a template, and for a run whose clock never ran.
+
+    Raises
+    ------
+    UsageError
+        The template is no address, or has a field that runs do not have.
+    """
+    if template is None:
+        template = chosen_template()
+    else:
+        check_template(template)
+    if not template:
+        return ""
+    attrs = run.tree.attrs
+    begin, end = (float(attrs.get(name, math.nan)) for name in ("clock_on", "clock_off"))
+    if not (math.isfinite(begin) and math.isfinite(end)):
+        return ""
+    values = {name: str(attrs.get(name, "")) for name in _FACTS}
+    values |= {"from_ms": str(math.floor(1000 * begin)), "to_ms": str(math.ceil(1000 * end))}
+    values["scheduler"] = _scheduler(run)
+    return template.format(**{name: quote(value, safe="") for name, value in values.items()})
+
+
+def chosen_template() -> str:
+    """Return ``$BENCHKIT_GRAFANA``, else Dask's configuration ``benchkit.grafana``; else nothing.
+
+    Raises
+    ------
+    UsageError
+        It is no template of an address, see `check_template`.
+    """
+    template = os.environ.get(LINK_VARIABLE) or dask.config.get("benchkit.grafana", None) or ""
+    if template:
+        check_template(str(template))
+    return str(template)
+
+
+def check_template(template: str) -> None:
+    """Refuse what is no template of an address.
+
+    Raises
+    ------
+    UsageError
+        It is not http or https, cannot be read, or has a field that runs do not have.
+    """
+    example = "https://grafana.example/d/dask/dask?from={from_ms}&to={to_ms}"
+    try:
+        named = [(name, spec, how) for _, name, spec, how in string.Formatter().parse(template)]
+        parts = urlsplit(template)
+    except ValueError as error:
+        raise UsageError(f"{LINK_VARIABLE} {template!r}: {error}; such as {example}") from error
+    if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.netloc:
+        raise UsageError(f"{LINK_VARIABLE} {template!r}: must be an address, such as {example}")
+    for name, spec, how in named:
+        if name is not None and name not in _FIELDS:
+            hint = did_you_mean(name, _FIELDS, f"there are {', '.join(_FIELDS)}")
+            raise UsageError(f"{LINK_VARIABLE}: a run has no field {{{name}}}: {hint}")
+        if spec or how:
+            raise UsageError(f"{LINK_VARIABLE}: {{{name}}} takes no format, only its name")
+
+
+def _scheduler(run: Run) -> str:
+    data = run.prometheus()
+    if "role" not in data.coords:
+        return ""
+    found = data["instance"].values[data["role"].values == "scheduler"]
+    return str(found[0]) if len(found) else ""

@@ -1,0 +1,128 @@
+"""What a capture costs whole jobs on a real cluster, beside the captures that others use."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+from _capture_tables import bound
+from distributed import Client, LocalCluster, performance_report, wait
+from distributed.diagnostics import MemorySampler
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from benchkit.measure.identity import new_id
+from benchkit.measure.observe import Observer
+from benchkit.measure.recording import RecordingWriter
+
+__all__ = ["JOBS", "end_to_end"]
+
+ARMS = ("bare", "bare again", "light", "full", "sampler and sums", "performance_report")
+
+
+def trivial(client: Client, size: float) -> None:
+    """Run 100 000 tasks that do nothing."""
+    wait(client.map(abs, range(int(100_000 * size)), pure=False))
+
+
+def rechunk(client: Client, size: float) -> None:
+    """Rechunk a GiB from rows to columns."""
+    side = int((2**27 * size) ** 0.5)
+    array = da.random.random((side, side), chunks=(side // 32 or 1, side))
+    wait(array.rechunk((side, side // 32 or 1)).sum(axis=0).persist())
+
+
+def short(client: Client, size: float) -> None:
+    """Run 2000 tasks of 5 ms."""
+    wait(client.map(time.sleep, [0.005] * int(2000 * size), pure=False))
+
+
+JOBS: dict[str, Callable[[Client, float], None]] = {
+    "100 000 tasks that do nothing": trivial,
+    "a rechunk of 1 GiB": rechunk,
+    "2000 tasks of 5 ms": short,
+}
+
+
+class DurationSums(SchedulerPlugin):
+    """Adds durations up by action, and keeps nothing else."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Add up."""
+        for entry in kwargs.get("startstops") or ():
+            seconds = max(0, entry["stop"] - entry["start"])
+            self.sums[entry["action"]] = self.sums.get(entry["action"], 0.0) + seconds
+
+
+@contextlib.contextmanager
+def capturing(name: str, client: Client, folder: Path) -> Iterator[None]:
+    """Let one arm watch what runs inside."""
+    if name in ("light", "full"):
+        writer = RecordingWriter(folder, new_id())
+        writer.head(id=new_id(), started=time.time(), workload="bench.job")
+        observer = Observer(client, writer, f"bench-{new_id()}", level=name)
+        observer.install()
+        observer.clock_on()
+        yield
+        observer.clock_off()
+        observer.uninstall()
+        assert not observer.errors, observer.errors
+    elif name == "sampler and sums":
+        client.register_plugin(DurationSums(), name="sums")
+        sampler = MemorySampler()
+        with sampler.sample("bench", client=client, measure="process", interval=0.5):
+            yield
+        client.unregister_scheduler_plugin("sums")
+    elif name == "performance_report":
+        with client.as_current(), performance_report(filename=str(folder / "report.html")):
+            yield
+    else:
+        yield
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process, where scheduler and client run; the workers are others."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def end_to_end(rounds: int, size: float) -> None:
+    """Print the wall time and the scheduler's CPU time of each job under each arm.
+
+    The time within: installing and taking off, which no run's clock counts, is printed apart.
+    """
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
+    for title, job in JOBS.items():
+        wall: dict[str, list[float]] = {name: [] for name in ARMS}
+        cpu: dict[str, list[float]] = {name: [] for name in ARMS}
+        around: dict[str, list[float]] = {name: [] for name in ARMS}
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            LocalCluster(**options, dashboard_address=":0") as cluster,
+            Client(cluster) as client,
+        ):
+            for number in range(rounds + 1):
+                for name in random.sample(ARMS, len(ARMS)):
+                    begin = time.perf_counter()
+                    with capturing(name, client, Path(folder)):
+                        on, used = time.perf_counter(), cpu_seconds()
+                        job(client, size)
+                        off, used = time.perf_counter(), cpu_seconds() - used
+                    end = time.perf_counter()
+                    if number:  # the first round warms up
+                        wall[name].append(off - on)
+                        cpu[name].append(used)
+                        around[name].append(end - off + on - begin)
+        bound(f"{title}: wall time", wall)
+        bound(f"{title}: CPU time of scheduler and client", cpu)
+        apart = ", ".join(f"{name} {sorted(s)[len(s) // 2]:.2f} s" for name, s in around.items())
+        print(f"before and after, medians: {apart}", flush=True)

@@ -1,0 +1,93 @@
+"""What the end of a capture takes: handing over, the recording, the run file, reading it again."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from distributed import Scheduler
+
+from benchkit import Store
+from benchkit.measure.capture import Capture
+from benchkit.measure.identity import new_id
+from benchkit.measure.recording import RecordingWriter
+from benchkit.store.run import Run, run_from_recording
+
+__all__ = ["keeping"]
+
+#: Tasks between two drains: a second of a scheduler that does little else.
+DRAIN_EVERY = 5000
+
+
+async def keeping(
+    counts: tuple[int, ...],
+    start: Callable[[Scheduler], Awaitable[Capture]],
+    run_tasks: Callable[..., float],
+) -> None:
+    """Print times and sizes at each number of tasks, all of which must be in the file.
+
+    Parameters
+    ----------
+    counts : tuple of int
+        Numbers of tasks.
+    start : callable
+        Starts a full capture on a scheduler with fake workers, its clock on.
+    run_tasks : callable
+        ``run_tasks(scheduler, count, look)`` takes tasks through their life on the scheduler.
+    """
+    print("\nHanding over and keeping")
+    print(
+        f"{'tasks':>9} {'drains, each':>16} {'the last':>10} {'into a store':>13} "
+        f"{'run file':>10} {'a task':>9} {'its summary':>12} {'its stream':>11}"
+    )
+    for count in counts:
+        async with Scheduler(port=0, dashboard=False, validate=False) as scheduler:
+            capture = await start(scheduler)
+            with tempfile.TemporaryDirectory() as folder:
+                writer = RecordingWriter(Path(folder), new_id())
+                writer.head(id=new_id(), started=time.time(), workload="bench.keeping")
+                drains, done = [], 0
+                while done < count:
+                    step = min(DRAIN_EVERY, count - done)
+                    run_tasks(scheduler, step, capture._sample)
+                    done += step
+                    begin = time.perf_counter()
+                    answer = await capture.handle_drain(ack=capture.sequence)
+                    writer.segment(answer["tables"])
+                    drains.append(time.perf_counter() - begin)
+                t_off = (await capture.handle_off())["t_off"]
+                begin = time.perf_counter()
+                for segment in (await capture.handle_end(ack=capture.sequence))["segments"]:
+                    writer.segment(segment["tables"])
+                last = time.perf_counter() - begin
+                writer.tail(outcome="ok", t_on=capture.t_on, t_off=t_off)
+                _print(count, drains, last, writer.path, Path(folder) / "store")
+            scheduler.workers.clear()
+
+
+def _print(count: int, drains: list[float], last: float, recording: Path, folder: Path) -> None:
+    store = Store(folder)
+    begin = time.perf_counter()
+    run_id = store.add(run_from_recording(recording))
+    added = time.perf_counter() - begin
+    run: Any = store.open(run_id)
+    assert run["tasks"].sizes["task"] == count, run["tasks"].sizes
+    assert run["tasks"].attrs["n_dropped"] == 0
+    size = max(file.stat().st_size for file in folder.rglob(f"*{run_id}*") if file.is_file())
+    times = {}
+    for name, read in {
+        "summary": lambda: Run(store.open(run_id)).metrics,
+        "stream": lambda: store.open(run_id)["tasks"].to_dataset().load(),
+    }.items():
+        begin = time.perf_counter()
+        read()
+        times[name] = time.perf_counter() - begin
+    print(
+        f"{count:>9} {1e3 * sorted(drains)[len(drains) // 2]:>13.1f} ms {1e3 * last:>7.0f} ms "
+        f"{1e3 * added:>10.0f} ms {size / 2**20:>6.2f} MiB {size / count:>7.1f} B "
+        f"{1e3 * times['summary']:>9.1f} ms {1e3 * times['stream']:>8.0f} ms",
+        flush=True,
+    )

@@ -1,0 +1,312 @@
+"""What is lost when things break: ``python benchmarks/faults.py [--times N] [FAULT ...]``.
+
+Prints, asserts nothing. A steady workload runs on a scheduler and two workers in processes of their
+own, measured by a process of its own; each task writes down when it ended. In its middle something
+breaks. Then the run is read from a store, and what its stream of tasks holds is set beside what the
+tasks wrote down. A capture is drained each second: what ended less than that before a scheduler
+or a client was killed, or a disk was full, may be lost; anything before may not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent)]
+
+from distributed import Client, fire_and_forget  # noqa: E402
+
+from benchkit import Store  # noqa: E402
+from benchkit.measure.observe import DRAIN_EVERY_S  # noqa: E402
+from benchkit.store.run import Run, run_from_recording  # noqa: E402
+
+#: Tasks of 50 ms on two threads: seven seconds.
+N_TASKS = 280
+#: Seconds after the first task at which it breaks.
+BREAK_AT_S = 3.0
+#: Seconds for a call to travel and a segment to be written, beyond the drain interval.
+SLACK_S = 0.3
+DEADLINE_S = 25.0
+
+STEADY = """
+import os, time
+from benchkit.measure import workload
+
+def stamp(number, folder):
+    time.sleep(0.05)
+    line = f"{number} {time.time()}\\n".encode()
+    file = os.open(os.path.join(folder, "stamps"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, line)
+    os.close(file)
+
+@workload(category="fault", deadline_s=DEADLINE_S)
+def steady(client):
+    \"\"\"Tasks of 50 ms, each of which writes down when it ended.\"\"\"
+    keys = [f"stamp-{number}" for number in range(N_TASKS)]
+    folder = os.environ["BENCHKIT_STAMPS"]
+    return client.map(stamp, range(N_TASKS), folder=folder, key=keys, retries=5)
+""".replace("N_TASKS", str(N_TASKS)).replace("DEADLINE_S", str(DEADLINE_S))
+
+MEASURE = """
+import sys
+from benchkit.measure.session import measure
+
+if __name__ == "__main__":
+    address, folder = sys.argv[1:]
+    print(measure("fault.steady", workloads=["workloads"], folder=folder,
+                  cluster={"address": address}))
+"""
+
+
+@dataclass
+class Stage:
+    """Where one fault happens: processes, folders, and the moment at which it broke."""
+
+    folder: Path
+    scheduler: subprocess.Popen
+    measuring: subprocess.Popen
+    address: str
+    broke: float = 0.0
+
+    @property
+    def recordings(self) -> Path:
+        """Where the measuring process records."""
+        return self.folder / "store" / "tmp" / "recordings"
+
+    @property
+    def stamps(self) -> dict[str, float]:
+        """When each task ended, by key, as it wrote itself."""
+        path = self.folder / "stamps"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {f"stamp-{line.split()[0]}": float(line.split()[1]) for line in lines}
+
+
+# -- the faults -----------------------------------------------------------------------------------
+
+
+def kill_scheduler(stage: Stage) -> None:
+    """Kill the scheduler."""
+    stage.scheduler.send_signal(signal.SIGKILL)
+
+
+def kill_worker(stage: Stage) -> None:
+    """Kill a worker; its nanny starts another."""
+    with Client(stage.address, set_as_default=False) as client:
+        pids = client.run(os.getpid)
+    os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+
+def kill_client(stage: Stage) -> None:
+    """Kill the measuring process; the next check of the store finds what it left."""
+    stage.measuring.send_signal(signal.SIGKILL)
+
+
+def hold_gil(stage: Stage) -> None:
+    """Hold the GIL of a worker in a task, beyond the deadline."""
+
+    def hold() -> None:
+        import ctypes
+
+        ctypes.PyDLL(None).sleep(60)  # PyDLL, unlike CDLL, keeps the GIL
+
+    with Client(stage.address, set_as_default=False) as client:
+        fire_and_forget(client.submit(hold, key="hold", priority=100))
+        time.sleep(0.5)
+
+
+def block_scheduler(stage: Stage) -> None:
+    """Block the scheduler's loop for 10 s."""
+    with Client(stage.address, set_as_default=False) as client:
+        client.run_on_scheduler(time.sleep, 10)
+
+
+def fill_disk(stage: Stage) -> None:
+    """Fill the disk with the store, to its end."""
+    with open(stage.folder / "store" / "other", "wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(512))
+
+
+#: Fault -> the outcome that is right, and whether what ended within a drain interval may be lost.
+FAULTS: dict[Callable[[Stage], None], tuple[str, bool]] = {
+    kill_scheduler: ("infrastructure", True),
+    kill_worker: ("ok", False),
+    kill_client: ("infrastructure", True),
+    hold_gil: ("timeout", False),
+    block_scheduler: ("ok", False),
+    fill_disk: ("ok", True),
+}
+
+
+# -- the stage ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def stage(folder: Path) -> Iterator[Stage]:
+    """Start scheduler, workers and the measuring process; wait for the first task."""
+    started: list[subprocess.Popen] = []
+
+    def start(*command: str, **options: object) -> subprocess.Popen:
+        streams = {"stdout": subprocess.DEVNULL, "stderr": open(folder / "log", "ab"), **options}
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(HERE.parent), "BENCHKIT_STAMPS": str(folder)},
+            start_new_session=True,
+            **streams,  # type: ignore[call-overload]
+        )
+        started.append(process)
+        return process
+
+    (folder / "workloads").mkdir()
+    (folder / "workloads" / "fault.py").write_text(STEADY)
+    (folder / "go.py").write_text(MEASURE)
+    where = folder / "scheduler.json"
+    options = ("--scheduler-file", str(where), "--no-dashboard")
+    scheduler = start("-m", "distributed.cli.dask_scheduler", "--port", "0", *options)
+    for _ in range(2):
+        limits = ("--nthreads", "1", "--memory-limit", "512MiB")
+        start("-m", "distributed.cli.dask_worker", *limits, *options)
+    try:
+        wait_for(where.exists)
+        address = json.loads(where.read_text())["address"]
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+        recordings = folder / "store" / "tmp" / "recordings"
+        recordings.mkdir(parents=True)
+        measuring = start("go.py", address, str(recordings), stdout=subprocess.PIPE, text=True)
+        found = Stage(folder, scheduler, measuring, address)
+        wait_for(lambda: bool(found.stamps))
+        yield found
+    finally:
+        for process in started:  # with their children: a nanny has a worker
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+    """Wait until a condition holds."""
+    end = time.time() + seconds
+    while not condition():
+        if time.time() > end:
+            raise TimeoutError("it did not start")
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, wanted: bool) -> Iterator[None]:
+    """Put a disk of 4 MiB where the store will be."""
+    if not wanted:
+        yield
+        return
+    store = folder / "store"
+    store.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(store)],
+        check=True,
+        capture_output=True,
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(store)], check=True)
+
+
+def try_once(fault: Callable[[Stage], None]) -> dict:
+    """Let one fault happen once; return what came of it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="faults-") as name,
+        small_disk(Path(name), fault is fill_disk),
+    ):
+        folder = Path(name)
+        with stage(folder) as found:
+            time.sleep(BREAK_AT_S)
+            found.broke = time.time()
+            fault(found)
+            output, _ = found.measuring.communicate(timeout=180)
+            stamps = found.stamps
+        if fault is fill_disk:
+            (folder / "store" / "other").unlink()
+        if fault is kill_client:
+            time.sleep(6)  # nobody takes it any more
+            store = Store(folder / "store")
+            (run_id,) = store.check().rescued
+        else:
+            store = Store(folder / "store")
+            run_id = store.add(run_from_recording(Path(output.split()[-1])))
+        run = Run(store.open(run_id))
+        return {"run": run, "stamps": stamps, "broke": found.broke}
+
+
+def judge(found: dict, may_lose: bool) -> dict:
+    """Set what the run holds beside what the tasks wrote down."""
+    run, stamps = found["run"], found["stamps"]
+    blob = run.tree["tasks/key_blob"].values.tobytes()
+    kept = set(zlib.decompress(blob).decode().split("\n"))
+    missing = [moment for key, moment in stamps.items() if key not in kept]
+    limit = found["broke"] - DRAIN_EVERY_S - SLACK_S if may_lose else float("inf")
+    rows = int(run.tree["tasks"].sizes["task"])
+    counted = int(run.task_groups()["n_tasks"].sum())
+    errors = json.loads(run.tree.attrs["capture_errors"])
+    return {
+        "outcome": run.outcome,
+        "ended": len(stamps),
+        "kept": len(kept & stamps.keys()),
+        "missing": len(missing),
+        "beyond": sum(moment < limit for moment in missing),
+        "oldest": max((found["broke"] - moment for moment in missing), default=0.0),
+        "unequal": rows + int(run.tree["tasks"].attrs["n_dropped"]) != counted,
+        "errors": [re.sub(r"tcp://\S+", "...", line) for line in errors],
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = {fault.__name__: fault for fault in FAULTS}
+    parser.add_argument("fault", nargs="*", choices=[*names, []], help="by default all")
+    parser.add_argument("--times", type=int, default=10)
+    given = parser.parse_args()
+    print(
+        f"{'fault':<16} {'times':>5} {'outcome as it should be':>24} {'tasks ended':>12} "
+        f"{'kept':>6} {'lost':>5} {'lost beyond a drain':>20} {'oldest lost':>12}"
+    )
+    for name in given.fault or names:
+        right, may_lose = FAULTS[names[name]]
+        results = [judge(try_once(names[name]), may_lose) for _ in range(given.times)]
+        as_should = sum(result["outcome"] == right for result in results)
+        print(
+            f"{name:<16} {len(results):>5} {as_should:>10} of {len(results)} {right:<10} "
+            f"{statistics.mean(result['ended'] for result in results):>10.0f} "
+            f"{statistics.mean(result['kept'] for result in results):>8.0f} "
+            f"{statistics.mean(result['missing'] for result in results):>5.1f} "
+            f"{sum(result['beyond'] for result in results):>18} "
+            f"{max(result['oldest'] for result in results):>10.2f} s"
+        )
+        wrong = {result["outcome"] for result in results} - {right}
+        if wrong:
+            print(f"    other outcomes: {', '.join(sorted(wrong))}")
+        if any(result["unequal"] for result in results):
+            print("    rows and counts of groups differ")
+        for line in sorted({line for result in results for line in result["errors"]}):
+            print(f"    noted: {line}")
+
+
+if __name__ == "__main__":
+    main()

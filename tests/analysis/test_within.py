@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import xarray as xr
+
+from benchkit.analysis.pairs import group_differences
+from benchkit.analysis.within import Within
+
+
+def run_of(n_tasks=500, n_groups=4, seed=0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    start = rng.uniform(0, 100, n_tasks)
+    duration = rng.exponential(2.0, n_tasks)
+    tasks = {
+        "start": ("task", start),
+        "duration": ("task", duration + shift),
+        "thread": ("task", rng.integers(0, 8, n_tasks).astype("i4")),
+        "group": ("task", rng.integers(0, n_groups, n_tasks).astype("i4")),
+        "worker": ("task", rng.integers(0, 3, n_tasks).astype("i4")),
+    }
+    n_events = 200
+    begun = rng.uniform(0, 100, n_events)
+    events = {
+        "task": ("event", rng.integers(0, n_tasks, n_events).astype("i4")),
+        "action": ("event", np.ones(n_events, "i1")),
+        "source": ("event", rng.integers(0, 3, n_events).astype("i4")),
+        "start": ("event", begun),
+        "stop": ("event", begun + rng.exponential(1.0, n_events)),
+    }
+    names = [f"('load-{i:032x}', 0)"[2:-5] for i in range(n_groups)]
+    groups = xr.Dataset(
+        {
+            "seconds": (("task_group", "action"), np.ones((n_groups, 1))),
+            "n_tasks": ("task_group", np.full(n_groups, 7)),
+        },
+        coords={"task_group": names, "action": ["compute"]},
+    )
+    events = xr.Dataset(events, attrs={"actions": '["compute", "transfer"]'})
+    return xr.DataTree.from_dict(
+        {"/tasks": xr.Dataset(tasks), "/task_events": events, "/task_groups": groups}
+    )
+
+
+def seconds_inside(start, stop, window):
+    left, right = window
+    return np.maximum(np.minimum(stop, right) - np.maximum(start, left), 0).sum()
+
+
+@pytest.mark.parametrize("window", [(0.0, 200.0), (20.0, 30.0), (49.99, 50.0), (-5.0, 0.1)])
+def test_seconds_within_a_window_are_those_of_the_parts_inside(window):
+    tree = run_of()
+    tasks, events = tree["tasks"].to_dataset(), tree["task_events"].to_dataset()
+
+    table = Within(tree).group_seconds(window)
+
+    stop = tasks["start"] + tasks["duration"]
+    truth = seconds_inside(tasks["start"].values, stop.values, window)
+    moved = seconds_inside(events["start"].values, events["stop"].values, window)
+    assert table["compute"].sum() == pytest.approx(truth)
+    assert table["transfer"].sum() == pytest.approx(moved)
+    overlap = (tasks["start"] < window[1]) & (stop > window[0])
+    assert table["tasks"].sum() == int(overlap.sum())
+
+
+def test_busy_threads_add_up_to_the_seconds_of_the_groups():
+    within = Within(run_of())
+    window = (10.0, 60.0)
+
+    busy = within.busy_threads(window, bins=100)
+
+    assert busy["compute"].sum() * 0.5 == pytest.approx(
+        within.group_seconds(window)["compute"].sum()
+    )
+    assert (busy >= 0).all(axis=None)
+
+
+def test_the_whole_run_is_what_the_workers_counted_also_of_tasks_not_recorded():
+    assert Within(run_of()).group_seconds()["tasks"].tolist() == [7] * 4
+
+
+def test_transfers_of_a_group_are_its_fetches_by_pair():
+    tree = run_of()
+    within = Within(tree)
+
+    found = [within.transfers_of(name) for name in within.groups]
+
+    assert sum(table["count"].sum() for table in found) == 200
+    assert within.transfers_of("unknown").empty
+
+
+def test_a_run_without_a_record_of_tasks_has_nothing_within():
+    within = Within(xr.DataTree())
+
+    assert within.group_seconds((0, 1)).empty
+    assert within.n_tasks == 0
+
+
+def test_groups_of_two_runs_are_matched_without_the_hash_and_sum_to_the_difference():
+    slow, quick = Within(run_of(shift=0.5)), Within(run_of())
+    window = (-1e3, 1e3)
+
+    table = group_differences(quick, slow, window)
+
+    assert list(table.index) == ["load"]
+    assert table["difference"].sum() == pytest.approx(0.5 * 500)

@@ -1,0 +1,284 @@
+"""Metrics of Prometheus in a run: a real server, real scrapes, and what goes wrong with them."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+import zlib
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from distributed import Client, LocalCluster
+from distributed.http.prometheus import PrometheusNotAvailableHandler
+
+import benchkit
+from benchkit.cli.main import benchkit as main
+from benchkit.errors import UsageError
+from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.endpoints import HttpTrouble
+from benchkit.measure.execution import execute
+from benchkit.measure.prometheus import Prometheus
+from benchkit.measure.prometheus_server import read_range, selector_of
+from benchkit.measure.workloads import workload
+from benchkit.store.run import Run, run_from_recording
+
+N_TASKS, HELD = 80, 100 * 2**20
+LOCAL = ClusterSpec.from_dict({"n_workers": 2, "threads_per_worker": 1, "memory_limit": "512 MiB"})
+
+
+@contextmanager
+def serving(program, folder):
+    """A Prometheus server that scrapes what `targets.json` names, each second."""
+    config = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [
+            {
+                "job_name": "dask",
+                "file_sd_configs": [
+                    {"files": [f"{folder}/targets.json"], "refresh_interval": "1s"}
+                ],
+            }
+        ],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    command = [
+        program,
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address={url.removeprefix('http://')}",
+    ]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as server:
+        try:
+            for _ in range(300):
+                try:
+                    urllib.request.urlopen(f"{url}/-/ready", timeout=5).close()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            yield url
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="module")
+def watched():
+    """Two workers in processes of their own: in one process all serve the same metrics."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def scraped(client, url, targets):
+    """Have a server scrape a cluster, and wait until it does."""
+    info = client.scheduler_info(n_workers=-1)
+    processes = [info, *info["workers"].values()]
+    names = [f"127.0.0.1:{process['services']['dashboard']}" for process in processes]
+    targets.write_text(json.dumps([{"targets": names, "labels": {"cluster": "mine"}}]))
+    for _ in range(300):
+        with urllib.request.urlopen(f"{url}/api/v1/query?query=count(up==1)", timeout=10) as said:
+            answer = json.load(said)["data"]["result"]
+        if answer and int(answer[0]["value"][1]) == len(names):
+            return
+        time.sleep(0.1)
+    raise TimeoutError("the server does not scrape")
+
+
+def nap(_):
+    time.sleep(0.1)
+
+
+def hold(n_bytes):
+    return os.urandom(n_bytes)
+
+
+@pytest.mark.slow
+def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus, tmp_path):
+    @workload(category="t")
+    def busy(client):
+        held = client.map(hold, [HELD // 2] * 2, pure=False)
+        return [*held, *client.map(nap, range(N_TASKS), pure=False)]
+
+    with serving(prometheus, tmp_path) as url:
+
+        @busy.prepare
+        def be_scraped(client):
+            scraped(client, url, tmp_path / "targets.json")
+
+        path = execute(
+            busy.variants()[0],
+            LOCAL,
+            folder=tmp_path,
+            prometheus=Prometheus(url),
+        )
+        # Series can be named by other labels than where they are served.
+        now = time.time()
+        answer = read_range(url, selector_of([], '{cluster="mine"}'), now - 20, now)
+        assert b'"dask_worker_threads"' in zlib.decompress(answer["answer"])
+        assert answer["metadata"]["dask_worker_threads"]["type"] == "gauge"
+        for match, message in (("{job=}", "the server refuses"), ('{job="x"}', "knows no series")):
+            with pytest.raises(HttpTrouble, match=message):
+                read_range(url, selector_of([], match), now - 20, now)
+    run = Run(run_from_recording(path))
+    assert run.outcome == "ok", run.error
+
+    data, workers = run.prometheus(), run.tree["workers"]
+    assert run.capture_errors == []
+    assert data.attrs["server"] == url
+    assert data["time"].values[0] == pytest.approx(0, abs=0.1)
+    assert data["time"].values[-1] == pytest.approx(run.metrics["duration"], abs=0.1)
+
+    # The same workers, under the names by which the run knows them.
+    assert set(data["address"].values[data["role"].values == "worker"]) == set(
+        workers["address"].values
+    )
+    assert set(data["cluster"].values) == {"mine"}
+
+    memory = data["dask_worker_memory_bytes"]
+    assert memory.dims == ("time", "instance", "type")
+    assert (memory.attrs["units"], memory.attrs["long_name"]) == ("B", "Memory breakdown")
+    assert memory.attrs["source"] == "Prometheus"
+    # A scrape that came too late is missing, and its moment with it.
+    last = memory.sel(instance=data["role"] == "worker").dropna("time")[-1]
+    process = last.sel(type=["managed", "unmanaged"]).sum()
+    own = workers["process"].sum("worker")
+    assert float(process) == pytest.approx(float(own[-1]), rel=0.1)
+    assert float(last.sel(type="managed").sum()) == pytest.approx(HELD, rel=0.01)
+
+    # Whoever had finished by a scrape at most some seconds old is counted, and no others.
+    totals = data["dask_scheduler_prefix_state_totals_total"]
+    assert "instance" not in totals.dims
+    counted = totals.sel(state="memory", task_prefix_name="nap").dropna("time")
+    tasks = run.task_stream()
+    naps = tasks[tasks["task_group"].str.startswith("nap")]
+    ends = np.sort(naps["start"] + naps["duration"])
+    moments = counted["time"].values
+    assert len(moments) >= 2
+    assert (counted.values <= np.searchsorted(ends, moments + 0.1)).all()
+    assert (counted.values >= np.searchsorted(ends, moments - 2)).all()
+    assert counted[-1] > 0
+
+
+def recorded(client, folder, **options):
+    with benchkit.record(client, workload="t", store=folder / "store", **options) as record:
+        client.gather(client.map(abs, range(30), pure=False))
+    assert record.run.outcome == "ok"
+    return record.run
+
+
+@pytest.mark.slow
+def test_scheduler_and_workers_can_be_scraped_without_a_server(watched, tmp_path, monkeypatch):
+    run = recorded(watched, tmp_path, prometheus="scrape")
+
+    data = run.prometheus()
+    assert run.capture_errors == []
+    assert data.sizes["time"] >= 2
+    assert list(data["role"].values) == ["scheduler", "worker", "worker"]
+    assert set(data["address"].values[1:]) == set(run.tree["workers"]["address"].values)
+    finished = data["dask_scheduler_prefix_state_totals_total"].sel(
+        state="memory", task_prefix_name="abs"
+    )
+    assert finished.values[-1] - np.nan_to_num(finished.values[0]) == 30
+    process = data["dask_worker_memory_bytes"].sel(type=["managed", "unmanaged"]).sum("type")
+    by_address = process[-1].set_index(instance="address").drop_vars(["role", "name"])
+    for index, address in enumerate(run.tree["workers"]["address"].values):
+        own = float(run.tree["workers"]["process"][-1, index])
+        assert float(by_address.sel(instance=address)) == pytest.approx(own, rel=0.1)
+    kinds = {data[name].attrs["type"] for name in data.data_vars}
+    assert kinds == {"counter", "gauge"}
+
+    # The environment names the same; with capture off nothing else is in the run.
+    monkeypatch.setenv("BENCHKIT_PROMETHEUS", "scrape")
+    assert list(recorded(watched, tmp_path, capture="off").tree.children) == ["prometheus"]
+
+
+class _Other(BaseHTTPRequestHandler):
+    """Answers, but not as Prometheus does."""
+
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_is_one_line_of_the_run_and_no_more(watched, tmp_path, monkeypatch):
+    def trouble(url, **options):
+        run = recorded(watched, tmp_path, prometheus=url, **options)
+        assert "prometheus" not in run.tree.children
+        (line,) = run.capture_errors
+        assert "secret" not in line
+        return line
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    assert trouble(f"http://me:secret@{nobody}") == (
+        f"prometheus: http://{nobody}: Connection refused"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Other) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        line = trouble(f"http://127.0.0.1:{other.server_port}", capture="light")
+        other.shutdown()
+    assert line.endswith("the server answers, but not as Prometheus does")
+
+    # What Dask serves where prometheus-client is not installed.
+    written = []
+    served = SimpleNamespace(write=written.append, set_header=lambda *_: None)
+    PrometheusNotAvailableHandler.get(served)
+    said = written[0]
+    monkeypatch.setattr("benchkit.measure.scraping.ask", lambda *_, **__: said.encode())
+    assert "prometheus-client is not installed" in trouble("scrape")
+    monkeypatch.setattr("benchkit.measure.endpoints._endpoint", _no_http)
+    assert "serve no HTTP" in trouble("scrape")
+
+
+def _no_http(address, services, name, role):
+    from benchkit.measure.endpoints import Endpoint
+
+    return Endpoint("", address, name, role)
+
+
+def test_a_command_hands_the_choice_to_what_measures_and_then_forgets_it(monkeypatch):
+    monkeypatch.delenv("BENCHKIT_PROMETHEUS", raising=False)
+    seen = []
+
+    def plan(*args, **options):
+        seen.append(Prometheus.chosen())
+        raise UsageError("enough")
+
+    monkeypatch.setattr("benchkit.experiment.running.plan_experiment", plan)
+    match = ["--prometheus-match", '{job="dask"}']
+    CliRunner().invoke(main, ["run", "--prometheus", "http://prometheus:9090", *match])
+    CliRunner().invoke(main, ["run"])
+
+    assert seen == [Prometheus("http://prometheus:9090", '{job="dask"}'), Prometheus()]
+    for command in ("ab", "nightly", "bisect"):
+        refused = CliRunner().invoke(main, [command, "--prometheus", "nowhere"])
+        assert "prometheus 'nowhere': must be the address" in refused.output
+
+
+def test_what_is_no_server_is_refused_before_anything_starts(monkeypatch):
+    for wrong in ("prometheus:9090", "http://", "scrap", "http://host:port"):
+        with pytest.raises(UsageError, match="must be the address of a server"):
+            Prometheus(wrong)
+    with pytest.raises(UsageError, match="must be a selector"):
+        Prometheus("http://prometheus:9090", "job=dask")
+    monkeypatch.setenv("BENCHKIT_PROMETHEUS", "nonsense")
+    result = CliRunner().invoke(main, ["run", "--prometheus", "ftp://me:secret@host"])
+    assert (result.exit_code, "secret" in result.output) == (2, False)
+    assert CliRunner().invoke(main, ["ab"]).exit_code == 2

@@ -1,0 +1,199 @@
+"""Workloads and environments in a real browser, and every view as those hear it who do not see."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from nights import FAILING, NEW, SLOWER, fill
+from playwright.sync_api import expect
+from test_dashboard import HOSTILE, READY, serve, with_record
+
+from benchkit.analysis.noise import run_noise
+from benchkit.measure.identity import derived_id
+
+NIGHTS = 30
+#: Found and left: rule -> why.
+EXCEPTIONS: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, a_run):
+    store = fill(tmp_path_factory.mktemp("views") / "store", a_run, n_nights=NIGHTS)
+    packages = json.loads(a_run.attrs["packages"])
+    for day, (environment, version, stealing) in enumerate(
+        [("pinned", "1.0", True), ("pinned", "2.0", True), (HOSTILE, "2.0", False)]
+    ):
+        when = pd.Timestamp("2026-11-10T12:00", tz="UTC") + pd.Timedelta(days=day)
+        run = with_record(
+            a_run,
+            id=derived_id(when.timestamp(), environment),
+            started=when.isoformat(timespec="microseconds"),
+            workload="tests.sum",
+            environment=environment,
+            packages_hash=f"hash-{version}",
+        )
+        config = json.loads(run.attrs["config"])
+        config["distributed"]["scheduler"]["work-stealing"] = stealing
+        run.attrs["packages"] = json.dumps({**packages, "toolz": version, HOSTILE: "1"})
+        run.attrs["config"] = json.dumps(config)
+        run.attrs["source"] = f"def sum(client):\n    return {HOSTILE!r}"
+        run.attrs["description"] = f"Stresses nothing. {HOSTILE}"
+        store.add(run)
+    return store
+
+
+@pytest.fixture(scope="module")
+def site(store):
+    server, url = serve(store.path)
+    yield url
+    server.terminate()
+    server.wait(10)
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    page, trouble = context.new_page(), []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+    page.set_default_timeout(60_000)
+    yield page
+    assert page.evaluate("window.hacked") is None
+    context.close()
+    assert not trouble
+
+
+def test_noise_is_of_neighbours_so_a_new_level_is_none():
+    rng = np.random.default_rng(0)
+    values = 10 * rng.lognormal(0, 0.03, 400)
+    values[200:] *= 2
+    runs = pd.DataFrame(
+        {
+            "workload": "array.sum",
+            "outcome": "ok",
+            "started": pd.date_range("2026-01-01", periods=400, tz="UTC"),
+            "duration": values,
+            "comparable": True,
+        }
+    )
+
+    (row,) = run_noise(runs).to_dict("records")
+    few = run_noise(runs.head(4))
+
+    assert row["noise"] == pytest.approx(0.03, rel=0.2)
+    assert row["needed_2"] > row["needed_5"] > row["needed_10"] >= 2
+    assert np.isnan(few["noise"].iloc[0])
+    assert few["needed_5"].iloc[0] == 0
+    assert run_noise(runs.iloc[:0]).empty
+
+
+@pytest.mark.browser
+def test_from_the_list_of_workloads_to_one_to_its_run_and_its_environment(page, site, artifacts):
+    page.goto(f"{site}?view=workloads")
+    expect(page.get_by_role("heading", level=1)).to_have_text("9 workloads measured")
+    expect(page.get_by_text(re.compile(r"\d+ never measured \(\d+ hidden\)"))).to_be_visible()
+    assert page.locator("tbody tr").count() == 9
+    row = page.locator("tbody tr").filter(has_text=SLOWER)
+    expect(row).to_contain_text(re.compile(r"regressed.*± \d"))
+    young = page.locator("tbody tr").filter(has_text=NEW)
+    expect(young).to_contain_text("too few nights")
+    page.screenshot(path=artifacts / "dashboard-workloads.png", full_page=True)
+
+    page.get_by_label("Order").select_option(label="failures, most first")
+    page.wait_for_url("**order=failures**")
+    expect(page.locator("tbody tr").first).to_contain_text(re.compile(r"\(\d+\.\d %\)"))
+    page.get_by_label("Show").select_option(label="never measured")
+    page.wait_for_url("**show=never**")
+    expect(page.get_by_text("(9 hidden)")).to_be_visible()
+    page.go_back()
+    page.wait_for_function(READY)
+    page.get_by_text("What the columns mean").click()
+    expect(page.get_by_text("wall time of the workload; seconds").first).to_be_visible()
+
+    page.get_by_role("link", name=FAILING, exact=True).click()
+    page.wait_for_url("**name=frame.join_big**")
+    expect(page.get_by_role("heading", name="Noise, and what it lets you see")).to_be_visible()
+    page.wait_for_function(READY)
+    page.screenshot(path=artifacts / "dashboard-workload.png", full_page=True)
+    page.get_by_role("link", name="release", exact=True).first.click()
+    page.wait_for_url("**view=environments&name=release")
+    expect(page.get_by_role("heading", level=1)).to_have_text("release")
+    expect(page.get_by_text(re.compile(r"dask 2026.7.0 → 2026.8.0"))).to_be_visible()
+
+
+@pytest.mark.browser
+def test_an_environment_tells_its_packages_their_changes_and_what_another_has(
+    page, site, artifacts
+):
+    page.goto(f"{site}?view=environments")
+    expect(page.get_by_role("heading", level=1)).to_have_text("4 environments")
+    page.get_by_role("link", name="pinned", exact=True).click()
+
+    page.wait_for_url("**name=pinned")
+    expect(page.get_by_text("toolz 1.0 → 2.0", exact=True)).to_be_visible()
+    expect(page.get_by_text("toolz 2.0", exact=True)).to_be_visible()
+    page.screenshot(path=artifacts / "dashboard-environment.png", full_page=True)
+    page.get_by_role("link", name=f"pinned and {HOSTILE}").click()
+
+    page.wait_for_url("**with=**")
+    expect(page.get_by_text("distributed.scheduler.work-stealing")).to_be_visible()
+    expect(page.get_by_text("Packages: no difference.")).to_be_visible()
+    page.screenshot(path=artifacts / "dashboard-environments.png", full_page=True)
+    page.get_by_label("Other").select_option(label="main")
+    page.wait_for_url("**with=main**")
+    expect(page.get_by_role("row").filter(has_text="toolz")).to_be_visible()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("view=workloads&name=array.nothing", "No such workload"),
+        ("view=workloads&name=array.vorticity", "Which one?"),
+        ("view=workloads&find=nothing-like-it&metric=nonsense", "Nothing to show"),
+        ("view=workloads&name=tests.sum", "Stresses nothing."),
+        ("view=environments&name=<b>none", "No such environment"),
+        ("view=environments&name=main&with=main", "One and the same"),
+    ],
+)
+def test_odd_addresses_and_hostile_runs_are_answered_in_words(page, site, address, message):
+    page.goto(f"{site}?{address}")
+
+    expect(page.get_by_text(message).first).to_be_visible()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_serious_is_found_on_any_view_by_axe(browser, site, store, theme):
+    run = store.runs().iloc[-1]["id"]
+    workload = SLOWER.replace("[", "%5B").replace("]", "%5D")
+    addresses = [
+        "view=overview", f"view=history&workload={workload}", "view=runs", "view=compare",
+        "view=follow",
+        "view=compare&baseline=environment%3Dmain&contender=environment%3Drelease",
+        "view=workloads", f"view=workloads&name={workload}", "view=environments",
+        "view=environments&name=main", "view=environments&name=main&with=pinned", "view=nothing",
+        *(f"view=run&id={run}&tab={tab}"
+          for tab in ("overview", "tasks", "stacks", "transfers", "machines", "trouble", "facts")),
+    ]  # fmt: skip
+    context = browser.new_context(viewport={"width": 1300, "height": 900}, color_scheme=theme)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    found = []
+    for address in addresses:
+        page.goto(f"{site}?{address}")
+        page.wait_for_function(READY)
+        page.wait_for_timeout(400)
+        for one in Axe().run(page).response["violations"]:
+            if one["impact"] in ("serious", "critical") and one["id"] not in EXCEPTIONS:
+                places = [node["html"][:120] for node in one["nodes"][:3]]
+                found.append((address, one["id"], places))
+    context.close()
+
+    assert found == []
