@@ -183,7 +183,7 @@ def stage(folder: Path) -> Iterator[Stage]:
         limits = ("--nthreads", "1", "--memory-limit", "512MiB")
         start("-m", "distributed.cli.dask_worker", *limits, *options)
     try:
-        wait_for(where.exists)
+        wait_for(lambda: where.exists() and where.read_text().endswith("}"))
         address = json.loads(where.read_text())["address"]
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)
@@ -297,7 +297,8 @@ def main() -> None:
             f"{statistics.mean(result['kept'] for result in results):>8.0f} "
             f"{statistics.mean(result['missing'] for result in results):>5.1f} "
             f"{sum(result['beyond'] for result in results):>18} "
-            f"{max(result['oldest'] for result in results):>10.2f} s"
+            f"{max(result['oldest'] for result in results):>10.2f} s",
+            flush=True,
         )
         wrong = {result["outcome"] for result in results} - {right}
         if wrong:

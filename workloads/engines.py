@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from contextlib import suppress
 
 from _tpch_polars import polars_plan
 from _tpch_sql import sql_of
@@ -10,12 +13,11 @@ from _tpch_tables import data_and_answer, same_rows
 
 from benchkit.measure import workload
 
+QUERIES = ["q01", "q03", "q05", "q06", "q09", "q21"]
+
 
 @workload(
-    variants={
-        "engine": ["duckdb", "polars"],
-        "query": ["q01", "q03", "q05", "q06", "q09", "q21"],
-    },
+    variants={"engine": ["duckdb", "polars"], "query": QUERIES},
     tags=["query", "io", "ci[engine=duckdb,query=q06]", "nightly"],
     requires=["pandas", "pyarrow", "dask.dataframe", "duckdb", "polars"],
     metrics={"engine_threads": "1"},
@@ -49,6 +51,52 @@ def _(scale, *, engine, query):
 def _(result, prepared, scale, *, engine):
     same_rows(result, prepared)
     return {"engine_threads": _polars_threads() if engine == "polars" else scale.threads}
+
+
+@workload(
+    variants={"query": QUERIES},
+    tags=["query", "io", "nightly"],
+    requires=["pandas", "pyarrow", "dask.dataframe", "duckdb", "pyspark"],
+    deadline_s=180,
+)
+def tpch_spark(prepared, *, query):
+    """Answer a query of TPC-H by Spark, on this machine, with as many threads as the cluster.
+
+    A Java process does the work while the cluster waits; it is started before the clock, and has
+    compiled nothing of the query by then. Stresses no part of Dask, as `tpch`. Needs Java.
+
+    Scale: by scale factor, as tpch.q03. About 10 s on 2 x 1 x 1 GiB.
+    Check: the rows, by DuckDB from the same files.
+    """
+    import pandas as pd
+
+    answer = prepared["session"].sql(sql_of(query))
+    # Not `toPandas`, which knows pandas of its own time only.
+    rows = [tuple(row) for row in answer.collect()]
+    return pd.DataFrame(rows, columns=answer.columns)
+
+
+@tpch_spark.prepare
+def _(scale, *, query):
+    _need_java()
+    prepared = data_and_answer(scale, sql_of(query), shuffles=False)
+    session = _spark(scale)
+    named = set(re.findall(r"\w+", sql_of(query)))
+    for table in named.intersection(prepared["data"].manifest["tables"]):
+        files = map(str, prepared["data"].files(table))
+        session.read.parquet(*files).createOrReplaceTempView(table)
+    return {**prepared, "session": session}
+
+
+@tpch_spark.check
+def _(result, prepared):
+    same_rows(result, prepared)
+
+
+@tpch_spark.cleanup
+def _(prepared=None):
+    if prepared is not None:
+        _end_spark(prepared["session"])
 
 
 def _by_duckdb(query, data, threads):
@@ -88,3 +136,42 @@ def _polars_threads():
     import polars
 
     return polars.thread_pool_size()
+
+
+def _need_java():
+    from benchkit.measure.errors import MissingPackage
+
+    home = os.environ.get("JAVA_HOME")
+    if not (shutil.which("java") or (home and shutil.which("java", path=f"{home}/bin"))):
+        raise MissingPackage("java, which pyspark runs in: not installed")
+
+
+def _spark(scale):
+    """Start Spark in a Java process of its own, with the threads and memory of the cluster."""
+    from pyspark.sql import SparkSession
+
+    options = {
+        "spark.driver.memory": f"{max(1024, scale.memory >> 20)}m",
+        # The 200 by default are for a cluster: most would be empty.
+        "spark.sql.shuffle.partitions": 2 * scale.threads,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.appName("benchkit").master(f"local[{scale.threads}]")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _end_spark(session):
+    """Stop Spark and its Java process, which would else stay, and hold memory, to our end."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    with suppress(AttributeError):  # of another version, which keeps it elsewhere
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=30)
+        type(session.sparkContext)._gateway = type(session.sparkContext)._jvm = None

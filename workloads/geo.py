@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import tempfile
+import time
+from types import SimpleNamespace
 
 from _fingerprints import fingerprint
 
@@ -21,6 +24,10 @@ HOURS = (0, 6, 12, 18)
 OFFSET, OFFSET_FROM = 1000, "2022-01-25"
 N_IMAGES = 60
 VARIABLES = ("tas", "pr")
+#: A resource that no worker has: tasks that need it are known to the scheduler and stay there.
+NOBODY = "benchkit-nobody"
+#: How long the scheduler may take to take in a graph.
+SUBMISSION_TIMEOUT_S = 100.0
 
 
 def _new_folder():
@@ -705,3 +712,131 @@ def _value(number, t, y, x):
     """Return values in [0, 1) that float32 holds exactly, and that look random."""
     place = (t * 1_000_003 + y * 10_007 + x * 101 + number * 7) * 2_654_435_761
     return (place % 2**24 / 2**24).astype("float32")
+
+
+# -- submission alone -----------------------------------------------------------------------------
+
+
+# Functions, not workloads: what a workload's source is follows functions.
+_circulation, _era5, _highlevel, _map_blocks, _zonal, _satellite, _regrid = (
+    each.main
+    for each in (
+        atmospheric_circulation,
+        era5_rechunk,
+        climatology_highlevel,
+        climatology_map_blocks,
+        zonal_average,
+        satellite_filter,
+        regrid,
+    )
+)
+
+
+class _Submitted(Exception):
+    """Ends a computation whose graph the scheduler was sent: there is nothing to wait for."""
+
+
+@workload(
+    variants={
+        "of": [
+            "atmospheric_circulation",
+            "era5_rechunk",
+            "climatology_highlevel",
+            "climatology_map_blocks",
+            "zonal_average",
+            "satellite_filter",
+            "regrid",
+        ]
+    },
+    tags=["graph", "client", "overhead", "nightly", "ci[of=climatology_highlevel]"],
+    requires=["numpy", "pandas", "scipy", "dask.array", "xarray", "zarr", "flox"],
+    metrics={"building": "s", "submission": "s", "graph_tasks": "1"},
+)
+def submission(client, scale, seed, prepared, *, of):
+    """Submit another workload of this category and run no task of it.
+
+    Tasks ask for a resource that no worker has. Stresses the client, which builds and optimises
+    the graph, and the scheduler, which takes it in: at a large scale that alone takes minutes.
+    Metrics are the seconds until the graph is sent and until the scheduler knows it, by its own
+    record of events. `cloud_optimize` is left out: workers open its files while it is built.
+
+    Scale: that of the other workload. About 1 s on 2 x 1 x 1 GiB.
+    Check: the scheduler knows as many tasks as the graph has, all that is asked for is among
+    them, and none of them ran.
+    """
+    import dask
+
+    run = {
+        "atmospheric_circulation": _circulation,
+        "era5_rechunk": _era5,
+        "climatology_highlevel": _highlevel,
+        "climatology_map_blocks": _map_blocks,
+        "zonal_average": _zonal,
+        "satellite_filter": _satellite,
+        "regrid": _regrid,
+    }[of]
+    available = {"scale": scale, "seed": seed, "prepared": prepared, "to": "coarse"}
+    asked_for = {name: available[name] for name in inspect.signature(run).parameters}
+    begin = time.time()
+
+    def submit(graph, keys, **options):
+        sent = time.time()
+        futures = client.get(graph, keys, sync=False, resources={NOBODY: 1})
+        raise _Submitted(sent, graph, keys, futures)
+
+    with dask.config.set(scheduler=submit):
+        try:
+            dask.compute(run(**asked_for))
+        except _Submitted as told:
+            sent, graph, keys, futures = told.args
+    known = _known_since(client, begin)
+    # No futures may be returned bare: they would be waited for.
+    return SimpleNamespace(
+        building=sent - begin, submission=known - begin, graph=graph, keys=keys, futures=futures
+    )
+
+
+@submission.prepare
+def _(*, of):
+    return {"folder": _new_folder()}
+
+
+@submission.check
+def _(client, result):
+    from dask.core import flatten
+
+    tasks = client.run_on_scheduler(_tasks_of_nobody)
+    count = len(dict(result.graph.__dask_graph__()))
+    expect(len(tasks), equals=count, what="tasks that the scheduler knows")
+    expect(len(set(flatten(result.keys)) - set(tasks)), equals=0, what="results it does not know")
+    expect(set(tasks.values()), equals={"no-worker", "waiting"}, what="states of tasks")
+    expect(result.building, at_least=0, at_most=result.submission, what="time until it was sent")
+    return {
+        "building": result.building,
+        "submission": result.submission,
+        "graph_tasks": count,
+    }
+
+
+@submission.cleanup
+def _(prepared=None):
+    _remove(prepared)
+
+
+def _known_since(client, begin):
+    """Wait until the scheduler has taken in a graph that was sent after `begin`; return when."""
+    end = time.monotonic() + SUBMISSION_TIMEOUT_S
+    while time.monotonic() < end:
+        for moment, event in client.get_events(client.id):
+            if moment >= begin and event.get("action") in ("update-graph", "update_graph"):
+                return moment
+        time.sleep(0.01)
+    raise TimeoutError(f"the scheduler did not take in the graph in {SUBMISSION_TIMEOUT_S:.0f} s")
+
+
+def _tasks_of_nobody(dask_scheduler):
+    return {
+        key: task.state
+        for key, task in dask_scheduler.tasks.items()
+        if NOBODY in (task.resource_restrictions or {})
+    }

@@ -21,8 +21,14 @@ SIZES = {"many-small": 1 / 8192, "few-large": 1 / 32}
 
 
 @workload(
-    variants={"data": ["uncompressible"], "end": ["release", "keep"]},
-    tags=["nightly", "memory", "disk", "first-twelve[end=keep]", "quick[end=keep]"],
+    variants={"data": ["uncompressible", "compressible"], "end": ["release", "keep"]},
+    tags=[
+        "nightly",
+        "memory",
+        "disk",
+        "first-twelve[data=uncompressible,end=keep]",
+        "quick[data=uncompressible,end=keep]",
+    ],
     requires=["numpy", "dask.array"],
     cluster={"memory_limit": "512 MiB"},
     features=["nanny"],

@@ -11,10 +11,17 @@ N_DATE_GROUPS = 10
 
 
 @workload(
-    variants={"data": ["uncompressible"]},
-    tags=["memory", "root-tasks", "first-twelve", "quick", "nightly", "ci"],
+    variants={"data": ["uncompressible", "compressible"]},
+    tags=[
+        "memory",
+        "root-tasks",
+        "first-twelve[data=uncompressible]",
+        "quick[data=uncompressible]",
+        "nightly",
+        "ci[data=uncompressible]",
+    ],
     requires=["numpy", "dask.array", "xarray"],
-)  # fmt: skip
+)
 def anom_mean(scale, seed, *, data):
     """Average the anomalies against a climatology: group mean, difference, mean over time.
 

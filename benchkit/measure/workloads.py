@@ -255,7 +255,6 @@ class Workload:
         for function in found:  # grows while it is walked
             for name in sorted(names_used(function)):
                 helper = getattr(function, "__globals__", {}).get(name)
-                helper = helper.main if isinstance(helper, Workload) else helper
                 if (
                     isinstance(helper, (FunctionType, type))
                     and self._is_own(helper.__module__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,6 +59,10 @@ def entry(change, place=7):
     return spoil
 
 
+def submitted_with(**changes):
+    return lambda result: SimpleNamespace(**{**vars(result), **changes})
+
+
 CLIMATOLOGY = {
     "a day is off": lambda days: np.asarray(days) * (1 + 1e-6),
     "hours are swapped": lambda days: np.asarray(days)[::-1],
@@ -104,6 +109,11 @@ WRONG = {
         "a place is off": values_with("tas", one_value(2.0)),
         "a year is lost": written_with(lambda dataset: dataset.isel(time=slice(365, None))),
         "not a number": values_with("tas", one_value(np.nan)),
+    },
+    "geo.submission": {
+        "a result is not known": submitted_with(keys=["nobody's"]),
+        "another graph was sent": submitted_with(graph=SimpleNamespace(__dask_graph__=dict)),
+        "it was known before it was sent": submitted_with(building=1e6),
     },
 }
 

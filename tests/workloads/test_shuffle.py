@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 from perturbing import (
+    FEW_ROWS,
     TINY,
     item,
     nan,
@@ -61,7 +62,7 @@ KILLS = "shuffle.p2p_worker_loss"
     ids=lambda variant: variant.name,
 )
 def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
-    prove(client, variant, WRONG, FEW.get(variant.workload.name, TINY))
+    prove(client, variant, WRONG, FEW.get(variant.workload.name, FEW_ROWS))
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ class Probe(WorkerPlugin):
         self.worker = worker
         self.lag = LoopLag()
         self.peak = 0
+        self.trimmed = False
         # The high-water mark belongs to the process: who resets it tells all other probes in it,
         # of other captures and, where workers share a process, of other workers.
         self.siblings = vars(distributed).setdefault("_benchkit_probes", {})
@@ -166,10 +167,13 @@ class Probe(WorkerPlugin):
             return NAN  # somebody else is measuring here, whose memory this would change
         import ctypes
 
-        try:
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
-        except (OSError, AttributeError):
-            return NAN  # not Linux with the GNU library
+        # Workers that share a process share its memory: with hundreds it is given back once.
+        if not any(probe.trimmed for probe in self.siblings.values()):
+            try:
+                ctypes.CDLL("libc.so.6").malloc_trim(0)
+            except (OSError, AttributeError):
+                return NAN  # not Linux with the GNU library
+            self.trimmed = True
         return float(self.worker.monitor.proc.memory_info().rss)
 
 

@@ -83,6 +83,10 @@ class Stream:
             thread: Any = None,
             nbytes: Any = None,
             startstops: Any = (),
+            # Not used; but a name that a function does not list takes Python longer to pass.
+            type: Any = None,
+            typename: Any = None,
+            metadata: Any = None,
             **more: Any,
         ) -> None:
             if start != "processing":

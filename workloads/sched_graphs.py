@@ -1,0 +1,156 @@
+"""Scheduler workloads: graphs that are built, ordered and sent for their shape or their size."""
+
+from __future__ import annotations
+
+import time
+import zlib
+
+from _graphs import (
+    BUILDS,
+    FAMILIES,
+    a_family,
+    built,
+    last_block,
+    last_block_known,
+    most_alive,
+    tasks_of,
+)
+
+from benchkit.measure import expect, workload
+
+#: Blocks along each side of what is built: about a second each.
+SIDES = {"rechunk": 36, "overlap": 20, "tensordot": 16}
+N_PAYLOADS = 500
+
+
+@workload(
+    category="sched",
+    variants={"megabytes": [1, 10, 100]},
+    tags=["overhead", "graph", "client", "nightly", "ci[megabytes=10]"],
+    metrics={"submission": "s"},
+)
+def graph_submit(client, scale, prepared, *, megabytes):
+    """Submit a graph that carries its data within, as user code often does by mistake.
+
+    Stresses the way of a graph from client to scheduler: serialisation, one large message, and
+    the scheduler's own reading of it. The metric is the time until the scheduler knows the tasks,
+    by its own record of events; the rest is their execution. Dask warns from 10 MB on.
+
+    Scale: 500 payloads that make up 1, 10 or 100 MB x the fraction, on any cluster.
+    About 2 s on 2 x 1 x 1 GiB.
+    Check: the checksum of each payload.
+    """
+    import warnings
+
+    import dask
+
+    tasks = [dask.delayed(zlib.crc32, pure=False)(payload) for payload in prepared]
+    begin = time.time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        futures = client.compute(tasks)
+    return {"sums": client.gather(futures), "begin": begin}
+
+
+@graph_submit.prepare
+def _(scale, seed, *, megabytes):
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    nbytes = max(100, round(megabytes * 1e6 * scale.fraction / N_PAYLOADS))
+    return [rng.bytes(nbytes) for _ in range(N_PAYLOADS)]
+
+
+@graph_submit.check
+def _(client, result, prepared):
+    expect(result["sums"], equals=[zlib.crc32(each) for each in prepared], what="checksums")
+    known = [
+        moment
+        for moment, event in client.get_events(client.id)
+        if event.get("action") in ("update-graph", "update_graph") and moment >= result["begin"]
+    ]
+    expect(len(known), at_least=1, what="events of the submission")
+    return {"submission": min(known) - result["begin"]}
+
+
+@workload(
+    category="sched",
+    variants={"kind": list(BUILDS)},
+    tags=["graph", "client", "cpu", "gate", "nightly", "ci[kind=overlap]"],
+    metrics={"graph_tasks": "1"},
+)
+def graph_build(scale, *, kind):
+    """Build and optimise the graph of an array on the client, and compute nothing.
+
+    Stresses the client: rechunking, overlaps and contractions make thousands of tasks before the
+    first of them can run (distributed#3750). The number of tasks is the same on every machine.
+
+    Scale: blocks by the fraction, on any cluster: the client is one process.
+    About 1 s on 2 x 1 x 1 GiB.
+    Check: the last block, computed from the graph that was built, against NumPy.
+    """
+    from types import SimpleNamespace
+
+    graph, keys = built(kind, _side(scale, kind))
+    # No graph may be returned bare: Dask would look for collections in it.
+    return SimpleNamespace(graph=graph, keys=keys)
+
+
+@graph_build.check
+def _(result, scale, *, kind):
+    import numpy as np
+
+    side = _side(scale, kind)
+    blocks = [key for row in result.keys for key in row]
+    # A contraction's blocks are as many as the array's; a rechunked one has columns only.
+    expect(len(set(blocks)), equals=side if kind == "rechunk" else side**2, what="blocks")
+    block = last_block(result.graph, result.keys)
+    known = last_block_known(kind, side)
+    same = np.shape(block) == known.shape and np.allclose(block, known, rtol=1e-12)
+    expect(same, equals=True, what="last block is NumPy's")
+    return {"graph_tasks": len(result.graph)}
+
+
+@workload(
+    category="sched",
+    variants={"graph": list(FAMILIES)},
+    tags=["graph", "cpu", "gate", "nightly", "ci[graph=overlap]"],
+    metrics={"most_alive": "1"},
+)
+def order(prepared, *, graph):
+    """Order the tasks of a graph as the scheduler would, and run none of them.
+
+    Stresses `dask.order` with the shapes that have been slow or badly ordered: overlaps, an SVD,
+    layers in which all depend on all, a chain with danglers, and many chains apart. The metric is
+    the largest number of results that are alive at a time; it is the same on every machine.
+
+    Scale: tasks by the fraction, on any cluster: the scheduler is one process.
+    About 1 s on 2 x 1 x 1 GiB.
+    Check: every task has a place of its own, after all that it needs.
+    """
+    from types import SimpleNamespace
+
+    from dask.order import order
+
+    return SimpleNamespace(places=order(prepared["tasks"]))
+
+
+@order.prepare
+def _(scale, *, graph):
+    needs = a_family(graph, scale.fraction)
+    return {"needs": needs, "tasks": tasks_of(needs)}
+
+
+@order.check
+def _(result, prepared):
+    places, needs = result.places, prepared["needs"]
+    expect(len(places), equals=len(needs), what="tasks with a place")
+    expect(set(places) == set(needs), equals=True, what="all tasks have a place")
+    expect(len(set(places.values())), equals=len(needs), what="places")
+    early = sum(places[key] < places[other] for key in needs for other in needs[key])
+    expect(early, equals=0, what="tasks before what they need")
+    return {"most_alive": most_alive(needs, places)}
+
+
+def _side(scale, kind):
+    return max(3, round(SIDES[kind] * scale.fraction**0.5))
