@@ -72,11 +72,9 @@ def page(browser):
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
     page.set_default_timeout(60_000)
-    expect.set_options(timeout=30_000)
     yield page
     assert page.evaluate("window.hacked") is None
     context.close()
-    expect.set_options(timeout=5_000)
     assert not trouble
 
 

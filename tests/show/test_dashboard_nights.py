@@ -13,6 +13,20 @@ from test_dashboard import HOSTILE, READY, serve
 from benchkit.analysis.history import build_history
 from benchkit.show.dashboard.standing import standings
 
+#: Where the last but so many runs of a history are drawn.
+DOT = """back => {
+  const figure = [...Bokeh.documents[0]._all_models.values()].find(
+    m => m.type === "Figure" && m.toolbar.tools.length > 3);
+  const source = figure.renderers.find(r => r.data_source.name === "runs").data_source;
+  const at = source.data.id.length - 1 - back, view = Bokeh.index.find_one(figure);
+  const box = view.canvas_view.el.getBoundingClientRect();
+  return [box.x + view.frame.x_scale.compute(source.data.x[at]),
+          box.y + view.frame.y_scale.compute(source.data.y[at])];
+}"""
+
+CHOSEN = """[...Bokeh.documents[0]._all_models.values()].filter(m => m.name === "runs")
+  .reduce((n, m) => n + m.selected.indices.length, 0)"""
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory, a_run):
@@ -107,3 +121,17 @@ def test_odd_addresses_are_answered_in_words(page, site, address, message):
 
     expect(page.get_by_text(message).first).to_be_visible()
     assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.browser
+def test_two_nights_of_a_history_stand_side_by_side(page, site):
+    page.goto(f"{site}?view=history&workload={SLOWER}&environment=main")
+    page.wait_for_function(READY)
+    page.keyboard.down("Shift")
+    page.mouse.click(*page.evaluate(DOT, 0))
+    page.wait_for_function(f"{CHOSEN} === 1")
+    page.wait_for_timeout(600)  # two taps in quick succession would be one double tap
+    page.mouse.click(*page.evaluate(DOT, 1))
+
+    page.wait_for_url("**view=pair&a=**&b=**")
+    expect(page.get_by_text("B − A").first).to_be_visible()

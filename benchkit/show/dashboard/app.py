@@ -27,7 +27,7 @@ from benchkit.show.dashboard import (
     workloads,
 )
 from benchkit.show.dashboard.data import all_nights
-from benchkit.show.dashboard.shell import dress_widgets, page
+from benchkit.show.dashboard.shell import dress_widgets, listen_at_once, page
 
 __all__ = ["VIEWS", "application"]
 
@@ -52,6 +52,7 @@ def application() -> Any:
     """Return the page that the visitor's address asks for."""
     pn.extension("tabulator", notifications=False)
     dress_widgets()
+    listen_at_once()
     state = _state()
     name = state.get("view") or _first()
     if name not in VIEWS:

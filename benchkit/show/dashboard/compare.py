@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pandas as pd
@@ -41,18 +42,36 @@ def view(state: dict[str, str]) -> Any:
         metric = state.get("metric", "duration")
         metrics = tuple(dict.fromkeys([*check_metrics([metric]), "memory_mean", "memory_peak"]))
         if "experiment" in state:
-            runs = store.runs(experiment=f"{state['experiment']}*")
-            report = compare_experiment(runs, state["experiment"], metrics=metrics)
+            experiment = state["experiment"]
+            runs = store.runs(experiment=f"{experiment}*")
+            report = kept(
+                lambda: compare_experiment(runs, experiment, metrics=metrics),
+                *("experiment", experiment, metric),
+            )
         else:
-            report = compare(
-                select_runs(store, state["baseline"]),
-                {state["contender"]: select_runs(store, state["contender"])},
-                metrics=metrics,
-                names=(state["baseline"], "contender"),
+            one, other = state["baseline"], state["contender"]
+            report = kept(
+                lambda: compare(
+                    select_runs(store, one),
+                    {other: select_runs(store, other)},
+                    metrics=metrics,
+                    names=(one, "contender"),
+                ),
+                # An age such as 7d means another moment later.
+                *("selections", one, other, metric, f"{pd.Timestamp.now():%Y-%m-%d %H}"),
             )
             runs = None
     except BenchkitError as error:
         return parts.message("This cannot be compared", str(error), back=True)
+    # What opens runs takes seconds the first time: the page is painted before it.
+    causes = pn.Column(sizing_mode="stretch_width")
+    if runs is not None:
+        causes[:] = [parts.words("Runs are opened to see where the time went …")]
+
+        async def explain() -> None:
+            causes[:] = await _causes(store, runs, report)
+
+        pn.state.onload(explain)
     return pn.Column(
         parts.head(
             f"{' and '.join(report.contenders)} against {report.baseline}",
@@ -64,7 +83,7 @@ def view(state: dict[str, str]) -> Any:
         parts.figure(forest(report, metric)),
         parts.figure(heat_map(report, metric)),
         parts.figure(raw_points(report, metric)),
-        *(_causes(store, runs, report) if runs is not None else ()),
+        causes,
         sizing_mode="stretch_width",
     )
 
@@ -148,18 +167,27 @@ def _side_by_side(runs: pd.DataFrame, report: Report) -> list[Any]:
     return [parts.heading("Two runs side by side", told), parts.links(ways)]
 
 
-def _causes(store: Store, runs: pd.DataFrame, report: Report) -> list[Any]:
-    content: list[Any] = []
+async def _causes(store: Store, runs: pd.DataFrame, report: Report) -> list[Any]:
+    """Return what explains the largest changes; other visitors are served meanwhile."""
     name = "\n".join([*report.contenders, report.sentence, *sorted(runs["id"])])
-    # Opening the runs of three workloads takes seconds.
-    causes = kept(lambda: list(why.explained(store, runs, report, most=EXPLAINED)), "why", name)
+
+    def found() -> tuple[list[Any], dict[str, pd.DataFrame]]:
+        return (
+            kept(lambda: list(why.explained(store, runs, report, most=EXPLAINED)), "why", name),
+            kept(lambda: why.arm_differences(store, runs, report), "arms", name),
+        )
+
+    try:
+        causes, differing = await asyncio.to_thread(found)
+    except BenchkitError as error:  # the rest of the page stands
+        return [parts.message("The causes cannot be told", str(error))]
+    content: list[Any] = []
     for row in causes:
         content.append(
             parts.heading(f"{row.workload} in {row.contender}", row.explanation.sentence)
         )
         content.append(parts.figure(waterfall(row.explanation)))
     content += _side_by_side(runs, report)
-    differing = kept(lambda: why.arm_differences(store, runs, report), "arms", name)
     for contender, table in differing.items():
         content.append(parts.heading(f"What differs between {report.baseline} and {contender}"))
         content.append(

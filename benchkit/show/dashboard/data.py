@@ -19,10 +19,12 @@ import panel as pn
 from benchkit.analysis.history import History, build_history
 from benchkit.analysis.levels import worse_direction
 from benchkit.analysis.noise import run_noise
+from benchkit.analysis.regressions import Regression, read_ledger
 from benchkit.analysis.within import Within
 from benchkit.errors import BenchkitError
 from benchkit.experiment.folders import folders_of
 from benchkit.measure.collection import Collection, collect
+from benchkit.show.dashboard.standing import Standing, standings
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
@@ -36,9 +38,11 @@ __all__ = [
     "nights_of",
     "open_run",
     "open_store",
+    "regressions",
     "run_times",
     "runs_table",
     "shown_metrics",
+    "standings_of",
     "workload_catalogue",
 ]
 
@@ -91,12 +95,33 @@ def shown_metrics() -> list[str]:
     return list(dict.fromkeys(all_nights().series["metric"]))
 
 
+def standings_of(metric: str) -> list[Standing]:
+    """Return how each series of a metric stands on the last night; not to be changed."""
+
+    def make() -> list[Standing]:
+        store = open_store()
+        return standings(nights_of(metric), store.events(), store.marks())
+
+    return kept(make, "standings", metric)
+
+
+def regressions() -> list[Regression]:
+    """Return what the ledger of the store amounts to; not to be changed."""
+
+    def make() -> list[Regression]:
+        store = open_store()
+        return read_ledger(store.events(), store.marks())
+
+    return kept(make, "regressions")
+
+
 def _version(store: Store) -> str:
     """Return what changes when runs, marks or events are added."""
     names = [
         *store.files.list("index/new", ".json"),
         *store.files.list("index", ".parquet"),
         *store.files.list("marks", ".json"),
+        *store.files.list("ledger", ".json"),
     ]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
@@ -124,8 +149,13 @@ def open_run(run_id: str) -> Run:
     UnreadableRun
         Its file is damaged.
     """
-    store = open_store()
-    return Run(_tree(str(store.path), store.resolve(run_id)))
+    return Run(_tree(str(open_store().path), _resolved(run_id)))
+
+
+def _resolved(run_id: str) -> str:
+    """Return the id of a run; reading all ids anew for each that is looked at would be slow."""
+    whole = kept(lambda: frozenset(runs_table()["id"].astype(str)), "ids")
+    return run_id if run_id in whole else open_store().resolve(run_id)
 
 
 # Some pages of one run, and those of a colleague, in quick succession: eight are enough.
@@ -136,8 +166,7 @@ def _tree(path: str, run_id: str) -> Any:
 
 def run_times(run_id: str) -> Within:
     """Return when the tasks of a run computed; shared by all who look at it, not to be changed."""
-    store = open_store()
-    return _times(str(store.path), store.resolve(run_id))
+    return _times(str(open_store().path), _resolved(run_id))
 
 
 # Of a million tasks 40 MB, which each visitor's page would else hold for itself.
@@ -167,8 +196,7 @@ def attributes_of(run_id: str) -> dict[str, Any]:
     UnreadableRun
         Its file is damaged.
     """
-    store = open_store()
-    return _attributes_of(str(store.path), store.resolve(run_id))
+    return _attributes_of(str(open_store().path), _resolved(run_id))
 
 
 # A run's packages and configuration are 40 kB as text; the groups of its file are not read.
@@ -208,6 +236,6 @@ class _Question:
     make: Callable[[], Any] = field(compare=False)
 
 
-@lru_cache(maxsize=20)
+@lru_cache(maxsize=60)
 def _kept(question: _Question) -> Any:
     return question.make()

@@ -140,13 +140,11 @@ def _changes(runs: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     known = runs[runs["packages_hash"].notna()].iloc[::-1]
     before = known.groupby("host", dropna=False, sort=False)["packages_hash"].shift()
     is_new = before.notna() & (before != known["packages_hash"])
-    last: dict[Any, dict[str, Any]] = {}
-    found = []
-    for row, new in zip(known.to_dict("records"), is_new, strict=True):
-        if new:
-            found.append((row, last[row["host"]]))
-        last[row["host"]] = row
-    return found[::-1]
+    # The place of the run before on the same host, of those that begin a build.
+    places = pd.Series(range(len(known)), index=known.index)
+    earlier = places.groupby(known["host"], dropna=False, sort=False).shift()[is_new].astype(int)
+    now, then = known[is_new].to_dict("records"), known.iloc[earlier].to_dict("records")
+    return list(zip(now, then, strict=True))[::-1]
 
 
 def _what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ __all__ = ["GroupTable", "choose_group", "short_names"]
 
 PAGE_SIZE = 20
 ALL = "all task groups"
-BAR, BAR_HEIGHT, NUMBER = 150, 12, 88
+BAR, BAR_HEIGHT, NUMBER = 150, 12, 85
 _SECONDS = NumberFormatter(format="0,0.000", nan_format="–")
 _COUNT = NumberFormatter(format="0,0", nan_format="–")
 _MIB = NumberFormatter(format="0,0.00", nan_format="–")
@@ -100,7 +100,7 @@ class GroupTable:
                 "task group": {"type": "input", "func": "like", "placeholder": "filter"}
             },
             widths={
-                "task group": 240,
+                "task group": 240 if len(frame.columns) < 12 else 205,  # all on one screen
                 "by activity": BAR + 16,
                 **dict.fromkeys(frame.columns[2:], NUMBER),
             },
@@ -175,5 +175,5 @@ def _bar(seconds: dict[str, float], most: float) -> str:
 _CLICKABLE = """
 .tabulator-row { cursor: pointer; } .tabulator-cell svg { vertical-align: middle; }
 .tabulator .tabulator-header .tabulator-col .tabulator-col-content .tabulator-col-title {
-  white-space: normal; text-overflow: clip; line-height: 1.25; }
+  white-space: normal !important; text-overflow: clip; line-height: 1.25; }
 """

@@ -8,10 +8,10 @@ import panel as pn
 from bokeh.models import CustomJS
 
 from benchkit.analysis.history import ABOUT, History
-from benchkit.analysis.regressions import Regression, read_ledger
+from benchkit.analysis.regressions import Regression
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
-from benchkit.show.dashboard.data import all_nights, open_store, shown_metrics
+from benchkit.show.dashboard.data import all_nights, open_store, regressions, shown_metrics
 from benchkit.show.dashboard.marks import mark_series
 from benchkit.show.dashboard.standing import series_label
 from benchkit.show.dashboard.terms import metric_terms
@@ -27,6 +27,7 @@ __all__ = ["TITLE", "view"]
 TITLE = "History"
 #: Other metrics below the one that is looked at, and runs in the table.
 MOST_SMALL, MOST_RUNS = 6, 60
+_CLICKS = "A click on a dot opens the run; two clicks with Shift held put two runs side by side."
 _NAMES = ("workload", "environment", "host")
 
 
@@ -80,7 +81,7 @@ def view(state: dict[str, str]) -> Any:
     for widget in (where, choose, zero):
         widget.param.watch(draw, "value")
     return pn.Column(
-        parts.head(str(state["workload"]), lines=["A click on a dot opens the run."]),
+        parts.head(str(state["workload"]), lines=[_CLICKS]),
         pn.Row(where, choose, zero),
         body,
         form,
@@ -103,26 +104,32 @@ def _body(
     row = history.find({**about, "metric": metric})
     marks = active_marks(open_store().marks())
     content: list[Any] = [_regression(one) for one in _regressions(about)]
+    large: Any = None
     if row is None:
         title = "Nothing to draw"
         content.append(parts.message(title, f"{METRICS[metric].long_name} was not measured here."))
     else:
-        content.append(
-            parts.figure(_linked(over_nights(history, row, marks=marks, from_zero=from_zero)))
-        )
+        large = _linked(over_nights(history, row, marks=marks, from_zero=from_zero))
+        content.append(parts.figure(large))
     others = [name for name in metrics if name != metric][:MOST_SMALL]
     places = [history.find({**about, "metric": name}) for name in others]
     small = pn.GridBox(ncols=2, sizing_mode="stretch_width")
     content.append(small)
 
     def fill() -> None:
-        small[:] = [
-            parts.figure(
-                _linked(over_nights(history, place, from_zero=from_zero, height=170, small=True))
-            )
+        drawn = [
+            over_nights(history, place, from_zero=from_zero, height=170, small=True)
             for place in places
             if place is not None
         ]
+        # One axis for all: they move together, and a browser has less to build.
+        timed = [one for one in (large, *drawn) if one is not None and one.xaxis[0].visible]
+        for one in timed[1:]:
+            one.x_range, one.xaxis[0].ticker = timed[0].x_range, timed[0].xaxis[0].ticker
+            one.xaxis[0].formatter = timed[0].xaxis[0].formatter
+        for one in drawn:
+            _linked(one)
+        small[:] = [parts.figure(one) for one in drawn]
 
     pn.state.onload(fill)  # five sixths of the work: the page is painted before it
     content += [parts.heading("Runs", "The newest first."), _runs(history, about, metric)]
@@ -134,24 +141,32 @@ def _body(
     return [*content, parts.links(ways)]
 
 
+#: Shift adds to what is chosen: the first of two runs waits for the second, the older is A.
+_CLICKED = """
+const chosen = [...source.selected.indices].sort((a, b) => source.data.x[a] - source.data.x[b]);
+const ids = chosen.map(at => source.data.id[at]);
+if (window.benchkitShift && ids.length > 1)
+  window.location.search = `?view=pair&a=${ids[0]}&b=${ids[ids.length - 1]}`;
+else if (!window.benchkitShift && ids.length)
+  window.location.search = `?view=run&id=${ids[0]}`;
+"""
+
+
 def _linked(drawn: Any) -> Any:
-    """Let a click on a run open its page."""
-    code = """
-    const at = source.selected.indices[0];
-    if (at !== undefined) window.location.search = `?view=run&id=${source.data.id[at]}`;
-    """
+    """Let a click on a run open its page, and two with Shift hold two runs side by side."""
     for renderer in drawn.renderers:
         source = renderer.data_source
         if source.name in ("runs", "failures"):
-            source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=code))
+            source.selected.js_on_change(
+                "indices", CustomJS(args={"source": source}, code=_CLICKED)
+            )
     return drawn
 
 
 def _regressions(about: dict[str, Any]) -> list[Regression]:
-    store = open_store()
     return [
         one
-        for one in read_ledger(store.events(), store.marks())
+        for one in regressions()
         if one.is_open and all(one.about[name] == about[name] for name in ABOUT)
     ]
 

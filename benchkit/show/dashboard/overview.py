@@ -13,8 +13,8 @@ from benchkit.analysis.history import History
 from benchkit.analysis.levels import worse_direction
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
-from benchkit.show.dashboard.data import nights_of, open_store, shown_metrics
-from benchkit.show.dashboard.standing import STATES, Standing, series_label, standings
+from benchkit.show.dashboard.data import nights_of, shown_metrics, standings_of
+from benchkit.show.dashboard.standing import STATES, Standing, series_label
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.sparkline import sparkline
@@ -71,9 +71,8 @@ def view(state: dict[str, str]) -> Any:
 
 
 def _body(metric: str, find: str, show: str) -> list[Any]:
-    store = open_store()
     history = nights_of(metric)
-    ones = standings(history, store.events(), store.marks())
+    ones = standings_of(metric)
     counts = Counter(one.state for one in ones)
     told = [f"{counts[name]} {STATES[name][1]}" for name in STATES if counts[name]]
     night = str(history.times[-1])[:16].replace("T", " ")

@@ -102,6 +102,8 @@ _TABS = """
 
 def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
     """Return the tabs of a run's page; each is made when it is first looked at."""
+    # Empty columns are on the page from the beginning (no `dynamic=True`): what is put into one
+    # while the browser still builds it would be lost, and the tab would stay blank.
     names = list(makers)
     pages = [pn.Column(sizing_mode="stretch_width") for _ in names]
     window.tab = window.tab if window.tab in names else names[0]
@@ -113,7 +115,6 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
     fill(names.index(window.tab))
     widget = pn.Tabs(
         *zip([name.capitalize() for name in names], pages, strict=True),
-        dynamic=True,
         sizing_mode="stretch_width",
         active=names.index(window.tab),
         stylesheets=[_TABS],

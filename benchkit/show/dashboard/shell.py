@@ -10,7 +10,7 @@ from typing import Any
 
 import panel as pn
 
-__all__ = ["PANE_STYLES", "STYLES", "TABLE_STYLES", "dress_widgets", "page"]
+__all__ = ["PANE_STYLES", "STYLES", "TABLE_STYLES", "dress_widgets", "listen_at_once", "page"]
 
 _TEMPLATE = """
 {% extends base %}
@@ -24,6 +24,8 @@ _TEMPLATE = """
   if (chosen) document.documentElement.dataset.theme = chosen;
   // The address holds the whole state, so going back is loading it.
   window.addEventListener("popstate", () => window.location.reload());
+  // Clicks on runs of a history ask for it.
+  window.addEventListener("pointerdown", e => { window.benchkitShift = e.shiftKey; }, true);
   // What widgets leave unsaid to those who hear the page: names of boxes to tick, and that the
   // frame and the foot of a table are groups of its rows.
   const roles = {".tabulator-tableholder": "rowgroup", ".tabulator-table": "presentation",
@@ -139,6 +141,9 @@ select:not([size]).bk-input { padding-right: 1.6rem;
   background: linear-gradient(45deg, transparent 50%, currentColor 50%) right 14px center / 5px 5px
   no-repeat, linear-gradient(-45deg, transparent 50%, currentColor 50%) right 9px center / 5px 5px
   no-repeat; }
+.bk-btn.bk-btn-default { background: var(--raised) !important; color: var(--ink) !important;
+  border: 1px solid var(--soft) !important; }
+.bk-btn[disabled] { opacity: .55; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
 """
 
@@ -160,6 +165,11 @@ TABLE_STYLES = [
 .tabulator .tabulator-header-filter input { background: var(--paper) !important;
   color: var(--ink) !important; border: 1px solid var(--line) !important; border-radius: 4px; }
 .tabulator .tabulator-row a { color: var(--link); }
+.tabulator .tabulator-col .tabulator-col-sorter { display: none !important; }
+.tabulator .tabulator-col[aria-sort=ascending] .tabulator-col-sorter,
+.tabulator .tabulator-col[aria-sort=descending] .tabulator-col-sorter { display: flex !important; }
+.tabulator .tabulator-col.tabulator-sortable:not([aria-sort=ascending]):not(
+  [aria-sort=descending]) .tabulator-col-title { padding-right: 0 !important; }
 .tabulator .tabulator-page { background: var(--raised) !important; color: var(--ink) !important;
   border: 1px solid var(--line) !important; border-radius: 4px; }
 .tabulator .tabulator-page.active { font-weight: 600; border-color: var(--link) !important; }
@@ -169,8 +179,32 @@ TABLE_STYLES = [
 
 def dress_widgets() -> None:
     """Let choices and fields of every view follow the page's colours, also in the dark."""
-    for kind in (pn.widgets.Select, pn.widgets.TextInput, pn.widgets.Checkbox):
+    widgets = (pn.widgets.Select, pn.widgets.TextInput, pn.widgets.Checkbox, pn.widgets.Button)
+    for kind in widgets:
         kind.stylesheets = [WIDGET_STYLES]  # type: ignore[assignment]
+
+
+def listen_at_once() -> None:
+    """Let answers reach the browser from its first word on.
+
+    Panel thinks that a page is not connected before its last figure is painted, and drops changes
+    until then; a click in the first second would change nothing, for good. A browser that has
+    something to say holds the document already.
+    """
+    document = pn.state.curdoc
+    connected = getattr(pn.state, "_connected", None)
+    if document is None or document.session_context is None or connected is None:
+        return
+
+    def heard(event: Any) -> None:
+        if getattr(event, "setter", None) is not None:  # from the browser, not from the server
+            connected[document] = True
+
+    def told(event: Any) -> None:
+        connected[document] = True
+
+    document.on_change(heard)
+    document.on_message("bokeh_event", told)
 
 
 def page(view: Any, *, title: str, current: str, navigation: list[dict[str, str]]) -> Any:

@@ -124,9 +124,10 @@ class Window:
         """The window in words."""
         length = self.whole[1] - self.whole[0]
         if self.part is None:
-            return f"The whole, {length:.3g} s"
+            return f"The whole, {_seconds(length)}"
         left, right = self.part
-        return f"{right - left:.3g} s of {length:.3g} s: {left:.3f} to {right:.3f} s"
+        told = f"{_seconds(right - left)} of {_seconds(length)}"
+        return f"{told}: {left:.3f} to {right:.3f} s"
 
     @property
     def prefix(self) -> str:
@@ -211,3 +212,7 @@ class Window:
     def _tell(self) -> None:
         for follower in self.followers:
             follower()
+
+
+def _seconds(length: float) -> str:
+    return f"{length:.3g} s" if length < 999 else f"{length:.0f} s"

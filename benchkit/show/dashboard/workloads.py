@@ -14,14 +14,13 @@ from benchkit.show.dashboard import parts, workload
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import (
     all_nights,
-    nights_of,
     noise_of,
-    open_store,
     runs_table,
     shown_metrics,
+    standings_of,
     workload_catalogue,
 )
-from benchkit.show.dashboard.standing import STATES, standings
+from benchkit.show.dashboard.standing import STATES
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.summary import OUTCOME_WORDS
@@ -201,9 +200,7 @@ def _states(metric: str) -> dict[str, str]:
     """Return the most serious state of each workload's series on the last night."""
     if metric not in shown_metrics():
         return {}
-    store = open_store()
-    ones = standings(nights_of(metric), store.events(), store.marks())
-    return {str(one.about["workload"]): one.state for one in reversed(ones)}
+    return {str(one.about["workload"]): one.state for one in reversed(standings_of(metric))}
 
 
 def _body(state: Mapping[str, str]) -> list[Any]:

@@ -403,7 +403,7 @@ def waterfall(explanation: Explanation) -> Any:
     drawn = make_figure(
         _title(question, 0, counts),
         "more wall time than the baseline (s)",
-        "task group and activity",
+        "part" if len(labels) < 5 else "task group and activity",
         y_range=labels[::-1],
         height=100 + ROW_HEIGHT * len(labels),
         tools="save",

@@ -63,7 +63,8 @@ def over_nights(
     height : int, default 360
         In pixels.
     small : bool, default False
-        A multiple beside a larger figure: no legend, no toolbar.
+        A multiple beside a larger figure: no legend, no tools but a tap, no builds; a page has
+        several, and what hovering tells is the larger one's business.
 
     Returns
     -------
@@ -90,24 +91,26 @@ def over_nights(
         height=height,
         x_axis_type="datetime",
         y_range=Range1d(start=ends[0], end=ends[1]),
-        tools="xpan,xwheel_zoom,xbox_zoom,reset,save",
+        tools="" if small else "xpan,xwheel_zoom,xbox_zoom,reset,save",
         **({"toolbar_location": None} if small else {}),
     )  # fmt: skip
     drawn.html_attributes = {
         "role": "img",
         "aria-label": f"{about['workload']}: {metric.long_name} over {int(known.sum())} nights",
     }
-    _levels(drawn, history, row, divisor)
-    points = _points(drawn, history, runs, metric.name, divisor, unit)
-    failures = _failures(drawn, history, runs, ends[0])
-    _median(drawn, history.times, values / divisor)
+    _levels(drawn, history, row, divisor, small)
+    points = _points(drawn, history, runs, metric.name, divisor, small)
+    failures = _failures(drawn, history, runs, ends[0], small)
+    _median(drawn, history.times, values / divisor, small)
     _changes(drawn, history, row, ends, divisor, small)
-    _builds(drawn, history, runs, ends)
-    _restarts(drawn, history, about, ends, marks)
+    if not small:
+        _builds(drawn, history, runs, ends)
+    _restarts(drawn, history, about, ends, marks, small)
     drawn.add_tools(TapTool(renderers=[*points, *failures]))
     drawn.xaxis[0].formatter = CustomJSTickFormatter(code=_DATE)
-    if small or not drawn.legend:
-        drawn.legend.visible = False
+    if small:  # a glyph for what is not chosen, and one more for what is muted, are never seen
+        for renderer in drawn.renderers:
+            renderer.nonselection_glyph = renderer.muted_glyph = None
     else:
         legend_beside(drawn, place="below")
     return drawn
@@ -138,7 +141,7 @@ def _ends(
 
 
 def _points(
-    drawn: Any, history: History, runs: pd.DataFrame, name: str, divisor: float, unit: str
+    drawn: Any, history: History, runs: pd.DataFrame, name: str, divisor: float, small: bool
 ) -> list[Any]:
     """Draw the runs; those that a mark sets aside are hollow."""
     ok = runs[(runs["outcome"] == "ok") & runs[name].notna()]
@@ -147,26 +150,29 @@ def _points(
         part = ok[ok["comparable"] == counts]
         if part.empty:
             continue
-        source = ColumnDataSource(
-            {
-                "x": history.times[part["night"].to_numpy(int)],
-                "y": part[name].to_numpy(float) / divisor,
-                **_told(history, part),
-                "value": [format_quantity(v, METRICS[name].units) for v in part[name]],
-            },
-            name="runs",
-        )
+        columns = {
+            "x": history.times[part["night"].to_numpy(int)],
+            "y": part[name].to_numpy(float) / divisor,
+            "id": part["id"].astype(str).tolist(),
+        }
+        if not small:
+            columns |= _told(history, part)
+            columns["value"] = [format_quantity(v, METRICS[name].units) for v in part[name]]
+        source = ColumnDataSource(columns, name="runs")
         dots = drawn.scatter(
-            "x", "y", source=source, size=6, line_color=_POINT, legend_label=words,
+            "x", "y", source=source, size=4 if small else 6, line_color=_POINT,
             fill_color=_POINT if counts else None, fill_alpha=0.45, line_alpha=0.6,
+            **({} if small else {"legend_label": words}),
             nonselection_fill_alpha=0.45, nonselection_line_alpha=0.6,
             selection_line_color=INK, selection_line_width=2,
         )  # fmt: skip
+        found.append(dots)
+        if small:
+            continue
         tips = [("night", "@night"), ("value", "@value"), ("build", "@build"), ("run", "@short")]
         if not counts:
             tips.append(("set aside", "@reason"))
         drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips, point_policy="snap_to_data"))
-        found.append(dots)
     return found
 
 
@@ -191,7 +197,9 @@ def _build(record: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _failures(drawn: Any, history: History, runs: pd.DataFrame, bottom: float) -> list[Any]:
+def _failures(
+    drawn: Any, history: History, runs: pd.DataFrame, bottom: float, small: bool
+) -> list[Any]:
     """Draw runs that did not end ok as crosses on the axis: they have no value, not the value 0."""
     bad = runs[~runs["outcome"].isin(["ok", "skipped"])]
     if bad.empty:
@@ -209,21 +217,25 @@ def _failures(drawn: Any, history: History, runs: pd.DataFrame, bottom: float) -
     )
     crosses = drawn.scatter(
         "x", "y", source=source, marker="x", size=11, line_width=2.5, line_color=WORSE,
-        legend_label="no result", level="overlay",
+        level="overlay", **({} if small else {"legend_label": "no result"}),
     )  # fmt: skip
+    if small:
+        return [crosses]
     tips = [("night", "@night"), ("ended", "@outcome"), ("error", "@error"), ("build", "@build")]
     drawn.add_tools(HoverTool(renderers=[crosses], tooltips=tips))
     return [crosses]
 
 
-def _median(drawn: Any, times: NDArray[np.datetime64], values: NDArray[np.float64]) -> None:
+def _median(
+    drawn: Any, times: NDArray[np.datetime64], values: NDArray[np.float64], small: bool
+) -> None:
     """Draw a line through the nights; it breaks where nights are missing."""
     last = int(np.flatnonzero(np.isfinite(values))[-1])
     first = int(np.flatnonzero(np.isfinite(values))[0])
     part = slice(first, last + 1)
     drawn.line(
         times[part], values[part], color=_POINT, line_alpha=0.55, line_width=1.2,
-        legend_label="median of the night",
+        **({} if small else {"legend_label": "median of the night"}),
     )  # fmt: skip
 
 
@@ -240,7 +252,7 @@ def _pieces(history: History, row: int) -> list[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-def _levels(drawn: Any, history: History, row: int, divisor: float) -> None:
+def _levels(drawn: Any, history: History, row: int, divisor: float, small: bool) -> None:
     pieces = []
     for start, stop in _pieces(history, row):
         values = history.values[row, start:stop]
@@ -252,7 +264,7 @@ def _levels(drawn: Any, history: History, row: int, divisor: float) -> None:
     x0, x1, levels = (list(column) for column in zip(*pieces, strict=True))
     drawn.segment(
         np.array(x0), levels, np.array(x1), levels, color=INK, line_width=3,
-        line_alpha=0.55, legend_label="level",
+        line_alpha=0.55, **({} if small else {"legend_label": "level"}),
     )  # fmt: skip
 
 
@@ -298,7 +310,8 @@ def _changes(
             text_color=INK, text_font_size="12px", text_baseline="middle",
             text_align="right" if is_late else "left", x_offset=-9 if is_late else 9,
         )  # fmt: skip
-    drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("changed", "@tip")]))
+    if not small:
+        drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("changed", "@tip")]))
 
 
 def _lines(places: Sequence[float]) -> NDArray[np.int64]:
@@ -364,6 +377,7 @@ def _restarts(
     about: pd.Series,
     ends: tuple[float, float],
     marks: Iterable[Mapping[str, Any]],
+    small: bool,
 ) -> None:
     """Draw where the series begins anew, and other marks that name a moment, with the reason."""
     mine = history.segments[
@@ -394,7 +408,9 @@ def _restarts(
     )
     lines = drawn.segment(
         "x", "bottom", "x", "top", source=source, color=SERIES[5], line_width=1.5,
-        legend_label="begins anew",
+        **({} if small else {"legend_label": "begins anew"}),
     )  # fmt: skip
+    if small:
+        return
     tooltips = [("night", "@night"), ("begins anew", "@tip")]
     drawn.add_tools(HoverTool(renderers=[lines], tooltips=tooltips, line_policy="interp"))
