@@ -13,7 +13,6 @@ from typing import Any
 
 import cloudpickle
 from distributed.metrics import time
-from distributed.protocol.pickle import dumps
 
 from benchkit.measure import capture
 from benchkit.measure.recording import RecordingWriter
@@ -76,7 +75,7 @@ class Observer:
             return
         cloudpickle.register_pickle_by_value(capture)
         try:
-            plugin = dumps(capture.Capture(self.name, self.level))
+            plugin = cloudpickle.dumps(capture.Capture(self.name, self.level))
         finally:
             cloudpickle.unregister_pickle_by_value(capture)
         answer = self._call(

@@ -6,9 +6,9 @@ import asyncio
 import inspect
 from typing import Any
 
+import cloudpickle
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
-from distributed.protocol.pickle import dumps
 
 from benchkit.measure.capture.columns import NAN, text
 from benchkit.measure.capture.ending import fine_rows, last_words
@@ -54,7 +54,8 @@ class Capture(SchedulerPlugin):
     def __init__(self, name: str, level: str = "full") -> None:
         self.name = name
         self.level = level
-        self.probe = dumps(Probe(name, level))
+        # Not by distributed's own dumps, which asks cloudpickle only for modules it knows by name.
+        self.probe = cloudpickle.dumps(Probe(name, level))
 
     # -- life ---------------------------------------------------------------------------------
 
