@@ -99,8 +99,12 @@ def fake_worker(scheduler: Scheduler, address: str, name: str = "bench") -> Work
 def run_tasks(scheduler: Scheduler, count: int, look: Callable[[], None]) -> float:
     """Take tasks through their life; return CPU seconds of this thread a task."""
     begin = time.thread_time()
-    now = time.time()
     for number in range(count):
+        now = time.time()
+        fetched = (
+            now + random.random() / 100
+        )  # or a file would hold the same number a million times
+        done = fetched + random.random() / 100
         key = f"inc-{new_number()}"
         scheduler.new_task(key, Task(key, abs, -1), "released").priority = (0, 1, number)
         scheduler.transitions({key: "waiting"}, stimulus_id="bench")
@@ -110,13 +114,13 @@ def run_tasks(scheduler: Scheduler, count: int, look: Callable[[], None]) -> flo
                 "memory",
                 stimulus_id="task-finished-bench",
                 worker=scheduler.tasks[key].processing_on.address,
-                nbytes=28,
+                nbytes=number % 1000,
                 type=b"",
                 typename="int",
                 thread=1,
                 startstops=[
-                    {"action": "transfer", "start": now, "stop": now + 1, "source": ADDRESSES[0]},
-                    {"action": "compute", "start": now, "stop": now + 1},
+                    {"action": "transfer", "start": now, "stop": fetched, "source": ADDRESSES[0]},
+                    {"action": "compute", "start": fetched, "stop": done},
                 ],
                 metadata={},
             ),
