@@ -108,6 +108,12 @@ def compare(
     coverage. With fewer than ten rows that vary each stands alone: a t test. Rows with zeros have
     no logarithm, and are compared as differences in units of the mean of the baseline.
 
+    A null arm with p < 0.01 says that arms of this row differ by more than their runs do. By how
+    much is known from one number, the difference d0 between the null arm and the baseline: were
+    the contender only one more such arm, ``difference / (sqrt(3 / 4) |d0|)`` would be Student's t
+    on one degree of freedom. A change that this allows at `level` (one of up to 11 times d0, with
+    0.95) is called `noise`.
+
     References
     ----------
     .. [1] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
@@ -133,10 +139,10 @@ def compare(
     predictor = _predictor(history, points)
     test = _moderated_t(points, points.contender, blocked, families, predictor)
 
-    null_p = None
+    null = None
     if points.baseline.shape[2] > 1:
         first = replace(points, baseline=points.baseline[:, :, :1])
-        null_p = _moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor).p
+        null = _moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
     return judge(
         points,
         estimate=test.difference,
@@ -146,7 +152,8 @@ def compare(
         spreadless=test.spreadless,
         p=test.p,
         q=adjust(test.p, correction),
-        null_p=null_p,
+        null_p=None if null is None else null.p,
+        null_estimate=None if null is None else null.difference,
         blocked=blocked,
         level=level,
         same=same,

@@ -50,7 +50,7 @@ class Comparison:
         Two-sided p value of "nothing changed", and the same corrected for the size of the report.
     verdict : ndarray of str
         ``words[0]`` or ``words[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
-        moved as well), ``failed`` (an arm has no runs).
+        moved as well, and not by far less), ``failed`` (an arm has no runs).
     selected_low, selected_high : ndarray of float
         For rows listed as changed, wider intervals that cover in spite of having been picked for
         their size; elsewhere `low` and `high`.
@@ -218,7 +218,8 @@ class Comparison:
         said: list[list[str]] = [[] for _ in range(len(self))]
         for rows, sentence in (
             (self.verdict == "failed", "an arm has no run that counts"),
-            (self.null_moved, "the null arm moved too"),
+            (self.null_moved & ~self.changed, "the null arm moved too"),
+            (self.null_moved & self.changed, "the null arm moved too, by far less"),
             (disagree, "an outlier or two modes: the median of ratios disagrees"),
             (
                 ~self.points.logarithmic & ~np.isposinf(self.ratio) & (self.estimate != 0),
@@ -306,6 +307,7 @@ def judge(
     p: Array,
     q: Array,
     null_p: Array | None,
+    null_estimate: Array | None,
     blocked: bool,
     level: float,
     same: float,
@@ -332,9 +334,14 @@ def judge(
         half = np.where(se == 0, 0.0, half)
         return back(estimate - half), back(estimate + half)
 
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         picked = q <= 1 - level
-        null_moved = np.zeros(len(p), bool) if null_p is None else null_p < NULL_LEVEL
+        null_moved, outdone = np.zeros((2, len(p)), bool)
+        if null_p is not None and null_estimate is not None:
+            null_moved = null_p < NULL_LEVEL
+            # A contender less the mean of two arms has 3/2 of the variance of an arm, the null
+            # arm less the baseline has 2.
+            outdone = 2 * stdtr(1, -np.abs(estimate / null_estimate) / np.sqrt(3 / 4)) <= 1 - level
         low, high = ends((1 - level) / 2)
         # Benjamini and Yekutieli: R rows picked out of m miss at (1 - level) R / m each.
         share = picked.sum() / max(int(np.isfinite(q).sum()), 1)
@@ -344,7 +351,7 @@ def judge(
     verdict = np.select(
         [
             (n_baseline == 0) | (n_contender == 0),
-            picked & null_moved,
+            picked & null_moved & ~outdone,
             picked & (estimate < 0),
             picked,
             inside,

@@ -145,6 +145,22 @@ def test_the_share_of_null_rows_that_move_is_judged_without_false_alarm(rng):
     assert alarms <= 4
 
 
+def test_arms_that_differ_by_themselves_are_called_noise_and_great_changes_are_not(rng):
+    wrong = seen = found = great = 0
+    for _ in range(20):
+        arms = np.exp(0.05 * rng.standard_normal((200, 1, 3)))
+        runs = arms * np.exp(0.01 * rng.standard_normal((200, 5, 3)))
+        a, null, b = runs.transpose(2, 0, 1)
+        still, moved = compare(a, b, null=null), compare(a, 4 * b, null=null)
+        wrong += still.changed[still.null_moved].sum()
+        seen += still.null_moved.sum()
+        found += moved.changed[moved.null_moved].sum()
+        great += moved.null_moved.sum()
+
+    assert binom.sf(wrong - 1, seen, 0.05) > SURE
+    assert found > 0.8 * great > 1000
+
+
 def adaptive(a, b):
     """Run an experiment as `next_step` says; return decisions and blocks of each test."""
     seen = np.full((2, *a.shape), np.nan)

@@ -185,6 +185,19 @@ def test_a_change_where_the_null_arm_moved_too_is_noise(rng):
     found = compare(a, b, null=null)
 
     assert found.verdict[:2].tolist() == ["noise", "more"]
+    assert "the null arm moved too" in found.notes[0]
+
+
+def test_a_change_far_beyond_what_the_null_arm_moved_is_a_change(rng):
+    a, null, b = lognormal(rng, (3, 50, 5), 0.002)
+    null[0] *= 1.01
+    b[0] *= 1.30
+
+    found = compare(a, b, null=null)
+
+    assert found.null_moved[0]
+    assert found.verdict[0] == "more"
+    assert "by far less" in found.notes[0]
 
 
 def test_verdicts_speak_the_words_of_the_metric(rng):
