@@ -26,13 +26,14 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 import pandas as pd
+from playwright.async_api import TimeoutError
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "show"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "store"))
 
 from nights import LAST, SLOWER, fill
+from serving import READY, many_tasks
 from synthetic_runs import make_run
-from test_dashboard import READY, many_tasks
 
 from benchkit.measure.identity import new_id
 
@@ -137,19 +138,27 @@ class Table:
         print(f"{what:44s} {numbers} {unit}{word}", flush=True)
 
 
-async def visit(page, url: str, ready: str = READY) -> tuple[float, float]:
-    """Return first paint and the moment at which everything is there, in s."""
+async def visit(page, url: str, timeout_s: float = 60) -> tuple[float, float] | None:
+    """Return first paint and the moment at which everything is there, in s; None if never."""
     began = time.perf_counter()
-    await page.goto(url, wait_until="commit")
-    await page.wait_for_function(ready, polling="raf")
+    try:
+        await page.goto(url, wait_until="commit", timeout=timeout_s * 1e3)
+        await page.wait_for_function(READY, polling="raf", timeout=timeout_s * 1e3)
+    except TimeoutError:
+        return None
     usable = time.perf_counter() - began
     return await page.evaluate(PAINTED) / 1e3, usable
 
 
-async def answered(page, timeout_ms: float = 20_000) -> float:
-    """Return ms from the visitor's act to the painting of the last answer."""
-    handle = await page.wait_for_function(ANSWERED, arg=QUIET_MS, polling=20, timeout=timeout_ms)
-    return await handle.json_value()
+async def answered(page, timeout_ms: float = 20_000) -> list[float]:
+    """Return ms from the visitor's act to the painting of the last answer; none if none came."""
+    try:
+        handle = await page.wait_for_function(
+            ANSWERED, arg=QUIET_MS, polling=20, timeout=timeout_ms
+        )
+    except TimeoutError:
+        return []
+    return [await handle.json_value()]
 
 
 async def forget(page) -> None:
@@ -178,13 +187,13 @@ async def views(
         page = await context.new_page()
         first = await visit(page, f"{url}?{address}")
         before = cpu_s(pid)
-        measured = [await visit(page, f"{url}?{address}") for _ in range(repeats)]
+        visits = [await visit(page, f"{url}?{address}") for _ in range(repeats)]
         each = (cpu_s(pid) - before) / repeats
-        painted, usable = zip(*measured, strict=True)
-        table.line(f"{name}: first paint", list(painted), "s", PAINT_S, "paint")
-        table.line(f"{name}: usable", list(usable), "s", USABLE_S, "usable")
-        print(f"    {each:.2f} s of the server's CPU a visit; the first visit: paint "
-              f"{first[0]:.2f} s, usable {first[1]:.2f} s")  # fmt: skip
+        measured = [one for one in visits if one is not None]
+        table.line(f"{name}: first paint", [one[0] for one in measured], "s", PAINT_S, "paint")
+        table.line(f"{name}: usable", [one[1] for one in measured], "s", USABLE_S, "usable")
+        told = f"paint {first[0]:.2f} s, usable {first[1]:.2f} s" if first else "not in time"
+        print(f"    {each:.2f} s of the server's CPU a visit; the first visit: {told}")
         await page.close()
 
 
@@ -202,7 +211,7 @@ async def zoom_and_brush(
     for _ in range(repeats + 2):
         await forget(page)
         await page.mouse.wheel(0, -150)
-        steps.append(await answered(page))
+        steps += await answered(page)
     table.line("Zoom of a million tasks, a step", steps, "ms", ZOOM_MS, "zoom")
     await page.close()
     for name, run in (("a usual run", "usual"), ("a million tasks", "large")):
@@ -214,7 +223,7 @@ async def zoom_and_brush(
             await forget(page)
             if not await page.evaluate(MOVE, 0.1 + 0.05 * step):
                 break
-            steps.append(await answered(page))
+            steps += await answered(page)
         table.line(f"Brush over time, {name}", steps, "ms", BRUSH_MS, "brush")
         await page.close()
 
@@ -227,7 +236,7 @@ async def tables(context, url: str, table: Table, repeats: int) -> None:
     for _ in range(repeats):
         await forget(page)
         await page.locator(".tabulator-col[tabulator-field=workload] .tabulator-col-title").click()
-        times.append(await answered(page))
+        times += await answered(page)
     table.line("Runs: sort", times, "ms", TABLE_MS, "table")
     times = []
     for word in ("vort", "p2p", "join", "slow", "anom")[:repeats]:
@@ -235,7 +244,7 @@ async def tables(context, url: str, table: Table, repeats: int) -> None:
         await field.fill("")
         await forget(page)
         await field.press_sequentially(word, delay=10)
-        times.append(await answered(page))
+        times += await answered(page)
     table.line("Runs: filter", times, "ms", TABLE_MS, "table")
     await page.close()
 
@@ -272,9 +281,9 @@ async def crowd(
     pages = [await context.new_page() for _ in range(n_visitors)]
     address = f"{url}?view=run&id={ids['usual']}"
     seen = await asyncio.gather(*(visit(page, address) for page in pages))
-    worst = max(usable for _, usable in seen)
+    worst = [max(one[1] for one in seen)] if all(seen) else []
     label = f"Run: {n_visitors} tabs of one browser here, usable"
-    table.line(label, [worst], "s", CROWD_S, "crowd")
+    table.line(label, worst, "s", CROWD_S, "crowd")
     await context.close()
 
 

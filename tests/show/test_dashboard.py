@@ -9,60 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import xarray as xr
 from playwright.sync_api import expect
+from serving import HOSTILE, READY, many_tasks, sees, served, with_record
 
 import benchkit.show.dashboard
 from benchkit.measure.identity import new_id
 from benchkit.store.store import Store
 
-READY = "window.Bokeh && Bokeh.documents.length && Bokeh.documents.every(d => d.is_idle)"
-HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
 FOLDER = Path(benchkit.show.dashboard.__file__).parent
-
-expect.set_options(timeout=30_000)  # on a busy machine a page takes its time
-
-
-def serve(store, *options):
-    server = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "benchkit", "dashboard"),
-            *("--store", str(store), "--port", "0", *options),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return server, server.stdout.readline().strip()
-
-
-def with_record(tree, **fields):
-    record = {**json.loads(tree.attrs["record"]), **fields}
-    tree = tree.copy(deep=True)
-    tree.attrs |= {**fields, "record": json.dumps(record)}
-    return tree
-
-
-def many_tasks(tree, n_tasks=1_000_000, n_threads=64):
-    rng = np.random.default_rng(0)
-    each = n_tasks // n_threads
-    n_tasks = each * n_threads
-    duration = rng.exponential(0.01, (n_threads, each))
-    stop = np.cumsum(duration * 1.2, axis=1)
-    size = tree["task_groups"].sizes["task_group"]
-    columns = {
-        "start": (stop - duration).ravel(),
-        "duration": duration.ravel(),
-        "thread": np.repeat(np.arange(n_threads), each).astype("i4"),
-        "group": rng.integers(0, size, n_tasks).astype("i4"),
-        "worker": np.zeros(n_tasks, "i4"),
-        "ok": np.ones(n_tasks, "i1"),
-        "nbytes": np.full(n_tasks, 8, "i8"),
-    }
-    tree = with_record(tree, id=new_id(), workload="tests.million")
-    tree["tasks"] = xr.DataTree(xr.Dataset({k: ("task", v) for k, v in columns.items()}))
-    return tree
 
 
 @pytest.fixture(scope="module")
@@ -100,34 +56,8 @@ def site(tmp_path_factory, a_run, ids):
     (file,) = Path(store.path).rglob(f"{ids['broken']}.nc")
     file.chmod(0o644)
     file.write_bytes(file.read_bytes()[:2000])
-    server, url = serve(store.path)
-    yield url
-    server.terminate()
-    server.wait(10)
-
-
-@pytest.fixture
-def page(browser, request):
-    """A page that fails the test on any error of the console and any request to elsewhere."""
-    context = browser.new_context(viewport={"width": 1300, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    trouble = []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
-    page.on(
-        "request",
-        lambda r: None if "127.0.0.1" in r.url or r.url.startswith(("data:", "blob:"))
-        else trouble.append(f"request to {r.url}"),
-    )  # fmt: skip
-    yield page
-    context.close()
-    assert trouble == []
-
-
-def sees(page, text):
-    """Wait until a text can be read; plots and text come by websocket after the page."""
-    expect(page.get_by_text(text).first).to_be_visible()
+    with served(store.path) as url:
+        yield url
 
 
 def draws(page, least):
@@ -272,8 +202,7 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
             run["duration"] = run["duration"] * 0 + duration
             del run.attrs["duration"]
             store.add(run)
-    server, url = serve(store.path)
-    try:
+    with served(store.path) as url:
         page.goto(url)
         page.get_by_role("link", name="Compare").click()
         sees(page, "main, new, null: 1 workloads, 9 runs")
@@ -287,9 +216,6 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
 
         page.goto(f"{url}?view=compare&experiment=nothing")
         sees(page, "This cannot be compared")
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 @pytest.mark.browser
@@ -319,15 +245,11 @@ def test_an_empty_store_names_the_command_that_fills_it(page, tmp_path, artifact
     file.unlink()
     for cached in Path(store.path, "index").rglob("*.json"):
         cached.unlink()
-    server, url = serve(store.path)
-    try:
+    with served(store.path) as url:
         page.goto(url)
         page.wait_for_function(READY)
         sees(page, "benchkit run -k tag:quick")
         page.screenshot(path=artifacts / "dashboard-empty.png")
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 @pytest.mark.browser
@@ -335,8 +257,7 @@ def test_an_empty_store_names_the_command_that_fills_it(page, tmp_path, artifact
 def test_a_million_tasks_are_drawn_and_zoomed_to_rectangles(page, tmp_path, artifacts, a_run):
     store = Store(tmp_path / "store")
     run_id = store.add(many_tasks(a_run))
-    server, url = serve(store.path)
-    try:
+    with served(store.path) as url:
         page.goto(f"{url}?view=run&id={run_id}&tab=tasks")
         page.wait_for_function(f"{TITLES}.includes('1 000 000 tasks')")
         draws(page, 1)
@@ -349,9 +270,6 @@ def test_a_million_tasks_are_drawn_and_zoomed_to_rectangles(page, tmp_path, arti
         page.wait_for_function(f"{RECTANGLES} > 100")
         assert page.evaluate(RECTANGLES) <= 4000
         page.screenshot(path=artifacts / "dashboard-million-zoomed.png")
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 _ALL = "[...(window.Bokeh?.documents[0]?._all_models.values() ?? [])]"
@@ -405,9 +323,10 @@ def test_a_store_that_is_not_there_is_refused_in_one_line(tmp_path):
     [
         (["--allow-websocket-origin", "*", "--address", "0.0.0.0"], "name the hosts"),
         (["--basic-auth", "nowhere.json"], "no such file of users"),
+        (["--follow", "nosuch"], "experiment 'nosuch': no experiment of that id"),
     ],
 )
-def test_unsafe_options_are_refused(tmp_path, a_run, options, message):
+def test_options_that_cannot_be_served_are_refused(tmp_path, a_run, options, message):
     from click.testing import CliRunner
 
     from benchkit.cli.main import benchkit as command

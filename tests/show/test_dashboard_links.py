@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from test_dashboard import HOSTILE, READY, sees, serve, with_record
+from serving import HOSTILE, READY, many_tasks, sees, served, with_record
 
 from benchkit.cli.main import benchkit as command
 from benchkit.measure.identity import new_id
@@ -59,23 +59,8 @@ def store(tmp_path, a_run):
 
 @pytest.fixture
 def site(store):
-    server, url = serve(store.path)
-    yield url
-    server.terminate()
-    server.wait(10)
-
-
-@pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    page, trouble = context.new_page(), []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
-    page.set_default_timeout(60_000)
-    yield page
-    assert page.evaluate("window.hacked") is None
-    context.close()
-    assert not trouble
+    with served(store.path) as url:
+        yield url
 
 
 def open_page(page, address):
@@ -232,8 +217,7 @@ def test_a_file_beside_a_run_is_downloaded_and_never_a_page(page, site, store):
 @pytest.mark.browser
 @pytest.mark.parametrize("options", [[], ["--allow-marks"]])
 def test_a_run_can_be_marked_only_where_the_server_allows_it(page, store, options):
-    server, url = serve(store.path, *options)
-    try:
+    with served(store.path, *options) as url:
         open_page(page, f"{url}?view=run&id={store.ids()[0]}")
         sees(page, "The whole,")
         button = page.get_by_role("button", name="Write the mark")
@@ -247,9 +231,6 @@ def test_a_run_can_be_marked_only_where_the_server_allows_it(page, store, option
         page.wait_for_timeout(300)
         button.click()
         sees(page, "Marked as exclude")
-    finally:
-        server.terminate()
-        server.wait(10)
 
     (mark,) = store.marks()
     assert (mark["kind"], mark["reason"], mark["runs"]) == ("exclude", HOSTILE, [store.ids()[0]])
@@ -304,8 +285,6 @@ def test_the_pieces_of_a_run_stay_in_an_exported_notebook(page, tmp_path, a_run)
 
 def test_a_brush_is_answered_by_all_that_follows(a_run):
     """The server's part of a brush; its time is printed, and asserted nowhere."""
-    from test_dashboard import many_tasks
-
     from benchkit.analysis.within import Within
     from benchkit.show.dashboard.run import pieces
     from benchkit.show.dashboard.window import Window

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from nights import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
-from test_dashboard import HOSTILE, READY, serve
+from serving import HOSTILE, READY, served
 
 from benchkit.analysis.history import build_history
 from benchkit.show.dashboard.standing import standings
@@ -35,22 +35,8 @@ def store(tmp_path_factory, a_run):
 
 @pytest.fixture(scope="module")
 def site(store):
-    server, url = serve(store.path)
-    yield url
-    server.terminate()
-    server.wait(10)
-
-
-@pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1300, "height": 900})
-    page, trouble = context.new_page(), []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
-    page.set_default_timeout(60_000)
-    yield page
-    context.close()
-    assert not trouble
+    with served(store.path) as url:
+        yield url
 
 
 def test_rows_stand_in_the_order_in_which_they_matter(store):

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from nights import FAILING, NEW, SLOWER, fill
 from playwright.sync_api import expect
-from test_dashboard import HOSTILE, READY, serve, with_record
+from serving import HOSTILE, READY, served, with_record
 
 from benchkit.analysis.noise import run_noise
 from benchkit.measure.identity import derived_id
@@ -49,23 +49,8 @@ def store(tmp_path_factory, a_run):
 
 @pytest.fixture(scope="module")
 def site(store):
-    server, url = serve(store.path)
-    yield url
-    server.terminate()
-    server.wait(10)
-
-
-@pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1300, "height": 900})
-    page, trouble = context.new_page(), []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
-    page.set_default_timeout(60_000)
-    yield page
-    assert page.evaluate("window.hacked") is None
-    context.close()
-    assert not trouble
+    with served(store.path) as url:
+        yield url
 
 
 def test_noise_is_of_neighbours_so_a_new_level_is_none():

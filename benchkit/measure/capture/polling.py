@@ -1,10 +1,10 @@
-"""Level "light": what the scheduler's hooks would tell, read from its own books between times.
+"""What the scheduler's hooks would tell, read from its own books between times.
 
 A plugin that is registered is called at every transition of every task, five times a task, and the
-calls alone cost more than all else that a light capture does. So a light capture takes itself off
-the list of plugins while the clock runs, and looks four times a second: at the log of events, who
-is there, which tasks failed, which task groups are new. Sums come from the groups as ever; how many
-tasks ended is what the scheduler counts itself.
+calls alone cost more than all else that a capture does. So a capture takes itself off the list of
+plugins while the clock runs, and looks four times a second at the log of events and at who is
+there. At level "light" it also looks which tasks failed and which task groups are new. Sums come
+from the groups as ever; how many tasks ended is what the scheduler counts itself.
 
 A group that begins and ends between two looks is seen by its prefix alone, whose counters never go
 back: what a prefix did beyond the groups that were seen is a row in the name of the prefix.
@@ -39,13 +39,18 @@ class Poll:
         Told of task groups, and of how many tasks ended in each.
     happenings : Happenings
         Told of events and of tasks that failed.
+    tasks : bool
+        Whether to look for task groups and failed tasks; otherwise somebody else tells of them.
     """
 
-    def __init__(self, scheduler: Any, plugin: Any, groups: Groups, happenings: Happenings) -> None:
-        self.scheduler, self.plugin = scheduler, plugin
+    def __init__(
+        self, scheduler: Any, plugin: Any, groups: Groups, happenings: Happenings, *, tasks: bool
+    ) -> None:
+        self.scheduler, self.plugin, self.tasks = scheduler, plugin, tasks
         self.groups, self.happenings = groups, happenings
         self.n_unseen = 0
-        self.read = {topic: self._log(topic)[1] for topic in (*TOPICS, happenings.name)}
+        # Ours first: who said there that it was sent away is no loss when its end is read.
+        self.read = {topic: self._log(topic)[1] for topic in (happenings.name, *TOPICS)}
         self.newest_failure = next(iter(scheduler.erred_tasks), None)
         self.present = dict(scheduler.workers)
         self.ended_before = {group: _ended(group) for group in groups.members}
@@ -66,12 +71,13 @@ class Poll:
         for address in self.present.keys() - now.keys():
             self.plugin.remove_worker(scheduler, address)
         self.present = now
-        self._find_groups()
-        self._find_failures()
+        if self.tasks:
+            self._find_groups()
+            self._find_failures()
 
     def _log(self, topic: str) -> tuple[Any, int]:
         """Return the last events of a topic and how many there ever were."""
-        broker = getattr(self.scheduler, "_broker", None)  # since 2024.2
+        broker = getattr(self.scheduler, "_broker", None)  # since 2024.7
         if broker is not None:
             found = broker._topics.get(topic)
             return (found.events, found.count) if found is not None else ((), 0)
@@ -164,7 +170,7 @@ class Poll:
 
 def _ended(group: Any) -> int:
     """Return how many tasks of a group have had a result."""
-    types = getattr(group, "_types", None)  # since 2024.12: each result, by its type
+    types = getattr(group, "_types", None)  # since 2024.6: each result, by its type
     if types is not None:
         return sum(types.values())
     return group.states["memory"] + group.states["forgotten"]

@@ -1,22 +1,22 @@
 """The stream of tasks: what each ended with, noted as it comes, made columns a moment later.
 
-A scheduler calls `transition` five times in the life of a task, and a task costs it 40 to 100 µs in
-all. So the hook is a function of its own with what it needs in its closure; four times it returns
-after one comparison. The fifth time it keeps numbers and names in one flat list: a tuple a task, or
-the dictionaries that came, would live until the next look, and what they cost the memory allocator
-and the garbage collector is more than all else. The columns made of it take 45 B a task.
+A task costs a scheduler 40 to 100 µs in all. So what notes its end is a function of its own with
+what it needs in its closure. It keeps numbers and names in one flat list: a tuple a task, or the
+dictionaries that came, would live until the next look, and what they cost the memory allocator and
+the garbage collector is more than all else. The columns made of it take 45 B a task.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from operator import add, sub
 from typing import Any
 
-from benchkit.measure.capture.columns import ACTIONS, EVENT_COLUMNS, NAN, TASK_COLUMNS, typed
+from benchkit.measure.capture.columns import ACTIONS, EVENT_COLUMNS, NAN, TASK_COLUMNS, packed
 from benchkit.measure.capture.groups import Groups
+from benchkit.measure.capture.transitions import Wrap
 
 __all__ = ["Stream"]
 
@@ -25,7 +25,7 @@ MAX_TASKS = 5_000_000
 #: A task is released for other reasons, too; that it failed shows in what caused it.
 _FAILED_ATTEMPTS = ("task-erred", "run-spec-deserialize-failed", "execute-unknown-error")
 #: How many values of the flat lists are one row.
-ROW, PART = 8, 6
+ROW, PART = 8, 5
 _ACTION_IDS = {name: index for index, name in enumerate(ACTIONS)}
 
 
@@ -56,85 +56,151 @@ class Stream:
     ) -> None:
         self.scheduler, self.groups, self.workers = scheduler, groups, workers
         self.note, self.failed = note, failed
-        self.lanes: dict[Any, dict[Any, int]] = {}
-        self.n_tasks = self.n_dropped = self.n_lanes = 0
+        self.lanes: dict[tuple[Any, Any], int] = {}
+        self.n_tasks = self.n_dropped = 0
         #: Row after row of (group, key, worker, thread, bytes, begin, stop, ok), until folded;
-        #: and of (place of its task, worker, action, source, start, stop).
+        #: and of (place of its task, action, source, start, stop).
         self.rows: list[Any] = []
         self.parts: list[Any] = []
         self._fresh()
 
     def _fresh(self) -> None:
-        self.tasks: dict[str, Any] = {name: array(code) for name, code in TASK_COLUMNS.items()}
-        self.events: dict[str, Any] = {name: array(code) for name, code in EVENT_COLUMNS.items()}
+        self.tasks = {name: bytearray() for name in TASK_COLUMNS}
+        self.events = {name: bytearray() for name in EVENT_COLUMNS}
         self.keys: list[Any] = []
 
-    def hook(self) -> Callable[..., None]:
-        """Return the function to be called at each transition of a task."""
-        rows, parts, tasks = self.rows, self.parts, self.scheduler.tasks
-        extend, spread, left, note = rows.extend, parts.extend, self._left, self.note
+    def wraps(self) -> dict[str, Wrap]:
+        """Return what notes the end of a task, for `transitions.listen`.
 
-        def transition(
-            key: Any,
-            start: str,
-            finish: str,
-            stimulus_id: str = "",
-            worker: Any = None,
-            thread: Any = None,
-            nbytes: Any = None,
-            startstops: Any = (),
-            # Not used; but a name that a function does not list takes Python longer to pass.
-            type: Any = None,
-            typename: Any = None,
-            metadata: Any = None,
-            **more: Any,
-        ) -> None:
-            if start != "processing":
-                return
-            try:
-                if finish == "memory":
-                    ok = 1
-                elif finish == "erred":
-                    ok = 0
-                    left(tasks[key], worker, more)
-                elif finish == "released" and stimulus_id.startswith(_FAILED_ATTEMPTS):
-                    self.groups.counts[self.groups.number(tasks[key].group)][2] += 1
-                    return
-                else:
-                    return
-                group, begin, stop = tasks[key].group, NAN, NAN
-                for entry in startstops or ():
-                    action = entry["action"]
-                    if action == "compute":
-                        begin, stop = entry["start"], entry["stop"]
-                    else:
-                        ends = entry["start"], entry["stop"]
-                        spread((len(rows), worker, action, entry.get("source"), *ends))
-                extend((group, key, worker, thread, nbytes, begin, stop, ok))
-            except Exception as error:
-                self.n_dropped += 1
-                note("transition", error)
+        Each calls the scheduler's own function first and gives back what that returned.
+        """
+        rows, parts, tasks = self.rows, self.parts, self.scheduler.tasks
+        extend, spread, trouble = rows.extend, parts.extend, self._trouble
+
+        def memory(inner: Callable[..., Any]) -> Callable[..., Any]:
+            # All names are there because Python takes longer to pass what is not listed.
+            def ended(
+                state: Any,
+                key: Any,
+                stimulus_id: str,
+                *,
+                nbytes: Any,
+                type: Any,
+                typename: Any,
+                worker: Any,
+                startstops: Any,
+                thread: Any = None,
+                metadata: Any = None,
+                **more: Any,
+            ) -> Any:
+                result = (partial(inner, **more) if more else inner)(
+                    state,
+                    key,
+                    stimulus_id,
+                    nbytes=nbytes,
+                    type=type,
+                    typename=typename,
+                    worker=worker,
+                    startstops=startstops,
+                    thread=thread,
+                    metadata=metadata,
+                )
+                try:
+                    task = tasks[key]
+                    if task.state != "memory":  # its worker has just left
+                        return result
+                    begin = stop = NAN
+                    for entry in startstops:  # as `_spread`, without what calling it takes
+                        action = entry["action"]
+                        if action == "compute":
+                            begin, stop = entry["start"], entry["stop"]
+                        else:
+                            ends = entry["start"], entry["stop"]
+                            spread((len(rows), action, entry.get("source"), *ends))
+                    extend((task.group, key, worker, thread, nbytes, begin, stop, 1))
+                except Exception as error:
+                    trouble(error)
+                return result
+
+            return ended
+
+        def erred(inner: Callable[..., Any]) -> Callable[..., Any]:
+            def ended(state: Any, key: Any, stimulus_id: str, **told: Any) -> Any:
+                result = inner(state, key, stimulus_id, **told)
+                try:
+                    task = tasks[key]
+                    if task.state == "erred":
+                        self._left(task, told)
+                        where = [told.get(name) for name in ("worker", "thread", "nbytes")]
+                        span = self._spread(told.get("startstops") or ())
+                        extend((task.group, key, *where, *span, 0))
+                except Exception as error:
+                    trouble(error)
+                return result
+
+            return ended
+
+        def released(inner: Callable[..., Any]) -> Callable[..., Any]:
+            def ended(state: Any, key: Any, stimulus_id: str, **told: Any) -> Any:
+                try:
+                    if stimulus_id.startswith(_FAILED_ATTEMPTS):
+                        self.groups.counts[self.groups.number(tasks[key].group)][2] += 1
+                except Exception as error:
+                    trouble(error)
+                return inner(state, key, stimulus_id, **told)
+
+            return ended
+
+        return {"memory": memory, "erred": erred, "released": released}
+
+    def hook(self) -> Callable[..., None]:
+        """Return the same as a plugin's hook, for a release whose transitions nobody can hear."""
+        ends = {end: wrap(_nothing) for end, wrap in self.wraps().items()}
+        trouble = self._trouble
+
+        def transition(key: Any, start: str, finish: str, **told: Any) -> None:
+            if start == "processing" and finish in ends:
+                try:
+                    ends[finish](None, key, told.pop("stimulus_id", ""), **told)
+                except TypeError as error:  # other words than we know
+                    trouble(error)
 
         return transition
 
-    def _left(self, task: Any, worker: Any, more: dict) -> None:
+    def _spread(self, startstops: Any) -> tuple[float, float]:
+        """Note what the next row's task did beside computing; return when that began and ended."""
+        begin = stop = NAN
+        for entry in startstops:
+            if entry["action"] == "compute":
+                begin, stop = entry["start"], entry["stop"]
+            else:
+                what = entry["action"], entry.get("source"), entry["start"], entry["stop"]
+                self.parts.extend((len(self.rows), *what))
+        return begin, stop
+
+    def _trouble(self, error: Exception) -> None:
+        """Note what went wrong with a task; what it left of itself must not become another's."""
+        self.n_dropped += 1
+        while self.parts and self.parts[-PART] == len(self.rows):
+            del self.parts[-PART:]
+        self.note("transition", error)
+
+    def _left(self, task: Any, told: dict[str, Any]) -> None:
         self.groups.counts[self.groups.number(task.group)][1] += 1
-        error, trace = more.get("exception_text"), more.get("traceback_text")
-        self.failed(task, worker, error or "", trace or "")
+        error, trace = told.get("exception_text"), told.get("traceback_text")
+        self.failed(task, told.get("worker"), error or "", trace or "")
 
     def fold(self) -> None:
         """Turn what was noted into columns of numbers."""
-        rows, parts = self.rows[:], self.parts[:]
-        self.rows.clear()  # not new lists: the hook holds these
+        columns = [self.rows[place::ROW] for place in range(ROW)]
+        parts = [self.parts[place::PART] for place in range(PART)]
+        self.rows.clear()  # not new lists: who notes holds these
         self.parts.clear()
-        if not rows:
+        count = len(columns[0])
+        if not count:
             return
-        count = len(rows) // ROW
         try:
-            self._add(
-                [rows[place::ROW] for place in range(ROW)],
-                [parts[place::PART] for place in range(PART)],
-            )
+            self._add(columns, parts)
         except Exception as error:
             self.n_dropped += count
             self.note("fold", error)
@@ -154,56 +220,60 @@ class Stream:
         if not groups:
             return
         known = {address: self.workers.get(address, -1) for address in set(workers)}
-        tasks = typed(
+        tasks = packed(
             TASK_COLUMNS,
             (
-                map(numbers.__getitem__, groups),
-                map(known.__getitem__, workers),
+                list(map(numbers.__getitem__, groups)),
+                list(map(known.__getitem__, workers)),
                 self._lanes(workers, threads),
                 oks,
                 sizes if None not in sizes else [-1 if size is None else size for size in sizes],
                 begins,
-                map(sub, stops, begins),
+                list(map(sub, stops, begins)),
             ),
         )
-        events = typed(EVENT_COLUMNS, self._events(parts))
+        events = packed(EVENT_COLUMNS, self._events(parts, workers))
         self.n_tasks += len(groups)
         self.keys.extend(keys)
         for table, fresh in ((self.tasks, tasks), (self.events, events)):
             for name, values in fresh.items():
-                table[name].extend(values)
+                table[name] += values
 
-    def _events(self, parts: list[list]) -> tuple:
-        """Return the columns of what tasks did beside computing."""
-        places, workers, actions, sources, starts, stops = parts
-        delays = {}
-        for worker in set(workers):
-            state = self.scheduler.workers.get(worker)
-            delays[worker] = state.time_delay if state is not None else 0.0
-        # Disk is still on the worker's clock; compute and transfer were shifted already.
-        late = [
+    def _events(self, parts: list[list], workers: list) -> tuple:
+        """Return the columns of what the tasks of these workers did beside computing."""
+        places, actions, sources, starts, stops = parts
+        seen = set(actions)
+        if any(action[:4] == "disk" for action in seen):
+            # Disk is still on the worker's clock; compute and transfer were shifted already.
+            late = self._late([workers[place // ROW] for place in places], actions)
+            starts, stops = list(map(add, starts, late)), list(map(add, stops, late))
+        codes = {action: _ACTION_IDS.get(action, _ACTION_IDS["other"]) for action in seen}
+        known = {address: self.workers.get(address, -1) for address in set(sources)}
+        return (
+            [self.n_tasks + place // ROW for place in places],
+            list(map(codes.__getitem__, actions)),
+            list(map(known.__getitem__, sources)),
+            starts,
+            stops,
+        )
+
+    def _late(self, workers: list, actions: list) -> list[float]:
+        """Return by how much the clock of a worker is behind, for what it timed itself."""
+        states = {worker: self.scheduler.workers.get(worker) for worker in set(workers)}
+        delays = {w: 0.0 if state is None else state.time_delay for w, state in states.items()}
+        return [
             delays[worker] if action[:4] == "disk" else 0.0
             for worker, action in zip(workers, actions, strict=True)
         ]
-        return (
-            [self.n_tasks + place // ROW for place in places],
-            [_ACTION_IDS.get(action, 5) for action in actions],
-            [self.workers.get(source, -1) for source in sources],
-            map(add, starts, late),
-            map(add, stops, late),
-        )
 
     def _lanes(self, workers: list, threads: list) -> list[int]:
         """Return the number of each worker's thread, a new one for a new thread."""
         lanes = self.lanes
         try:
-            return [lanes[worker][thread] for worker, thread in zip(workers, threads, strict=True)]
+            return list(map(lanes.__getitem__, zip(workers, threads, strict=True)))
         except KeyError:
-            for worker, thread in set(zip(workers, threads, strict=True)):
-                of_worker = lanes.setdefault(worker, {})
-                if thread not in of_worker:
-                    of_worker[thread] = self.n_lanes
-                    self.n_lanes += 1
+            for lane in dict.fromkeys(zip(workers, threads, strict=True)):
+                lanes.setdefault(lane, len(lanes))
         return self._lanes(workers, threads)
 
     def _count(self, groups: list) -> dict[Any, int | None]:
@@ -226,9 +296,9 @@ class Stream:
         if keys.count("\n") >= max(1, len(self.keys)):  # a key with a line of its own in it
             keys = "\n".join(str(key).replace("\n", "\\n") for key in self.keys)
         tables = {
-            "tasks": {name: column.tobytes() for name, column in self.tasks.items()},
+            "tasks": {name: bytes(column) for name, column in self.tasks.items()},
             "keys": (keys + "\n" * bool(self.keys)).encode("utf-8", "backslashreplace"),
-            "task_events": {name: column.tobytes() for name, column in self.events.items()},
+            "task_events": {name: bytes(column) for name, column in self.events.items()},
         }
         self._fresh()
         return tables
@@ -242,3 +312,7 @@ def _only(kept: Any, columns: list[list], parts: list[list]) -> tuple[list[list]
     parts = [[column[index] for index in chosen] for column in parts]
     parts[0] = [new[place] for place in parts[0]]
     return columns, parts
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Stand where the scheduler's own function would."""

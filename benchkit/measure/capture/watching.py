@@ -19,6 +19,7 @@ from benchkit.measure.capture.polling import Poll
 from benchkit.measure.capture.probe import Probe
 from benchkit.measure.capture.samples import Samples
 from benchkit.measure.capture.stream import Stream
+from benchkit.measure.capture.transitions import can_listen, listen, stop_listening
 
 __all__ = ["Capture"]
 
@@ -137,9 +138,12 @@ class Capture(SchedulerPlugin):
     def _hear(self) -> None:
         self.happenings.counting = True
         if self.level == "full":
-            self.transition = self.stream.hook()  # type: ignore[method-assign]
-            return
-        self.poll = Poll(self.scheduler, self, self.groups, self.happenings)
+            if not can_listen(self.scheduler):
+                self.transition = self.stream.hook()  # type: ignore[method-assign]
+                return
+            listen(self.scheduler, self.name, self.stream.wraps())
+        light = self.level == "light"
+        self.poll = Poll(self.scheduler, self, self.groups, self.happenings, tasks=light)
         self.scheduler.plugins.pop(self.name, None)
 
     def _stop_hearing(self) -> None:
@@ -147,11 +151,13 @@ class Capture(SchedulerPlugin):
             self._guarded(self.poll.look)
             self._guarded(self._count_polled)
         self.happenings.counting = False
+        stop_listening(self.scheduler, self.name)
         vars(self).pop("transition", None)
 
     def _count_polled(self) -> None:
         """Take the rows of all groups as they are, for good when the clock has stopped."""
-        assert self.poll is not None
+        if self.poll is None or self.level != "light":
+            return
         self.polled = self.poll.rows()
         if self.poll.n_unseen:
             self.note("failures", f"{self.poll.n_unseen} or more failed tasks were not seen")
@@ -288,9 +294,9 @@ class Capture(SchedulerPlugin):
             "workers": self.worker_info,
         }
         if groups or len(self.groups.members) <= FEW_GROUPS:
-            if self.poll is not None and self.happenings.counting:
+            if self.happenings.counting:
                 self._guarded(self._count_polled)
-            tables["groups"] = self.groups.rows() if self.poll is None else self.polled
+            tables["groups"] = self.polled if self.level == "light" else self.groups.rows()
             tables["fine"] = fine_rows(self.scheduler.cumulative_worker_metrics, self.fine_before)
         else:
             tables["group_names"] = self.groups.names()

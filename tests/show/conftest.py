@@ -1,0 +1,25 @@
+"""What tests of the pages share: a browser's page that notices trouble."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def page(browser):
+    """A page that may not err, ask elsewhere, or run what a run is named."""
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    trouble = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+    page.on(
+        "request",
+        lambda r: None if "127.0.0.1" in r.url or r.url.startswith(("data:", "blob:", "file:"))
+        else trouble.append(f"request to {r.url}"),
+    )  # fmt: skip
+    yield page
+    assert page.evaluate("window.hacked") is None
+    context.close()
+    assert trouble == []

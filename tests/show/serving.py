@@ -1,0 +1,71 @@
+"""A dashboard that is served while a test looks at it, and runs for it to show."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import xarray as xr
+from playwright.sync_api import expect
+
+from benchkit.measure.identity import new_id
+
+READY = "document.body?.dataset.page === 'ready'"
+HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
+
+expect.set_options(timeout=30_000)  # on a busy machine a page takes its time
+
+
+@contextmanager
+def served(store, *options) -> Iterator[str]:
+    """Serve the dashboard of a store; gives its address."""
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchkit", "dashboard"),
+            *("--store", str(store), "--port", "0", *options),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield server.stdout.readline().strip()
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def with_record(tree, **fields):
+    record = {**json.loads(tree.attrs["record"]), **fields}
+    tree = tree.copy(deep=True)
+    tree.attrs |= {**fields, "record": json.dumps(record)}
+    return tree
+
+
+def many_tasks(tree, n_tasks=1_000_000, n_threads=64):
+    rng = np.random.default_rng(0)
+    each = n_tasks // n_threads
+    n_tasks = each * n_threads
+    duration = rng.exponential(0.01, (n_threads, each))
+    stop = np.cumsum(duration * 1.2, axis=1)
+    size = tree["task_groups"].sizes["task_group"]
+    columns = {
+        "start": (stop - duration).ravel(),
+        "duration": duration.ravel(),
+        "thread": np.repeat(np.arange(n_threads), each).astype("i4"),
+        "group": rng.integers(0, size, n_tasks).astype("i4"),
+        "worker": np.zeros(n_tasks, "i4"),
+        "ok": np.ones(n_tasks, "i1"),
+        "nbytes": np.full(n_tasks, 8, "i8"),
+    }
+    tree = with_record(tree, id=new_id(), workload="tests.million")
+    tree["tasks"] = xr.DataTree(xr.Dataset({k: ("task", v) for k, v in columns.items()}))
+    return tree
+
+
+def sees(page, text):
+    """Wait until a text can be read; plots and text come by websocket after the page."""
+    expect(page.get_by_text(text).first).to_be_visible()
