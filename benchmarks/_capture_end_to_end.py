@@ -21,7 +21,7 @@ from benchkit.measure.identity import new_id
 from benchkit.measure.observe import Observer
 from benchkit.measure.recording import RecordingWriter
 
-__all__ = ["JOBS", "end_to_end"]
+__all__ = ["JOBS", "DurationSums", "end_to_end"]
 
 ARMS = ("bare", "bare again", "light", "full", "sampler and sums", "performance_report")
 
@@ -51,7 +51,7 @@ JOBS: dict[str, Callable[[Client, float], None]] = {
 
 
 class DurationSums(SchedulerPlugin):
-    """Adds durations up by action, and keeps nothing else."""
+    """The kind of capture that adds durations up by action, and keeps nothing else."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}

@@ -28,7 +28,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-from _capture_end_to_end import end_to_end  # noqa: E402
+from _capture_end_to_end import DurationSums, end_to_end  # noqa: E402
 from _capture_keeping import keeping  # noqa: E402
 from _capture_tables import table  # noqa: E402
 from dask._task_spec import Task  # noqa: E402
@@ -41,19 +41,6 @@ from benchkit.measure.capture import Capture  # noqa: E402
 
 ADDRESSES = ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
 LOOK_EVERY = 500  # tasks between two looks of the capture: 0.25 s at 2000 tasks a second
-
-
-class FourSums(SchedulerPlugin):
-    """The kind of capture that adds durations up by action, and keeps nothing else."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Add up."""
-        for entry in kwargs.get("startstops") or ():
-            seconds = max(0, entry["stop"] - entry["start"])
-            self.sums[entry["action"]] = self.sums.get(entry["action"], 0.0) + seconds
 
 
 def fake_worker(scheduler: Scheduler, address: str, name: str = "bench") -> WorkerState:
@@ -146,7 +133,7 @@ async def state_machine(rounds: int, count: int) -> None:
         "light": lambda: Capture("bench", "light"),
         "full": lambda: Capture("bench", "full"),
         "hook that returns": SchedulerPlugin,
-        "four sums": FourSums,
+        "four sums": DurationSums,
         "Dask's task stream": lambda: None,
     }
     async with Scheduler(port=0, dashboard=False, validate=False) as scheduler:

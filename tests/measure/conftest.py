@@ -47,7 +47,12 @@ class Observed:
 
     @property
     def run(self):
-        return Run(run_from_recording(self.writer.path))
+        run = Run(run_from_recording(self.writer.path))
+        full = run.tree.attrs["capture"] == "full" and "tasks" in run.tree
+        if full and run.tree.attrs["capture_errors"] == "[]":
+            rows = run.tree["tasks"].sizes["task"] + run.tree["tasks"].attrs["n_dropped"]
+            assert rows == run.tree["task_groups/n_tasks"].values.sum()
+        return run
 
 
 @pytest.fixture

@@ -61,19 +61,34 @@ class Poll:
 
     def look(self) -> None:
         """Tell of everything that is new."""
-        scheduler = self.scheduler
-        now = dict(scheduler.workers)
-        for address, state in now.items():
-            if self.present.get(address) is not state:
-                self.plugin.add_worker(scheduler, address)
+        scheduler, plugin = self.scheduler, self.plugin
+        now, moments = dict(scheduler.workers), self._moments()
+        came = [address for address, state in now.items() if self.present.get(address) is not state]
+        # An address that is there still may be that of another worker.
+        went = [address for address in self.present if address not in now or address in came]
+        for address in came:
+            if address in went:
+                plugin.remove_worker(scheduler, address, moment=moments.get(("remove", address)))
+            plugin.add_worker(scheduler, address, moment=moments.get(("add", address)))
         for topic in self.read:
             self._read_log(topic)
-        for address in self.present.keys() - now.keys():
-            self.plugin.remove_worker(scheduler, address)
+        for address in went:
+            if address not in now:
+                plugin.remove_worker(scheduler, address, moment=moments.get(("remove", address)))
         self.present = now
         if self.tasks:
             self._find_groups()
             self._find_failures()
+
+    def _moments(self) -> dict[tuple[str, Any], float]:
+        """Return when workers came ("add") and went ("remove") since the last look."""
+        _, fresh = self._fresh("all")
+        return {
+            (action.removesuffix("-worker"), msg.get("worker")): moment
+            for moment, msg in fresh
+            if isinstance(msg, dict)
+            and (action := msg.get("action")) in ("add-worker", "remove-worker")
+        }
 
     def _log(self, topic: str) -> tuple[Any, int]:
         """Return the last events of a topic and how many there ever were."""
@@ -83,14 +98,17 @@ class Poll:
             return (found.events, found.count) if found is not None else ((), 0)
         return self.scheduler.events.get(topic, ()), self.scheduler.event_counts.get(topic, 0)
 
-    def _read_log(self, topic: str) -> None:
+    def _fresh(self, topic: str) -> tuple[int, list]:
+        """Return how many events of a topic there were since the last look, and those kept."""
         events, count = self._log(topic)
         fresh = count - self.read[topic]
-        if not fresh:
-            return
-        self.read[topic] = count
+        return fresh, list(events)[-fresh:] if fresh else []
+
+    def _read_log(self, topic: str) -> None:
+        fresh, events = self._fresh(topic)
+        self.read[topic] += fresh
         self.happenings.n_dropped += max(0, fresh - len(events))
-        for moment, msg in list(events)[-fresh:]:
+        for moment, msg in events:
             self.happenings.said(topic, msg, moment)
 
     def _find_groups(self) -> None:

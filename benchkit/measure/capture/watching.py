@@ -227,18 +227,20 @@ class Capture(SchedulerPlugin):
 
     # -- hooks, called by the scheduler -------------------------------------------------------
 
-    def add_worker(self, scheduler: Any, worker: str) -> None:
+    def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
         """Give a worker that joins its index."""
         self._guarded(self.stream.fold)  # an address may come back as another worker
-        self._guarded(self._meet, worker, scheduler.workers[worker])
-        self._guarded(self.happenings.event, "add-worker", worker, {})
+        self._guarded(self._meet, worker, scheduler.workers[worker], moment)
+        self._guarded(self.happenings.event, "add-worker", worker, {}, moment)
 
-    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+    def remove_worker(
+        self, scheduler: Any, worker: str, moment: float | None = None, **kwargs: Any
+    ) -> None:
         """Note when a worker left."""
         index = self.workers.get(worker, -1)
         if index >= 0:
-            self.worker_info[index]["left"] = time()
-        self._guarded(self.happenings.event, "remove-worker", worker, {})
+            self.worker_info[index]["left"] = moment or time()
+        self._guarded(self.happenings.event, "remove-worker", worker, {}, moment)
 
     def restart(self, scheduler: Any) -> None:
         """Remember who is about to be sent away: they are no losses."""
@@ -249,7 +251,7 @@ class Capture(SchedulerPlugin):
         """Keep the scheduler's own events that a run is asked about later."""
         self._guarded(self.happenings.said, topic, msg)
 
-    def _meet(self, address: str, state: Any) -> None:
+    def _meet(self, address: str, state: Any, moment: float | None = None) -> None:
         self.happenings.sent_away.discard(address)
         index = self.workers[address] = len(self.worker_info)
         self.worker_info.append(
@@ -260,7 +262,7 @@ class Capture(SchedulerPlugin):
                 "host": state.host,
                 "nthreads": state.nthreads,
                 "memory_limit": state.memory_limit or 0,
-                "joined": time(),
+                "joined": moment or time(),
                 "left": None,
             }
         )
