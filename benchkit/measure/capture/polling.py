@@ -13,6 +13,7 @@ back: what a prefix did beyond the groups that were seen is a row in the name of
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import islice
 from typing import Any
 
 from benchkit.measure.capture.columns import text
@@ -102,7 +103,7 @@ class Poll:
         """Return how many events of a topic there were since the last look, and those kept."""
         events, count = self._log(topic)
         fresh = count - self.read[topic]
-        return fresh, list(events)[-fresh:] if fresh else []
+        return fresh, [*islice(reversed(events), fresh)][::-1]
 
     def _read_log(self, topic: str) -> None:
         fresh, events = self._fresh(topic)
