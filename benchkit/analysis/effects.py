@@ -139,10 +139,10 @@ def compare(
     predictor = _predictor(history, points)
     test = _moderated_t(points, points.contender, blocked, families, predictor)
 
-    null = None
+    arm = None  # the test of the null arm
     if points.baseline.shape[2] > 1:
         first = replace(points, baseline=points.baseline[:, :, :1])
-        null = _moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
+        arm = _moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
     return judge(
         points,
         estimate=test.difference,
@@ -152,8 +152,8 @@ def compare(
         spreadless=test.spreadless,
         p=test.p,
         q=adjust(test.p, correction),
-        null_p=None if null is None else null.p,
-        null_estimate=None if null is None else null.difference,
+        null_p=None if arm is None else arm.p,
+        null_estimate=None if arm is None else arm.difference,
         blocked=blocked,
         level=level,
         same=same,

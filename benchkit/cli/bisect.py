@@ -89,7 +89,7 @@ def bisect(
     from benchkit.errors import BenchkitError, UsageError
     from benchkit.experiment.bisection import plan_bisection, resume_bisection
     from benchkit.experiment.candidates import find_candidates
-    from benchkit.experiment.environment import find_environment
+    from benchkit.experiment.finding import find_environment
     from benchkit.experiment.folders import folders_of
     from benchkit.experiment.pace import parse_budget
     from benchkit.experiment.running import parse_pairs

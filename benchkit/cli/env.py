@@ -33,7 +33,7 @@ def _folders(function: Callable) -> Callable:
 
 
 def _found(name: str, folders: tuple[str, ...], *, check: bool = True) -> Environment:
-    from benchkit.experiment.environment import find_environment
+    from benchkit.experiment.finding import find_environment
     from benchkit.experiment.folders import folders_of
 
     return find_environment(name, folders_of("environments", folders), check=check)

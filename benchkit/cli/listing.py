@@ -10,7 +10,8 @@ import pandas as pd
 
 from benchkit.analysis.previous import against_previous
 from benchkit.errors import BenchkitError
-from benchkit.experiment.environment import CURRENT, find_environment, list_environments
+from benchkit.experiment.environment import CURRENT
+from benchkit.experiment.finding import find_environment, list_environments
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.sizes import size_text
 from benchkit.measure.collection import collect

@@ -30,8 +30,9 @@ from benchkit.experiment.building import build
 from benchkit.experiment.builds import Builds
 from benchkit.experiment.candidates import Candidate, find_candidates
 from benchkit.experiment.earlier_ends import earlier_ends, measured_how
-from benchkit.experiment.environment import CURRENT, Environment, find_environment
+from benchkit.experiment.environment import CURRENT, Environment
 from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.plan import Arm, Measurement, read_plan
 from benchkit.experiment.running import with_parameters

@@ -13,12 +13,8 @@ import dask
 from benchkit.errors import BenchkitError
 from benchkit.experiment.building import find_build
 from benchkit.experiment.built import Built
-from benchkit.experiment.environment import (
-    CURRENT,
-    Environment,
-    find_environment,
-    list_environments,
-)
+from benchkit.experiment.environment import CURRENT, Environment
+from benchkit.experiment.finding import find_environment, list_environments
 from benchkit.experiment.requirements import redacted
 from benchkit.measure.facts import effective_config, without_secrets
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import benchkit
 from benchkit.errors import BenchkitError
-from benchkit.experiment.environment import CURRENT, find_environment
+from benchkit.experiment.environment import CURRENT
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.kernel import MeasuringKernel
 from benchkit.measure.cluster import ClusterSpec, open_cluster

@@ -20,9 +20,10 @@ from benchkit.analysis.regressions import Regression, read_ledger
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.building import build
 from benchkit.experiment.confirming import confirm
-from benchkit.experiment.environment import CURRENT, Environment, find_environment
+from benchkit.experiment.environment import CURRENT, Environment
 from benchkit.experiment.estimate import Estimate, known_durations
 from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.plan import Measurement
 from benchkit.experiment.running import plan_experiment

@@ -12,8 +12,9 @@ import yaml
 
 from benchkit.errors import BadParameter, UsageError, did_you_mean
 from benchkit.experiment.building import build
-from benchkit.experiment.environment import CURRENT, Environment, find_environment
+from benchkit.experiment.environment import CURRENT, Environment
 from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.plan import NULL_ARM, Arm, Measurement, read_plan
 from benchkit.experiment.sweep import expand

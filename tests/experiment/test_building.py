@@ -16,7 +16,7 @@ import yaml
 from benchkit.errors import BadEnvironment, EnvironmentTrouble
 from benchkit.experiment.building import build, find_build
 from benchkit.experiment.built import find_built, list_built, remove
-from benchkit.experiment.environment import find_environment
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import shipped
 from benchkit.experiment.installing import resolve
 from benchkit.experiment.kernel import MeasuringKernel
@@ -315,7 +315,7 @@ def test_builders_share_wait_and_leave_nothing_when_killed(write, source, cache,
     (source / "toy_thing" / "__init__.py").write_text("VALUE = 3\n")
     code = (
         "from pathlib import Path; from benchkit.experiment.building import build\n"
-        "from benchkit.experiment.environment import find_environment\n"
+        "from benchkit.experiment.finding import find_environment\n"
         f"build(find_environment('main', [Path({str(tmp_path)!r})]))\n"
     )
     builder = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)

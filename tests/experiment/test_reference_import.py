@@ -4,7 +4,7 @@ import pytest
 
 from benchkit.errors import BadEnvironment, UsageError
 from benchkit.experiment.conda_specs import translate
-from benchkit.experiment.environment import find_environment
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.reference_import import import_reference
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from benchkit.errors import BadEnvironment
-from benchkit.experiment.environment import find_environment
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import shipped
 
 
