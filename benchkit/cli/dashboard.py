@@ -63,10 +63,14 @@ def dashboard(
       benchkit dashboard --address 0.0.0.0 --allow-websocket-origin bench.example.org:5006 \\
           --basic-auth users.json
     """
+    from benchkit.experiment.plan import read_plan
     from benchkit.show.dashboard.server import serve
     from benchkit.show.grafana_link import chosen_template
+    from benchkit.store.store import Store
 
     chosen_template()  # refused now, not on every page of a run
+    if follow not in (None, "", "latest"):  # and not by a page that waits for it for ever
+        follow = str(read_plan(Store(store, create=False).path, follow)["id"])
     serve(
         store,
         port=port,

@@ -9,7 +9,8 @@ from typing import Any
 
 from benchkit.errors import MissingExtra
 from benchkit.experiment.bisected import read_bisection
-from benchkit.experiment.environment import CURRENT, find_environment
+from benchkit.experiment.environment import CURRENT
+from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import notebook_path
 from benchkit.experiment.kernel import MeasuringKernel
 from benchkit.experiment.plan import read_plan

@@ -27,9 +27,10 @@ from benchkit.show.dashboard import (
     workloads,
 )
 from benchkit.show.dashboard.data import all_nights
+from benchkit.show.dashboard.loading import filled_later
 from benchkit.show.dashboard.shell import dress_widgets, listen_at_once, page
 
-__all__ = ["VIEWS", "application"]
+__all__ = ["VIEWS", "application", "frame_of"]
 
 VIEWS: dict[str, ModuleType] = {
     "overview": overview,
@@ -55,24 +56,31 @@ def application() -> Any:
     listen_at_once()
     state = _state()
     name = state.get("view") or _first()
-    if name not in VIEWS:
-        content = parts.message(
-            "There is no such page", f"Views are {', '.join(VIEWS)}.", back=True
-        )
-        title = "No such page"
-    else:
-        title = VIEWS[name].TITLE
-        try:
-            content = VIEWS[name].view(state)
-        except BenchkitError as error:
-            content = parts.message("This cannot be shown", str(error))
+    title = VIEWS[name].TITLE if name in VIEWS else "No such page"
     navigation = [{"name": key, "title": VIEWS[key].TITLE} for key in _LISTED]
     return page(
-        content,
+        filled_later(lambda: _content(name, state)),
+        name,
         title=f"{title} · benchkit",
         current="runs" if name in ("run", "pair") else name,
         navigation=navigation,
     )
+
+
+def _content(name: str, state: dict[str, str]) -> Any:
+    if name not in VIEWS:
+        return parts.message("There is no such page", f"Views are {', '.join(VIEWS)}.", back=True)
+    try:
+        return VIEWS[name].view(state)
+    except BenchkitError as error:
+        return parts.message("This cannot be shown", str(error))
+
+
+def frame_of(request: Any) -> tuple[str, str]:
+    """Return what the frame of a page depends on: pages of one view differ only inside of it."""
+    asked = request.arguments.get("view", [b""])[0].decode("utf-8", "replace")
+    name = asked or _first()
+    return request.path, name if name in VIEWS else ""
 
 
 def _first() -> str:

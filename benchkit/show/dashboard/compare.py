@@ -66,10 +66,12 @@ def view(state: dict[str, str]) -> Any:
     # What opens runs takes seconds the first time: the page is painted before it.
     causes = pn.Column(sizing_mode="stretch_width")
     if runs is not None:
-        causes[:] = [parts.words("Runs are opened to see where the time went …")]
+        causes.param.update(
+            objects=[parts.words("Runs are opened to see where the time went …")], tags=["coming"]
+        )
 
         async def explain() -> None:
-            causes[:] = await _causes(store, runs, report)
+            causes.param.update(objects=await _causes(store, runs, report), tags=[])
 
         pn.state.onload(explain)
     return pn.Column(
@@ -78,7 +80,7 @@ def view(state: dict[str, str]) -> Any:
             lines=[report.sentence],
         ),
         *(parts.words(text, kind="bad") for text in report.warnings),
-        parts.table(_table(report), "workload", sortable=False, page_size=40),
+        parts.table(_table(report), "workload", sortable=False, page_size=20),
         parts.glossary(metric_terms(metrics), "What the metrics mean"),
         parts.figure(forest(report, metric)),
         parts.figure(heat_map(report, metric)),

@@ -55,9 +55,15 @@ def view(state: dict[str, str]) -> Any:
             seen[:] = [signature]
             body[:] = content
 
+    def tick() -> None:
+        context = pn.state.curdoc.session_context if pn.state.curdoc else None
+        session = getattr(context, "session", None)
+        if session is None or session.connection_count:  # somebody looks
+            refresh()
+
     refresh()
     if pn.state.curdoc is not None:
-        pn.state.add_periodic_callback(refresh, period=PERIOD_MS)
+        pn.state.add_periodic_callback(tick, period=PERIOD_MS)
     return body
 
 

@@ -113,7 +113,7 @@ def _body(
         content.append(parts.figure(large))
     others = [name for name in metrics if name != metric][:MOST_SMALL]
     places = [history.find({**about, "metric": name}) for name in others]
-    small = pn.GridBox(ncols=2, sizing_mode="stretch_width")
+    small = pn.GridBox(ncols=2, sizing_mode="stretch_width", tags=["coming"])
     content.append(small)
 
     def fill() -> None:
@@ -129,7 +129,7 @@ def _body(
             one.xaxis[0].formatter = timed[0].xaxis[0].formatter
         for one in drawn:
             _linked(one)
-        small[:] = [parts.figure(one) for one in drawn]
+        small.param.update(objects=[parts.figure(one) for one in drawn], tags=[])
 
     pn.state.onload(fill)  # five sixths of the work: the page is painted before it
     content += [parts.heading("Runs", "The newest first."), _runs(history, about, metric)]

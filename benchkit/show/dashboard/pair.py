@@ -128,13 +128,13 @@ def _controls(window: PairWindow) -> list[Any]:
         name="Task group", options=options, value=window.group, width=300, margin=(5, 10, 5, 0)
     )
     group.param.watch(lambda event: window.choose(event.new), "value")
-    told = pn.Column(width=330, margin=0)
+    told = parts.words(window.told)
     whole = pn.widgets.Button(name="Whole runs", button_type="default", width=110, align="end")
     whole.on_click(window.reset)
 
     def show() -> None:
         group.value = window.group
-        told[:] = [parts.words(window.told)]
+        parts.say(told, window.told)
         whole.disabled = window.part is None
 
     show()
@@ -142,7 +142,7 @@ def _controls(window: PairWindow) -> list[Any]:
     swapped = {"a": window.ids["b"], "b": window.ids["a"]}
     return [
         parts.figure(strip),
-        pn.Row(group, whole, pn.Column(told, align="end"), margin=0),
+        pn.Row(group, whole, pn.Column(told, width=330, align="end"), margin=0),
         parts.way("Lead on", {address("pair", **window.state(**swapped)): "swap A and B"}),
     ]
 

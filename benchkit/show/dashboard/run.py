@@ -15,7 +15,7 @@ from benchkit.analysis.previous import beside_previous
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
-from benchkit.show.dashboard.data import open_run, open_store, run_times, runs_table
+from benchkit.show.dashboard.data import kept, open_run, open_store, run_times, runs_table
 from benchkit.show.dashboard.groups import GroupTable, choose_group, short_names
 from benchkit.show.dashboard.marks import mark_run
 from benchkit.show.dashboard.provenance import provenance
@@ -110,7 +110,8 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
 
     def fill(place: int) -> None:
         if not len(pages[place]):
-            pages[place][:] = [_guarded(makers[names[place]], window)]
+            with window.of_tab(names[place]):
+                pages[place][:] = [_guarded(makers[names[place]], window)]
 
     fill(names.index(window.tab))
     widget = pn.Tabs(
@@ -121,7 +122,7 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
     )
 
     def turned(event: Any) -> None:
-        window.tab = names[event.new]
+        window.turn(names[event.new])
         fill(event.new)
         window.write()
 
@@ -168,15 +169,20 @@ def _controls(window: Window) -> list[Any]:
     """Return what says and sets the window and the group, above all tabs."""
     if not has(window.run.tree, "scheduler", "time") and not window.within.n_tasks:
         return []
-    told = pn.Column(width=330, margin=0)
+    told = parts.words(window.told)
     whole = pn.widgets.Button(name="Whole run", button_type="default", width=100, align="end")
     whole.on_click(window.reset)
     links = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def show() -> None:
-        told[:] = [parts.words(window.told)]
+        parts.say(told, window.told)
         whole.disabled = window.part is None
-        links[:] = [_about_group(window)] if window.group else []
+        about = _about_group(window) if window.group else None
+        # Links hold the window as well; they are patched, for what is made anew costs ten times.
+        if about is not None and len(links):
+            links.objects[0].param.update(object=about.object)
+        elif about is not None or len(links):
+            links[:] = [] if about is None else [about]
 
     show()
     window.follow(show)
@@ -184,7 +190,7 @@ def _controls(window: Window) -> list[Any]:
     strip.min_border_right = LEGENDS
     return [
         parts.figure(strip),
-        pn.Row(choose_group(window), whole, pn.Column(told, align="end"), margin=0),
+        pn.Row(choose_group(window), whole, pn.Column(told, width=330, align="end"), margin=0),
         links,
     ]
 
@@ -226,7 +232,8 @@ def _overview(window: Window) -> Any:
 
 
 def _overview_and_before(window: Window) -> Any:
-    usual = beside_previous(runs_table().iloc[::-1], window.run.record)
+    run = window.run
+    usual = kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
     return pn.Column(
         _overview(window),
         parts.heading("Is that usual?", "Against the median of comparable runs before this one."),

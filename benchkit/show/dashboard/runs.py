@@ -34,7 +34,9 @@ _TEXTS = {
     "host": "host",
     "dask": "dask",
 }
-PAGE_SIZE = 50
+PAGE_SIZE = 25
+#: Letters that follow one another so quickly are one filter; Tabulator waits for 300 ms.
+TYPING_MS = 120
 
 
 def view(state: dict[str, str]) -> Any:
@@ -68,6 +70,7 @@ def view(state: dict[str, str]) -> Any:
         titles={"open": "run"},
         widths={"open": 64, "beside": 76, "started": 140, "outcome": 130},
         layout="fit_data_stretch",
+        configuration={"headerFilterLiveFilterDelay": TYPING_MS},
     )
     for item in filters:
         widget.add_filter(item["value"], item["field"])

@@ -80,7 +80,7 @@ def serve(
     try:
         import panel as pn
 
-        from benchkit.show.dashboard.app import application
+        from benchkit.show.dashboard.app import application, frame_of
         from benchkit.show.dashboard.follow import FOLLOW_VARIABLE
         from benchkit.show.dashboard.marks import MARKS_VARIABLE
     except ImportError as error:
@@ -93,6 +93,10 @@ def serve(
     if oauth:
         options = {f"oauth_{name}": value for name, value in oauth.items()}
         options["cookie_secret"] = cookie_secret
+    # The frame of a page depends on its view alone: it is sent at once, and what is in it is made
+    # while the browser reads its scripts.
+    pn.config.reuse_sessions = "warm"
+    pn.config.session_key_func = frame_of
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
     server = pn.serve(
         {"/": application},

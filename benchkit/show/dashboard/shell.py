@@ -10,6 +10,8 @@ from typing import Any
 
 import panel as pn
 
+from benchkit.show.dashboard.placeholder import LOADING_STYLES, READY_SCRIPT, placeholder
+
 __all__ = ["PANE_STYLES", "STYLES", "TABLE_STYLES", "dress_widgets", "listen_at_once", "page"]
 
 _TEMPLATE = """
@@ -58,6 +60,7 @@ _TEMPLATE = """
     document.documentElement.dataset.theme = next;
     localStorage.setItem("benchkit-theme", next);
   }
+  {{ ready_script }}
 </script>
 {% endblock %}
 {% block contents %}
@@ -73,7 +76,7 @@ _TEMPLATE = """
   <button type="button" onclick="benchkitTheme()"
           aria-label="Switch between light and dark">◐</button>
 </header>
-<main id="main">{{ embed(roots.view) }}</main>
+<main id="main">{{ placeholder }}{{ embed(roots.view) }}</main>
 {{ embed(roots.location) if roots.location }}
 {% endblock %}
 """
@@ -118,7 +121,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--raised);
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; font-weight: 400; padding: .18rem 1.4rem .18rem 0; vertical-align: top;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
-th { color: var(--soft); white-space: nowrap; }
+th { color: var(--soft); white-space: nowrap; } .number { text-align: right; }
 .tight td:not(:first-child):not(:last-child) { white-space: nowrap; }
 .tiles { display: flex; flex-wrap: wrap; gap: .5rem 2.4rem; margin: .7rem 0 .2rem; }
 .tiles b { font-size: 1.3rem; font-weight: 600; }
@@ -207,12 +210,16 @@ def listen_at_once() -> None:
     document.on_message("bokeh_event", told)
 
 
-def page(view: Any, *, title: str, current: str, navigation: list[dict[str, str]]) -> Any:
-    """Return the whole page around a view, ready to serve."""
+def page(
+    view: Any, name: str, *, title: str, current: str, navigation: list[dict[str, str]]
+) -> Any:
+    """Return the whole page around a view of that name, ready to serve."""
     template = pn.Template(_TEMPLATE)
     template.location = True
     template.add_variable("page_title", title)
-    template.add_variable("styles", STYLES)
+    template.add_variable("styles", STYLES + LOADING_STYLES)
+    template.add_variable("placeholder", placeholder(name))
+    template.add_variable("ready_script", READY_SCRIPT)
     template.add_variable("current", current)
     template.add_variable("navigation", navigation)
     template.add_panel("view", view)

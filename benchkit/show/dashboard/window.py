@@ -7,7 +7,8 @@ browser; what needs the server (tables, pictures) is told once the range has com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Window:
     group : str
         The task group that is pointed at, or "".
     followers : list of callable
-        What is called when something has changed.
+        What is called when something has changed, whatever tab is looked at.
     """
 
     #: The view whose address holds the state.
@@ -84,6 +85,9 @@ class Window:
         self.worker = state.get("worker", "")
         self.tab = state.get("tab", "")
         self.followers: list[Callable[[], None]] = []
+        self._of_tab: dict[str, list[Callable[[], None]]] = {}
+        self._stale: set[str] = set()
+        self._made = ""
         self._waiting = self._resting = False
         self._then = self.shown
         self.range.on_change("start", self._moved)
@@ -154,8 +158,28 @@ class Window:
         }
 
     def follow(self, follower: Callable[[], None]) -> None:
-        """Let something be called when the window or the group has changed."""
-        self.followers.append(follower)
+        """Let something be called when the window or the group has changed.
+
+        What belongs to a tab (see `of_tab`) is called while that tab is looked at.
+        """
+        (self._of_tab.setdefault(self._made, []) if self._made else self.followers).append(follower)
+
+    @contextmanager
+    def of_tab(self, tab: str) -> Iterator[None]:
+        """Let what begins to follow meanwhile belong to a tab."""
+        before, self._made = self._made, tab
+        try:
+            yield
+        finally:
+            self._made = before
+
+    def turn(self, tab: str) -> None:
+        """Look at another tab, which may have to catch up."""
+        self.tab = tab
+        if tab in self._stale:
+            self._stale.discard(tab)
+            for follower in self._of_tab.get(tab, ()):
+                follower()
 
     def share(self, *figures: Any) -> None:
         """Let figures over time show the window; dragging across one sets it."""
@@ -170,18 +194,29 @@ class Window:
 
     def reset(self, *events: Any) -> None:
         """Look at the whole run again."""
-        self.range.update(start=self._full[0], end=self._full[1])
+        self._soon(lambda: self.range.update(start=self._full[0], end=self._full[1]))
 
     def choose(self, group: str) -> None:
         """Point at a task group, or at none."""
         if group != self.group:
             self.group = group
-            self._tell()
-            self.write()
+            self._soon(self._chosen)
 
     def write(self) -> None:
         """Write what is looked at into the address."""
         remember(self.VIEW, self.state())
+
+    def _chosen(self) -> None:
+        self._tell()
+        self.write()
+
+    def _soon(self, act: Callable[[], Any]) -> None:
+        """Call what changes figures with the lock of the document, which clicks come without."""
+        document = self.range.document
+        if document is None or document.session_context is None:
+            act()
+        else:
+            document.add_next_tick_callback(act)
 
     def _moved(self, attr: str, old: Any, new: Any) -> None:
         document = pn.state.curdoc or self.range.document
@@ -210,7 +245,8 @@ class Window:
         self.write()
 
     def _tell(self) -> None:
-        for follower in self.followers:
+        self._stale = set(self._of_tab) - {self.tab}
+        for follower in [*self.followers, *self._of_tab.get(self.tab, ())]:
             follower()
 
 

@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, Range1d, RangeTool
+from bokeh.models import ColumnDataSource, HoverTool, Line, Range1d, RangeTool, Scatter, VArea
 from bokeh.models.annotations import Span
 
 from benchkit.analysis.within import Within
-from benchkit.show.plots.base import INK, has, legend_beside, make_figure, nothing, part
+from benchkit.show.plots.base import (
+    INK,
+    add,
+    add_stack,
+    has,
+    legend_beside,
+    make_figure,
+    nothing,
+    part,
+)
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 from benchkit.store.run import Run
 
@@ -84,16 +93,13 @@ class BusyThreads:
     def _draw(self, tree: xr.DataTree) -> Any:
         drawn = make_figure(TITLE, "time (s)", "threads", height=200)
         names = [name for name in ACTIVITY_COLOURS if name in self._source.data]
-        drawn.varea_stack(
-            names, x="time", source=self._source, alpha=0.85,
-            color=[ACTIVITY_COLOURS[name] for name in names], legend_label=names,
-        )  # fmt: skip
+        add_stack(drawn, self._source, names, [ACTIVITY_COLOURS[name] for name in names], names)
         n_threads = int(tree.attrs.get("n_threads") or 0)
         if n_threads:
             drawn.add_layout(
                 Span(location=n_threads, dimension="width", line_color=OTHER, line_dash="dashed")
             )
-        line = drawn.line("time", names[0], source=self._source, alpha=0)
+        line = add(drawn, Line(x="time", y=names[0], line_alpha=0), self._source)
         tips = [("time", "@time{0.00} s"), *((name, f"@{{{name}}}{{0.00}}") for name in names)]
         drawn.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
         drawn.y_range.start = 0
@@ -152,7 +158,8 @@ def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d)
     if has(tree, "scheduler", "time"):
         data = part(tree, "scheduler")
         time, values = data["time"].values, np.nan_to_num(data["process"].values) / GIB
-        drawn.varea(time, 0, values, color=INK, alpha=0.45)
+        area = VArea(x="time", y1=0, y2="memory", fill_color=INK, fill_alpha=0.45)
+        add(drawn, area, {"time": time, "memory": values})
     drawn.y_range = Range1d(start=0, end=max(1.15 * float(values.max(initial=0.0)), 1e-3))
     tool = RangeTool(x_range=window, start_gesture="pan")
     tool.overlay.fill_color, tool.overlay.fill_alpha = "#4477aa", 0.2
@@ -184,10 +191,14 @@ def mark_events(drawn: Any, run: Run) -> None:
             "colour": events["topic"].map(_MARKED),
         }
     )
-    dots = drawn.scatter(
-        "time", "y", source=source, marker="triangle", size=10, color="colour",
-        legend_label="events",
-    )  # fmt: skip
+    dots = add(
+        drawn,
+        Scatter(
+            x="time", y="y", marker="triangle", size=10, line_color="colour", fill_color="colour"
+        ),
+        source,
+        legend="events",
+    )
     tips = [("", "@what"), ("worker", "@worker"), ("time", "@time{0.00} s"), ("", "@text")]
     drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips))
 

@@ -11,16 +11,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from bokeh.models import BasicTicker, ColumnDataSource, HoverTool, LinearColorMapper
+from bokeh.models import (
+    BasicTicker,
+    ColumnDataSource,
+    HBar,
+    HoverTool,
+    LinearColorMapper,
+    Rect,
+    Scatter,
+    Segment,
+)
 from bokeh.models.annotations import ColorBar, Span
 
 from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
 from benchkit.analysis.report import Report
-from benchkit.show.plots.base import INK, legend_beside, make_figure, nothing
+from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER, SERIES
 
 __all__ = ["forest", "heat_map", "raw_points", "response", "waterfall"]
 
+_INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
 #: More rows than this are not read; those that are the same are counted in the title instead.
 MOST_ROWS = 60
@@ -115,12 +125,16 @@ def forest(report: Report, metric: str = "duration") -> Any:
         height=110 + ROW_HEIGHT * len(labels),
         tools="xpan,xwheel_zoom,reset,save",
     )
-    drawn.hbar(
-        y="label", left="null_low", right="null_high", height=0.9, source=source, color=OTHER,
-        alpha=0.28, line_color=None, legend_label="baseline against itself",
+    band = HBar(
+        y="label", left="null_low", right="null_high", height=0.9, fill_color=OTHER,
+        fill_alpha=0.28, line_color=None,
     )  # fmt: skip
-    drawn.segment("low", "label", "high", "label", source=source, color="colour", line_width=2.2)
-    dots = drawn.scatter("change", "label", source=source, marker="marker", size=9, color="colour")
+    add(drawn, band, source, legend="baseline against itself")
+    add(drawn, Segment(**_INTERVAL, line_color="colour", line_width=2.2), source)
+    dot = Scatter(
+        x="change", y="label", marker="marker", size=9, line_color="colour", fill_color="colour"
+    )
+    dots = add(drawn, dot, source)
     drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
     drawn.add_tools(
         HoverTool(
@@ -196,10 +210,11 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
         tools="save",
     )
     mapper = LinearColorMapper(palette=_DIVERGING, low=-1, high=1, nan_color="#00000000")
-    cells = drawn.rect(
-        "x", "label", 0.96, 0.92, source=source, line_color=None,
+    cell = Rect(
+        x="x", y="label", width=0.96, height=0.92, line_color=None,
         fill_color={"field": "value", "transform": mapper},
     )  # fmt: skip
+    cells = add(drawn, cell, source)
     drawn.add_tools(
         HoverTool(
             renderers=[cells],
@@ -269,11 +284,11 @@ def raw_points(report: Report, metric: str = "duration") -> Any:
             y += [len(labels) - 1 - place + height] * len(known)
             text += [labels[place]] * len(known)
         if x:
-            source = ColumnDataSource({"x": x, "y": y, "label": text})
-            drawn.scatter(
-                "x", "y", source=source, size=7, color=colours[arm], alpha=0.75, line_color=None,
-                legend_label=words[arm], name=words[arm],
-            )  # fmt: skip
+            dot = Scatter(
+                x="x", y="y", size=7, fill_color=colours[arm], fill_alpha=0.75, line_color=None
+            )
+            columns = {"x": x, "y": y, "label": text}
+            add(drawn, dot, columns, legend=words[arm], name=words[arm])
     drawn.add_tools(HoverTool(tooltips=[("", "@label"), ("arm", "$name"), ("", "@x{0.0} %")]))
     drawn.add_layout(Span(location=100, dimension="height", line_color=INK, line_width=1))
     drawn.yaxis.ticker = list(range(len(labels)))
@@ -408,8 +423,9 @@ def waterfall(explanation: Explanation) -> Any:
         height=100 + ROW_HEIGHT * len(labels),
         tools="save",
     )
-    drawn.hbar(y="label", right="seconds", height=0.7, source=source, color="colour")
-    drawn.segment("low", "label", "high", "label", source=source, color=INK, line_width=1.2)
+    bar = HBar(y="label", right="seconds", height=0.7, line_color="colour", fill_color="colour")
+    add(drawn, bar, source)
+    add(drawn, Segment(**_INTERVAL, line_color=INK, line_width=1.2), source)
     drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
     tips = [
         ("", "@label"),

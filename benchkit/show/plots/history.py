@@ -11,13 +11,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Range1d, TapTool
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJSTickFormatter,
+    HoverTool,
+    Line,
+    Range1d,
+    Scatter,
+    Segment,
+    TapTool,
+)
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.history import History
 from benchkit.analysis.levels import worse_direction
-from benchkit.show.plots.base import INK, legend_beside, make_figure, nothing
+from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
 from benchkit.show.plots.sparkline import BETTER, WORSE
 from benchkit.show.theme import SERIES
 from benchkit.store.schema import METRICS
@@ -26,6 +35,7 @@ from benchkit.store.text import format_change, format_quantity
 __all__ = ["over_nights"]
 
 _POINT = SERIES[0]
+_UPRIGHT: dict[str, Any] = {"x0": "x", "y0": "bottom", "x1": "x", "y1": "top"}
 #: Of a change's label, as a share of the figure.
 LABEL_WIDTH = 0.1
 _BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -108,10 +118,7 @@ def over_nights(
     _restarts(drawn, history, about, ends, marks, small)
     drawn.add_tools(TapTool(renderers=[*points, *failures]))
     drawn.xaxis[0].formatter = CustomJSTickFormatter(code=_DATE)
-    if small:  # a glyph for what is not chosen, and one more for what is muted, are never seen
-        for renderer in drawn.renderers:
-            renderer.nonselection_glyph = renderer.muted_glyph = None
-    else:
+    if not small:
         legend_beside(drawn, place="below")
     return drawn
 
@@ -159,12 +166,13 @@ def _points(
             columns |= _told(history, part)
             columns["value"] = [format_quantity(v, METRICS[name].units) for v in part[name]]
         source = ColumnDataSource(columns, name="runs")
-        dots = drawn.scatter(
-            "x", "y", source=source, size=4 if small else 6, line_color=_POINT,
-            fill_color=_POINT if counts else None, fill_alpha=0.45, line_alpha=0.6,
-            **({} if small else {"legend_label": words}),
-            nonselection_fill_alpha=0.45, nonselection_line_alpha=0.6,
-            selection_line_color=INK, selection_line_width=2,
+        look: dict[str, Any] = {"line_color": _POINT, "fill_color": _POINT if counts else None,
+                "fill_alpha": 0.45, "line_alpha": 0.6}  # fmt: skip
+        dot = Scatter(x="x", y="y", size=4 if small else 6, **look)
+        chosen = Scatter(x="x", y="y", size=6, **look | {"line_color": INK, "line_width": 2})
+        dots = add(
+            drawn, dot, source, legend="" if small else words,
+            **({} if small else {"selection_glyph": chosen}),
         )  # fmt: skip
         found.append(dots)
         if small:
@@ -215,10 +223,8 @@ def _failures(
         },
         name="failures",
     )
-    crosses = drawn.scatter(
-        "x", "y", source=source, marker="x", size=11, line_width=2.5, line_color=WORSE,
-        level="overlay", **({} if small else {"legend_label": "no result"}),
-    )  # fmt: skip
+    cross = Scatter(x="x", y="y", marker="x", size=11, line_width=2.5, line_color=WORSE)
+    crosses = add(drawn, cross, source, legend="" if small else "no result", level="overlay")
     if small:
         return [crosses]
     tips = [("night", "@night"), ("ended", "@outcome"), ("error", "@error"), ("build", "@build")]
@@ -233,10 +239,9 @@ def _median(
     last = int(np.flatnonzero(np.isfinite(values))[-1])
     first = int(np.flatnonzero(np.isfinite(values))[0])
     part = slice(first, last + 1)
-    drawn.line(
-        times[part], values[part], color=_POINT, line_alpha=0.55, line_width=1.2,
-        **({} if small else {"legend_label": "median of the night"}),
-    )  # fmt: skip
+    line = Line(x="x", y="y", line_color=_POINT, line_alpha=0.55, line_width=1.2)
+    columns = {"x": times[part], "y": values[part]}
+    add(drawn, line, columns, legend="" if small else "median of the night")
 
 
 def _pieces(history: History, row: int) -> list[tuple[int, int]]:
@@ -262,10 +267,11 @@ def _levels(drawn: Any, history: History, row: int, divisor: float, small: bool)
             first, last = history.times[start + there[[0, -1]]]
             pieces.append((first, last, level))
     x0, x1, levels = (list(column) for column in zip(*pieces, strict=True))
-    drawn.segment(
-        np.array(x0), levels, np.array(x1), levels, color=INK, line_width=3,
-        line_alpha=0.55, **({} if small else {"legend_label": "level"}),
-    )  # fmt: skip
+    level_line = Segment(
+        x0="x0", y0="level", x1="x1", y1="level", line_color=INK, line_width=3, line_alpha=0.55
+    )
+    columns = {"x0": np.array(x0), "x1": np.array(x1), "level": levels}
+    add(drawn, level_line, columns, legend="" if small else "level")
 
 
 def _changes(
@@ -290,13 +296,13 @@ def _changes(
         },
         name="changes",
     )
-    drawn.segment(
-        "x", "bottom", "x", "top", source=source, color="colour", line_width=1.5, line_dash=[4, 3]
-    )
-    marks = drawn.scatter(
-        "x", "top", source=source, size=9, color="colour",
+    dashes = Segment(**_UPRIGHT, line_color="colour", line_width=1.5, line_dash=[4, 3])
+    add(drawn, dashes, source)
+    mark = Scatter(
+        x="x", y="top", size=9, line_color="colour", fill_color="colour",
         marker="inverted_triangle" if all(c.direction < 0 for c in changes) else "triangle",
     )  # fmt: skip
+    marks = add(drawn, mark, source)
     # Near the right end a label would leave the picture.
     lines = _lines([change.index / len(history.times) for change in changes])
     heights = top - 0.06 * (ends[1] - ends[0]) * lines
@@ -363,10 +369,8 @@ def _builds(drawn: Any, history: History, runs: pd.DataFrame, ends: tuple[float,
         },
         name="builds",
     )
-    ticks = drawn.segment(
-        "x", "bottom", "x", "top", source=source, color=SERIES[3], line_width=4,
-        legend_label="other packages",
-    )  # fmt: skip
+    tick = Segment(**_UPRIGHT, line_color=SERIES[3], line_width=4)
+    ticks = add(drawn, tick, source, legend="other packages")
     tooltips = [("night", "@night"), ("changed", "@tip")]
     drawn.add_tools(HoverTool(renderers=[ticks], tooltips=tooltips, line_policy="interp"))
 
@@ -406,10 +410,8 @@ def _restarts(
         },
         name="restarts",
     )
-    lines = drawn.segment(
-        "x", "bottom", "x", "top", source=source, color=SERIES[5], line_width=1.5,
-        **({} if small else {"legend_label": "begins anew"}),
-    )  # fmt: skip
+    line = Segment(**_UPRIGHT, line_color=SERIES[5], line_width=1.5)
+    lines = add(drawn, line, source, legend="" if small else "begins anew")
     if small:
         return
     tooltips = [("night", "@night"), ("begins anew", "@tip")]

@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter
+from bokeh.models import ColumnDataSource, HoverTool, Line, NumeralTickFormatter
 from bokeh.models.annotations import Span
 
-from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
+from benchkit.show.plots.base import (
+    add,
+    add_stack,
+    has,
+    legend_beside,
+    make_figure,
+    nothing,
+    part,
+)
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
 from benchkit.store.text import short_group
 
@@ -65,21 +73,16 @@ def memory_by_kind(tree: xr.DataTree, worker: int | None = None) -> Any:
     if {"managed", "spilled"} <= set(columns):
         columns["managed"] = np.maximum(columns["managed"] - columns["spilled"], 0.0)
     source = ColumnDataSource({"time": data["time"].values, **columns})
-    drawn.varea_stack(
-        kinds,
-        x="time",
-        source=source,
-        color=[MEMORY_COLOURS[kind] for kind in kinds],
-        legend_label=[_KINDS[kind] for kind in kinds],
-        alpha=0.85,
-    )
+    colours = [MEMORY_COLOURS[kind] for kind in kinds]
+    add_stack(drawn, source, kinds, colours, [_KINDS[kind] for kind in kinds])
     if limit and data.sizes["time"]:
         span = [float(data["time"].min()), float(data["time"].max())]
-        drawn.line(span, [limit, limit], color=OTHER, line_dash="dashed", legend_label="limit")
+        line = Line(x="time", y="limit", line_color=OTHER, line_dash="dashed")
+        add(drawn, line, {"time": span, "limit": [limit, limit]}, legend="limit")
     tips = [("time", "@time{0.0} s")]
     tips += [(_KINDS[kind], f"@{kind}{{0.00}} GiB") for kind in reversed(kinds)]
-    line = drawn.line("time", kinds[0], source=source, alpha=0)
-    drawn.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+    unseen = add(drawn, Line(x="time", y=kinds[0], line_alpha=0), source)
+    drawn.add_tools(HoverTool(renderers=[unseen], tooltips=tips, mode="vline"))
     drawn.y_range.start = 0
     legend_beside(drawn)
     return drawn
@@ -166,7 +169,8 @@ def _sums(data: xr.Dataset, title: str, label: str, names: dict[str, str], facto
     drawn = make_figure(title, "time (s)", label, height=200)
     source = ColumnDataSource(columns)
     for name, colour in zip(known, SERIES, strict=False):
-        drawn.line("time", name, source=source, color=colour, width=1.6, legend_label=names[name])
+        line = Line(x="time", y=name, line_color=colour, line_width=1.6)
+        add(drawn, line, source, legend=names[name])
     tips = [("time", "@time{0.0} s")]
     tips += [(names[name], f"@{name}{{0,0.0}}") for name in known]
     drawn.add_tools(HoverTool(renderers=drawn.renderers[:1], tooltips=tips, mode="vline"))
@@ -183,15 +187,15 @@ def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) 
     few = len(names) <= MOST_NAMED_WORKERS
     for index, worker in enumerate(names):
         known = np.isfinite(values[:, index])
-        drawn.line(
-            time[known],
-            values[known, index],
-            color=SERIES[index % len(SERIES)],
-            width=1.6 if few else 1.0,
-            alpha=0.9 if few else 0.5,
-            name=worker,
-            **({"legend_label": f"worker {worker}"} if few else {}),
+        line = Line(
+            x="time",
+            y="value",
+            line_color=SERIES[index % len(SERIES)],
+            line_width=1.6 if few else 1.0,
+            line_alpha=0.9 if few else 0.5,
         )
+        columns = {"time": time[known], "value": values[known, index]}
+        add(drawn, line, columns, legend=f"worker {worker}" if few else "", name=worker)
     drawn.add_tools(HoverTool(tooltips=[("worker", "$name"), ("time", "$x{0.0} s"), ("", "$y")]))
     if few and names:
         legend_beside(drawn)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper
+from bokeh.models import ColumnDataSource, HoverTool, Image, LinearColorMapper, Quad
 
 from benchkit.analysis.within import Within
-from benchkit.show.plots.base import has, legend_beside, make_figure, nothing
+from benchkit.show.plots.base import add, has, legend_beside, make_figure, nothing
 from benchkit.show.theme import OTHER, distinct_colours
 from benchkit.store.text import format_count, short_group
 
@@ -226,19 +226,11 @@ class TaskStream:
         for colour in self.colours:
             alphas = [int(255 * (0.25 + 0.75 * (i + 1) / LEVELS)) for i in range(LEVELS)]
             palette += [f"{colour}{alpha:02x}" for alpha in alphas]
-        drawn.image(
-            image="image",
-            x="x",
-            y="y",
-            dw="dw",
-            dh="dh",
-            source=self._picture,
-            color_mapper=LinearColorMapper(palette=palette, low=0, high=len(palette) - 1),
-        )
-        bars = drawn.quad(
-            left="left", right="right", top="top", bottom="bottom", color="colour",
-            line_color=None, source=self._bars,
-        )  # fmt: skip
+        mapper = LinearColorMapper(palette=palette, low=0, high=len(palette) - 1)
+        picture = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
+        add(drawn, picture, self._picture)
+        sides: dict[str, Any] = {side: side for side in ("left", "right", "top", "bottom")}
+        bars = add(drawn, Quad(**sides, fill_color="colour", line_color=None), self._bars)
         tips = [
             ("group", "@group"),
             ("start", "@left{0.000} s"),
@@ -250,10 +242,11 @@ class TaskStream:
         names = [short_group(self.groups[i]) for i in self.shown]
         if len(self.groups) > len(self.shown):
             names.append("other groups")
+        nowhere = ColumnDataSource({side: [np.nan] for side in sides})
         for name, colour in zip(names, self.colours, strict=False):
             label = name if len(name) <= 28 else f"{name[:13]}…{name[-14:]}"
-            ends = {side: [np.nan] for side in ("left", "right", "top", "bottom")}
-            drawn.quad(**ends, color=colour, legend_label=label)
+            swatch = Quad(**sides, fill_color=colour, line_color=colour)
+            add(drawn, swatch, nowhere, legend=label)
         if names:
             legend_beside(drawn)
         if n_lanes <= 20:
