@@ -15,7 +15,7 @@ from bokeh.resources import Resources
 
 from benchkit.analysis.within import Within
 from benchkit.show.dashboard.run import pieces
-from benchkit.show.dashboard.window import LEGENDS, Window
+from benchkit.show.dashboard.window import Window, align
 from benchkit.show.escape import esc
 from benchkit.show.page import silent
 from benchkit.show.plots.base import has
@@ -66,7 +66,7 @@ class RunPanel(pn.viewable.Viewer):
         run, within = self._run, Within(self._run.tree)
         window = Window(run, within, {})
         strip = window_strip(run.tree, window.whole, window.range)
-        strip.min_border_right = LEGENDS
+        align(strip)
         memory = memory_by_kind(run.tree)
         timed = [memory, memory_by_worker(run.tree)]
         if within.n_tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import panel as pn
@@ -90,12 +91,13 @@ def view(state: dict[str, str]) -> Any:
 
 
 def _list(workloads: list[str]) -> Any:
-    links = {address("history", workload=name): name for name in workloads}
-    return pn.Column(
-        parts.head("Workloads over time", lines=[f"{len(workloads)} were measured at night."]),
-        parts.links(links),
-        sizing_mode="stretch_width",
-    )
+    content = [
+        parts.head("Workloads over time", lines=[f"{len(workloads)} were measured at night."])
+    ]
+    for category, names in groupby(sorted(workloads), lambda name: name.partition(".")[0]):
+        links = {address("history", workload=name): name for name in names}
+        content += [parts.heading(category), parts.links(links)]
+    return pn.Column(*content, sizing_mode="stretch_width")
 
 
 def _body(

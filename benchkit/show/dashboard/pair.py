@@ -16,7 +16,7 @@ from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import open_run, run_times
 from benchkit.show.dashboard.shell import TABLE_STYLES
-from benchkit.show.dashboard.window import LEGENDS, Window
+from benchkit.show.dashboard.window import Window, align
 from benchkit.show.escape import esc
 from benchkit.show.plots.busy import BusyThreads, whole_time, window_strip
 from benchkit.show.plots.pair import PAIR_COLOURS, memory_overlay
@@ -121,7 +121,7 @@ def _head(runs: list[Run]) -> Any:
 
 def _controls(window: PairWindow) -> list[Any]:
     strip = window_strip(window.run.tree, window.whole, window.range)
-    strip.min_border_right = LEGENDS
+    align(strip)
     strip.title.text = "Window of time of both (memory of B): drag across this strip or any plot"
     options = {ALL: "", **{name: name for name in window.names}}
     group = pn.widgets.Select(

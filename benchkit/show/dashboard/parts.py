@@ -122,11 +122,11 @@ def way(what: str, targets: Mapping[str, str]) -> Any:
 
 
 def links(targets: Mapping[str, str]) -> Any:
-    """Return a list of links: address of a view -> what it is."""
+    """Return links in as many columns as there is room for: address of a view -> what it is."""
     inside = "".join(
         f"<li><a href='{esc(address)}'>{esc(text)}</a></li>" for address, text in targets.items()
     )
-    return _html(f"<ul>{inside}</ul>")
+    return _html(f"<ul style='columns: 20rem; list-style: none; padding: 0'>{inside}</ul>")
 
 
 def source_text(text: str) -> Any:

@@ -22,7 +22,7 @@ from benchkit.show.dashboard.provenance import provenance
 from benchkit.show.dashboard.stacks import stacks
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.dashboard.trouble import trouble
-from benchkit.show.dashboard.window import LEGENDS, Window
+from benchkit.show.dashboard.window import Window, align
 from benchkit.show.grafana_link import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.busy import BusyThreads, busy_threads, mark_events, window_strip
@@ -187,7 +187,7 @@ def _controls(window: Window) -> list[Any]:
     show()
     window.follow(show)
     strip = window_strip(window.run.tree, window.whole, window.range)
-    strip.min_border_right = LEGENDS
+    align(strip)
     return [
         parts.figure(strip),
         pn.Row(choose_group(window), whole, pn.Column(told, width=330, align="end"), margin=0),

@@ -20,10 +20,11 @@ from benchkit.show.dashboard.address import remember
 from benchkit.show.plots.busy import whole_time
 from benchkit.store.run import Run
 
-__all__ = ["Window"]
+__all__ = ["Window", "align"]
 
-#: Room beside every plot over time, so that moments lie below one another whatever the legend.
-LEGENDS = 150
+#: Room on the left and right of every plot over time, so that moments lie below one another
+#: whatever the numbers of the axis and the words of the legend.
+AXIS, LEGENDS = 70, 150
 #: A wheel turn makes dozens of range changes; what follows is drawn for the last one.
 COALESCE_MS = 40
 #: An entry of the browser's history for each rest, not for each step of a drag.
@@ -187,7 +188,7 @@ class Window:
             if not figure.axis or not figure.axis[0].visible:  # says that there is nothing
                 continue
             figure.x_range = self.range
-            figure.min_border_right = LEGENDS
+            align(figure)
             boxes = [tool for tool in figure.toolbar.tools if isinstance(tool, BoxZoomTool)]
             if boxes:
                 figure.toolbar.active_drag = boxes[0]
@@ -248,6 +249,11 @@ class Window:
         self._stale = set(self._of_tab) - {self.tab}
         for follower in [*self.followers, *self._of_tab.get(self.tab, ())]:
             follower()
+
+
+def align(figure: Any) -> None:
+    """Give a figure over time the room on both sides that all of them have."""
+    figure.min_border_left, figure.min_border_right = AXIS, LEGENDS
 
 
 def _seconds(length: float) -> str:
