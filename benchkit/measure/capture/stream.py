@@ -190,19 +190,18 @@ class Stream:
         error, trace = told.get("exception_text"), told.get("traceback_text")
         self.failed(task, told.get("worker"), error or "", trace or "")
 
-    def fold(self) -> None:
-        """Turn what was noted into columns of numbers."""
+    def fold(self, at_least: int = 1) -> None:
+        """Turn what was noted into columns of numbers, if it is so many tasks or more."""
+        if len(self.rows) < at_least * ROW:
+            return
         columns = [self.rows[place::ROW] for place in range(ROW)]
         parts = [self.parts[place::PART] for place in range(PART)]
         self.rows.clear()  # not new lists: who notes holds these
         self.parts.clear()
-        count = len(columns[0])
-        if not count:
-            return
         try:
             self._add(columns, parts)
         except Exception as error:
-            self.n_dropped += count
+            self.n_dropped += len(columns[0])
             self.note("fold", error)
 
     def _add(self, columns: list[list], parts: list[list]) -> None:

@@ -38,6 +38,9 @@ MAX_ERRORS = 20
 #: With more groups than this only every tenth drain tells of all.
 FEW_GROUPS = 200
 
+#: Folding fewer tasks than this between two drains costs more for each of them.
+ENOUGH_TO_FOLD = 2000
+
 OPERATIONS = ("on", "off", "drain", "end")
 
 
@@ -283,7 +286,7 @@ class Capture(SchedulerPlugin):
     def _sample(self) -> None:
         if self.poll is not None and self.happenings.counting:
             self._guarded(self.poll.look)
-        self._guarded(self.stream.fold)
+        self._guarded(self.stream.fold, ENOUGH_TO_FOLD)
         self._guarded(self.samples.look_at_workers)
         self._guarded(self.samples.look_at_scheduler)
 
