@@ -207,6 +207,7 @@ class Capture(SchedulerPlugin):
             await self._await_heartbeats(stop)
             if self.t_on == self.t_on:
                 window = (self.t_on, stop)
+                self._guarded(self.stream.fold)  # it is asked which groups had tasks
                 known = (self.workers, self.groups)
                 last = await last_words(self.name, self.scheduler, *known, self.note, window)
         if self.sample_handle is not None and self.t_on == self.t_on:
