@@ -7,7 +7,7 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from benchkit.measure.identity import new_id
 from benchkit.measure.observe import Observer
 from benchkit.measure.recording import RecordingWriter
 
-__all__ = ["JOBS", "DurationSums", "end_to_end"]
+__all__ = ["ARMS", "JOBS", "DurationSums", "end_to_end"]
 
 ARMS = ("bare", "bare again", "light", "full", "sampler and sums", "performance_report")
 
@@ -43,14 +43,13 @@ def short(client: Client, size: float) -> None:
     wait(client.map(time.sleep, [0.005] * int(2000 * size), pure=False))
 
 
-JOBS: dict[str, Callable[[Client, float], None]] = {
-    "100 000 tasks that do nothing, 2000 at a time": trivial,
-    "a rechunk of 1 GiB": rechunk,
-    "2000 tasks of 5 ms": short,
+#: A job and the least number of times it is done. Many small pieces in which arms take turns tell
+#: more than a few large ones: a machine is as fast in a piece as in its neighbours.
+JOBS: dict[str, tuple[Callable[[Client, float], None], int]] = {
+    "trivial": (trivial, 50),  # 100 000 tasks in all
+    "rechunk": (rechunk, 1),
+    "short": (short, 1),
 }
-#: Many small pieces in which arms take turns tell more than a few large ones: a machine is as fast
-#: in a piece as in its neighbours.
-PIECES = {trivial: 50}
 
 
 class DurationSums(SchedulerPlugin):
@@ -98,23 +97,26 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def end_to_end(rounds: int, size: float) -> None:
-    """Print the wall time and the scheduler's CPU time of each job under each arm.
+def end_to_end(
+    rounds: int, size: float, names: Sequence[str] = tuple(JOBS), arms: Sequence[str] = ARMS
+) -> None:
+    """Print the wall time and the scheduler's CPU time of some jobs under some arms.
 
     The time within: installing and taking off, which no run's clock counts, is printed apart.
     """
     options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
-    for title, job in JOBS.items():
-        wall: dict[str, list[float]] = {name: [] for name in ARMS}
-        cpu: dict[str, list[float]] = {name: [] for name in ARMS}
-        around: dict[str, list[float]] = {name: [] for name in ARMS}
+    for title in names:
+        job, least = JOBS[title]
+        wall: dict[str, list[float]] = {name: [] for name in arms}
+        cpu: dict[str, list[float]] = {name: [] for name in arms}
+        around: dict[str, list[float]] = {name: [] for name in arms}
         with (
             tempfile.TemporaryDirectory() as folder,
             LocalCluster(**options, dashboard_address=":0") as cluster,
             Client(cluster) as client,
         ):
-            for number in range(max(rounds, int(PIECES.get(job, 0) * size)) + 1):
-                for name in random.sample(ARMS, len(ARMS)):
+            for number in range(max(rounds, int(least * size)) + 1):
+                for name in random.sample(arms, len(arms)):
                     while cluster.scheduler.tasks:  # what the arm before let go is not this one's
                         time.sleep(0.02)
                     begin = time.perf_counter()
@@ -127,7 +129,7 @@ def end_to_end(rounds: int, size: float) -> None:
                         wall[name].append(off - on)
                         cpu[name].append(used)
                         around[name].append(end - off + on - begin)
-        bound(f"{title}: wall time", wall)
-        bound(f"{title}: CPU time of scheduler and client", cpu)
+        bound(f"{job.__doc__} Wall time", wall)
+        bound(f"{job.__doc__} CPU time of scheduler and client", cpu)
         apart = ", ".join(f"{name} {sorted(s)[len(s) // 2]:.2f} s" for name, s in around.items())
         print(f"before and after, medians: {apart}", flush=True)

@@ -28,7 +28,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-from _capture_end_to_end import DurationSums, end_to_end  # noqa: E402
+from _capture_end_to_end import ARMS, JOBS, DurationSums, end_to_end  # noqa: E402
 from _capture_keeping import keeping  # noqa: E402
 from _capture_tables import table  # noqa: E402
 from dask._task_spec import Task  # noqa: E402
@@ -229,8 +229,12 @@ def main() -> None:
     parser.add_argument("part", nargs="*", choices=[*parts, []], help="by default all")
     parser.add_argument("--rounds", type=int, default=21, help="of the state machine; jobs a third")
     parser.add_argument("--tasks", type=int, default=4000, help="a round of the state machine")
+    parser.add_argument("--job", nargs="+", choices=[*JOBS], default=[*JOBS], help="of jobs")
+    parser.add_argument("--arm", nargs="+", choices=ARMS, default=ARMS, help="of jobs")
     parser.add_argument("--quick", action="store_true", help="a few rounds: does it run?")
     given = parser.parse_args()
+    if given.arm[0] != "bare":
+        parser.error("--arm must begin with bare: all others are told beside it")
     rounds, count = (3, 500) if given.quick else (given.rounds, given.tasks)
     chosen = given.part or parts
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -238,7 +242,8 @@ def main() -> None:
     if "state" in chosen:
         asyncio.run(state_machine(rounds, count))
     if "jobs" in chosen:
-        end_to_end(max(3, rounds // 3), 0.02 if given.quick else 1.0)
+        size = 0.02 if given.quick else 1.0
+        end_to_end(max(3, rounds // 3), size, given.job, given.arm)
     if "keeping" in chosen:
         counts = (1000, 5000) if given.quick else (1000, 100_000, 1_000_000)
         asyncio.run(keeping(counts, started, run_tasks))
