@@ -7,12 +7,12 @@ import shutil
 import tarfile
 import tempfile
 
+from _regression import regression
 from _sizes import in_steps
 
 from benchkit.measure import dataset, expect, workload
 from benchkit.measure.recipes import data_folder
 
-N_FEATURES = 20
 XGBOOST_ROUNDS = 5
 WORD = re.compile(rb"matplotlib", re.IGNORECASE)
 #: Trips that take longer than this times the third quartile are left out.
@@ -58,19 +58,7 @@ def xgboost_train(client, scale, seed, prepared):
 
 @xgboost_train.prepare
 def _(client, scale, seed):
-    import dask
-    import dask.array as da
-    from distributed import wait
-
-    rows = max(2000, scale.linear(0.01) // (8 * N_FEATURES))
-    chunk = max(100, rows // (4 * scale.threads))
-    x = da.random.default_rng(seed).random((rows, N_FEATURES), chunks=(chunk, N_FEATURES))
-    y = 10 * x[:, 0] + 5 * x[:, 1] * x[:, 2] - 3 * x[:, 3]
-    # Rows are in no order: the last 30 % are as good as any.
-    cut = rows * 7 // 10
-    persisted = dask.persist(x[:cut], y[:cut], x[cut:], y[cut:])
-    wait(persisted)
-    return {"train": persisted[:2], "test": persisted[2:]}
+    return regression(scale, seed)
 
 
 @xgboost_train.check

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import zipfile
+from uuid import uuid4
 
 from benchkit.measure import expect, workload
+from benchkit.measure.recipes import data_folder
 
 _IMPORT = """
 import json, sys, time
@@ -17,6 +23,10 @@ seconds = time.perf_counter() - begin
 print(json.dumps({"name": module.__name__, "modules": len(sys.modules), "seconds": seconds}))
 """
 STARTUP_TIMEOUT_S = 60
+#: The package that `plugin_install` makes and installs.
+PACKAGE = "benchkit_installed"
+_METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1.0\n"
+_WHEEL = "Wheel-Version: 1.0\nGenerator: benchkit\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 @workload(
@@ -58,7 +68,7 @@ def cluster(scale):
             moments.append(time.perf_counter())
         answer = client.submit(_add_one, 41).result()
         moments.append(time.perf_counter())
-        pids = list(client.run(_pid).values())
+        pids = list(client.run(os.getpid).values())
     return {"seconds": [moment - begin for moment in moments], "answer": answer, "pids": pids}
 
 
@@ -131,12 +141,12 @@ def restart(client, scale):
     for _ in range(2):
         held = client.submit(_add_one, 1, pure=False)
         held.result()
-        before = set(client.run(_pid).values())
+        before = set(client.run(os.getpid).values())
         begin = time.perf_counter()
         client.restart()
         client.wait_for_workers(scale.workers, timeout=STARTUP_TIMEOUT_S)
         seconds = time.perf_counter() - begin
-        after = list(client.run(_pid).values())
+        after = list(client.run(os.getpid).values())
         rounds.append(
             {
                 "seconds": seconds,
@@ -189,6 +199,109 @@ def _(result, *, module):
     return {"modules": counts[0], "import_time": seconds[0]}
 
 
+@workload(
+    variants={"restart": [False, True]},
+    tags=["startup", "import", "ci[restart=False]", "nightly"],
+    requires=["pip"],
+    features=["nanny"],
+    deadline_s=150,
+)
+def plugin_install(client, prepared, *, restart):
+    """Install a package on all workers by a plugin, and use it there.
+
+    The package is a wheel made on the spot, so there is no network in it. Without a restart the
+    workers themselves install and import it; with one their nannies do, and start them again.
+    Stresses overhead only: what everyone pays who brings packages to a running cluster.
+
+    Scale: one package, whatever the cluster. About 5 s on 2 x 1 x 1 GiB.
+    Check: each worker imports this package, not an earlier one; its process is new, or not.
+    """
+    before = client.run(os.getpid)
+    plugin = _install_plugin(prepared, restart=restart)
+    # Before `register_plugin` there was one method for each kind.
+    register = getattr(client, "register_plugin", None) or client.register_worker_plugin
+    register(plugin, name=prepared["label"])
+    client.wait_for_workers(len(before), timeout=STARTUP_TIMEOUT_S)
+    told = client.run(_use_package)
+    return {"told": list(told.values()), "before": list(before.values())}
+
+
+@plugin_install.prepare
+def _():
+    root = data_folder() / "written"
+    root.mkdir(parents=True, exist_ok=True)
+    folder, label = tempfile.mkdtemp(dir=root), uuid4().hex
+    wheel = os.path.join(folder, f"{PACKAGE}-1.0-py3-none-any.whl")
+    info = f"{PACKAGE}-1.0.dist-info"
+    files = {
+        f"{PACKAGE}.py": f"LABEL = {label!r}\n",
+        f"{info}/METADATA": _METADATA,
+        f"{info}/WHEEL": _WHEEL,
+    }
+    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(name, content)
+    return {"wheel": wheel, "label": label}
+
+
+@plugin_install.check
+def _(result, scale, prepared, *, restart):
+    told = result["told"]
+    labels = [label for label, _ in told]
+    expect(labels, equals=[prepared["label"]] * scale.workers, what="the package on each worker")
+    kept = {pid for _, pid in told} & set(result["before"])
+    expect(len(kept), equals=0 if restart else scale.workers, what="processes that are the same")
+
+
+@plugin_install.cleanup
+def _(client, *, restart, prepared=None):
+    if prepared is not None:
+        client.unregister_worker_plugin(prepared["label"], nanny=restart)
+        shutil.rmtree(os.path.dirname(prepared["wheel"]), ignore_errors=True)
+
+
+def _install_plugin(prepared, *, restart):
+    from distributed import NannyPlugin, WorkerPlugin
+
+    class OnWorker(WorkerPlugin):
+        def setup(self, worker):
+            _install(prepared["wheel"])
+
+        def teardown(self, worker):
+            _remove()
+
+    class OnNanny(NannyPlugin):
+        restart = True
+
+        def setup(self, nanny):
+            _install(prepared["wheel"])  # a process that is spawned looks where its parent does
+
+        def teardown(self, nanny):
+            _remove()
+
+    return OnNanny() if restart else OnWorker()
+
+
+def _install(wheel):
+    """Install a wheel into a folder of this process's own, beside it, and look there first."""
+    target = os.path.join(tempfile.mkdtemp(dir=os.path.dirname(wheel)), PACKAGE)
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet"]
+    subprocess.run([*command, "--target", target, wheel], check=True, capture_output=True)
+    _remove()
+    sys.path.insert(0, target)
+
+
+def _remove():
+    sys.path[:] = [path for path in sys.path if os.path.basename(path) != PACKAGE]
+    sys.modules.pop(PACKAGE, None)
+
+
+def _use_package():
+    module = __import__(PACKAGE)
+    return module.LABEL, os.getpid()
+
+
 def _workers(scale):
     return min(2, scale.workers)
 
@@ -199,12 +312,6 @@ def _clients(scale):
 
 def _add_one(number):
     return number + 1
-
-
-def _pid():
-    import os
-
-    return os.getpid()
 
 
 def _count_clients(dask_scheduler):

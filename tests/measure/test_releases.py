@@ -22,6 +22,7 @@ def nap(number):
 
 @workload(category="old")
 def count(client):
+    client.restart()
     futures = client.map(nap, range(299), pure=False)
     return [*futures, client.submit(sum, futures, pure=False)]
 
@@ -95,6 +96,8 @@ def test_an_older_release_records_a_run_that_todays_side_reads(tmp_path, release
         assert run.task_groups()["n_tasks"].sum() == 300
         assert int(run.transfers()["count"].sum()) == run.metrics["n_transfers"] >= 1
         assert known <= set(run.metrics)
+        assert {"restart", "restart-workers"} & set(run.tree["events"]["topic"].values)
+        assert run.metrics["n_workers_lost"] == 0
     assert len(full.task_stream()) == 300
     assert "nap" in set(full.profile()["prefix"])
     assert "memory_trimmed" in full.metrics

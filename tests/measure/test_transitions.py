@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import pytest
@@ -37,6 +38,7 @@ def test_no_plugin_is_called_and_nothing_of_it_stays(cluster, client, observed):
 @pytest.mark.parametrize("first", [0, 1])
 def test_those_who_listen_at_once_may_stop_in_any_order(cluster, client, observed, first):
     with observed(client, "full") as one, observed(client, "full") as other:
+        assert other.name not in cluster.scheduler.plugins
         some_tasks(client, 3, 1)
         (one, other)[first].observer.clock_off()
         some_tasks(client, 4, 2)
@@ -64,6 +66,28 @@ def test_a_release_whose_transitions_nobody_can_hear_is_hooked(
     assert run.metrics["n_tasks"] == 8
     assert run.tree["tasks"]["ok"].values.sum() == 6
     assert run.tree.attrs["capture_errors"] == "[]"
+
+
+def test_a_table_that_another_tool_had_laid_is_heard_through_and_left(
+    cluster, client, observed, monkeypatch
+):
+    heard = []
+    table = dict(type(cluster.scheduler)._TRANSITIONS_TABLE)
+    memory = table["processing", "memory"]
+
+    @functools.wraps(memory)
+    def noting(*args, **told):
+        heard.append(told["worker"])
+        return memory(*args, **told)
+
+    monkeypatch.setitem(vars(cluster.scheduler), TABLE, {**table, ("processing", "memory"): noting})
+    laid = vars(cluster.scheduler)[TABLE]
+    with observed(client, "full") as observation:
+        assert observation.name not in cluster.scheduler.plugins
+        some_tasks(client, 6, 0)
+
+    assert observation.run.metrics["n_tasks"] == len(heard) == 6
+    assert vars(cluster.scheduler)[TABLE] is laid
 
 
 def test_a_schedulers_own_failure_stays_its_own(cluster, client, observed):

@@ -12,7 +12,10 @@ from perturbing import prove as prove_at
 
 #: Real processes with pandas in them need more memory than the tiny cluster has.
 WITH_PROCESSES = replace(TINY, memory=2 * 400 * MIB)
-NEED_PROCESSES = {"fault.worker_kill", "fault.pause", "fault.nanny_restart", "start.restart"}
+NEED_PROCESSES = {
+    *("fault.worker_kill", "fault.pause", "fault.nanny_restart"),
+    *("start.plugin_install", "start.restart"),
+}
 
 
 def one_with(name, value, number=0):
@@ -46,6 +49,17 @@ WRONG = {
         "it was tried too often": item("attempts", lambda attempts: attempts + 1),
         "a worker did not come back": item("workers", lambda workers: workers - 1),
     },
+    "fault.slow_disk": {
+        "an object is lost": item("told", lambda told: told[:-1]),
+        "an object is another's": item("told", lambda told: [told[1], told[0], *told[2:]]),
+        "the slow disk was not read": item("requests", 0),
+    },
+    "fault.slow_net": {
+        "a sum is lost": item("sums", lambda sums: sums[:-1]),
+        "a sum is another's": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
+        "not a number": item("sums", lambda sums: [float("nan"), *sums[1:]]),
+        "the slow worker was asked too often": item("requests", 10_000),
+    },
     "start.cluster": {
         "the answer is off": item("answer", 41),
         "a worker is missing": item("pids", lambda pids: pids[:-1]),
@@ -64,6 +78,16 @@ WRONG = {
         "it is another module": one_with("name", "dask"),
         "other modules came with it": one_with("modules", lambda count: count + 1),
         "hardly anything was imported": lambda all: [{**each, "modules": 10} for each in all],
+    },
+    "start.plugin_install": {
+        "the package is an earlier one": item(
+            "told", lambda told: [("old", told[0][1]), *told[1:]]
+        ),
+        "a worker lacks it": item("told", lambda told: told[1:]),
+        "a process is the old one": lambda result: {
+            **result,
+            "told": [(result["told"][0][0], result["before"][0]), *result["told"][1:]],
+        },
     },
     "stability.soak": {
         "an answer is off": item("rounds", one_with("got", 0)),

@@ -55,6 +55,16 @@ WRONG = {
         "a sample is lost": rows_with(lambda frame: frame.iloc[:-1]),
         "a text is missing": with_value("text_3", lambda text: None),
     },
+    "parquet.download_throughput": {
+        "a file is lost": item("told", lambda told: told[:-1]),
+        "a row is lost": item(
+            "told", lambda told: [{**told[0], "rows": told[0]["rows"] - 1}, *told[1:]]
+        ),
+        "a value is off": item(
+            "told", lambda told: [{**told[0], "total": told[0]["total"] + 1}, *told[1:]]
+        ),
+        "not a number": item("told", lambda told: [{**told[0], "total": float("nan")}, *told[1:]]),
+    },
     "parquet.small_files": {
         "a file is lost": item("value", lambda total: total - 10),
         "files have changed places": item("product", lambda total: total + 1),
@@ -91,6 +101,13 @@ WRONG = {
     "zarr.select_scalar": {
         "it is that of another point": lambda height: height + 1e-6,
         "not a number": nan,
+    },
+    "io.database": {
+        "a row is lost": with_value("count", lambda count: count - 1),
+        "a price is off": with_value("sum", lambda total: total + 0.01),
+        "a shop is lost": rows_with(lambda frame: frame.iloc[1:]),
+        "shops have changed places": swapped_values("sum"),
+        "not a number": with_value("sum", nan),
     },
     "io.simulated_store": {
         "an object is lost": item("sums", lambda sums: sums[:-1]),

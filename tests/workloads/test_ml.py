@@ -35,6 +35,23 @@ WRONG = {
             "told": list(enumerate(result["scores"][::-1])),
         },
     },
+    "ml.optuna_hpo": {
+        "a trial is lost": lambda trials: trials[:-1],
+        "parameters were tried twice": lambda trials: [trials[1], *trials[1:]],
+        "a trial did not end": lambda trials: [{**trials[0], "state": "RUNNING"}, *trials[1:]],
+        "scores are another trial's": lambda trials: [
+            {**each, "score": other["score"]}
+            for each, other in zip(trials, trials[1:] + trials[:1], strict=True)
+        ],
+    },
+    "ml.optuna_xgb_distributed": {
+        "a trial is lost": item("errors", lambda errors: errors[:-1]),
+        "an error is too good": item("errors", lambda errors: [e * 0.5 for e in errors]),
+        "the best is another": item(
+            "best", lambda best: {**best, "eta": 0.1 + (best["eta"] + 0.15) % 0.5}
+        ),
+        "not a number": item("errors", lambda errors: [float("nan"), *errors[1:]]),
+    },
     "ml.embarrassingly_parallel": {
         "a file was not counted": item(
             "counts", lambda counts: {m: (hits, n - 1) for m, (hits, n) in counts.items()}

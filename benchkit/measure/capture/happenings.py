@@ -54,6 +54,8 @@ class Happenings:
         elif topic == "all" and msg.get("action") == "worker-status-change":
             status = {"status": msg.get("status")}
             self.event("worker-status-change", msg.get("worker"), status, moment)
+        elif topic == "all" and msg.get("action") == "restart":  # before 2024, of all workers
+            self.event("restart", None, {}, moment)
         elif topic == "all" and msg.get("action") == "restart-workers":
             # Said when they are gone already: who reads all events knows that they are no losses.
             gone = [self.workers.get(address, -1) for address in msg.get("workers") or ()]

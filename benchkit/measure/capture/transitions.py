@@ -20,8 +20,9 @@ _ENDS = ("memory", "erred", "released")
 Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _TABLE = "_TRANSITIONS_TABLE"
-#: On the scheduler: who listens, by name, for any number of clients may measure at once.
-_LISTENERS = "benchkit_listeners"
+#: On the scheduler: who listens, by name, for any number of clients may measure at once; and the
+#: table that somebody else had laid there before.
+_LISTENERS, _BEFORE = "benchkit_listeners", "benchkit_table_before"
 #: What a task's end is told with; the same in all releases from 2023.4.1 on.
 _TOLD = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startstops"}
 
@@ -29,7 +30,7 @@ _TOLD = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startsto
 def can_listen(scheduler: Any) -> bool:
     """Return whether this release has the table, and tells of a task's end as we know it."""
     try:
-        table = getattr(scheduler, _TABLE)
+        table = _beneath(scheduler)
         takes = inspect.signature(table["processing", "memory"]).parameters
         others = {name for name in takes if name not in _TOLD}
         return (
@@ -55,7 +56,10 @@ def listen(scheduler: Any, name: str, wraps: dict[str, Wrap]) -> None:
         For ``memory``, ``erred`` and ``released``: what makes of the scheduler's own function for a
         task that was processing the one to be called.
     """
-    vars(scheduler).setdefault(_LISTENERS, {})[name] = wraps
+    own = vars(scheduler)
+    if _LISTENERS not in own:
+        own[_LISTENERS], own[_BEFORE] = {}, own.get(_TABLE)
+    own[_LISTENERS][name] = wraps
     _lay(scheduler)
 
 
@@ -65,15 +69,24 @@ def stop_listening(scheduler: Any, name: str) -> None:
         _lay(scheduler)
 
 
-def _lay(scheduler: Any) -> None:
-    """Lay the table anew: the one of the class, and in front of it all who listen."""
+def _beneath(scheduler: Any) -> Any:
+    """Return the table of the scheduler that is none of ours."""
     own = vars(scheduler)
-    own.pop(_TABLE, None)
-    if not own[_LISTENERS]:
-        del own[_LISTENERS]
+    if _LISTENERS not in own:
+        return getattr(scheduler, _TABLE)
+    return getattr(type(scheduler), _TABLE) if own[_BEFORE] is None else own[_BEFORE]
+
+
+def _lay(scheduler: Any) -> None:
+    """Lay the table anew: the one that was there, and in front of it all who listen."""
+    own, table = vars(scheduler), dict(_beneath(scheduler))
+    if own[_LISTENERS]:
+        for wraps in own[_LISTENERS].values():
+            for end, wrap in wraps.items():
+                table["processing", end] = wrap(table["processing", end])
+        own[_TABLE] = table
         return
-    table = dict(getattr(scheduler, _TABLE))
-    for wraps in own[_LISTENERS].values():
-        for end, wrap in wraps.items():
-            table["processing", end] = wrap(table["processing", end])
-    own[_TABLE] = table
+    del own[_LISTENERS], own[_TABLE]
+    before = own.pop(_BEFORE)
+    if before is not None:
+        own[_TABLE] = before
