@@ -8,6 +8,7 @@ which a level changed, and a median does not hear those.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -16,10 +17,12 @@ import pandas as pd
 from benchkit.analysis.power import runs_needed
 from benchkit.analysis.previous import AGREE
 
-__all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise"]
+__all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "what_is_seen"]
 
 #: Changes of which it is told how many runs see them.
 EFFECTS = (0.02, 0.05, 0.10)
+#: A workload that is noisier than this shows little in an experiment of a few runs.
+LOUD = 0.15
 #: Four differences: with fewer a median says next to nothing.
 FEWEST_RUNS = 5
 #: Standard deviation / median absolute value, of normal noise.
@@ -79,6 +82,35 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     found["noise"] = np.sqrt(np.expm1(spread**2)).where(known)
     found[needed] = _needed(found["noise"].to_numpy(float))
     return found.sort_values("newest", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def what_is_seen(noise: Mapping[str, float], n_runs: int) -> str:
+    """Say which changes so many runs a side will probably see, in workloads of known noise.
+
+    Parameters
+    ----------
+    noise : mapping of str to float
+        Coefficient of variation of one run, by workload.
+    n_runs : int
+        Runs a side.
+
+    Returns
+    -------
+    str
+        Empty where no noise is known.
+    """
+    if not noise:
+        return ""
+    needed = dict(zip(noise, _needed(np.asarray([*noise.values()])), strict=True))
+    counts = [sum(0 < runs[i] <= n_runs for runs in needed.values()) for i in range(len(EFFECTS))]
+    parts = [f"{c:.0%} in {n}" for c, n in zip(EFFECTS, counts, strict=True)]
+    text = f"{n_runs} runs a side see a change of {', of '.join(parts)} of {len(noise)} "
+    text += "workloads whose noise is known"
+    loud = sorted((name for name in noise if noise[name] > LOUD), key=noise.__getitem__)[::-1]
+    if loud:
+        few = ", ".join(f"{name} {noise[name]:.0%}" for name in loud[:3])
+        text += f"; noise of one run above {LOUD:.0%}: {few}" + ", ..." * (len(loud) > 3)
+    return text
 
 
 def _counting(runs: pd.DataFrame, metric: str) -> pd.Series:

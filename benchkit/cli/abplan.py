@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from benchkit.analysis.noise import what_is_seen
 from benchkit.cli.progress import roughly
 from benchkit.errors import UsageError
-from benchkit.experiment.estimate import Estimate, known_durations
+from benchkit.experiment.estimate import Estimate, estimate_of, known_durations
 from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.facts import known_noise
 from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
 from benchkit.experiment.plan import NULL_ARM
 from benchkit.experiment.prices import KEY, worker_price
@@ -72,13 +74,12 @@ def make_plan(
                 )
         if resume is None and not adaptive and not blocks_given:
             experiment.repeats = LOOKS[-1]  # as many as the money lasts for
-    known = known_durations(experiment.store)
     names = [variant.name for variant in experiment.variants]
     if budget_s is not None and resume is None and not adaptive and not blocks_given:
-        one = Estimate([], known)
+        one = Estimate([], known_durations(experiment.store, experiment.folders))
         block_s = len(experiment.arms) * sum(one.one_s(name) for name in names)
         experiment.repeats = blocks_within(budget_s, block_s)
-    estimate = Estimate([measurement.variant for measurement in experiment.plan()], known)
+    estimate = estimate_of(experiment)
     arms = [arm.name for arm in experiment.arms]
     pace = Pace(arms, names, estimate, budget_s=budget_s, budget_usd=budget_usd, adaptive=adaptive)
     for record in experiment.store.runs(experiment=experiment.id).to_dict("records"):
@@ -102,3 +103,8 @@ def say_plan(experiment: Experiment, estimate: Estimate, pace: Pace) -> None:
         f"about {roughly(estimate.left_s)}",
         err=True,
     )
+    names = [variant.name for variant in experiment.variants]
+    known = known_noise(experiment.store, experiment.folders)
+    told = what_is_seen({name: known[name] for name in names if name in known}, experiment.repeats)
+    if told:
+        click.echo(f"{told} (of {len(names)} workloads)", err=True)

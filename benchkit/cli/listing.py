@@ -24,8 +24,10 @@ __all__ = [
     "as_records",
     "environments",
     "metrics",
+    "noise",
     "run_row",
     "runs",
+    "short_noise",
     "short_run",
     "short_workload",
     "workloads",
@@ -118,6 +120,32 @@ def environments(given: Sequence[str] = ()) -> list[dict[str, Any]]:
 def metrics() -> list[dict[str, Any]]:
     """Return a row per metric."""
     return [{"name": metric.name, **metric.attrs} for metric in METRICS.values()]
+
+
+def noise(store: str | None, expression: str | None = None) -> list[dict[str, Any]]:
+    """Return a row per variant of a store: its duration, its noise, and what that lets one see."""
+    from benchkit.experiment.facts import noise_table
+
+    return as_records(noise_table(runs(store, expression)))
+
+
+def short_noise(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the table of noise shows of a variant."""
+    known = row["noise"] is not None
+    needed = {
+        f"runs to see {name.removeprefix('needed_')} %": ("over 1000" if value < 0 else value)
+        if known
+        else ""
+        for name, value in row.items()
+        if name.startswith("needed_")
+    }
+    return {
+        "workload": row["workload"],
+        "runs": row["n_runs"],
+        "usual": format_seconds(row["duration"]),
+        "noise of one run": f"{row['noise']:.1%}" if known else "too few runs",
+        **needed,
+    }
 
 
 def short_workload(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,15 +13,19 @@ from benchkit.cli.options import common, print_json
 __all__ = ["list_things"]
 
 _FEW = 30
+_THINGS = ["workloads", "environments", "runs", "metrics", "noise"]
 _EMPTY = {
     "workloads": "no workloads: see --workloads",
     "runs": "no runs: `benchkit run` measures some",
+    "noise": "no runs: `benchkit ab ENV --null-only --blocks 5` measures what noise is told from",
 }
 
 
 @click.command("list")
 @click.argument(
-    "what", type=click.Choice(["workloads", "environments", "runs", "metrics"]), default="workloads"
+    "what",
+    type=click.Choice(["workloads", "environments", "runs", "metrics", "noise"]),
+    default="workloads",
 )
 @click.option("--since", metavar="WHEN", help="Runs: since a moment, or an age such as 7d.")
 @click.option("--outcome", metavar="NAME", help="Runs: only those that ended so.")
@@ -40,12 +44,17 @@ def list_things(
     tags: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """List workloads (with the size of their data here), environments, runs or metrics.
+    """List workloads (with the size of their data here), environments, runs, metrics, or noise.
+
+    Noise is how much one run of a workload differs from the next, and how many runs it takes to
+    see a change in spite of that. With --json, as facts.json beside workloads it tells others'
+    plans.
 
     \b
     Examples:
       benchkit list workloads -k category:array
       benchkit list runs --since 7d --json
+      benchkit list noise --json > workloads/facts.json
     """
     from benchkit.cli import listing
     from benchkit.cli.table import as_table
@@ -67,12 +76,15 @@ def list_things(
             rows = listing.workloads(folders, expression, environment, environment_folders)
         elif what == "environments":
             rows = listing.environments(environment_folders)
+        elif what == "noise":
+            rows = listing.noise(store, expression)
         else:
             rows = listing.metrics()
         if as_json:
             print_json(rows)
             return
-        shown = [listing.short_workload(row) for row in rows] if what == "workloads" else rows
+        short = {"workloads": listing.short_workload, "noise": listing.short_noise}.get(what)
+        shown = rows if short is None else [short(row) for row in rows]
     if not shown:
         click.echo(_EMPTY.get(what, f"no {what}"), err=True)
         return

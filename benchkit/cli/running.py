@@ -60,7 +60,7 @@ def run(
     from benchkit.cli import listing
     from benchkit.cli.progress import watched
     from benchkit.cli.table import as_table
-    from benchkit.experiment.estimate import Estimate, known_durations
+    from benchkit.experiment.estimate import estimate_of
     from benchkit.experiment.running import parse_pairs, plan_experiment
 
     experiment, broken = plan_experiment(
@@ -79,8 +79,7 @@ def run(
     )
     for file in broken:
         click.echo(f"warning: {file}", err=True)
-    planned = [measurement.variant for measurement in experiment.plan()]
-    estimate = Estimate(planned, known_durations(experiment.store))
+    estimate = estimate_of(experiment)
     records: list[dict[str, Any]] = []
     interrupted = False
     try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from statistics import fmean
 
+from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.facts import read_facts
 from benchkit.store.store import Store
 
-__all__ = ["Estimate", "known_durations"]
+__all__ = ["Estimate", "estimate_of", "known_durations"]
 
 #: Around each workload: a fresh cluster, imports on its workers, the last drain, the check.
 #: Measured on two cores; replaced by what this experiment shows after its first run.
@@ -17,12 +20,23 @@ OVERHEAD_S = 5.0
 UNKNOWN_S = 8.0
 
 
-def known_durations(store: Store) -> dict[str, float]:
-    """Return the median duration, in s, of each variant that ended ok in this store."""
-    if not len(store):
-        return {}
-    runs = store.runs(columns=["workload", "duration"], outcome="ok")
-    return runs.groupby("workload")["duration"].median().dropna().to_dict()
+def known_durations(store: Store, folders: Iterable[Path] = ()) -> dict[str, float]:
+    """Return how long each variant takes, in s.
+
+    The median of those that ended ok in this store, else what lies beside the files in folders.
+    """
+    known = {name: fact.duration for name, fact in read_facts(folders).items()}
+    if len(store):
+        runs = store.runs(columns=["workload", "duration"], outcome="ok")
+        known |= runs.groupby("workload")["duration"].median().dropna().to_dict()
+    return known
+
+
+def estimate_of(experiment: Experiment) -> Estimate:
+    """Return the estimate of what is left of an experiment."""
+    folders = experiment.folders if experiment.scale == 1 else ()  # facts are of the whole size
+    planned = [measurement.variant for measurement in experiment.plan()]
+    return Estimate(planned, known_durations(experiment.store, folders))
 
 
 class Estimate:

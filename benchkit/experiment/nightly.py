@@ -21,7 +21,7 @@ from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.building import build
 from benchkit.experiment.confirming import confirm
 from benchkit.experiment.environment import CURRENT, Environment
-from benchkit.experiment.estimate import Estimate, known_durations
+from benchkit.experiment.estimate import Estimate, estimate_of
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
@@ -298,11 +298,9 @@ def _name(environment: str | Environment | None) -> str | None:
 
 
 def _measure(experiment: Experiment, budget_s: float | None, watch: Watch, result: Night) -> None:
-    store = experiment.store
     if budget_s is not None:
         experiment.variants = _longest_ago_first(experiment)
-    known = known_durations(store)
-    estimate = Estimate([one.variant for one in experiment.plan()], known)
+    estimate = estimate_of(experiment)
     began, begun, left_out = time.monotonic(), set(), set()
 
     def skip(measurement: Measurement) -> bool:
@@ -349,9 +347,7 @@ def _confirmed(
     watch: Watch,
 ) -> list[dict[str, Any]]:
     def watched(experiment: Experiment) -> Iterable[Mapping[str, Any]]:
-        plan = [one.variant for one in experiment.plan()]
-        estimate = Estimate(plan, known_durations(experiment.store))
-        return watch(experiment, estimate, lambda measurement: False)
+        return watch(experiment, estimate_of(experiment), lambda measurement: False)
 
     try:
         found = confirm(

@@ -2,10 +2,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit
+from benchkit.measure.identity import new_id
 from benchkit.store.store import Store
 
 
@@ -76,6 +78,24 @@ def test_runs_are_selected_by_words_categories_tags_and_age(run, tmp_path, a_run
     assert found("-k", "not sum") == 0
     assert found("--tag", "way=A", "--since", "1h", "--outcome", "ok") == 1
     assert found("--tag", "way=B") == 0
+
+
+def test_noise_is_listed_with_the_runs_it_takes_to_see_through_it(run, tmp_path, a_run):
+    store = Store(tmp_path / "s")
+    store.add(a_run)
+    record = json.loads(a_run.attrs["record"])
+    for number in range(8):
+        more = {"id": new_id(), "duration": 10 * 1.05 ** (number % 2)}
+        store.catalogue.add({**record, "workload": "made.up", **more})
+
+    rows = json.loads(run("list", "noise", "--store", store.path, "--json").stdout)
+    shown = run("list", "noise", "--store", store.path, "-k", "made").stdout
+
+    assert [(row["workload"], row["n_runs"]) for row in rows] == [("made.up", 8), ("tests.sum", 1)]
+    assert rows[0]["noise"] == pytest.approx(1.4826 * np.log(1.05) / np.sqrt(2), rel=0.01)
+    assert rows[1]["noise"] is None
+    assert "5.1%" in shown
+    assert "tests.sum" not in shown
 
 
 def test_every_metric_has_a_unit_and_a_meaning(run):

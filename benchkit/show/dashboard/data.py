@@ -6,6 +6,7 @@ names of the index's files, which never change either.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -43,6 +44,7 @@ __all__ = [
     "runs_table",
     "shown_metrics",
     "standings_of",
+    "warm_up",
     "workload_catalogue",
 ]
 
@@ -219,6 +221,19 @@ def workload_catalogue() -> Collection:
         return collect(folders_of("workloads"))
     except BenchkitError:
         return Collection()
+
+
+def warm_up() -> None:
+    """Read what most pages ask for, while nobody waits: of 10 000 runs it takes seconds.
+
+    For a thread of its own. What fails here fails again, and is told, where a page asks for it.
+    """
+    with contextlib.suppress(Exception):
+        for metric in shown_metrics()[:1] or ["duration"]:
+            standings_of(metric)
+            noise_of(metric)
+        regressions()
+        workload_catalogue()
 
 
 def kept(make: Callable[[], Any], *name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def serve(
         import panel as pn
 
         from benchkit.show.dashboard.app import application, frame_of
+        from benchkit.show.dashboard.data import warm_up
         from benchkit.show.dashboard.follow import FOLLOW_VARIABLE
         from benchkit.show.dashboard.marks import MARKS_VARIABLE
     except ImportError as error:
@@ -111,6 +113,7 @@ def serve(
     )
     server.start()
     ready(url)
+    threading.Thread(target=warm_up, name="benchkit-warm-up", daemon=True).start()
     server.io_loop.start()
 
 

@@ -1,0 +1,77 @@
+"""What is known of workloads beforehand: from a table of runs to a file, and back to a plan."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchkit.analysis.noise import what_is_seen
+from benchkit.errors import UsageError
+from benchkit.experiment.estimate import known_durations
+from benchkit.experiment.facts import FILE, known_noise, noise_table, read_facts
+from benchkit.store.store import Store
+
+
+@pytest.fixture
+def runs():
+    random = np.random.default_rng(0)
+    names = ["a.quiet"] * 40 + ["a.loud"] * 40 + ["a.new"] * 3
+    spread = np.array([0.01] * 40 + [0.2] * 40 + [0.05] * 3)
+    frame = pd.DataFrame(
+        {
+            "workload": names,
+            "outcome": "ok",
+            "started": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(83), unit="h"),
+            "duration": 4.0 * np.exp(random.normal(0, spread)),
+        }
+    )
+    return frame.sample(frac=1, random_state=0)
+
+
+@pytest.fixture
+def folder(runs, tmp_path):
+    rows = noise_table(runs)
+    rows = rows.astype(object).where(rows.notna(), None)
+    (tmp_path / FILE).write_text(json.dumps(rows.to_dict("records")))
+    return tmp_path
+
+
+def test_a_table_of_runs_becomes_a_file_that_tells_what_it_told(runs, folder):
+    facts = read_facts([folder, folder / "none"])
+
+    assert sorted(facts) == ["a.loud", "a.new", "a.quiet"]
+    assert 0.006 < facts["a.quiet"].noise < 0.015
+    assert 0.12 < facts["a.loud"].noise < 0.3
+    assert np.isnan(facts["a.new"].noise)
+    assert facts["a.quiet"].duration == pytest.approx(4.0, rel=0.02)
+    assert facts["a.quiet"].n_runs == 40
+
+
+def test_a_store_that_knows_better_is_asked_first(folder, tmp_path, monkeypatch, runs):
+    store = Store(tmp_path / "store")
+    assert sorted(known_noise(store, [folder])) == ["a.loud", "a.quiet"]
+    assert known_durations(store, [folder])["a.new"] == pytest.approx(4.0, rel=0.2)
+
+    slower = runs[runs["workload"] == "a.quiet"].assign(duration=lambda frame: 2 * frame.duration)
+    monkeypatch.setattr(Store, "runs", lambda self, **asked: slower)
+    monkeypatch.setattr(Store, "__len__", lambda self: len(slower))
+    assert known_durations(store, [folder])["a.quiet"] == pytest.approx(8.0, rel=0.02)
+    assert known_noise(store, [folder])["a.loud"] == read_facts([folder])["a.loud"].noise
+
+
+@pytest.mark.parametrize("content", ["{", '{"a": 1}', '[{"workload": "a.b"}]'])
+def test_a_file_that_is_no_list_of_facts_is_named_with_what_prints_one(tmp_path, content):
+    (tmp_path / FILE).write_text(content)
+
+    with pytest.raises(UsageError, match=rf"{FILE}: not a list of facts .*benchkit list noise"):
+        read_facts([tmp_path])
+
+
+def test_a_plan_says_what_its_runs_will_see_and_who_is_too_noisy():
+    told = what_is_seen({"a.quiet": 0.01, "b.quiet": 0.02, "a.loud": 0.3}, n_runs=5)
+
+    assert "5 runs a side see a change of 2% in 0, of 5% in 2, of 10% in 2 of 3 workloads" in told
+    assert told.endswith("whose noise is known; noise of one run above 15%: a.loud 30%")
+    assert "above" not in what_is_seen({"a.quiet": 0.01}, n_runs=5)
+    assert what_is_seen({}, n_runs=5) == ""
