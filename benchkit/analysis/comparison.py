@@ -294,6 +294,7 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Comparison) -> pd.DataFrame:
     nulls = [_null_interval(row["points"]) for row in rows]
     for index, name in enumerate(("null_ratio", "null_low", "null_high")):
         frame[name] = [interval[index] for interval in nulls]
+    frame["noise"] = [_noise(row["points"]) for row in rows]
     frame["changed"] = effects.changed
     more = effects.ratio > 1
     lower, higher = frame["better"] == "lower", frame["better"] == "higher"
@@ -315,6 +316,17 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Comparison) -> pd.DataFrame:
 def _median(values: np.ndarray) -> float:
     known = values[np.isfinite(values)]
     return float(np.median(known)) if len(known) else math.nan
+
+
+def _noise(points: Mapping[str, np.ndarray]) -> float:
+    """Return the coefficient of variation of one run, of all arms together; NaN of two runs."""
+    squares, degrees = 0.0, 0
+    for values in points.values():
+        known = values[np.isfinite(values) & (values > 0)]
+        if len(known) > 1:
+            squares += float(np.log(known).var(ddof=1)) * (len(known) - 1)
+            degrees += len(known) - 1
+    return math.sqrt(math.expm1(squares / degrees)) if degrees > 1 else math.nan
 
 
 def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, float]:

@@ -29,7 +29,9 @@ class Report:
     frame : DataFrame
         A row per contender, workload and metric; what changed first, the largest change on top.
         ``ratio`` is contender / baseline with its interval ``low`` to ``high``; ``verdict`` and
-        ``worse`` say what it means, ``needed`` how many more runs would tell.
+        ``worse`` say what it means, ``needed`` how many more runs would tell. ``null_ratio`` is
+        the null arm / baseline (NaN without one), ``noise`` the coefficient of variation of one
+        run, of all arms together (NaN with too few).
     effects : Comparison
         The statistics of all rows; ``frame["row"]`` is the index into it.
     baseline, contenders : str, tuple of str

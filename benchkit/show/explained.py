@@ -115,5 +115,5 @@ def _ok(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
 
 def _trees(store: Store, runs: pd.DataFrame, arm: str, workload: str) -> list[Any]:
     mine = _ok(runs, arm)
-    mine = mine[mine["workload"] == workload].sort_values("block")
+    mine = mine[mine["workload"] == workload].sort_values(["block", "started"])
     return [store.open(run_id) for run_id in mine["id"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -209,10 +210,25 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         page.get_by_role("link", name="main, new, null").click()
         page.wait_for_url("**experiment=e1")
         page.wait_for_function(READY)
-        sees(page, "slower")
+        sees(page, "▲ slower")
         sees(page, "What differs between main and new")
         draws(page, 3)
+        sees(page, "± 1.0%")  # the noise of one run
         page.screenshot(path=artifacts / "dashboard-compare.png", full_page=True)
+
+        page.get_by_label("Verdict").select_option(label="worse (1)")
+        page.wait_for_url("**verdict=worse**")
+        sees(page, "Hidden by the filters: 2 same.")
+        page.get_by_label("Find").fill("nowhere")
+        page.get_by_label("Find").press("Enter")
+        sees(page, "No row is what is asked for.")
+        page.goto(f"{url}?view=compare&experiment=e1&verdict=same&category=tests&metric=cpu_time")
+        page.wait_for_function(READY)
+        expect(page.get_by_label("Verdict")).to_have_value(re.compile("^same"))
+        expect(page.get_by_label("Metric")).to_have_value("CPU seconds of the workers' processes")
+        page.goto(f"{url}?view=compare&baseline=arm%3Amain&contender=arm%3Anew")
+        page.wait_for_function(READY)
+        sees(page, "What differs between arm:main and arm:new")
 
         page.goto(f"{url}?view=compare&experiment=nothing")
         sees(page, "This cannot be compared")

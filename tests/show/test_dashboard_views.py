@@ -167,7 +167,7 @@ def test_nothing_serious_is_found_on_any_view_by_axe_in_either_theme(browser, si
     addresses = [
         "view=overview", f"view=history&workload={workload}", "view=runs", "view=compare",
         "view=follow",
-        "view=compare&baseline=environment%3Dmain&contender=environment%3Drelease",
+        "view=compare&baseline=env%3Amain&contender=env%3Arelease",
         "view=workloads", f"view=workloads&name={workload}", "view=environments",
         "view=environments&name=main", "view=environments&name=main&with=pinned", "view=nothing",
         *(f"view=run&id={run}&tab={tab}"

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import panel as pn
 
 from benchkit.analysis.comparison import check_metrics, compare, compare_experiment
+from benchkit.analysis.levels import worse_direction
 from benchkit.analysis.report import Report
 from benchkit.errors import BenchkitError
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
+from benchkit.show.dashboard.compared import filtered_comparison
 from benchkit.show.dashboard.data import kept, open_store
-from benchkit.show.dashboard.terms import metric_terms
-from benchkit.show.plots.compare import forest, heat_map, raw_points, waterfall
+from benchkit.show.plots.compare import waterfall
+from benchkit.store.schema import METRICS
 from benchkit.store.selection import select_runs
 from benchkit.store.store import Store
-from benchkit.store.text import format_change, format_quantity
 
 __all__ = ["TITLE", "view"]
 
@@ -28,66 +30,93 @@ TITLE = "Compare"
 EXPLAINED = 3
 #: So many ways to two runs side by side.
 MOST_PAIRS = 20
+#: So many runs a side and workload explain what two selections differ in.
+LATEST = 10
 
 
 def view(state: dict[str, str]) -> Any:
     """Return the comparison that the address names, or the experiments there are.
 
-    ``experiment=<id>``, or ``baseline=<selection>&contender=<selection>``; ``metric=<name>``.
+    ``experiment=<id>``, or ``baseline=<selection>&contender=<selection>``; and what
+    `benchkit.show.dashboard.compared.KEYS` names.
     """
     store = open_store()
     if "experiment" not in state and not {"baseline", "contender"} <= set(state):
         return _experiments(store)
     try:
-        metric = state.get("metric", "duration")
-        metrics = tuple(dict.fromkeys([*check_metrics([metric]), "memory_mean", "memory_peak"]))
-        if "experiment" in state:
-            experiment = state["experiment"]
-            runs = store.runs(experiment=f"{experiment}*")
-            report = kept(
-                lambda: compare_experiment(runs, experiment, metrics=metrics),
-                *("experiment", experiment, metric),
-            )
-        else:
-            one, other = state["baseline"], state["contender"]
-            report = kept(
-                lambda: compare(
-                    select_runs(store, one),
-                    {other: select_runs(store, other)},
-                    metrics=metrics,
-                    names=(one, "contender"),
-                ),
-                # An age such as 7d means another moment later.
-                *("selections", one, other, metric, f"{pd.Timestamp.now():%Y-%m-%d %H}"),
-            )
-            runs = None
+        check_metrics([state.get("metric") or "duration"])
+        make, runs = _comparing(store, state)
+        report = make(state.get("metric") or "duration")
     except BenchkitError as error:
         return parts.message("This cannot be compared", str(error), back=True)
     # What opens runs takes seconds the first time: the page is painted before it.
-    causes = pn.Column(sizing_mode="stretch_width")
-    if runs is not None:
-        causes.param.update(
-            objects=[parts.words("Runs are opened to see where the time went …")], tags=["coming"]
-        )
+    causes = pn.Column(
+        parts.words("Runs are opened to see where the time went …"),
+        sizing_mode="stretch_width",
+        tags=["coming"],
+    )
 
-        async def explain() -> None:
-            causes.param.update(objects=await _causes(store, runs, report), tags=[])
+    async def explain() -> None:
+        causes.param.update(objects=await _causes(store, runs, report), tags=[])
 
-        pn.state.onload(explain)
+    pn.state.onload(explain)
     return pn.Column(
         parts.head(
             f"{' and '.join(report.contenders)} against {report.baseline}",
             lines=[report.sentence],
         ),
         *(parts.words(text, kind="bad") for text in report.warnings),
-        parts.table(_table(report), "workload", sortable=False, page_size=20),
-        parts.glossary(metric_terms(metrics), "What the metrics mean"),
-        parts.figure(forest(report, metric)),
-        parts.figure(heat_map(report, metric)),
-        parts.figure(raw_points(report, metric)),
+        filtered_comparison(make, state, _measured(report, runs)),
         causes,
         sizing_mode="stretch_width",
     )
+
+
+def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Report], pd.DataFrame]:
+    """Return what compares in one metric, made once for each, and the runs of all arms."""
+    if "experiment" in state:
+        experiment = state["experiment"]
+        runs = store.runs(experiment=f"{experiment}*")
+
+        def compare_in(metric: str) -> Report:
+            return kept(
+                lambda: compare_experiment(runs, experiment, metrics=_with_memory(metric)),
+                *("experiment", experiment, metric),
+            )
+
+        return compare_in, runs
+    one, other = state["baseline"], state["contender"]
+    sides = select_runs(store, one), select_runs(store, other)
+
+    def compare_sides(metric: str) -> Report:
+        return kept(
+            lambda: compare(
+                sides[0],
+                {other: sides[1]},
+                metrics=_with_memory(metric),
+                names=(one, "contender"),
+            ),
+            # An age such as 7d means another moment later.
+            *("selections", one, other, metric, f"{pd.Timestamp.now():%Y-%m-%d %H}"),
+        )
+
+    # The page opens runs of those that changed: of each side the latest are enough.
+    latest = [
+        side.assign(arm=name).groupby("workload").tail(LATEST)
+        for name, side in zip((one, other), sides, strict=True)
+    ]
+    return compare_sides, pd.concat(latest)
+
+
+def _with_memory(metric: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([metric, "memory_mean", "memory_peak"]))
+
+
+def _measured(report: Report, runs: pd.DataFrame) -> list[str]:
+    """Return the metrics that runs have and that can be judged, the one that was asked for too."""
+    has = [name for name in METRICS if worse_direction(name) and name in runs]
+    names = [name for name in has if runs[name].notna().any()]
+    return list(dict.fromkeys([*names, report.metrics[0]]))
 
 
 def _experiments(store: Store) -> Any:
@@ -125,32 +154,6 @@ def _experiments(store: Store) -> Any:
         ),
         sizing_mode="stretch_width",
     )
-
-
-def _table(report: Report) -> pd.DataFrame:
-    rows = []
-    for row in report.frame.to_dict("records"):
-        changed = row["changed"]
-        low, high = (
-            (row["selected_low"], row["selected_high"]) if changed else (row["low"], row["high"])
-        )
-        symbol = "▲ " if row["worse"] else "▼ " if changed else ""
-        more = f": {row['needed']} more would tell" if row["needed"] > 0 else ""
-        rows.append(
-            {
-                "workload": row["workload"],
-                "arm": row["contender"],
-                "metric": row["metric"],
-                "baseline": format_quantity(row["baseline"], row["unit"]),
-                "now": format_quantity(row["contender_value"], row["unit"]),
-                "change": format_change(row["ratio"]),
-                "interval": f"{format_change(low)} to {format_change(high)}",
-                "verdict": f"{symbol}{row['verdict']}{more}",
-                "runs": f"{row['n_baseline']} + {row['n_contender']}",
-                "note": row["note"],
-            }
-        )
-    return pd.DataFrame(rows).set_index("workload")
 
 
 def _side_by_side(runs: pd.DataFrame, report: Report) -> list[Any]:

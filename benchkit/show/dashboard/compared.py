@@ -1,0 +1,182 @@
+"""The rows of a comparison and their figures, as the visitor filters them.
+
+What filters leave out is counted by verdict: no class of rows is dropped without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import panel as pn
+
+from benchkit.analysis.report import Report
+from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.address import remember
+from benchkit.show.dashboard.terms import metric_terms
+from benchkit.show.plots.compare import forest, heat_map, raw_points
+from benchkit.store.schema import METRICS
+from benchkit.store.text import MISSING, format_change, format_quantity
+
+__all__ = ["KEYS", "comparison_table", "filtered_comparison"]
+
+#: What of the address the filters are.
+KEYS = ("metric", "verdict", "category", "find")
+#: Verdict in the address -> its words; each other verdict is one by itself.
+_CHANGED = {"changed": "changed", "worse": "worse", "better": "better"}
+PAGE_ROWS = 20
+
+
+def filtered_comparison(
+    make: Callable[[str], Report], state: Mapping[str, str], metrics: list[str]
+) -> Any:
+    """Return widgets that filter, and below them the rows and figures that are left.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(metric)`` compares in this metric, and in those that always go with it.
+    state : mapping
+        The address of the page; of it `KEYS`.
+    metrics : list of str
+        What can be chosen.
+    """
+    metric = state["metric"] if state.get("metric") in metrics else metrics[0]
+    report = make(metric)
+    categories = sorted({_category(name) for name in report.frame["workload"]})
+    verdicts = _verdicts(report)
+    widgets = {
+        "metric": pn.widgets.Select(
+            name="Metric", width=270, value=metric,
+            options={METRICS[name].long_name: name for name in metrics},
+        ),
+        "verdict": pn.widgets.Select(
+            name="Verdict", width=150, options={"all": "", **verdicts},
+            value=_among(state.get("verdict"), verdicts.values()),
+        ),
+        "category": pn.widgets.Select(
+            name="Category", width=150, options={"all": "", **{c: c for c in categories}},
+            value=_among(state.get("category"), categories),
+        ),
+        "find": pn.widgets.TextInput(
+            name="Find", width=190, placeholder="part of a name", value=state.get("find", "")
+        ),
+    }  # fmt: skip
+    body = pn.Column(sizing_mode="stretch_width")
+
+    def draw(*events: Any) -> None:
+        now = {name: str(widget.value or "") for name, widget in widgets.items()}
+        body[:] = _body(make(now["metric"]), now)
+        if events:
+            kept = {name: value for name, value in state.items() if name not in KEYS}
+            remember("compare", {**kept, **now})
+
+    draw()
+    for widget in widgets.values():
+        widget.param.watch(draw, "value")
+    return pn.Column(pn.FlexBox(*widgets.values()), body, sizing_mode="stretch_width")
+
+
+def _among(asked: str | None, known: Any) -> str:
+    return asked if asked and asked in set(known) else ""
+
+
+def _category(workload: str) -> str:
+    return workload.partition(".")[0]
+
+
+def _verdicts(report: Report) -> dict[str, str]:
+    """Return what can be asked for: words with the number of rows -> name in the address."""
+    frame = report.frame
+    counts = {name: int(_has(frame, name).sum()) for name in (*_CHANGED, *frame["verdict"])}
+    return {f"{name} ({count})": name for name, count in counts.items() if count}
+
+
+def _has(frame: pd.DataFrame, verdict: str) -> pd.Series:
+    if verdict == "changed":
+        return frame["changed"]
+    if verdict == "worse":
+        return frame["worse"]
+    if verdict == "better":
+        return frame["changed"] & ~frame["worse"]
+    return frame["verdict"] == verdict
+
+
+def _body(report: Report, state: Mapping[str, str]) -> list[Any]:
+    frame, metric = report.frame, state["metric"]
+    keep = pd.Series(True, index=frame.index)
+    if state["verdict"]:
+        keep &= _has(frame, state["verdict"])
+    names = frame["workload"].astype(str)
+    if state["category"]:
+        keep &= names.map(_category) == state["category"]
+    for word in state["find"].lower().split():
+        keep &= names.str.lower().str.contains(word, regex=False)
+    left = replace(report, frame=frame[keep])
+    told = _hidden(frame[~keep])
+    if left.frame.empty:
+        return [
+            parts.words(told), parts.message("Nothing to show", "No row is what is asked for."),
+        ]  # fmt: skip
+    return [
+        *([parts.words(told)] if told else []),
+        parts.table(comparison_table(left), "workload", sortable=False, page_size=PAGE_ROWS),
+        parts.glossary(
+            {**_TERMS, **metric_terms(report.metrics)}, "What the columns and metrics mean"
+        ),
+        *(parts.figure(draw(left, metric)) for draw in (forest, heat_map, raw_points)),
+    ]
+
+
+_TERMS = {
+    "change": "median of the arm against that of the baseline",
+    "interval": "95 % of such intervals hold the true change; wider where the row was picked "
+    "because it changed",
+    "null": "the baseline against itself, measured in turns with the others: what is nothing",
+    "noise": "how much runs of one arm differ: coefficient of variation of one run",
+    "runs": "of the baseline, the null arm's included, + of the arm",
+}
+
+
+def _hidden(frame: pd.DataFrame) -> str:
+    """Say how many rows of each verdict are not shown."""
+    counts = frame["verdict"].value_counts()
+    if not len(counts):
+        return ""
+    each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"Hidden by the filters: {each}."
+
+
+def comparison_table(report: Report) -> pd.DataFrame:
+    """Return the rows of a comparison as text, what changed first, the workload as the index."""
+    has_null = report.frame["null_ratio"].notna().any()
+    rows = []
+    for row in report.frame.to_dict("records"):
+        changed = row["changed"]
+        low, high = (
+            (row["selected_low"], row["selected_high"]) if changed else (row["low"], row["high"])
+        )
+        symbol = "▲ " if row["worse"] else "▼ " if changed else ""
+        more = f": {row['needed']} more would tell" if row["needed"] > 0 else ""
+        null = {"null": format_change(row["null_ratio"])} if has_null else {}
+        noise = row["noise"]
+        rows.append(
+            {
+                "workload": row["workload"],
+                "arm": row["contender"],
+                "metric": row["metric"],
+                "baseline": format_quantity(row["baseline"], row["unit"]),
+                "now": format_quantity(row["contender_value"], row["unit"]),
+                "change": format_change(row["ratio"]),
+                "interval": f"{format_change(low)} to {format_change(high)}",
+                "verdict": f"{symbol}{row['verdict']}{more}",
+                **null,
+                "noise": f"± {noise:.1%}" if np.isfinite(noise) else MISSING,
+                "runs": f"{row['n_baseline']} + {row['n_contender']}",
+                "note": row["note"],
+            }
+        )
+    return pd.DataFrame(rows).set_index("workload")
