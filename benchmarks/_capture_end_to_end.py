@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import random
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -104,32 +107,60 @@ def end_to_end(
 
     The time within: installing and taking off, which no run's clock counts, is printed apart.
     """
-    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
     for title in names:
         job, least = JOBS[title]
-        wall: dict[str, list[float]] = {name: [] for name in arms}
-        cpu: dict[str, list[float]] = {name: [] for name in arms}
-        around: dict[str, list[float]] = {name: [] for name in arms}
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            LocalCluster(**options, dashboard_address=":0") as cluster,
-            Client(cluster) as client,
-        ):
-            for number in range(max(rounds, int(least * size)) + 1):
-                for name in random.sample(arms, len(arms)):
-                    while cluster.scheduler.tasks:  # what the arm before let go is not this one's
-                        time.sleep(0.02)
-                    begin = time.perf_counter()
-                    with capturing(name, client, Path(folder)):
-                        on, used = time.perf_counter(), cpu_seconds()
-                        job(client, size)
-                        off, used = time.perf_counter(), cpu_seconds() - used
-                    end = time.perf_counter()
-                    if number:  # the first round warms up
-                        wall[name].append(off - on)
-                        cpu[name].append(used)
-                        around[name].append(end - off + on - begin)
+        count = max(rounds, int(least * size)) + 1  # the first warms up
+        done: list[dict[str, tuple[float, float, float]]] = []
+        with contextlib.suppress(KeyboardInterrupt):  # what there is by then is printed
+            for taken in _rounds(job, size, arms, count):
+                done.append(taken)
+                print(f"\r{title}: {len(done)} of {count}", end="", file=sys.stderr)
+        print(file=sys.stderr)
+        del done[:1]
+        if len(done) < 2:
+            return
+        wall, cpu, around = (
+            {name: [taken[name][place] for taken in done] for name in arms} for place in range(3)
+        )
         bound(f"{job.__doc__} Wall time", wall)
         bound(f"{job.__doc__} CPU time of scheduler and client", cpu)
         apart = ", ".join(f"{name} {sorted(s)[len(s) // 2]:.2f} s" for name, s in around.items())
         print(f"before and after, medians: {apart}", flush=True)
+
+
+def _stay_on(cores: list[int]) -> None:
+    """Keep all threads of this process, and those to come, on some cores."""
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
+
+
+def _rounds(
+    job: Callable[[Client, float], None], size: float, arms: Sequence[str], count: int
+) -> Iterator[dict[str, tuple[float, float, float]]]:
+    """Yield seconds of the job, of CPU in it, and of what is around it, by arm, round by round."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(**options, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        # Left alone, the system moves processes between cores: the same job then takes 15 % more
+        # or less from one time to the next, and 4 % with the scheduler on a core of its own.
+        if len(cores := sorted(os.sched_getaffinity(0))) > 1:
+            client.run(_stay_on, cores[1:])
+            _stay_on(cores[:1])
+        gc.collect()
+        gc.freeze()
+        for _ in range(count):
+            taken = {}
+            for name in random.sample(arms, len(arms)):
+                while cluster.scheduler.tasks:  # what the arm before let go is not this one's
+                    time.sleep(0.02)
+                begin = time.perf_counter()
+                with capturing(name, client, Path(folder)):
+                    on, used = time.perf_counter(), cpu_seconds()
+                    job(client, size)
+                    off, used = time.perf_counter(), cpu_seconds() - used
+                end = time.perf_counter()
+                taken[name] = off - on, used, end - off + on - begin
+            yield taken

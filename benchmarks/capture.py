@@ -5,6 +5,7 @@ twice: what the second differs from the first is the noise in which all other nu
 
 ``state``: the scheduler's state machine alone, no network: CPU of its thread a task.
 ``jobs``: whole jobs on a LocalCluster with two processes, beside the captures that others use.
+``turns``: the trivial job, as exactly as a shared machine allows: two clusters take turns.
 ``keeping``: what the end costs, from a thousand to a million tasks.
 ``workers``: one look at all workers, by their number.
 """
@@ -31,6 +32,7 @@ sys.path[:0] = [str(HERE.parent)]
 from _capture_end_to_end import ARMS, JOBS, DurationSums, end_to_end  # noqa: E402
 from _capture_keeping import keeping  # noqa: E402
 from _capture_tables import table  # noqa: E402
+from _capture_turns import turns  # noqa: E402
 from dask._task_spec import Task  # noqa: E402
 from distributed import Scheduler, Status  # noqa: E402
 from distributed.diagnostics.plugin import SchedulerPlugin  # noqa: E402
@@ -40,6 +42,7 @@ from distributed.scheduler import WorkerState  # noqa: E402
 from benchkit.measure.capture import Capture  # noqa: E402
 
 ADDRESSES = ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
+TURNS = ("full", "bare", "light")
 LOOK_EVERY = 500  # tasks between two looks of the capture: 0.25 s at 2000 tasks a second
 
 
@@ -225,15 +228,16 @@ async def started(scheduler: Scheduler) -> Capture:
 def main() -> None:
     """Print everything, or the parts named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = ("state", "jobs", "keeping", "workers")
+    parts = ("state", "jobs", "turns", "keeping", "workers")
     parser.add_argument("part", nargs="*", choices=[*parts, []], help="by default all")
     parser.add_argument("--rounds", type=int, default=21, help="of the state machine; jobs a third")
     parser.add_argument("--tasks", type=int, default=4000, help="a round of the state machine")
     parser.add_argument("--job", nargs="+", choices=[*JOBS], default=[*JOBS], help="of jobs")
-    parser.add_argument("--arm", nargs="+", choices=ARMS, default=ARMS, help="of jobs")
+    parser.add_argument("--arm", nargs="+", choices=ARMS, default=ARMS, help="of jobs and turns")
+    parser.add_argument("--minutes", type=float, default=20, help="of turns")
     parser.add_argument("--quick", action="store_true", help="a few rounds: does it run?")
     given = parser.parse_args()
-    if given.arm[0] != "bare":
+    if given.arm[0] != "bare" and "jobs" in (given.part or parts):
         parser.error("--arm must begin with bare: all others are told beside it")
     rounds, count = (3, 500) if given.quick else (given.rounds, given.tasks)
     chosen = given.part or parts
@@ -244,6 +248,9 @@ def main() -> None:
     if "jobs" in chosen:
         size = 0.02 if given.quick else 1.0
         end_to_end(max(3, rounds // 3), size, given.job, given.arm)
+    if "turns" in chosen:
+        # The bare arm is one cluster against the other: the noise in which the others stand.
+        turns(0.2 if given.quick else given.minutes, [arm for arm in TURNS if arm in given.arm])
     if "keeping" in chosen:
         counts = (1000, 5000) if given.quick else (1000, 100_000, 1_000_000)
         asyncio.run(keeping(counts, started, run_tasks))

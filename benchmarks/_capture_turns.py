@@ -1,0 +1,79 @@
+"""What a capture costs 100 000 tasks: two clusters take turns, and one of them is watched.
+
+A machine that is shared changes its speed within seconds, by more than a capture costs. So pieces
+are short, each is held against its neighbour, and which cluster is watched changes all the time:
+what the two differ in by themselves cancels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from _capture_end_to_end import capturing
+from _capture_tables import interval
+from distributed import Client, LocalCluster, wait
+
+__all__ = ["turns"]
+
+TASKS = 200
+#: Pairs of pieces until the other cluster is watched.
+PAIRS = 20
+
+
+def turns(minutes: float, arms: Sequence[str]) -> None:
+    """Print what arms add to the wall time of tasks that do nothing, and the same of no arm."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
+    effects: dict[str, list[float]] = {arm: [] for arm in arms}
+    n_tasks = 0
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        clusters = [
+            stack.enter_context(LocalCluster(**options, dashboard_address=":0")) for _ in range(2)
+        ]
+        clients = [stack.enter_context(Client(cluster)) for cluster in clusters]
+        for client in clients:
+            _piece(client)
+        gc.collect()
+        gc.freeze()
+        end = time.monotonic() + 60 * minutes
+        with contextlib.suppress(KeyboardInterrupt):  # what there is by then is printed
+            while time.monotonic() < end:
+                for arm in arms:
+                    halves = []
+                    for watched in random.sample((0, 1), 2):
+                        with capturing(arm, clients[watched], folder):
+                            halves.append(_advantage(clients, watched))
+                    effects[arm].append(float(np.mean(halves)))
+                    n_tasks += 2 * PAIRS * TASKS
+                done = f"{len(effects[arms[0]])} rounds, {n_tasks} tasks an arm and side"
+                print(f"\r{done}", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    print(f"\nTasks that do nothing, {TASKS} at a time, on two clusters in turns: wall time")
+    print(f"{'arm':<20} {'tasks':>8} {'rounds':>7} {'more than bare, 95 % intervals':>34}")
+    for arm, values in effects.items():
+        if len(values) > 1:
+            count = len(values) * 2 * PAIRS * TASKS
+            print(f"{arm:<20} {count:>8} {len(values):>7} {interval(np.asarray(values))}")
+
+
+def _piece(client: Client) -> float:
+    begin = time.perf_counter()
+    wait(client.map(abs, range(TASKS), pure=False))
+    return time.perf_counter() - begin
+
+
+def _advantage(clients: list[Client], watched: int) -> float:
+    """Return the logarithm of by how much longer the watched one takes, median of its pairs."""
+    logs = []
+    for _ in range(PAIRS):
+        taken = {place: _piece(clients[place]) for place in random.sample((0, 1), 2)}
+        logs.append(np.log(taken[watched] / taken[1 - watched]))
+    return float(np.median(logs))
