@@ -15,7 +15,15 @@ from benchkit.analysis.report import Report
 from benchkit.store.store import Store
 from benchkit.store.text import format_seconds
 
-__all__ = ["Explained", "arm_differences", "arms_table", "experiment_facts", "explained"]
+__all__ = [
+    "Explained",
+    "arm_differences",
+    "arms_table",
+    "experiment_facts",
+    "explained",
+    "explained_row",
+    "ok_runs",
+]
 
 
 @dataclass(frozen=True)
@@ -45,12 +53,32 @@ def explained(
     """
     rows = report.frame[report.frame["changed"] & (report.frame["metric"] == "duration")]
     for row in rows.head(most).itertuples():
-        sides = [
-            _trees(store, runs, arm, str(row.workload)) for arm in (report.baseline, row.contender)
-        ]
-        blocked = report.blocked and len(sides[0]) == len(sides[1])
-        found = explain(*sides, blocked=blocked)
-        yield Explained(str(row.workload), str(row.contender), found)
+        yield explained_row(store, runs, report, str(row.workload), str(row.contender))
+
+
+def explained_row(
+    store: Store, runs: pd.DataFrame, report: Report, workload: str, contender: str
+) -> Explained:
+    """Open the runs of one workload in the baseline and a contender, and explain them.
+
+    Raises
+    ------
+    NotEnoughRuns
+        One of them has no run that ended ok.
+    """
+    mine = ok_runs(runs, workload)
+    sides = [
+        [store.open(run_id) for run_id in mine.loc[mine["arm"] == arm, "id"]]
+        for arm in (report.baseline, contender)
+    ]
+    blocked = report.blocked and len(sides[0]) == len(sides[1])
+    return Explained(workload, contender, explain(*sides, blocked=blocked))
+
+
+def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
+    """Return the runs of a workload that ended ok, by block, then by time."""
+    mine = runs[(runs["workload"] == workload) & (runs["outcome"] == "ok")]
+    return mine.sort_values(["block", "started"])
 
 
 def arm_differences(store: Store, runs: pd.DataFrame, report: Report) -> dict[str, pd.DataFrame]:
@@ -111,9 +139,3 @@ def experiment_facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> pd.Series:
 
 def _ok(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
     return runs[(runs["arm"] == arm) & (runs["outcome"] == "ok")]
-
-
-def _trees(store: Store, runs: pd.DataFrame, arm: str, workload: str) -> list[Any]:
-    mine = _ok(runs, arm)
-    mine = mine[mine["workload"] == workload].sort_values(["block", "started"])
-    return [store.open(run_id) for run_id in mine["id"]]

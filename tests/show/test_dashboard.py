@@ -230,6 +230,19 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         page.wait_for_function(READY)
         sees(page, "What differs between arm:main and arm:new")
 
+        # From a row to its cause, from there to the task group in the runs of both arms.
+        page.get_by_role("link", name="tests.sum").first.click()
+        page.wait_for_url("**workload=tests.sum**")
+        sees(page, "Runs of both")
+        page.screenshot(path=artifacts / "dashboard-cause.png", full_page=True)
+        page.get_by_role("link", name=re.compile("in A$")).first.click()
+        page.wait_for_url("**view=run**group=**")
+        page.go_back()
+        page.get_by_role("link", name=re.compile("in both$")).first.click()
+        page.wait_for_url("**view=pair**group=**")
+        page.wait_for_function(READY)
+        page.goto(f"{url}?view=compare&experiment=e1&workload=no.such")
+        sees(page, "This cannot be explained")
         page.goto(f"{url}?view=compare&experiment=nothing")
         sees(page, "This cannot be compared")
 

@@ -16,6 +16,7 @@ from benchkit.errors import BenchkitError
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
+from benchkit.show.dashboard.cause import cause_of_change
 from benchkit.show.dashboard.compared import filtered_comparison
 from benchkit.show.dashboard.data import kept, open_store
 from benchkit.show.plots.compare import waterfall
@@ -32,13 +33,16 @@ EXPLAINED = 3
 MOST_PAIRS = 20
 #: So many runs a side and workload explain what two selections differ in.
 LATEST = 10
+#: What of the address says what is compared.
+_IDENTITY = ("experiment", "baseline", "contender", "metric")
 
 
 def view(state: dict[str, str]) -> Any:
     """Return the comparison that the address names, or the experiments there are.
 
     ``experiment=<id>``, or ``baseline=<selection>&contender=<selection>``; and what
-    `benchkit.show.dashboard.compared.KEYS` names.
+    `benchkit.show.dashboard.compared.KEYS` names. With ``workload=<name>`` why that one changed, in
+    the arm that ``arm=<name>`` names.
     """
     store = open_store()
     if "experiment" not in state and not {"baseline", "contender"} <= set(state):
@@ -49,6 +53,9 @@ def view(state: dict[str, str]) -> Any:
         report = make(state.get("metric") or "duration")
     except BenchkitError as error:
         return parts.message("This cannot be compared", str(error), back=True)
+    if state.get("workload"):
+        whole = {name: value for name, value in state.items() if name in _IDENTITY}
+        return cause_of_change(store, report, runs, state, address("compare", **whole))
     # What opens runs takes seconds the first time: the page is painted before it.
     causes = pn.Column(
         parts.words("Runs are opened to see where the time went …"),

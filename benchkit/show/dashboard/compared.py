@@ -15,8 +15,9 @@ import panel as pn
 
 from benchkit.analysis.report import Report
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.address import remember
+from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.terms import metric_terms
+from benchkit.show.escape import esc
 from benchkit.show.plots.compare import forest, heat_map, raw_points
 from benchkit.store.schema import METRICS
 from benchkit.store.text import MISSING, format_change, format_quantity
@@ -27,7 +28,8 @@ __all__ = ["KEYS", "comparison_table", "filtered_comparison"]
 KEYS = ("metric", "verdict", "category", "find")
 #: Verdict in the address -> its words; each other verdict is one by itself.
 _CHANGED = {"changed": "changed", "worse": "worse", "better": "better"}
-PAGE_ROWS = 20
+#: More rows than the first scroll within the height of the second.
+MOST_ROWS, TALL = 300, 20
 
 
 def filtered_comparison(
@@ -66,13 +68,13 @@ def filtered_comparison(
         ),
     }  # fmt: skip
     body = pn.Column(sizing_mode="stretch_width")
+    identity = {name: value for name, value in state.items() if name not in (*KEYS, "view")}
 
     def draw(*events: Any) -> None:
         now = {name: str(widget.value or "") for name, widget in widgets.items()}
-        body[:] = _body(make(now["metric"]), now)
+        body[:] = _body(make(now["metric"]), now, identity)
         if events:
-            kept = {name: value for name, value in state.items() if name not in KEYS}
-            remember("compare", {**kept, **now})
+            remember("compare", {**identity, **now})
 
     draw()
     for widget in widgets.values():
@@ -105,7 +107,7 @@ def _has(frame: pd.DataFrame, verdict: str) -> pd.Series:
     return frame["verdict"] == verdict
 
 
-def _body(report: Report, state: Mapping[str, str]) -> list[Any]:
+def _body(report: Report, state: Mapping[str, str], identity: Mapping[str, str]) -> list[Any]:
     frame, metric = report.frame, state["metric"]
     keep = pd.Series(True, index=frame.index)
     if state["verdict"]:
@@ -117,13 +119,15 @@ def _body(report: Report, state: Mapping[str, str]) -> list[Any]:
         keep &= names.str.lower().str.contains(word, regex=False)
     left = replace(report, frame=frame[keep])
     told = _hidden(frame[~keep])
+    if len(left.frame) > MOST_ROWS:
+        told += f" The first {MOST_ROWS} of {len(left.frame)} rows are shown."
     if left.frame.empty:
         return [
             parts.words(told), parts.message("Nothing to show", "No row is what is asked for."),
         ]  # fmt: skip
     return [
         *([parts.words(told)] if told else []),
-        parts.table(comparison_table(left), "workload", sortable=False, page_size=PAGE_ROWS),
+        parts.rows(*_markup(left, identity), tight=True, tall=TALL),
         parts.glossary(
             {**_TERMS, **metric_terms(report.metrics)}, "What the columns and metrics mean"
         ),
@@ -148,6 +152,18 @@ def _hidden(frame: pd.DataFrame) -> str:
         return ""
     each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     return f"Hidden by the filters: {each}."
+
+
+def _markup(report: Report, identity: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and cells of the first rows; each workload leads to its cause."""
+    shown = replace(report, frame=report.frame.head(MOST_ROWS))
+    table = comparison_table(shown).reset_index()
+    cells = []
+    for row in table.to_dict("records"):
+        way = address("compare", **identity, workload=row["workload"], arm=row["arm"])
+        first = f"<a href='{esc(way)}'>{esc(row['workload'])}</a>"
+        cells.append([first, *(esc(str(row[name])) for name in table.columns[1:])])
+    return [str(name) for name in table.columns], cells
 
 
 def comparison_table(report: Report) -> pd.DataFrame:

@@ -35,6 +35,10 @@ __all__ = [
     "words",
 ]
 
+#: A row of a table is about so high.
+ROW_HEIGHT_REM = 1.9
+_REACHED = "tabindex='0' role='group' aria-label='table'"
+
 
 def _html(markup: str, **options: Any) -> Any:
     return pn.pane.HTML(
@@ -90,16 +94,23 @@ def facts(rows: Mapping[str, Any]) -> Any:
     return _html(f"<table>{inside}</table>")
 
 
-def rows(titles: Sequence[str], cells: Sequence[Sequence[str]], *, tight: bool = False) -> Any:
+def rows(
+    titles: Sequence[str], cells: Sequence[Sequence[str]], *, tight: bool = False, tall: int = 0
+) -> Any:
     """Return a table of cells that are markup already: who makes them escapes what runs said.
 
-    Only the first and the last column of a tight one break lines.
+    Only the first and the last column of a tight one break lines. One of more than `tall` rows
+    scrolls within so much height, where `tall` is not 0.
     """
     head = "".join(f"<th scope='col'>{esc(title)}</th>" for title in titles)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
     kind = "tight" if tight else "loose"
     inside = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return _html(f"<table class='{kind}'>{inside}</table>")
+    table = f"<table class='{kind}'>{inside}</table>"
+    if tall and len(cells) > tall:  # it scrolls, so the keyboard must reach it
+        style = f"max-height: {tall * ROW_HEIGHT_REM}rem"
+        table = f"<div class='tall' style='{style}' {_REACHED}>{table}</div>"
+    return _html(table)
 
 
 def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> Any:

@@ -123,6 +123,8 @@ th, td { text-align: left; font-weight: 400; padding: .18rem 1.4rem .18rem 0; ve
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 th { color: var(--soft); white-space: nowrap; } .number { text-align: right; }
 .tight td:not(:first-child):not(:last-child) { white-space: nowrap; }
+.tall { overflow: auto; }
+.tall thead { position: sticky; top: 0; background: var(--paper); }
 .tiles { display: flex; flex-wrap: wrap; gap: .5rem 2.4rem; margin: .7rem 0 .2rem; }
 .tiles b { font-size: 1.3rem; font-weight: 600; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); width: max-content; }

@@ -1,0 +1,113 @@
+"""What workloads take, how noisy they are, how they grow: ``python benchmarks/catalogue.py PART``.
+
+``facts``: facts.json from stores in which they were measured, on standard output::
+
+    benchkit ab baseline --null-only -n 5 -k profile:ci --store noise
+    benchkit ab baseline four-workers -n 1 -k profile:ci --store grown
+    python benchmarks/catalogue.py facts --noise noise --grown grown > workloads/facts.json
+
+``table``: the catalogue with those facts as Markdown, on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent)]
+
+from benchkit.analysis.power import runs_needed  # noqa: E402
+from benchkit.experiment.facts import FILE, noise_table  # noqa: E402
+from benchkit.measure.collection import collect  # noqa: E402
+from benchkit.store.store import Store  # noqa: E402
+
+WORKLOADS = HERE.parent / "workloads"
+#: The environment with twice the workers and four times the memory.
+GROWN = "four-workers"
+_TITLES = ("workload", "what it does", "takes", "noise", "runs to see 5 %", "four times the data")
+_HEAD = """# The workloads
+
+What each does in a sentence, how long it takes on 2 workers with 1 thread and 1 GiB each, how much
+one run differs from the next (coefficient of variation), how many runs a side see a change of 5 %
+four times in five, and how many times as long it takes on 4 workers with 2 GiB each: four times
+the memory for twice the threads. Written by `python benchmarks/catalogue.py table`; the docstrings
+say how each scales and how its answer is checked.
+"""
+
+
+def facts(noise: str | None, grown: str | None) -> list[dict[str, Any]]:
+    """Return the rows of facts.json: known ones, replaced by what stores know."""
+    path = WORKLOADS / FILE
+    rows = {row["workload"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    if noise:
+        table = noise_table(Store(noise, create=False).runs())
+        for row in table.to_dict("records"):
+            value = row["noise"]
+            rows.setdefault(row["workload"], {}).update(
+                workload=row["workload"],
+                n_runs=int(row["n_runs"]),
+                duration=round(row["duration"], 3),
+                noise=round(value, 4) if math.isfinite(value) else None,
+            )
+    if grown:
+        runs = Store(grown, create=False).runs(outcome="ok")
+        middle = runs.groupby(["workload", "environment"])["duration"].median().unstack()
+        ratio = (middle[GROWN] / middle["baseline"]).dropna()
+        for name, value in ratio.items():
+            if name in rows:
+                rows[name]["grown"] = round(value, 2)
+    return [rows[name] for name in sorted(rows)]
+
+
+def table() -> Iterable[str]:
+    """Yield the lines of the catalogue as Markdown."""
+    known = {row["workload"]: row for row in json.loads((WORKLOADS / FILE).read_text())}
+    variants = sorted(collect([WORKLOADS]).variants(), key=lambda v: (v.workload.category, v.name))
+    yield _HEAD
+    for category, members in groupby(variants, key=lambda variant: variant.workload.category):
+        yield f"## {category}\n"
+        yield f"| {' | '.join(_TITLES)} |"
+        yield "|---" * len(_TITLES) + "|"
+        for variant in members:
+            row = known.get(variant.name, {})
+            noise = row.get("noise")
+            what = variant.workload.description.partition("\n")[0].replace("|", "\\|")
+            cells = [
+                f"`{variant.name}`",
+                what,
+                f"{row['duration']:.1f} s" if row else "",
+                "" if noise is None else f"{noise:.1%}",
+                "" if noise is None else _runs(noise),
+                f"{row['grown']:.1f} x" if "grown" in row else "",
+            ]
+            yield f"| {' | '.join(cells)} |"
+        yield ""
+
+
+def _runs(noise: float) -> str:
+    needed = int(runs_needed(0.05, noise))
+    return str(needed) if needed > 0 else "over 1000"
+
+
+def main() -> None:
+    """Print one part."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=["facts", "table"])
+    parser.add_argument("--noise", metavar="STORE", help="runs of one environment, five or more")
+    parser.add_argument("--grown", metavar="STORE", help=f"runs of baseline and of {GROWN}")
+    given = parser.parse_args()
+    if given.part == "facts":
+        print(json.dumps(facts(given.noise, given.grown), indent=1))
+    else:
+        print("\n".join(table()).rstrip())
+
+
+if __name__ == "__main__":
+    main()
