@@ -34,7 +34,6 @@ def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **opti
     ("n_builds", "step", "noise", "options"),
     [
         (9, 0.2, 0.01, {}),
-        (46, 0.2, 0.05, {}),
         (46, 0.2, 0.05, {"broken": 0.25}),
         (46, 0.2, 0.03, {"drift": 0.005}),
         (20, -0.15, 0.03, {}),

@@ -107,16 +107,18 @@ class Stream:
                 )
                 try:
                     task = tasks[key]
-                    if task.state != "memory":  # its worker has just left
+                    if task._state != "memory":  # its worker has just left
                         return result
                     begin = stop = NAN
                     for entry in startstops:  # as `_spread`, without what calling it takes
                         action = entry["action"]
                         if action == "compute":
                             begin, stop = entry["start"], entry["stop"]
+                        elif action == "transfer":
+                            source = entry["source"]
+                            spread((len(rows), action, source, entry["start"], entry["stop"]))
                         else:
-                            ends = entry["start"], entry["stop"]
-                            spread((len(rows), action, entry.get("source"), *ends))
+                            spread((len(rows), action, None, entry["start"], entry["stop"]))
                     extend((task.group, key, worker, thread, nbytes, begin, stop, 1))
                 except Exception as error:
                     trouble(error)

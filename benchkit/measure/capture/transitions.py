@@ -29,6 +29,8 @@ _TOLD = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startsto
 
 def can_listen(scheduler: Any) -> bool:
     """Return whether this release has the table, and tells of a task's end as we know it."""
+    from distributed.scheduler import TaskState
+
     try:
         table = _beneath(scheduler)
         takes = inspect.signature(table["processing", "memory"]).parameters
@@ -38,6 +40,7 @@ def can_listen(scheduler: Any) -> bool:
             and others == {"self", "kwargs"}
             and all(("processing", end) in table for end in _ENDS)
             and vars(scheduler) is not None
+            and hasattr(TaskState, "_state")  # asking for `state` takes a call
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return False
