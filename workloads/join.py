@@ -26,7 +26,7 @@ def join_big(scale, seed, *, factor):
     shuffles at once that feed one output.
 
     Scale: `factor` x cluster memory each, linear; a partition is 1/128 of one thread's memory.
-    About 6 s on 2 x 1 x 1 GiB with a factor of 0.1, 30 s with 0.5; with 1 workers of 1 GiB die.
+    About 6 s on 2 x 1 x 1 GiB with a factor of 0.1, 45 s with 0.5; with 1 workers of 1 GiB die.
     Check: by NumPy, from one key and one payload column a side: matches, the sum of their keys,
     and the sum of payload products, which changes when a row meets another's payload; and every
     column of every match is there.

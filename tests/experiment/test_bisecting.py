@@ -41,7 +41,7 @@ def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **opti
 )
 def test_a_named_build_is_the_true_one_at_least_as_often_as_it_says(n_builds, step, noise, options):
     rng, named, right, stated = np.random.default_rng(20), 0, 0, []
-    for _ in range(60):
+    for _ in range(40):
         truth = int(rng.integers(1, n_builds))
         search = simulate(rng, n_builds, truth, step=step, noise=noise, **options)
         if search.found:
@@ -49,7 +49,7 @@ def test_a_named_build_is_the_true_one_at_least_as_often_as_it_says(n_builds, st
             named, right = named + 1, right + (low < truth <= high)
             stated.append(search.chance)
 
-    assert named >= 48  # it is not silent either
+    assert named >= 32  # it is not silent either
     assert min(stated) >= 0.95
     assert binomtest(right, named, float(np.mean(stated)), alternative="less").pvalue > 0.001
 
