@@ -146,7 +146,7 @@ def _rounds(
     ):
         # Left alone, the system moves processes between cores: the same job then takes 15 % more
         # or less from one time to the next, and 4 % with the scheduler on a core of its own.
-        if len(cores := sorted(os.sched_getaffinity(0))) > 1:
+        if hasattr(os, "sched_getaffinity") and len(cores := sorted(os.sched_getaffinity(0))) > 1:
             client.run(_stay_on, cores[1:])
             _stay_on(cores[:1])
         gc.collect()

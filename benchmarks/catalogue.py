@@ -1,12 +1,12 @@
 """What workloads take, how noisy they are, how they grow: ``python benchmarks/catalogue.py PART``.
 
-``facts``: facts.json from stores in which they were measured, on standard output::
+``facts``: writes workloads/facts.json anew, with what stores know in which they were measured::
 
     benchkit ab baseline --null-only -n 5 -k profile:ci --store noise
     benchkit ab baseline four-workers -n 1 -k profile:ci --store grown
-    python benchmarks/catalogue.py facts --noise noise --grown grown > workloads/facts.json
+    python benchmarks/catalogue.py facts --noise noise --grown grown
 
-``table``: the catalogue with those facts as Markdown, on standard output.
+``table``: prints the catalogue with those facts as Markdown.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
 from benchkit.analysis.power import runs_needed  # noqa: E402
+from benchkit.errors import BenchkitError, NotEnoughRuns  # noqa: E402
 from benchkit.experiment.facts import FILE, noise_table  # noqa: E402
 from benchkit.measure.collection import collect  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
@@ -42,12 +43,20 @@ say how each scales and how its answer is checked.
 """
 
 
+def known_rows() -> dict[str, dict[str, Any]]:
+    """Return the rows of facts.json by variant; none where there is no such file yet."""
+    path = WORKLOADS / FILE
+    if not path.exists():
+        return {}
+    return {row["workload"]: row for row in json.loads(path.read_text(encoding="utf-8"))}
+
+
 def facts(noise: str | None, grown: str | None) -> list[dict[str, Any]]:
     """Return the rows of facts.json: known ones, replaced by what stores know."""
-    path = WORKLOADS / FILE
-    rows = {row["workload"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    rows = known_rows()
     if noise:
-        table = noise_table(Store(noise, create=False).runs())
+        runs = Store(noise, create=False).runs()
+        table = noise_table(runs[runs["scale"] == 1])
         for row in table.to_dict("records"):
             value = row["noise"]
             rows.setdefault(row["workload"], {}).update(
@@ -59,6 +68,8 @@ def facts(noise: str | None, grown: str | None) -> list[dict[str, Any]]:
     if grown:
         runs = Store(grown, create=False).runs(outcome="ok")
         middle = runs.groupby(["workload", "environment"])["duration"].median().unstack()
+        if GROWN not in middle or "baseline" not in middle:
+            raise NotEnoughRuns(f"{grown}: needs runs of the environments baseline and {GROWN}")
         ratio = (middle[GROWN] / middle["baseline"]).dropna()
         for name, value in ratio.items():
             if name in rows:
@@ -68,7 +79,7 @@ def facts(noise: str | None, grown: str | None) -> list[dict[str, Any]]:
 
 def table() -> Iterable[str]:
     """Yield the lines of the catalogue as Markdown."""
-    known = {row["workload"]: row for row in json.loads((WORKLOADS / FILE).read_text())}
+    known = known_rows()
     variants = sorted(collect([WORKLOADS]).variants(), key=lambda v: (v.workload.category, v.name))
     yield _HEAD
     for category, members in groupby(variants, key=lambda variant: variant.workload.category):
@@ -104,7 +115,11 @@ def main() -> None:
     parser.add_argument("--grown", metavar="STORE", help=f"runs of baseline and of {GROWN}")
     given = parser.parse_args()
     if given.part == "facts":
-        print(json.dumps(facts(given.noise, given.grown), indent=1))
+        try:
+            rows = facts(given.noise, given.grown)
+        except BenchkitError as error:
+            sys.exit(f"error: {error}")
+        (WORKLOADS / FILE).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     else:
         print("\n".join(table()).rstrip())
 

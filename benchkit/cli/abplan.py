@@ -12,7 +12,7 @@ from benchkit.cli.progress import roughly
 from benchkit.errors import UsageError
 from benchkit.experiment.estimate import Estimate, estimate_of, known_durations
 from benchkit.experiment.experiment import Experiment
-from benchkit.experiment.facts import known_noise
+from benchkit.experiment.facts import known_noise, shipped_facts
 from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
 from benchkit.experiment.plan import NULL_ARM
 from benchkit.experiment.prices import KEY, worker_price
@@ -76,7 +76,7 @@ def make_plan(
             experiment.repeats = LOOKS[-1]  # as many as the money lasts for
     names = [variant.name for variant in experiment.variants]
     if budget_s is not None and resume is None and not adaptive and not blocks_given:
-        one = Estimate([], known_durations(experiment.store, experiment.folders))
+        one = Estimate([], known_durations(experiment.store, shipped_facts(experiment)))
         block_s = len(experiment.arms) * sum(one.one_s(name) for name in names)
         experiment.repeats = blocks_within(budget_s, block_s)
     estimate = estimate_of(experiment)
@@ -103,8 +103,6 @@ def say_plan(experiment: Experiment, estimate: Estimate, pace: Pace) -> None:
         f"about {roughly(estimate.left_s)}",
         err=True,
     )
-    names = [variant.name for variant in experiment.variants]
-    known = known_noise(experiment.store, experiment.folders)
-    told = what_is_seen({name: known[name] for name in names if name in known}, experiment.repeats)
+    told = what_is_seen(known_noise(experiment), experiment.repeats)
     if told:
-        click.echo(f"{told} (of {len(names)} workloads)", err=True)
+        click.echo(f"{told} (of {len(experiment.variants)} workloads)", err=True)

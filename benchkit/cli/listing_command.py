@@ -22,11 +22,7 @@ _EMPTY = {
 
 
 @click.command("list")
-@click.argument(
-    "what",
-    type=click.Choice(["workloads", "environments", "runs", "metrics", "noise"]),
-    default="workloads",
-)
+@click.argument("what", type=click.Choice(_THINGS), default="workloads")
 @click.option("--since", metavar="WHEN", help="Runs: since a moment, or an age such as 7d.")
 @click.option("--outcome", metavar="NAME", help="Runs: only those that ended so.")
 @click.option("--all", "everything", is_flag=True, help=f"Runs: not only the last {_FEW}.")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from statistics import fmean
 
 from benchkit.experiment.experiment import Experiment
-from benchkit.experiment.facts import read_facts
+from benchkit.experiment.facts import Fact, shipped_facts
 from benchkit.store.store import Store
 
 __all__ = ["Estimate", "estimate_of", "known_durations"]
@@ -20,12 +19,9 @@ OVERHEAD_S = 5.0
 UNKNOWN_S = 8.0
 
 
-def known_durations(store: Store, folders: Iterable[Path] = ()) -> dict[str, float]:
-    """Return how long each variant takes, in s.
-
-    The median of those that ended ok in this store, else what lies beside the files in folders.
-    """
-    known = {name: fact.duration for name, fact in read_facts(folders).items()}
+def known_durations(store: Store, shipped: Mapping[str, Fact] | None = None) -> dict[str, float]:
+    """Return how long each variant takes, in s: the median of this store's, else as shipped."""
+    known = {name: fact.duration for name, fact in (shipped or {}).items()}
     if len(store):
         runs = store.runs(columns=["workload", "duration"], outcome="ok")
         known |= runs.groupby("workload")["duration"].median().dropna().to_dict()
@@ -34,9 +30,8 @@ def known_durations(store: Store, folders: Iterable[Path] = ()) -> dict[str, flo
 
 def estimate_of(experiment: Experiment) -> Estimate:
     """Return the estimate of what is left of an experiment."""
-    folders = experiment.folders if experiment.scale == 1 else ()  # facts are of the whole size
     planned = [measurement.variant for measurement in experiment.plan()]
-    return Estimate(planned, known_durations(experiment.store, folders))
+    return Estimate(planned, known_durations(experiment.store, shipped_facts(experiment)))
 
 
 class Estimate:

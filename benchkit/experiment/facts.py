@@ -16,9 +16,9 @@ import pandas as pd
 
 from benchkit.analysis.noise import run_noise
 from benchkit.errors import UsageError
-from benchkit.store.store import Store
+from benchkit.experiment.experiment import Experiment
 
-__all__ = ["FILE", "Fact", "known_noise", "noise_table", "read_facts"]
+__all__ = ["FILE", "Fact", "known_noise", "noise_table", "read_facts", "shipped_facts"]
 
 FILE = "facts.json"
 
@@ -87,13 +87,20 @@ def read_facts(folders: Iterable[Path]) -> dict[str, Fact]:
     return facts
 
 
-def known_noise(store: Store, folders: Iterable[Path]) -> dict[str, float]:
-    """Return the noise of each variant: as this store knows it, else as it lies beside the files.
+def known_noise(experiment: Experiment) -> dict[str, float]:
+    """Return the noise of each variant of an experiment: as its store knows it, else as shipped.
 
     Coefficients of variation of one run; a variant whose noise nobody knows is left out.
     """
-    noise = {name: fact.noise for name, fact in read_facts(folders).items()}
-    if len(store):
-        table = noise_table(store.runs()).dropna(subset=["noise"])
+    names = {variant.name for variant in experiment.variants}
+    noise = {name: fact.noise for name, fact in shipped_facts(experiment).items()}
+    if len(experiment.store):
+        runs = experiment.store.runs()
+        table = noise_table(runs[runs["workload"].isin(names)]).dropna(subset=["noise"])
         noise |= dict(zip(table["workload"], table["noise"], strict=True))
-    return {name: value for name, value in noise.items() if math.isfinite(value)}
+    return {name: value for name, value in noise.items() if name in names and math.isfinite(value)}
+
+
+def shipped_facts(experiment: Experiment) -> dict[str, Fact]:
+    """Return what lies beside the workloads of an experiment; it is of the whole size only."""
+    return read_facts(experiment.folders) if experiment.scale == 1 else {}

@@ -1,6 +1,8 @@
 """What is known of workloads beforehand: from a table of runs to a file, and back to a plan."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,8 @@ import pytest
 from benchkit.analysis.noise import what_is_seen
 from benchkit.errors import UsageError
 from benchkit.experiment.estimate import known_durations
-from benchkit.experiment.facts import FILE, known_noise, noise_table, read_facts
+from benchkit.experiment.experiment import Experiment
+from benchkit.experiment.facts import FILE, known_noise, noise_table, read_facts, shipped_facts
 from benchkit.store.store import Store
 
 
@@ -49,15 +52,19 @@ def test_a_table_of_runs_becomes_a_file_that_tells_what_it_told(runs, folder):
 
 
 def test_a_store_that_knows_better_is_asked_first(folder, tmp_path, monkeypatch, runs):
+    names = [SimpleNamespace(name=name) for name in ("a.quiet", "a.loud", "a.new", "a.unheard")]
     store = Store(tmp_path / "store")
-    assert sorted(known_noise(store, [folder])) == ["a.loud", "a.quiet"]
-    assert known_durations(store, [folder])["a.new"] == pytest.approx(4.0, rel=0.2)
+    experiment = Experiment(store, arms=(), variants=names, folders=[folder])
+    assert sorted(known_noise(experiment)) == ["a.loud", "a.quiet"]
+    assert known_durations(store, shipped_facts(experiment))["a.new"] == pytest.approx(4, rel=0.2)
+    smaller = replace(experiment, scale=0.5)
+    assert known_noise(smaller) == known_durations(store, shipped_facts(smaller)) == {}
 
     slower = runs[runs["workload"] == "a.quiet"].assign(duration=lambda frame: 2 * frame.duration)
     monkeypatch.setattr(Store, "runs", lambda self, **asked: slower)
     monkeypatch.setattr(Store, "__len__", lambda self: len(slower))
-    assert known_durations(store, [folder])["a.quiet"] == pytest.approx(8.0, rel=0.02)
-    assert known_noise(store, [folder])["a.loud"] == read_facts([folder])["a.loud"].noise
+    assert known_durations(store, read_facts([folder]))["a.quiet"] == pytest.approx(8, rel=0.02)
+    assert known_noise(experiment)["a.loud"] == read_facts([folder])["a.loud"].noise
 
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}', '[{"workload": "a.b"}]'])

@@ -243,6 +243,11 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         page.wait_for_function(READY)
         page.goto(f"{url}?view=compare&experiment=e1&workload=no.such")
         sees(page, "This cannot be explained")
+        itself = "baseline=arm%3Amain&contender=arm%3Amain"
+        page.goto(f"{url}?view=compare&{itself}&workload=tests.sum")
+        sees(page, "This cannot be explained")
+        page.goto(f"{url}?view=compare&experiment=e1&arm=nobody")  # keys that mean nothing here
+        sees(page, "▲ slower")
         page.goto(f"{url}?view=compare&experiment=nothing")
         sees(page, "This cannot be compared")
 

@@ -51,10 +51,9 @@ def cause_of_change(
     workload, arm = state["workload"], state.get("arm") or report.contenders[0]
     frame = report.frame
     rows = frame[(frame["workload"] == workload) & (frame["contender"] == arm)]
-    if rows.empty:
-        return parts.message(
-            "This cannot be explained", f"The comparison has no {workload!r} in {arm!r}."
-        )
+    if rows.empty or arm == report.baseline:
+        why_not = f"The comparison has no {workload!r} in {arm!r} beside {report.baseline!r}."
+        return parts.message("This cannot be explained", why_not)
     place = pn.Column(
         parts.words("Runs are opened to see where the time went …"),
         sizing_mode="stretch_width",

@@ -17,7 +17,7 @@ from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.cause import cause_of_change
-from benchkit.show.dashboard.compared import filtered_comparison
+from benchkit.show.dashboard.compared import SIDES, filtered_comparison
 from benchkit.show.dashboard.data import kept, open_store
 from benchkit.show.plots.compare import waterfall
 from benchkit.store.schema import METRICS
@@ -33,16 +33,14 @@ EXPLAINED = 3
 MOST_PAIRS = 20
 #: So many runs a side and workload explain what two selections differ in.
 LATEST = 10
-#: What of the address says what is compared.
-_IDENTITY = ("experiment", "baseline", "contender", "metric")
 
 
 def view(state: dict[str, str]) -> Any:
     """Return the comparison that the address names, or the experiments there are.
 
     ``experiment=<id>``, or ``baseline=<selection>&contender=<selection>``; and what
-    `benchkit.show.dashboard.compared.KEYS` names. With ``workload=<name>`` why that one changed, in
-    the arm that ``arm=<name>`` names.
+    `benchkit.show.dashboard.compared.FILTERS` names. With ``workload=<name>`` why that one
+    changed, in the arm that ``arm=<name>`` names.
     """
     store = open_store()
     if "experiment" not in state and not {"baseline", "contender"} <= set(state):
@@ -54,7 +52,7 @@ def view(state: dict[str, str]) -> Any:
     except BenchkitError as error:
         return parts.message("This cannot be compared", str(error), back=True)
     if state.get("workload"):
-        whole = {name: value for name, value in state.items() if name in _IDENTITY}
+        whole = {name: state[name] for name in (*SIDES, "metric") if name in state}
         return cause_of_change(store, report, runs, state, address("compare", **whole))
     # What opens runs takes seconds the first time: the page is painted before it.
     causes = pn.Column(
@@ -109,7 +107,7 @@ def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Rep
 
     # The page opens runs of those that changed: of each side the latest are enough.
     latest = [
-        side.assign(arm=name).groupby("workload").tail(LATEST)
+        side[side["outcome"] == "ok"].assign(arm=name).groupby("workload").tail(LATEST)
         for name, side in zip((one, other), sides, strict=True)
     ]
     return compare_sides, pd.concat(latest)

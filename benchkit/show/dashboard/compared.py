@@ -22,10 +22,11 @@ from benchkit.show.plots.compare import forest, heat_map, raw_points
 from benchkit.store.schema import METRICS
 from benchkit.store.text import MISSING, format_change, format_quantity
 
-__all__ = ["KEYS", "comparison_table", "filtered_comparison"]
+__all__ = ["FILTERS", "SIDES", "comparison_table", "filtered_comparison"]
 
-#: What of the address the filters are.
-KEYS = ("metric", "verdict", "category", "find")
+#: What of the address says which runs are compared, and what the filters are.
+SIDES = ("experiment", "baseline", "contender")
+FILTERS = ("metric", "verdict", "category", "find")
 #: Verdict in the address -> its words; each other verdict is one by itself.
 _CHANGED = {"changed": "changed", "worse": "worse", "better": "better"}
 #: More rows than the first scroll within the height of the second.
@@ -42,7 +43,7 @@ def filtered_comparison(
     make : callable
         ``make(metric)`` compares in this metric, and in those that always go with it.
     state : mapping
-        The address of the page; of it `KEYS`.
+        The address of the page; of it `SIDES` and `FILTERS`.
     metrics : list of str
         What can be chosen.
     """
@@ -68,13 +69,13 @@ def filtered_comparison(
         ),
     }  # fmt: skip
     body = pn.Column(sizing_mode="stretch_width")
-    identity = {name: value for name, value in state.items() if name not in (*KEYS, "view")}
+    sides = {name: state[name] for name in SIDES if name in state}
 
     def draw(*events: Any) -> None:
         now = {name: str(widget.value or "") for name, widget in widgets.items()}
-        body[:] = _body(make(now["metric"]), now, identity)
+        body[:] = _body(make(now["metric"]), now, sides)
         if events:
-            remember("compare", {**identity, **now})
+            remember("compare", {**sides, **now})
 
     draw()
     for widget in widgets.values():
@@ -107,7 +108,7 @@ def _has(frame: pd.DataFrame, verdict: str) -> pd.Series:
     return frame["verdict"] == verdict
 
 
-def _body(report: Report, state: Mapping[str, str], identity: Mapping[str, str]) -> list[Any]:
+def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) -> list[Any]:
     frame, metric = report.frame, state["metric"]
     keep = pd.Series(True, index=frame.index)
     if state["verdict"]:
@@ -127,7 +128,7 @@ def _body(report: Report, state: Mapping[str, str], identity: Mapping[str, str])
         ]  # fmt: skip
     return [
         *([parts.words(told)] if told else []),
-        parts.rows(*_markup(left, identity), tight=True, tall=TALL),
+        parts.rows(*_markup(left, {**sides, "metric": metric}), tight=True, tall=TALL),
         parts.glossary(
             {**_TERMS, **metric_terms(report.metrics)}, "What the columns and metrics mean"
         ),
@@ -154,13 +155,13 @@ def _hidden(frame: pd.DataFrame) -> str:
     return f"Hidden by the filters: {each}."
 
 
-def _markup(report: Report, identity: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+def _markup(report: Report, whole: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
     """Return titles and cells of the first rows; each workload leads to its cause."""
     shown = replace(report, frame=report.frame.head(MOST_ROWS))
     table = comparison_table(shown).reset_index()
     cells = []
     for row in table.to_dict("records"):
-        way = address("compare", **identity, workload=row["workload"], arm=row["arm"])
+        way = address("compare", **whole, workload=row["workload"], arm=row["arm"])
         first = f"<a href='{esc(way)}'>{esc(row['workload'])}</a>"
         cells.append([first, *(esc(str(row[name])) for name in table.columns[1:])])
     return [str(name) for name in table.columns], cells
