@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 
 from _sizes import in_steps
+from _written import new_folder
 
 from benchkit.measure import dataset, expect, workload
-from benchkit.measure.recipes import data_folder
 
 #: Columns of few values: a byte each, and with room for missing ones.
 SMALL = {name: "UInt8" for name in ("VendorID", "passenger_count", "RatecodeID", "payment_type")}
@@ -90,9 +89,7 @@ def to_parquet(prepared):
 def _(scale):
     files = int(in_steps(max(2, scale.linear(1) / (50 * 2**20))))
     rows = 5000 if files >= 10 else 1000
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    return dataset("gdelt", files=files, rows_per_file=rows), tempfile.mkdtemp(dir=root)
+    return dataset("gdelt", files=files, rows_per_file=rows), new_folder()
 
 
 @to_parquet.check

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import shutil
-import tempfile
 import time
 from types import SimpleNamespace
 
 from _fingerprints import fingerprint
+from _written import new_folder
 
 from benchkit.measure import expect, random_array, workload
-from benchkit.measure.recipes import data_folder
 
 LEVELS = 5
 FIELDS = ("u", "v", "t", "w")
@@ -32,9 +31,7 @@ SUBMISSION_TIMEOUT_S = 100.0
 
 def _new_folder():
     """Return a new folder that client and workers share."""
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    return tempfile.mkdtemp(dir=root)
+    return new_folder()
 
 
 def _write(dataset, folder):

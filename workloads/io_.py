@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import tempfile
 import time
 import zlib
 from uuid import uuid4
 
 from _store import counts_of_worker, slow_store
+from _written import checksums, write_objects
 
 from benchkit.measure import expect, workload
-from benchkit.measure.recipes import data_folder
 
 LATENCY_S = 0.03
 #: Of one thread's requests; a request of one object then takes a tenth of a second.
@@ -64,22 +63,13 @@ def simulated_store(client, scale, prepared, *, kind):
 
 @simulated_store.prepare
 def _(client, scale, seed):
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(dir=root)
     count = max(FAILS_EVERY + 1, round(25 * scale.threads * scale.fraction))
-    paths = [os.path.join(folder, f"{number:05d}.bin") for number in range(count)]
-    client.gather(client.map(_write, paths, nbytes=_object_bytes(scale), seed=seed, pure=False))
-    return paths
+    return write_objects(client, count, nbytes=_object_bytes(scale), seed=seed)
 
 
 @simulated_store.check
 def _(result, scale, prepared, *, kind):
-    wanted = []
-    for path in prepared:
-        with open(path, "rb") as file:
-            wanted.append(zlib.crc32(file.read()))
-    expect(result["sums"], equals=wanted, what="checksums")
+    expect(result["sums"], equals=checksums(prepared), what="checksums")
     expect(result["nbytes"], equals=len(prepared) * _object_bytes(scale), what="bytes read")
     failed = math.ceil(len(prepared) / FAILS_EVERY) if kind == "flaky" else 0
     expect(result["requests"], equals=len(prepared) + failed, what="requests")
@@ -95,14 +85,6 @@ def _(prepared=None):
 
 def _object_bytes(scale):
     return int(scale.memory_per_thread / 64)
-
-
-def _write(path, *, nbytes, seed):
-    import numpy as np
-
-    number = int(os.path.basename(path).split(".")[0])
-    with open(path, "wb") as file:
-        file.write(np.random.default_rng([seed, number]).bytes(nbytes))
 
 
 def _read(path, *, options):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import tarfile
-import tempfile
 
+from _digits import forest_score, random_forests
 from _regression import regression
 from _sizes import in_steps
+from _written import new_folder
 
 from benchkit.measure import dataset, expect, workload
-from benchkit.measure.recipes import data_folder
 
 XGBOOST_ROUNDS = 5
 WORD = re.compile(rb"matplotlib", re.IGNORECASE)
@@ -122,9 +122,7 @@ def preprocess(prepared):
 def _(client, scale, seed):
     import numpy as np
 
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(dir=root)
+    folder = new_folder()
     shares = np.random.default_rng(seed).lognormal(0, 1, 10)
     rows = max(2000, scale.linear(0.02) // 100)
     lengths = np.maximum(20, shares / shares.sum() * rows).astype(int).tolist()
@@ -203,7 +201,9 @@ def _(result, scale, seed):
     told = [list(each) for each in result["told"]]
     expect(told, equals=[[i, score] for i, score in enumerate(scores)], what="scores in the queue")
     best = max(range(len(scores)), key=scores.__getitem__)
-    expect(scores[best], close_to=_score(trials[best]), rtol=1e-9, what="best score, done again")
+    expect(
+        scores[best], close_to=forest_score(trials[best]), rtol=1e-9, what="best score, done again"
+    )
     expect(scores[best], at_least=0.7, at_most=1.0, what="best score")
     return {"best_score": scores[best]}
 
@@ -265,34 +265,13 @@ def _count_in_tar(path):
 
 
 def _trials(scale, seed):
-    import numpy as np
-
-    count = max(6, round(20 * scale.threads * scale.fraction))
-    rng = np.random.default_rng(seed)
-    return [
-        {
-            "n_estimators": int(rng.integers(3, 15)),
-            "max_depth": int(rng.integers(2, 12)),
-            "max_features": float(rng.uniform(0.05, 0.6)),
-            "random_state": i,
-        }
-        for i in range(count)
-    ]
-
-
-def _score(params):
-    from sklearn.datasets import load_digits
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.model_selection import cross_val_score
-
-    x, y = load_digits(return_X_y=True)
-    return float(cross_val_score(RandomForestClassifier(**params, n_jobs=1), x, y, cv=3).mean())
+    return random_forests(max(6, round(20 * scale.threads * scale.fraction)), seed)
 
 
 def _try(number, params, *, study):
     from distributed import Queue
 
-    score = _score(params)
+    score = forest_score(params)
     Queue(study).put((number, score))
     return score
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _digits import forest_score, random_forests
 from _regression import regression
 
 from benchkit.measure import expect, workload
@@ -105,32 +106,17 @@ def _(client, result, prepared):
 
 
 def _trials(scale, seed):
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    return [
-        {
-            "n_estimators": int(rng.integers(3, 15)),
-            "max_depth": int(rng.integers(2, 12)),
-            "max_features": float(rng.uniform(0.05, 0.6)),
-        }
-        for _ in range(max(6, round(10 * scale.threads * scale.fraction)))
-    ]
+    return random_forests(max(6, round(10 * scale.threads * scale.fraction)), seed)
 
 
 def _score(trial):
-    from sklearn.datasets import load_digits
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.model_selection import cross_val_score
-
-    forest = RandomForestClassifier(
-        n_estimators=trial.suggest_int("n_estimators", 3, 15),
-        max_depth=trial.suggest_int("max_depth", 2, 12),
-        max_features=trial.suggest_float("max_features", 0.05, 0.6),
-        random_state=0,
-        n_jobs=1,
+    return forest_score(
+        {
+            "n_estimators": trial.suggest_int("n_estimators", 3, 15),
+            "max_depth": trial.suggest_int("max_depth", 2, 12),
+            "max_features": trial.suggest_float("max_features", 0.05, 0.6),
+        }
     )
-    return float(cross_val_score(forest, *load_digits(return_X_y=True), cv=3).mean())
 
 
 def _train(trial, client, prepared):

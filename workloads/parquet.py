@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from uuid import uuid4
 
 from _sizes import in_steps
 from _store import counts_of_worker, slow_store
+from _written import new_folder
 
 from benchkit.measure import dataset, expect, random_frame, workload
 from benchkit.measure.generate import WIDE
-from benchkit.measure.recipes import data_folder
 
 READ_BACK = ["float_7", "int_11"]
 #: Of the rows; they are in row groups of their own.
@@ -55,9 +54,7 @@ def _(client, scale, seed):
         seed=seed,
     ).persist()
     wait(frame)
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    return {"frame": frame, "folder": tempfile.mkdtemp(dir=root)}
+    return {"frame": frame, "folder": new_folder()}
 
 
 @write_wide.check
@@ -204,9 +201,7 @@ def small_files(prepared):
 
 @small_files.prepare
 def _(client, scale):
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(dir=root)
+    folder = new_folder()
     files = max(10, round(200 * scale.threads * scale.fraction))
     rows = max(10, scale.chunk(384_000) // 24)
     # Many files a task: one task each would take longer than the workload.
@@ -269,9 +264,7 @@ def column_projection_filter(client, prepared):
 def _(client, scale, seed):
     from benchkit.measure.generate import ROW_BYTES
 
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(dir=root)
+    folder = new_folder()
     row_bytes = 8 + sum(ROW_BYTES[kind] * count for kind, count in WIDE.items())
     partition_bytes = min(scale.linear(0.05), scale.memory_per_thread / 20)
     rows = max(ROW_GROUPS, round(partition_bytes / row_bytes / ROW_GROUPS) * ROW_GROUPS)

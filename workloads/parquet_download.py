@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from uuid import uuid4
 
+from _written import new_folder
+
 from benchkit.measure import expect, workload
-from benchkit.measure.recipes import data_folder
 
 #: What the server waits before each answer, and what the bytes of a whole file take.
 DELAY_S, FILE_S = 0.03, 0.4
@@ -107,9 +107,7 @@ def _(client, scale, seed):
     import pandas as pd
     from distributed.utils import get_ip
 
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    path = Path(tempfile.mkdtemp(dir=root)) / "file.parquet"
+    path = Path(new_folder()) / "file.parquet"
     rows = max(1000, int(scale.memory_per_thread / 64 / 8 / COLUMNS))
     values = np.random.default_rng(seed).random((rows, COLUMNS))
     frame = pd.DataFrame(values, columns=[f"x{i}" for i in range(COLUMNS)])

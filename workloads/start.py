@@ -12,8 +12,9 @@ import time
 import zipfile
 from uuid import uuid4
 
+from _written import new_folder
+
 from benchkit.measure import expect, workload
-from benchkit.measure.recipes import data_folder
 
 _IMPORT = """
 import json, sys, time
@@ -228,9 +229,7 @@ def plugin_install(client, prepared, *, restart):
 
 @plugin_install.prepare
 def _():
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    folder, label = tempfile.mkdtemp(dir=root), uuid4().hex
+    folder, label = new_folder(), uuid4().hex
     wheel = os.path.join(folder, f"{PACKAGE}-1.0-py3-none-any.whl")
     info = f"{PACKAGE}-1.0.dist-info"
     files = {

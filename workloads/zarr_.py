@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import shutil
-import tempfile
 from pathlib import Path
 
+from _written import new_folder
+
 from benchkit.measure import dataset, expect, workload
-from benchkit.measure.recipes import data_folder
 
 MONTHS, LEVELS, LATITUDES, LONGITUDES = 12, 19, 30, 48
 
@@ -158,9 +158,7 @@ def _(scale, seed):
     import xarray as xr
 
     years = _years(scale)
-    root = data_folder() / "written"
-    root.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=root))
+    folder = Path(new_folder())
     months = MONTHS * years
     shape = (months, LEVELS, LATITUDES, LONGITUDES)
     zg = da.random.default_rng(seed).random(shape, chunks=(MONTHS, -1, -1, -1)).astype("f4")

@@ -1,0 +1,41 @@
+"""What workloads write: folders of their own for it, and objects of random bytes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+
+from benchkit.measure.recipes import data_folder
+
+
+def new_folder():
+    """Return the path of a new empty folder that client and workers share; who asks removes it."""
+    root = data_folder() / "written"
+    root.mkdir(parents=True, exist_ok=True)
+    return tempfile.mkdtemp(dir=root)
+
+
+def write_objects(client, count, *, nbytes, seed):
+    """Return the paths of new files of random bytes, in a folder of their own."""
+    folder = new_folder()
+    paths = [os.path.join(folder, f"{number:05d}.bin") for number in range(count)]
+    client.gather(client.map(_write, paths, nbytes=nbytes, seed=seed, pure=False))
+    return paths
+
+
+def checksums(paths):
+    """Return the CRC-32 of files."""
+    found = []
+    for path in paths:
+        with open(path, "rb") as file:
+            found.append(zlib.crc32(file.read()))
+    return found
+
+
+def _write(path, *, nbytes, seed):
+    import numpy as np
+
+    number = int(os.path.basename(path).split(".")[0])
+    with open(path, "wb") as file:
+        file.write(np.random.default_rng([seed, number]).bytes(nbytes))

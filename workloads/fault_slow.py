@@ -1,0 +1,221 @@
+"""Fault workloads: a worker whose disk or network is slow."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import zlib
+from uuid import uuid4
+
+from _store import counts_of_worker, slow_store
+from _written import checksums, write_objects
+
+from benchkit.measure import expect, workload
+
+NAP_S = 0.1
+#: What the slow disk or network takes for each request, and for the bytes of an object.
+LATENCY_S, OBJECT_S = 0.05, 0.25
+#: On the slow worker: the handler that was there before, and how often it was called.
+HANDLER, CALLS = "benchkit_handler", "benchkit_calls"
+
+
+@workload(
+    category="fault",
+    tags=["fault", "io", "imbalance", "ci", "nightly"],
+    requires=["numpy", "fsspec"],
+    metrics={"over_ideal": "1", "share_of_slow": "1"},
+)
+def slow_disk(client, scale, prepared):
+    """Read objects while the disk of one worker is slow.
+
+    Each object takes 0.1 s of work, and on one worker 0.3 s more: 0.05 s of latency, and what its
+    bytes take at a low bandwidth. Stresses how work is given out when workers are not equal: the
+    scheduler learns one duration for all. The ideal is that all end together.
+
+    Scale: 40 objects for each thread x the fraction, of 1/128 of its memory each.
+    About 8 s on 2 x 1 x 1 GiB.
+    Check: the checksum of every object, and that the slow disk was read as often as the slow
+    worker told of.
+    """
+    slow = sorted(client.scheduler_info()["workers"])[0]
+    options = {
+        "label": uuid4().hex,
+        "latency_s": LATENCY_S,
+        "bytes_per_s": _object_bytes(scale) / OBJECT_S,
+    }
+    begin = time.perf_counter()
+    futures = client.map(_read_and_nap, prepared, slow=slow, options=options, pure=False)
+    told = client.gather(futures)
+    seconds = time.perf_counter() - begin
+    counts = client.run(counts_of_worker(options["label"]), workers=[slow])[slow]
+    return {"told": told, "seconds": seconds, "slow": slow, "requests": counts["requests"]}
+
+
+@slow_disk.prepare
+def _(client, scale, seed):
+    nbytes = _object_bytes(scale)
+    return write_objects(client, _count(scale), nbytes=nbytes, seed=seed)
+
+
+@slow_disk.check
+def _(result, scale, prepared):
+    told = [checksum for checksum, _ in result["told"]]
+    expect(told, equals=checksums(prepared), what="checksums")
+    on_slow = sum(where == result["slow"] for _, where in result["told"])
+    expect(result["requests"], equals=on_slow, what="requests to the slow disk")
+    per_worker = scale.threads / scale.workers
+    of_slow = NAP_S + LATENCY_S + OBJECT_S
+    rate = (scale.threads - per_worker) / NAP_S + per_worker / of_slow
+    count = len(prepared)
+    return {"over_ideal": result["seconds"] * rate / count, "share_of_slow": on_slow / count}
+
+
+@slow_disk.cleanup
+def _(prepared=None):
+    if prepared:
+        shutil.rmtree(os.path.dirname(prepared[0]), ignore_errors=True)
+
+
+@workload(
+    category="fault",
+    tags=["fault", "transfer", "imbalance", "ci", "nightly"],
+    requires=["numpy"],
+    metrics={"over_ideal": "1", "requests": "1"},
+)
+def slow_net(client, scale, prepared):
+    """Add up arrays of which a share must come from a worker with a slow network.
+
+    What that worker sends takes 0.05 s for each request, and 0.25 s for the bytes of an array.
+    Each task of 0.1 s needs two arrays of different workers, and may run where either lies: the
+    best is never to fetch from the slow one, of which Dask knows nothing. Stresses that choice,
+    how many arrays a request asks for, and fetching while there is other work.
+
+    Scale: 30 tasks for each thread x the fraction, arrays of 1/128 of its memory.
+    About 6 s on 2 x 1 x 1 GiB.
+    Check: each sum of two arrays; the slow worker was asked no more often than there are tasks
+    that need something of it.
+    """
+    begin = time.perf_counter()
+    sums = client.gather(
+        client.map(_nap_and_add, prepared["arrays"], prepared["others"], pure=False)
+    )
+    seconds = time.perf_counter() - begin
+    requests = client.run(_calls, workers=[prepared["slow"]])[prepared["slow"]]
+    return {"sums": sums, "seconds": seconds, "requests": requests}
+
+
+@slow_net.prepare
+def _(client, scale, seed):
+    from distributed import wait
+
+    workers = sorted(client.scheduler_info()["workers"])
+    length, count = int(scale.memory_per_thread / 128 / 8), _pairs(scale)
+    # Each second array lies on the worker after that of the first.
+    places = {"arrays": workers, "others": workers[1:] + workers[:1]}
+    held = {
+        name: [
+            client.submit(
+                _array,
+                number + first,
+                length,
+                seed,
+                workers=[homes[number % len(homes)]],
+                pure=False,
+            )
+            for number in range(count)
+        ]
+        for (name, homes), first in zip(places.items(), (0, count), strict=True)
+    }
+    wait([*held["arrays"], *held["others"]])
+    nbytes = length * 8
+    client.run(
+        _slow_down_sending,
+        latency_s=LATENCY_S,
+        bytes_per_s=nbytes / OBJECT_S,
+        workers=workers[:1],
+    )
+    return {**held, "slow": workers[0]}
+
+
+@slow_net.check
+def _(result, scale, seed):
+    length, count = int(scale.memory_per_thread / 128 / 8), _pairs(scale)
+    wanted = [
+        float(_array(i, length, seed).sum() + _array(i + count, length, seed).sum())
+        for i in range(count)
+    ]
+    expect(result["sums"], close_to=wanted, rtol=1e-12, what="sums of two arrays")
+    of_slow = sum(number % scale.workers in (0, scale.workers - 1) for number in range(count))
+    expect(result["requests"], at_most=of_slow, what="requests to the slow worker")
+    ideal = count * NAP_S / scale.threads
+    return {"over_ideal": result["seconds"] / ideal, "requests": result["requests"]}
+
+
+@slow_net.cleanup
+def _(client):
+    client.run(_send_as_before)
+
+
+def _count(scale):
+    return max(12, round(40 * scale.threads * scale.fraction))
+
+
+def _object_bytes(scale):
+    return int(scale.memory_per_thread / 128)
+
+
+def _pairs(scale):
+    return max(12, round(30 * scale.threads * scale.fraction))
+
+
+def _array(number, length, seed):
+    import numpy as np
+
+    return np.random.default_rng([seed, number]).random(length)
+
+
+def _read_and_nap(path, *, slow, options):
+    """Return the checksum of a file, and which worker read it, slowly on one of them."""
+    from distributed import get_worker
+
+    here = get_worker().address
+    if here == slow:
+        data = slow_store(**options).cat_file(path)
+    else:
+        with open(path, "rb") as file:
+            data = file.read()
+    time.sleep(NAP_S)
+    return zlib.crc32(data), here
+
+
+def _nap_and_add(one, other):
+    time.sleep(NAP_S)
+    return float(one.sum() + other.sum())
+
+
+def _slow_down_sending(dask_worker, latency_s, bytes_per_s):
+    import asyncio
+
+    send = dask_worker.handlers["get_data"]
+    setattr(dask_worker, HANDLER, send)
+    setattr(dask_worker, CALLS, 0)
+
+    async def get_data(comm, keys, **more):
+        setattr(dask_worker, CALLS, getattr(dask_worker, CALLS) + 1)
+        nbytes = sum(dask_worker.state.tasks[key].get_nbytes() for key in keys)
+        await asyncio.sleep(latency_s + nbytes / bytes_per_s)
+        return await send(comm, keys=keys, **more)
+
+    dask_worker.handlers["get_data"] = get_data
+
+
+def _send_as_before(dask_worker):
+    send = getattr(dask_worker, HANDLER, None)
+    if send is not None:
+        dask_worker.handlers["get_data"] = send
+        delattr(dask_worker, HANDLER)
+
+
+def _calls(dask_worker):
+    return getattr(dask_worker, CALLS)
