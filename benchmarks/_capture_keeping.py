@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from _capture_state import ADDRESSES, capturing, fake_worker, run_tasks
 from distributed import Scheduler
 
 from benchkit import Store
@@ -23,21 +23,13 @@ __all__ = ["keeping"]
 DRAIN_EVERY = 5000
 
 
-async def keeping(
-    counts: tuple[int, ...],
-    start: Callable[[Scheduler], Awaitable[Capture]],
-    run_tasks: Callable[..., float],
-) -> None:
+async def keeping(counts: tuple[int, ...]) -> None:
     """Print times and sizes at each number of tasks, all of which must be in the file.
 
     Parameters
     ----------
     counts : tuple of int
         Numbers of tasks.
-    start : callable
-        Starts a full capture on a scheduler with fake workers, its clock on.
-    run_tasks : callable
-        ``run_tasks(scheduler, count, look)`` takes tasks through their life on the scheduler.
     """
     print("\nHanding over and keeping")
     print(
@@ -46,27 +38,34 @@ async def keeping(
     )
     for count in counts:
         async with Scheduler(port=0, dashboard=False, validate=False) as scheduler:
-            capture = await start(scheduler)
-            with tempfile.TemporaryDirectory() as folder:
-                writer = RecordingWriter(Path(folder), new_id())
-                writer.head(id=new_id(), started=time.time(), workload="bench.keeping")
-                drains, done = [], 0
-                while done < count:
-                    step = min(DRAIN_EVERY, count - done)
-                    run_tasks(scheduler, step, capture._sample)
-                    done += step
-                    begin = time.perf_counter()
-                    answer = await capture.handle_drain(ack=capture.sequence)
-                    writer.segment(answer["tables"])
-                    drains.append(time.perf_counter() - begin)
-                t_off = (await capture.handle_off())["t_off"]
-                begin = time.perf_counter()
-                for segment in (await capture.handle_end(ack=capture.sequence))["segments"]:
-                    writer.segment(segment["tables"])
-                last = time.perf_counter() - begin
-                writer.tail(outcome="ok", t_on=capture.t_on, t_off=t_off)
-                _print(count, drains, last, writer.path, Path(folder) / "store")
+            for address in ADDRESSES:
+                fake_worker(scheduler, address)
+            capture = Capture("bench")
+            async with capturing(scheduler, capture):
+                await _keep(scheduler, capture, count)
             scheduler.workers.clear()
+
+
+async def _keep(scheduler: Scheduler, capture: Capture, count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        writer = RecordingWriter(Path(folder), new_id())
+        writer.head(id=new_id(), started=time.time(), workload="bench.keeping")
+        drains, done = [], 0
+        while done < count:
+            step = min(DRAIN_EVERY, count - done)
+            run_tasks(scheduler, step, capture._sample)
+            done += step
+            begin = time.perf_counter()
+            answer = await capture.handle_drain(ack=capture.sequence)
+            writer.segment(answer["tables"])
+            drains.append(time.perf_counter() - begin)
+        t_off = (await capture.handle_off())["t_off"]
+        begin = time.perf_counter()
+        for segment in (await capture.handle_end(ack=capture.sequence))["segments"]:
+            writer.segment(segment["tables"])
+        last = time.perf_counter() - begin
+        writer.tail(outcome="ok", t_on=capture.t_on, t_off=t_off)
+        _print(count, drains, last, writer.path, Path(folder) / "store")
 
 
 def _print(count: int, drains: list[float], last: float, recording: Path, folder: Path) -> None:

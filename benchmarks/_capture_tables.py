@@ -11,24 +11,26 @@ __all__ = ["bound", "interval", "table"]
 
 
 def table(title: str, seconds: dict[str, list[float]]) -> None:
-    """Print medians a task, and differences to the bare arm of the same round with quartiles.
+    """Print medians a task, and differences to the bare arm of the same round, with 95 % intervals.
 
-    The last column is the difference of the least of all rounds: what neighbours on the machine add
-    to an arm is never less than nothing.
+    The interval is that of the Hodges-Lehmann estimate, as in `bound`. The last column is the
+    difference of the least of all rounds: what neighbours on the machine add to an arm is never
+    less than nothing.
     """
     bare = seconds["bare"]
     print(f"\n{title} ({len(bare)} rounds)")
     print(
-        f"{'arm':<24} {'median':>10} {'more than bare':>16} {'quartiles':>20} {'ratio':>8} "
-        f"{'of the least':>13}"
+        f"{'arm':<20} {'median':>10} {'more than bare':>16} {'typical, 95 % interval':>28} "
+        f"{'ratio':>7} {'of the least':>13}"
     )
     for name, values in seconds.items():
         more = [(a - b) * 1e6 for a, b in zip(values, bare, strict=True)]
-        low, middle, high = statistics.quantiles(more, n=4)
+        typical, low, high = hodges_lehmann(np.asarray(more))
+        told = f"{typical:.2f} ({low:.2f} .. {high:.2f}) µs"
         ratio = statistics.median(a / b for a, b in zip(values, bare, strict=True))
         print(
-            f"{name:<24} {statistics.median(values) * 1e6:>7.1f} µs {middle:>13.2f} µs "
-            f"{low:>8.2f} .. {high:.2f} µs {ratio:>8.3f} "
+            f"{name:<20} {statistics.median(values) * 1e6:>7.1f} µs "
+            f"{statistics.median(more):>13.2f} µs {told:>28} {ratio:>7.3f} "
             f"{(min(values) - min(bare)) * 1e6:>10.2f} µs",
             flush=True,
         )

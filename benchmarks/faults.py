@@ -4,7 +4,8 @@ Prints, asserts nothing. A steady workload runs on a scheduler and two workers i
 own, measured by a process of its own; each task writes down when it ended. In its middle something
 breaks. Then the run is read from a store, and what its stream of tasks holds is set beside what the
 tasks wrote down. A capture is drained each second: what ended less than that before a scheduler
-or a client was killed, or a disk was full, may be lost; anything before may not.
+or a client was killed, or a disk was full, may be lost; anything before may not. Judged are tasks;
+of what workers are asked for every five seconds (call stacks, transfers, warnings) more is lost.
 """
 
 from __future__ import annotations

@@ -71,3 +71,16 @@ def trips(scale, seed, *, factor, n_columns=10):
         seed=seed,
     )
     return frame.assign(zone=(frame["float_0"] ** 3 * N_ZONES).astype("int64") + 1)
+
+
+def frame_of(scale, seed, factor, columns, freq=None):
+    """Return a random frame of a share of the cluster's memory; its partitions are small."""
+    part = scale.memory_per_thread / 128
+    return random_frame(scale.linear(factor), columns, partition_bytes=part, freq=freq, seed=seed)
+
+
+def one_row(**values):
+    """Return a frame of one row: what is known of a partition."""
+    import pandas as pd
+
+    return pd.DataFrame({name: [value] for name, value in values.items()})

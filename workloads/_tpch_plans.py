@@ -45,5 +45,6 @@ def columns_named(sql, data):
     from pyarrow import parquet
 
     tables = data.manifest["tables"]
-    known = {name for table in tables for name in parquet.read_schema(data.files(table)[0]).names}
+    schemas = [parquet.read_schema(data.files(table, here=True)[0]) for table in tables]
+    known = {name for schema in schemas for name in schema.names}
     return known & set(re.findall(r"\w+", sql))

@@ -1,8 +1,9 @@
-"""What workloads write: folders of their own for it, and objects of random bytes."""
+"""What workloads write: folders of their own for it, zarr stores, and objects of random bytes."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import zlib
 
@@ -14,6 +15,26 @@ def new_folder():
     root = data_folder() / "written"
     root.mkdir(parents=True, exist_ok=True)
     return tempfile.mkdtemp(dir=root)
+
+
+def remove_folder(prepared):
+    """Remove the folder that a workload had prepared, if it came so far."""
+    if prepared is not None:
+        shutil.rmtree(prepared["folder"], ignore_errors=True)
+
+
+def write_zarr(dataset, folder):
+    """Write a dataset to a zarr store in a folder; return the store's path."""
+    store = f"{folder}/written.zarr"
+    dataset.to_zarr(store, mode="w", consolidated=False)
+    return store
+
+
+def read_zarr(store):
+    """Return the dataset of a zarr store, lazily."""
+    import xarray as xr
+
+    return xr.open_zarr(store, consolidated=False)
 
 
 def write_objects(client, count, *, nbytes, seed):

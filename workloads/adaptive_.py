@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
+from _told import new_topic, numbers_told, tell
+
 from benchkit.measure import expect, workload
 
 NAP_S = 0.2
 BARRIER_S = 4.0
 TASKS_PER_THREAD = 20
-#: What each task reports to, so that one that runs twice is seen.
-TOPIC = "benchkit-adaptive-ran"
 #: An idle cluster has shrunk after a second or two; longer means that it does not.
 SHRINK_TIMEOUT_S = 30.0
 #: What scattered inputs add to each result.
@@ -30,25 +30,26 @@ def expand_contract_expand(client, scale, prepared):
 
     The cluster should grow at once, fall to one worker at the barrier without losing the results
     that it needs, grow again, and give all workers back at the end. Stresses adaptive scaling,
-    the retirement of workers that hold data, and the start of workers.
+    the retirement of workers that hold data, and the start of workers (coiled/benchmarks#134).
 
     Scale: 20 tasks of 0.2 s for each thread, twice, and one of 4 s: seconds, whatever the
     cluster; at most as many workers as it had. About 15 s on 2 x 1 x 1 GiB, most of it waiting.
     Check: the sums at the barrier and at the end, and no task ran twice.
     """
-    count = _count(scale)
+    count, topic = _count(scale), prepared["topic"]
     begin = time.time()
     client.cluster.adapt(
         minimum=0,
-        maximum=prepared,
+        maximum=prepared["workers"],
         interval="100ms",
         target_duration="1s",
         wait_count=3,
     )
-    first = client.map(_nap, range(count), pure=False)
-    barrier = client.submit(_add_up, first, pure=False)
+    first = client.map(_nap, range(count), topic=topic, pure=False)
+    barrier = client.submit(_add_up, first, topic=topic, pure=False)
     del first
-    second = client.map(_nap, range(count, 2 * count), after=barrier, pure=False)
+    later = range(count, 2 * count)
+    second = client.map(_nap, later, topic=topic, after=barrier, pure=False)
     total = client.submit(sum, second, pure=False)
     del second
     sums = client.gather([barrier, total])
@@ -62,15 +63,15 @@ def expand_contract_expand(client, scale, prepared):
 def _(client, scale):
     client.cluster.scale(0)
     _await_workers(client, 0)
-    return scale.workers
+    return {"workers": scale.workers, "topic": new_topic("adaptive")}
 
 
 @expand_contract_expand.check
-def _(client, result, scale):
+def _(client, result, scale, prepared):
     count = _count(scale)
     halves = sum(range(count)), sum(range(count, 2 * count))
     expect(result["sums"], equals=list(halves), what="sums at the barrier and at the end")
-    ran = sorted(number for _, number in client.get_events(TOPIC))
+    ran = numbers_told(client, prepared["topic"], first=-1, stop=2 * count)
     expect(ran, equals=[*range(-1, 2 * count)], what="tasks that ran")
     came, worker_seconds = _worker_times(client, result["begin"], result["shrunk"])
     ideal = (2 * count * NAP_S + BARRIER_S) * scale.workers / scale.threads
@@ -82,10 +83,8 @@ def _(client, result, scale):
 
 
 @expand_contract_expand.cleanup
-def _(client, prepared=0):
-    if hasattr(client.cluster, "adapt"):
-        client.cluster.adapt(minimum=prepared, maximum=prepared).stop()
-        client.cluster.scale(prepared)
+def _(client, prepared=None):
+    _give_back(client, prepared)
 
 
 @workload(
@@ -127,7 +126,7 @@ def scale_from_zero(client, scale, prepared, *, inputs):
 def _(client, scale):
     client.cluster.scale(0)
     _await_workers(client, 0)
-    return {"workers": scale.workers, "topic": _topic()}
+    return {"workers": scale.workers, "topic": new_topic("adaptive")}
 
 
 @scale_from_zero.check
@@ -195,7 +194,7 @@ def _(client, scale):
         "left": (scale.workers + 1) // 2,
         "count": count,
         "nbytes": max(1000, scale.linear(0.1) // count),
-        "topic": _topic(),
+        "topic": new_topic("adaptive"),
     }
 
 
@@ -255,7 +254,7 @@ def oscillation(client, scale, prepared):
 def _(client, scale):
     client.cluster.scale(0)
     _await_workers(client, 0)
-    return {"workers": scale.workers, "topic": _topic()}
+    return {"workers": scale.workers, "topic": new_topic("adaptive")}
 
 
 @oscillation.check
@@ -285,12 +284,6 @@ def _few(scale):
 
 def _stream(scale):
     return max(16, round(80 * scale.fraction))
-
-
-def _topic():
-    from uuid import uuid4
-
-    return f"{TOPIC}-{uuid4().hex}"
 
 
 def _nap_topic(number, *, topic, offset=0, nap_s=NAP_S):
@@ -332,18 +325,14 @@ def _count(scale):
     return max(4 * scale.threads, round(TASKS_PER_THREAD * scale.threads * scale.fraction))
 
 
-def _nap(number, after=None):
-    from distributed import get_worker
-
-    get_worker().log_event(TOPIC, number)
+def _nap(number, *, topic, after=None):
+    tell(topic, number)
     time.sleep(NAP_S)
     return number
 
 
-def _add_up(numbers):
-    from distributed import get_worker
-
-    get_worker().log_event(TOPIC, -1)
+def _add_up(numbers, *, topic):
+    tell(topic, -1)
     time.sleep(BARRIER_S)
     return sum(numbers)
 
@@ -351,7 +340,7 @@ def _add_up(numbers):
 def _await_workers(client, count):
     """Wait until the cluster has that many workers; return the moment."""
     end = time.time() + SHRINK_TIMEOUT_S
-    while len(client.sync(client.scheduler.identity)["workers"]) != count:
+    while len(client.nthreads()) != count:
         if time.time() > end:
             raise TimeoutError(
                 f"the cluster did not come to {count} workers in {SHRINK_TIMEOUT_S:g} s"

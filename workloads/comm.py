@@ -6,6 +6,7 @@ import time
 
 from _conversations import apart, echoing
 from _objects import KINDS, an_object, differs
+from _two_workers import two_workers
 
 from benchkit.measure import expect, workload
 from benchkit.measure.generate import DATA_MODES
@@ -101,7 +102,7 @@ def worker_to_worker(client, scale, prepared):
 
 @worker_to_worker.prepare
 def _(client):
-    source, target = _two_workers(client)
+    source, target = two_workers(client)
     return {"workers": [source, target], "before": _received(client, source, target)}
 
 
@@ -351,7 +352,7 @@ def compression(client, scale, prepared, *, compression):
 def _(client, scale, seed, *, compression, data):
     if compression != "none":
         _require_compression(client, compression)
-    source, target = _two_workers(client)
+    source, target = two_workers(client)
     send = {
         "address": client.run(_listen, workers=[target])[target],
         "count": N_PIECES,
@@ -374,15 +375,6 @@ def _(result, prepared):
 def _(client, prepared=None):
     if prepared:
         client.run(_listen_no_more)
-
-
-def _two_workers(client):
-    addresses = sorted(client.scheduler_info()["workers"])
-    if len(addresses) < 2:
-        from benchkit.measure.errors import ClusterTrouble
-
-        raise ClusterTrouble("needs two workers; the cluster has one")
-    return addresses[:2]
 
 
 def _bytes(number, turn, nbytes):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from _frames import keyed_frame, shuffle_by, trips
+from _frames import frame_of, keyed_frame, one_row, shuffle_by, trips
 from _shuffle import warm_up_shuffle
 
-from benchkit.measure import expect, random_frame, workload
+from benchkit.measure import expect, workload
 from benchkit.measure.sizing import timeseries
 
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
@@ -14,16 +14,9 @@ START = "2000-01-01"
 REPEATS = 100
 #: Prime beside any number of keys, so that neighbours have keys that are far apart.
 STRIDE = 1_000_003
-#: Rows a rolling mean sees.
-WINDOW = 60
 #: What chains of column operations look for, and what they put there.
 OLD, NEW = "l000", "x"
-SORTED_BY = {"float": ["float_0"], "text": ["str_0", "int_0"]}
-EDGES = {"rows": int, "low": object, "high": object, "is_sorted": bool, "product": float}
-ROLLED = {"rows": int, "total": float, "head": float}
 LICENSES = ["HV0002", "HV0003", "HV0004", "HV0005"]
-#: Trades for each quote, and those of them that come within the tolerance.
-TRADES, TIMELY = 10, 7
 
 
 @workload(tags=["alignment", "nightly", "ci"], requires=REQUIRES)
@@ -58,7 +51,8 @@ def _(result, scale):
 def filter(scale, seed):
     """Keep the rows that have the same word as the first row, one in a hundred.
 
-    Stresses comparison of text, and root tasks whose results are small beside their inputs.
+    Stresses comparison of text, and root tasks whose results are small beside their inputs
+    (coiled/benchmarks#1116).
 
     Scale: 0.5 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 4 s on 2 x 1 x 1 GiB.
@@ -181,46 +175,6 @@ def _(result, scale, seed):
 
 
 @workload(
-    variants={"by": ["float", "text"]},
-    tags=["shuffle", "p2p", "nightly", "ci[by=float]"],
-    requires=REQUIRES,
-)
-def sort_values(scale, seed, *, by):
-    """Sort rows by a random float, or by a text and an integer.
-
-    Texts are a hundred words, so that partitions are of unlike sizes. Stresses the pass over the
-    data that finds the borders, the shuffle, and sorting.
-
-    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
-    About 4 s on 2 x 1 x 1 GiB.
-    Check: no row is lost or torn apart, partitions are sorted inside and follow each other.
-    """
-    columns = SORTED_BY[by]
-    ordered = _sortable(scale, seed).sort_values(columns)
-    return ordered.map_partitions(_describe_order, columns, meta=EDGES).compute()
-
-
-@sort_values.prepare
-def _(client):
-    warm_up_shuffle()
-
-
-@sort_values.check
-def _(result, scale, seed, *, by):
-    source = _sortable(scale, seed).map_partitions(_describe_order, SORTED_BY[by], meta=EDGES)
-    wanted = source.compute()
-    expect(int(result["rows"].sum()), equals=int(wanted["rows"].sum()), what="rows")
-    product = float(wanted["product"].sum())
-    expect(float(result["product"].sum(skipna=False)), close_to=product, rtol=1e-9,
-           what="sum of key times payload")  # fmt: skip
-    expect(bool(result["is_sorted"].all()), equals=True, what="order inside partitions")
-    full = result[result["rows"] > 0]
-    lows, highs = list(full["low"])[1:], list(full["high"])[:-1]
-    are_after = all(low >= high for low, high in zip(lows, highs, strict=True))
-    expect(are_after, equals=True, what="order of partitions")
-
-
-@workload(
     variants={"method": ["tasks", "p2p"]},
     tags=["groupby", "shuffle", "nightly", "ci[method=p2p]"],
     requires=REQUIRES,
@@ -258,154 +212,6 @@ def _(result, scale, seed):
     expect(float(result["sums"]), close_to=float(sums.sum()), what="sum of sums")
     expect(float(result["by_key"]), close_to=float(keys @ sums), what="sum of sums times key")
     expect(float(result["means"]), close_to=float((sums / rows).sum()), what="sum of means")
-
-
-@workload(tags=["rolling", "nightly", "ci"], requires=REQUIRES)
-def rolling(scale, seed):
-    """Average the last minute of a series of seconds, at each second.
-
-    Each partition needs the end of the one before. Stresses that hand-over, which makes a task
-    of every border.
-
-    Scale: 0.25 x cluster memory, linear; a partition is 1/128 of one thread's memory.
-    About 4 s on 2 x 1 x 1 GiB.
-    Check: rows and the sum of all means, as each value counts in sixty of them but at the ends;
-    and pandas on three partitions with the rows before them.
-    """
-    rolled = _seconds(scale, seed).rolling("60s").mean()
-    return rolled.map_partitions(_describe_rolled, meta=ROLLED).compute()
-
-
-@rolling.check
-def _(result, scale, seed):
-    import numpy as np
-    import pandas as pd
-
-    frame = _seconds(scale, seed)
-    result = result.reset_index(drop=True)
-    sums = frame["float_0"].map_partitions(_rows_and_sum, meta={"rows": int, "total": float})
-    wanted = sums.compute()
-    n_rows = int(wanted["rows"].sum())
-    expect(int(result["rows"].sum()), equals=n_rows, what="rows")
-    # Each value is in as many windows as there are rows, and its weight is one over their length.
-    share = 1 / np.minimum(np.arange(2 * WINDOW) + 1, WINDOW)
-    head = np.array([share[i : i + WINDOW].sum() for i in range(WINDOW)]) - 1
-    tail = np.arange(WINDOW, 0, -1) / WINDOW - 1
-    first = frame["float_0"].partitions[0].compute().to_numpy()[:WINDOW]
-    last = frame["float_0"].partitions[-1].compute().to_numpy()[-WINDOW:]
-    total = wanted["total"].sum() + head @ first + tail @ last
-    expect(float(result["total"].sum(skipna=False)), close_to=float(total), rtol=1e-9, what="sum")
-    for number in sorted({1, frame.npartitions // 2, frame.npartitions - 1}):
-        before = frame.partitions[number - 1].compute()
-        means = pd.concat([before, frame.partitions[number].compute()]).rolling("60s").mean()
-        known = _describe_rolled(means.iloc[len(before) :]).iloc[0]
-        for name in known.index:
-            expect(float(result[name][number]), close_to=float(known[name]), rtol=1e-9,
-                   what=f"{name} of partition {number}")  # fmt: skip
-
-
-@workload(tags=["join", "alignment", "nightly", "ci"], requires=REQUIRES)
-def merge_asof(scale, seed):
-    """Give each trade the last quote before it, unless that is older than two seconds.
-
-    Ten trades for each quote; borders of partitions fall between a trade and its quote. Stresses
-    the alignment of two sorted series, and rows that are handed from one partition to the next.
-
-    Scale: trades of 0.15 and quotes of 0.015 x cluster memory, linear; a partition is 1/128 of
-    one thread's memory. About 4 s on 2 x 1 x 1 GiB.
-    Check: the number of trades with a quote and the sum of their quotes follow from how trades
-    and quotes are spaced.
-    """
-    import dask.dataframe as dd
-    import pandas as pd
-
-    trades, quotes = _market(scale, seed)
-    merged = dd.merge_asof(
-        trades, quotes, left_index=True, right_index=True, tolerance=pd.Timedelta("2s")
-    )
-    meta = {"rows": int, "quoted": int, "total": float, "product": float}
-    return merged.map_partitions(_describe_quoted, meta=meta).sum().compute()
-
-
-@merge_asof.check
-def _(result, scale, seed):
-    import numpy as np
-
-    trades, quotes = _market(scale, seed)
-    prices = trades["float_0"].compute().to_numpy()
-    asked = quotes["quote"].compute().to_numpy()
-    number = np.arange(len(prices))
-    quoted = (number % TRADES < TIMELY) & (number // TRADES < len(asked))
-    matched = asked[number[quoted] // TRADES]
-    expect(int(result["rows"]), equals=len(prices), what="trades")
-    expect(int(result["quoted"]), equals=int(quoted.sum()), what="trades with a quote")
-    expect(float(result["total"]), close_to=float(matched.sum()), what="sum of quotes")
-    product = float(matched @ prices[quoted])
-    expect(float(result["product"]), close_to=product, what="sum of quotes times trades")
-
-
-@workload(tags=["memory", "imbalance", "nightly", "ci"], requires=REQUIRES,
-          metrics={"largest_over_median": "1"})  # fmt: skip
-def repartition_uneven(scale, seed):
-    """Cut partitions of very unlike sizes into ones of about equal size.
-
-    Sizes are log-normal, the largest forty times the smallest or more. Dask measures all of
-    them, then makes them again, splits the large and joins the small. Stresses that first pass.
-
-    Scale: 0.2 x cluster memory, linear; partitions are to be 1/128 of one thread's memory.
-    About 4 s on 2 x 1 x 1 GiB.
-    Check: rows hold their number: they are all there, in their order.
-    """
-    target = int(scale.memory_per_thread / 128)
-    # Persisted at once: before Python 3.12, Dask 2026.8 hangs when sizes are asked for within a
-    # larger expression (a lock of `cached_property`, where the scheduler is in this process).
-    even = _uneven(scale, seed).repartition(partition_size=target).persist()
-    meta = {"rows": int, "first": float, "last": float, "total": int, "is_sorted": bool}
-    return even.map_partitions(_describe_numbers, meta=meta).compute()
-
-
-@repartition_uneven.check
-def _(result, scale, seed):
-    n_rows = int(_sizes(scale, seed).sum())
-    full = result[result["rows"] > 0]
-    expect(int(full["rows"].sum()), equals=n_rows, what="rows")
-    expect(int(full["total"].sum()), equals=n_rows * (n_rows - 1) // 2, what="sum of numbers")
-    expect(bool(full["is_sorted"].all()), equals=True, what="order inside partitions")
-    edges = full["first"].to_numpy()[1:] - full["last"].to_numpy()[:-1]
-    expect(edges, equals=[1.0] * (len(full) - 1), what="steps between partitions")
-    rows = full["rows"]
-    return {"largest_over_median": float(rows.max() / rows.median())}
-
-
-@workload(tags=["graph", "overhead", "nightly", "ci"], requires=REQUIRES)
-def to_from_array_delayed(scale, seed):
-    """Turn a frame into an array, delayed objects and a bag, and each back into a frame.
-
-    Many small partitions. Stresses the graph, which grows with each turn, and bags, whose rows
-    are Python objects.
-
-    Scale: 50 partitions of 200 rows for each thread x the fraction.
-    About 3 s on 2 x 1 x 1 GiB.
-    Check: rows, their order and all values of the last frame are those of the first.
-    """
-    import dask.dataframe as dd
-
-    frame = _small_parts(scale, seed)
-    names = list(frame.columns)
-    array = frame.to_dask_array(lengths=True)
-    frame = dd.from_dask_array(array, columns=names)
-    frame = dd.from_delayed(frame.to_delayed(), meta=frame._meta)
-    frame = frame.to_bag(format="dict").to_dataframe(meta=dict.fromkeys(names, float))
-    return frame[names].compute()
-
-
-@to_from_array_delayed.check
-def _(result, scale, seed):
-    wanted = _small_parts(scale, seed).compute()
-    expect(list(result.columns), equals=list(wanted.columns), what="columns")
-    expect(len(result), equals=len(wanted), what="rows")
-    wrong = (result.to_numpy() != wanted.to_numpy()).sum()
-    expect(int(wrong), equals=0, what="values that differ")
 
 
 @workload(tags=["query", "latency", "nightly", "ci"], requires=REQUIRES)
@@ -480,13 +286,8 @@ def _series(scale):
     return early, timeseries(scale.linear(0.125), start="2020-01-01", **cut)
 
 
-def _frame(scale, seed, factor, columns, freq=None):
-    part = scale.memory_per_thread / 128
-    return random_frame(scale.linear(factor), columns, partition_bytes=part, freq=freq, seed=seed)
-
-
 def _named(scale, seed):
-    return _frame(scale, seed, 0.5, {"str": 1, "float": 4, "int": 2})
+    return frame_of(scale, seed, 0.5, {"str": 1, "float": 4, "int": 2})
 
 
 def _first_word(frame):
@@ -498,11 +299,11 @@ def _sums_by_word(part):
 
 
 def _mixed(scale, seed):
-    return _frame(scale, seed, 0.25, {"float": 20, "int": 19, "str": 5})
+    return frame_of(scale, seed, 0.25, {"float": 20, "int": 19, "str": 5})
 
 
 def _describe_chained(part):
-    return _row(
+    return one_row(
         columns=part.shape[1],
         rows=len(part),
         total=part["FLOAT_7"].sum(),
@@ -512,7 +313,7 @@ def _describe_chained(part):
 
 
 def _describe_unchained(part):
-    return _row(
+    return one_row(
         columns=part.shape[1] - 2,
         rows=len(part),
         total=part["float_7"].sum(),
@@ -521,15 +322,9 @@ def _describe_unchained(part):
     )
 
 
-def _row(**values):
-    import pandas as pd
-
-    return pd.DataFrame({name: [value] for name, value in values.items()})
-
-
 def _repeating(scale, seed):
     """Return a frame whose key is known from the number of its row."""
-    frame = _frame(scale, seed, 0.2, {"float": 5}, freq="1s")
+    frame = frame_of(scale, seed, 0.2, {"float": 5}, freq="1s")
     return frame.map_partitions(_plant, _counted(scale, seed)[1])
 
 
@@ -537,7 +332,7 @@ def _counted(scale, seed):
     """Return how many rows and keys the frame has, which its divisions tell."""
     import pandas as pd
 
-    divisions = _frame(scale, seed, 0.2, {"float": 5}, freq="1s").divisions
+    divisions = frame_of(scale, seed, 0.2, {"float": 5}, freq="1s").divisions
     n_rows = round((divisions[-1] - divisions[0]) / pd.Timedelta("1s")) + 1
     return n_rows, max(10, n_rows // REPEATS)
 
@@ -555,26 +350,6 @@ def _planted(n_rows, n_keys):
     return np.bincount(np.arange(n_rows) * STRIDE % n_keys, minlength=n_keys)
 
 
-def _sortable(scale, seed):
-    return _frame(scale, seed, 0.15, {"float": 8, "int": 2, "str": 1})
-
-
-def _describe_order(part, columns):
-    import numpy as np
-
-    keys = part[columns]
-    places = np.lexsort([keys[name].to_numpy() for name in reversed(columns)])
-    low, high = (tuple(keys.iloc[place]) if len(part) else () for place in (0, -1))
-    return _row(
-        rows=len(part),
-        low=low,
-        high=high,
-        # Equal keys may stand in any order, and lexsort keeps the one they have.
-        is_sorted=bool((places == np.arange(len(part))).all()),
-        product=float(part["float_0"].to_numpy() @ part["float_1"].to_numpy()),
-    )
-
-
 def _many_groups(scale, seed):
     # Rows are 21 values of 8 B; of the keys that may be, nearly all are there.
     n_keys = max(10, round(scale.linear(0.15) / 160 / 5))
@@ -583,89 +358,12 @@ def _many_groups(scale, seed):
 
 def _describe_groups(part):
     sums, means = part[("float_1", "sum")].to_numpy(), part[("float_1", "mean")].to_numpy()
-    return _row(
+    return one_row(
         groups=len(part),
         sums=float(sums.sum()),
         by_key=float(part.index.to_numpy() @ sums),
         means=float(means.sum()),
     )
-
-
-def _seconds(scale, seed):
-    return _frame(scale, seed, 0.25, {"float": 4}, freq="1s")
-
-
-def _describe_rolled(part):
-    column = part["float_0"]
-    head = float(column.iloc[: WINDOW - 1].sum())
-    return _row(rows=len(part), total=float(column.sum(skipna=False)), head=head)
-
-
-def _rows_and_sum(column):
-    return _row(rows=len(column), total=float(column.sum()))
-
-
-def _market(scale, seed):
-    """Return trades every 300 ms, and quotes every 3 s."""
-    trades = _frame(scale, seed, 0.15, {"float": 4}, freq="300ms")
-    quotes = _frame(scale, seed + 1, 0.015, {"float": 4}, freq="3s")
-    return trades, quotes.rename(columns={"float_0": "quote"})[["quote"]]
-
-
-def _describe_quoted(part):
-    has_quote = part[part["quote"].notna()]
-    quotes = has_quote["quote"].to_numpy()
-    return _row(
-        rows=len(part),
-        quoted=len(has_quote),
-        total=float(quotes.sum()),
-        product=float(quotes @ has_quote["float_0"].to_numpy()),
-    )
-
-
-def _sizes(scale, seed):
-    """Return the rows of each uneven partition; a row has 40 B."""
-    import numpy as np
-
-    count = max(8, 16 * scale.threads)
-    drawn = np.random.default_rng(seed).lognormal(0, 1, count)
-    return np.maximum(1, (drawn / drawn.sum() * scale.linear(0.2) / 40).astype(int))
-
-
-def _uneven(scale, seed):
-    import dask.dataframe as dd
-    import numpy as np
-
-    sizes = _sizes(scale, seed)
-    ends = np.cumsum(sizes)
-    return dd.from_map(_make_uneven, (ends - sizes).tolist(), ends.tolist(), seed=seed,
-                       meta=_make_uneven(0, 0, seed=seed))  # fmt: skip
-
-
-def _make_uneven(begin, end, *, seed):
-    import numpy as np
-    import pandas as pd
-
-    random = np.random.default_rng([seed, begin])
-    values = {f"float_{i}": random.random(end - begin) for i in range(4)}
-    return pd.DataFrame({"number": np.arange(begin, end, dtype="int64"), **values})
-
-
-def _describe_numbers(part):
-    number = part["number"]
-    return _row(
-        rows=len(part),
-        first=float(number.min()),
-        last=float(number.max()),
-        total=int(number.sum()),
-        is_sorted=bool(number.is_monotonic_increasing),
-    )
-
-
-def _small_parts(scale, seed):
-    count = max(6, round(50 * scale.threads * scale.fraction))
-    part = 200 * 5 * 8
-    return random_frame(count * part, {"float": 5}, partition_bytes=part, seed=seed)
 
 
 def _with_gaps(part):

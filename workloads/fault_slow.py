@@ -38,7 +38,7 @@ def slow_disk(client, scale, prepared):
     Check: the checksum of every object, and that the slow disk was read as often as the slow
     worker told of.
     """
-    slow = sorted(client.scheduler_info()["workers"])[0]
+    slow = sorted(client.nthreads())[0]
     options = {
         "label": uuid4().hex,
         "latency_s": LATENCY_S,
@@ -109,7 +109,7 @@ def slow_net(client, scale, prepared):
 def _(client, scale, seed):
     from distributed import wait
 
-    workers = sorted(client.scheduler_info()["workers"])
+    workers = sorted(client.nthreads())
     length, count = int(scale.memory_per_thread / 128 / 8), _pairs(scale)
     # Each second array lies on the worker after that of the first.
     places = {"arrays": workers, "others": workers[1:] + workers[:1]}

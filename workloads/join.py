@@ -192,7 +192,8 @@ def join_big_small(scale, seed, prepared, *, method):
     """Join a large frame with one that fits into a partition, on an integer key.
 
     The small side goes to every partition of the large one, which need not move, whatever method
-    is set for shuffles. Stresses the choice of that plan, and the transfer of one result to all.
+    is set for shuffles. Stresses the choice of that plan, and the transfer of one result to all;
+    smaller small sides told nothing but noise (coiled/benchmarks#820).
 
     Scale: the large frame is 0.3 x cluster memory, linear, with partitions of 1/128 of one
     thread's memory; the small one is 20 MiB at the reference, by the grain.

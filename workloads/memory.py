@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import time
 
+from _two_workers import two_workers
+
 from benchkit.measure import expect, random_array, workload
 
 #: Sizes of the small objects of `fragmentation`, in B, and how many of them are kept at first.
@@ -18,15 +20,16 @@ HELD = 0.3
 
 @workload(
     tags=["memory", "allocator", "ci", "nightly"],
-    metrics={"memory_freed": "B", "memory_trimmed": "B", "memory_peak": "B"},
+    metrics={"memory_freed": "B", "memory_trimmed": "B", "memory_peak": "B", "memory_used": "B"},
 )
 def fragmentation(client, scale, seed):
     """Fill the workers with small objects, free them, and see what memory the process keeps.
 
-    A few objects among the others live longer, so that the allocator cannot give back what lies
-    between them. Stresses the allocator: the metrics are the workers' process memory, beyond that
-    from before, at the peak, when all is freed, and after it was told to give back what it can.
-    Compare settings of the allocator by experiments; they hold for new processes only.
+    A few objects among the others stay, so that the allocator cannot give back what lies between
+    them. Stresses the allocator: the metrics are the workers' process memory, beyond that from
+    before, at the peak, when most is freed, and after it was told to give back what it can; and
+    what is still in use. Compare settings of the allocator by experiments; they hold for new
+    processes only.
 
     Scale: 0.25 x cluster memory x the fraction in objects of 0.7 to 3.7 kB, in 6 parts a worker.
     About 3 s on 2 x 1 x 1 GiB.
@@ -34,7 +37,7 @@ def fragmentation(client, scale, seed):
     """
     # Sizes come from a formula that is quick: drawing them must not be what takes the time.
     count = _small_objects(scale)
-    workers = sorted(client.scheduler_info()["workers"])
+    workers = sorted(client.nthreads())
     before = client.run(_process_memory)
     futures = [
         client.submit(_churn, count, seed, workers=[worker], pure=False) for worker in workers
@@ -64,7 +67,13 @@ def _(result, scale, seed):
         "memory_freed": result["freed"] - before,
         "memory_trimmed": result["trimmed"] - before,
         "memory_peak": sum(one["peak"] for one in result["churned"]) - before,
+        "memory_used": sum(one["kept"] for one in result["churned"]),
     }
+
+
+@fragmentation.cleanup
+def _(client):
+    client.run(_let_go)
 
 
 @workload(
@@ -200,16 +209,13 @@ def amm_retire(client, scale, seed, prepared):
         "sums": sums,
         "seconds": seconds,
         "made": [number for _, number in client.get_events(prepared["topic"])],
-        "workers": list(client.sync(client.scheduler.identity)["workers"]),
+        "workers": list(client.nthreads()),
     }
 
 
 @amm_retire.prepare
 def _(client):
-    workers = sorted(client.scheduler_info()["workers"])
-    if len(workers) < 2:
-        raise ValueError("memory.amm_retire needs two workers: one leaves, one takes over")
-    return {"leaving": workers[0], "topic": f"benchkit-retire-{time.time_ns()}"}
+    return {"leaving": two_workers(client)[0], "topic": f"benchkit-retire-{time.time_ns()}"}
 
 
 @amm_retire.check
@@ -240,17 +246,23 @@ def _size(number, seed):
 
 
 def _churn(count, seed):
-    """Make all objects, part by part, and free most of each; return what there was."""
-    seen, nbytes, peak, kept = 0, 0, 0, []
-    parts = []
+    """Make all objects, part by part, and free most of them; return what there was."""
+    from distributed import get_worker
+
+    seen, nbytes, peak, parts = 0, 0, 0, []
     for part in range(PARTS):
         made = [bytes(_size(number, seed)) for number in _numbers(part, count)]
         seen += len(made)
         nbytes += sum(len(each) for each in made)
-        kept += made[::KEPT_EVERY]
         parts.append(made)
         peak = max(peak, _own_memory())
-    return {"count": seen, "nbytes": nbytes, "peak": peak}
+    kept = [each for made in parts for each in made[::KEPT_EVERY]]
+    get_worker().benchkit_kept = kept  # they lie among those that are freed when this returns
+    return {"count": seen, "nbytes": nbytes, "peak": peak, "kept": sum(map(len, kept))}
+
+
+def _let_go(dask_worker):
+    vars(dask_worker).pop("benchkit_kept", None)
 
 
 def _process_memory(dask_worker):

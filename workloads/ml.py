@@ -256,7 +256,9 @@ def _count_in_tar(path):
     """Return the month of an archive, and how many of its files have the word, and how many not."""
     hits = total = 0
     month = ""
-    with tarfile.open(path) as tar:
+    import fsspec
+
+    with fsspec.open(path) as file, tarfile.open(fileobj=file) as tar:
         for info in tar:
             month = info.name.split("/")[0]
             total += 1

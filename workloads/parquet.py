@@ -99,7 +99,7 @@ def read_hive(prepared):
     """
     import dask.dataframe as dd
 
-    frame = dd.read_parquet(str(prepared.path / "hive"))
+    frame = dd.read_parquet(prepared.at("hive"))
     return frame.groupby(["year", "quarter"], observed=True).first().compute()
 
 

@@ -74,8 +74,8 @@ def download_throughput(client, prepared, *, reader):
     "raw" and "fsspec" fetch bytes, by one request of the standard library or as fsspec does;
     "pandas" reads the address, "pandas-bytes" what was fetched raw, and "dask" is a frame of all
     files. The server waits 0.03 s and gives each connection as many bytes a second as make a file
-    in 0.4 s; no file is asked for twice, as stores become faster at that. Stresses little of Dask:
-    what is beyond the server's time is the reader's overhead.
+    in 0.4 s; no file is asked for twice, as stores become faster at that (coiled/benchmarks#821).
+    Stresses little of Dask: what is beyond the server's time is the reader's overhead.
 
     Scale: 5 files for each thread x the fraction, of 1/64 of its memory each.
     About 3 s on 2 x 1 x 1 GiB.

@@ -218,7 +218,7 @@ def pancake_to_pencil(scale, seed, *, method):
 
     What most analyses of weather archives begin with: data are written moment by moment, and
     read place by place. Each moment is cut into 25 regions. Stresses the graph, which has a piece
-    for each moment and region (dask#11162), its submission, and P2P's buffers.
+    for each moment and region (dask#11162, distributed#8656), its submission, and P2P's buffers.
 
     Scale: 0.2 x cluster memory, linear, float32; a moment is 721 x 1440 values at the reference,
     by the grain, and a series covers 1/threads of the time. About 6 s on 2 x 1 x 1 GiB.

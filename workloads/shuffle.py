@@ -98,8 +98,8 @@ def _(result, scale, seed):
 def many_partitions(scale, seed, *, method):
     """Shuffle very many small partitions by an integer key.
 
-    Pure overhead: the time of "p2p" should grow with the number of partitions, that of "tasks"
-    with that times its logarithm.
+    Stresses pure overhead: the time of "p2p" should grow with the number of partitions, that of
+    "tasks" with that times its logarithm.
 
     Scale: 200 partitions of 1000 rows for each thread x the fraction.
     About 10 s on 2 x 1 x 1 GiB.

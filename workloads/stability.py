@@ -142,7 +142,9 @@ def _scatter_and_gather(client, scale, number):
 
 
 def _failing(client, scale, number):
-    marks = client.map(_fail_first, range(20), turn=number, retries=3, pure=False)
+    # Each worker fails once at a number: so many attempts are enough on any cluster.
+    retries = len(client.nthreads()) + 1
+    marks = client.map(_fail_first, range(20), turn=number, retries=retries, pure=False)
     return client.gather(marks), list(range(20))
 
 

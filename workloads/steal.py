@@ -29,7 +29,7 @@ def trivial_fanout(client, scale):
     """
     from distributed import wait
 
-    home = min(client.scheduler_info()["workers"])
+    home = min(client.nthreads())
     sizes = [scale.chunk("1 MiB")] * N_ROOTS
     roots = client.map(bytes, sizes, workers=[home], allow_other_workers=True, pure=False)
     futures = client.map(_number, range(_fan(scale)), data=roots, pure=False)
@@ -83,7 +83,7 @@ def scaling_up(client, scale):
 
     Scale: 30 naps of 0.1 s for each thread x the fraction; the others come after 1.5 s.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: the sum of all tasks' numbers with those of their neighbours.
+    Check: the sum of all tasks' numbers with those of their neighbours; the others came.
     """
     numbers = range(_blocks(scale))
     grow = threading.Timer(GROW_AFTER_S, client.cluster.scale, [scale.workers])
@@ -92,7 +92,8 @@ def scaling_up(client, scale):
         roots = client.map(int, range(N_ROOTS), pure=False)
         once = client.map(_nap_number, numbers, after=roots, pure=False)
         sides = [once[max(i - 1, 0) : i + 2] for i in numbers]
-        return client.submit(sum, client.map(sum, sides, pure=False), pure=False).result()
+        total = client.submit(sum, client.map(sum, sides, pure=False), pure=False).result()
+        return {"total": total, "workers": len(client.has_what())}
     finally:
         grow.cancel()
         client.cluster.scale(scale.workers)
@@ -102,7 +103,7 @@ def scaling_up(client, scale):
 def _(client):
     client.cluster.scale(1)
     end = time.monotonic() + 30
-    while len(client.scheduler_info()["workers"]) != 1:
+    while len(client.nthreads()) != 1:
         if time.monotonic() > end:
             raise TimeoutError("the cluster did not come down to one worker in 30 s")
         time.sleep(0.05)
@@ -112,7 +113,9 @@ def _(client):
 def _(result, scale):
     count = _blocks(scale)
     # Each number counts three times, but for the two at the ends, which have one neighbour.
-    expect(result, equals=3 * sum(range(count)) - (count - 1), what="sum with neighbours")
+    wanted = 3 * sum(range(count)) - (count - 1)
+    expect(result["total"], equals=wanted, what="sum with neighbours")
+    expect(result["workers"], equals=scale.workers, what="workers at the end")
 
 
 @workload(tags=["stealing", "straggler", "ci", "nightly"], metrics={"share_of_slow": "1"})
@@ -136,7 +139,7 @@ def straggler(client, scale, prepared):
 
 @straggler.prepare
 def _(client):
-    slow = sorted(client.scheduler_info()["workers"])[0]
+    slow = sorted(client.nthreads())[0]
     client.run(_block_now_and_then, workers=[slow])
     return slow
 
@@ -182,7 +185,7 @@ def _(client, scale, *, stealing):
     from distributed import wait
 
     was_on = client.run_on_scheduler(_set_stealing, stealing == "on")
-    home = min(client.scheduler_info()["workers"])
+    home = min(client.nthreads())
     count, nbytes = _heavy(scale), scale.chunk("32 MiB")
     inputs = client.map(_input, range(count), nbytes=nbytes, workers=[home], pure=False)
     wait(inputs)

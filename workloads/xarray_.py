@@ -199,7 +199,7 @@ def climatic_mean(scale, seed, *, data):
     """Average an ensemble of forecasts by the date they began on, without flox.
 
     Dates of one group lie in chunks far from each other. Stresses back-pressure, as `anom_mean`
-    does, with chunks that are 20 times as large (distributed#2602).
+    does, with chunks that are 20 times as large (distributed#2602, coiled/benchmarks#253).
 
     Scale: 1.2 x cluster memory, linear, about 20 dates in 10 groups; a chunk is one forecast of
     199 MiB at the reference, by the grain. About 15 s on 2 x 1 x 1 GiB.

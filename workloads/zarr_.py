@@ -200,7 +200,7 @@ def _dataset(scale):
 def _cube(prepared):
     import dask.array as da
 
-    return da.from_zarr(str(prepared.path / "cube.zarr"))
+    return da.from_zarr(prepared.at("cube.zarr"))
 
 
 def _corner(side, part):

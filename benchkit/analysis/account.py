@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchkit.analysis.differences import differences
-from benchkit.analysis.explain import Explanation, explain
+from benchkit.analysis.explain import GROUPS_READ, Explanation, explain
 from benchkit.analysis.history import History
 from benchkit.analysis.regressions import FAILING
 from benchkit.errors import BenchkitError
@@ -104,7 +104,7 @@ def runs_beside(history: History, event: Mapping[str, Any]) -> tuple[list[str], 
 
 def _open(store: Store, run_id: str) -> Run | None:
     try:
-        return Run(store.open(run_id))
+        return Run(store.open(run_id, GROUPS_READ))
     except BenchkitError:  # its file is gone or damaged: what else is known stays true
         return None
 

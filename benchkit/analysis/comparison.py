@@ -158,11 +158,17 @@ def compare_experiment(
     NotEnoughRuns
         The experiment has no runs, or only one arm.
     UsageError
-        It has no arm of that name.
+        It has no arm of that name, or `experiment` begins more than one.
     """
     mine = runs[runs["experiment"].fillna("").str.startswith(experiment)] if len(runs) else runs
     if mine.empty:
         raise NotEnoughRuns(f"experiment {experiment!r} has no runs yet")
+    ids = sorted(set(mine["experiment"]))
+    if len(ids) > 1:
+        raise UsageError(
+            f"{experiment!r} is the beginning of {len(ids)} experiments: give more of "
+            f"{' or '.join(ids[:2])}"
+        )
     arms = list(dict.fromkeys(mine.sort_values("order")["arm"]))
     if baseline is not None and baseline not in arms:
         hint = did_you_mean(baseline, arms, f"it has {', '.join(arms)}")

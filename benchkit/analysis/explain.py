@@ -18,7 +18,10 @@ from scipy.special import stdtrit
 from benchkit.errors import NotEnoughRuns
 from benchkit.store.text import short_group
 
-__all__ = ["IDLE", "UNEXPLAINED", "Explanation", "explain"]
+__all__ = ["GROUPS_READ", "IDLE", "UNEXPLAINED", "Explanation", "explain"]
+
+#: All that is read of a run beside its root: who opens runs to explain them needs no more.
+GROUPS_READ = ("task_groups", "scheduler")
 
 IDLE, UNEXPLAINED = "idle", "unexplained"
 _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")

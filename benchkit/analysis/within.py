@@ -77,6 +77,8 @@ class Within:
         When each task computed, in s after clock on, sorted by start.
     group, lane : ndarray of int, shape (n_tasks,)
         Indices into `groups` and `threads`.
+    row : ndarray of int, shape (n_tasks,)
+        Of each task in the record of the run.
     threads : ndarray of int
         Numbers of the threads that computed.
     n_unseen : int
@@ -98,6 +100,7 @@ class Within:
         start, duration = tasks["start"].values, tasks["duration"].values
         known = np.flatnonzero(np.isfinite(start) & np.isfinite(duration))
         known = known[np.argsort(start[known], kind="stable")]
+        self.row = known
         self.n_unseen = int(tasks.attrs.get("n_dropped") or 0)
         self.start = start[known]
         self.stop = self.start + duration[known]

@@ -34,6 +34,8 @@ PORT = 5006
 @click.option("--oauth-redirect-uri", metavar="URL", help="Where the provider sends visitors back.")
 @click.option("--oauth-encryption-key", envvar="BENCHKIT_OAUTH_ENCRYPTION_KEY", metavar="TEXT",
               help="Encrypts what the provider told in the cookies.")  # fmt: skip
+@click.option("--oauth-user", "oauth_users", multiple=True, metavar="NAME",
+              help="Login or e-mail of who may come; by default all who log in.")  # fmt: skip
 @click.option("--allow-marks", is_flag=True,
               help="Let visitors write marks (exclude, accept, bankruptcy).")  # fmt: skip
 @click.option("--follow", is_flag=False, flag_value="latest", metavar="[EXPERIMENT]",
@@ -46,6 +48,7 @@ def dashboard(
     origins: tuple[str, ...],
     basic_auth: str | None,
     cookie_secret: str | None,
+    oauth_users: tuple[str, ...],
     allow_marks: bool,
     follow: str | None,
     store: str | None,
@@ -80,6 +83,7 @@ def dashboard(
         basic_auth=basic_auth,
         cookie_secret=cookie_secret,
         oauth={name.removeprefix("oauth_"): value for name, value in oauth.items() if value},
+        oauth_users=oauth_users,
         allow_marks=allow_marks,
         follow=follow,
         ready=lambda url: click.echo(url),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import click
 
 from benchkit.cli.options import common, print_json
+from benchkit.errors import UsageError
 
 __all__ = ["data"]
+
+#: Beside workloads: the public data that they stand for.
+_ORIGINALS = "originals.json"
 
 
 @click.group()
@@ -35,6 +43,39 @@ def list_data(as_json: bool) -> None:
     click.echo(f"{len(found)} datasets in {data_folder()}", err=True)
 
 
+@data.command("originals")
+@common("workloads", "json")
+def list_originals(folders: tuple[str, ...], as_json: bool) -> None:
+    """List the public data that workloads are modelled on: where they are, and how large.
+
+    \b
+    Example:
+      benchkit data originals
+    """
+    from benchkit.experiment.folders import folders_of
+
+    paths = [Path(folder) / _ORIGINALS for folder in folders_of("workloads", folders)]
+    rows = [row for path in paths if path.exists() for row in _originals(path)]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        click.echo(f"{row['url']}\n    {row['size']}; {', '.join(row['workloads'])}")
+        click.echo(f"    {row['about']}")
+    if not rows:
+        click.echo(f"no {_ORIGINALS} beside these workloads", err=True)
+
+
+def _originals(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(path.read_text("utf-8"))
+        if all({"url", "size", "workloads", "about"} <= set(row) for row in rows):
+            return rows
+    except (ValueError, TypeError):
+        pass
+    raise UsageError(f"{path}: must be a list of objects with url, size, workloads and about")
+
+
 @data.command("make")
 @click.argument("name")
 @click.option(
@@ -55,7 +96,7 @@ def make_data(name: str, size: str) -> None:
     from benchkit.measure.datasets import dataset
 
     made = dataset(name, size=size)
-    click.echo(f"{made.label}  {made.path}")
+    click.echo(f"{made.label}  {made.url or made.path}")
 
 
 @data.command("clear")

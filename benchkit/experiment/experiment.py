@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from benchkit.measure.execution import DEFAULT_DEADLINE_S
 from benchkit.measure.identity import new_id
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.workloads import Variant
+from benchkit.store.beside import keep_beside, tell_beside
 from benchkit.store.run import run_from_recording
 from benchkit.store.store import Store
 
@@ -262,9 +264,12 @@ class Experiment:
         elif trouble is not None and not (path / "tail.json").exists():
             self._finish(path, trouble)
         tree = run_from_recording(path)
+        tell_beside(tree, path, self.id, run_id)
         self.store.add(tree)
-        self._keep_extras(path, run_id)
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            keep_beside(path, self.store.path, self.id, run_id)
+        except OSError as error:
+            warnings.warn(f"{run_id}: what was asked for beside it is lost: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
 
     def _stand_in(self, facts: dict[str, Any], measurement: Measurement, reason: str) -> Path:
@@ -286,12 +291,3 @@ class Experiment:
         outcome = "timeout" if trouble.kind == "timeout" else "infrastructure"
         tail = {"outcome": outcome, "error": str(trouble), "phase": "kernel"}
         (path / "tail.json").write_text(json.dumps(tail), encoding="utf-8")
-
-    def _keep_extras(self, path: Path, run_id: str) -> None:
-        """Keep what does not belong into the run file (cluster dumps) beside the experiment."""
-        for extra in path.iterdir():
-            if extra.suffix != ".json" and not extra.name.startswith("."):
-                target = self.folder / "extras" / run_id
-                target.mkdir(parents=True, exist_ok=True)
-                with suppress(OSError):
-                    shutil.move(str(extra), target / extra.name)

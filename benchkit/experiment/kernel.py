@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 
@@ -61,10 +62,15 @@ except Exception:
 from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
+_CLOSE_KEPT = "from benchkit.measure.keeping import close_kept; close_kept()"
 
 
 def _is_inherited(name: str) -> bool:
     return not name.startswith("DASK_") or name.startswith(_LOGINS)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return "Kernel died" not in record.getMessage()
 
 
 class KernelTrouble(BenchkitError):
@@ -227,6 +233,9 @@ class MeasuringKernel:
             raise KernelTrouble("died", "the measuring process died") from error
         except BaseException:
             status = "interrupted"
+            # A task of nbclient still waits for an answer; that it gets none is no news then.
+            for name in ("asyncio", "papermill", "traitlets"):
+                logging.getLogger(name).addFilter(_is_news)
             raise
         finally:
             stamp(output, environment=self.environment.name, status=status)
@@ -267,12 +276,28 @@ class MeasuringKernel:
     def close(self) -> None:
         """End the process; one that keeps a cluster elsewhere is given the time to close it."""
         spec = ClusterSpec.from_dict(self.environment.cluster)
-        if self.alive and self._manager is not None and not (spec.is_local or spec.address):
-            self._signal("SIGCONT")
-            self._manager.shutdown_wait_time = CLOSE_TIMEOUT_S
-            with suppress(Exception):
-                self._manager.shutdown_kernel(now=False)
-        self.kill()
+        try:
+            if self.alive and self._manager is not None and not (spec.is_local or spec.address):
+                self._signal("SIGCONT")
+                # Not by telling it to end: it would wait 30 s for helpers that ignore such signals,
+                # and end workers of this machine under a cluster that starts them again.
+                with suppress(Exception):
+                    self._give_back(self._manager)
+        finally:  # also at Ctrl-C
+            self.kill()
+
+    @staticmethod
+    def _give_back(manager: KernelManager) -> None:
+        manager.interrupt_kernel()
+        client = BlockingKernelClient(**manager.get_connection_info(session=True))
+        client.start_channels()
+        try:
+            client.execute_interactive(
+                _CLOSE_KEPT, silent=True, timeout=CLOSE_TIMEOUT_S, allow_stdin=False,
+                output_hook=lambda message: None,
+            )  # fmt: skip
+        finally:
+            client.stop_channels()
 
     def __enter__(self) -> MeasuringKernel:
         self.start()

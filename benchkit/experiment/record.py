@@ -11,15 +11,18 @@ import shutil
 import time
 import traceback
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from distributed import KilledWorker, default_client
+from distributed.comm import CommClosedError
 
 from benchkit.errors import StoreTrouble, UsageError, WrongAnswer
 from benchkit.measure.cluster import describe
+from benchkit.measure.extras import parse_capture
 from benchkit.measure.facts import known_facts
 from benchkit.measure.identity import new_id
 from benchkit.measure.observe import Observer
@@ -29,6 +32,9 @@ from benchkit.store.run import Run, run_from_recording
 from benchkit.store.store import Store
 
 __all__ = ["Recorder", "record"]
+
+#: What futures and calls end with when the scheduler goes away under them.
+_CUT_OFF = (CommClosedError, CancelledError, asyncio.CancelledError)
 
 
 def record(
@@ -71,8 +77,8 @@ def record(
     Raises
     ------
     UsageError
-        There is no client, or an asynchronous one in a plain ``with``; or `prometheus` is neither
-        an address nor ``scrape``.
+        There is no client, or an asynchronous one in a plain ``with``; `capture` is no level; or
+        `prometheus` is neither an address nor ``scrape``.
 
     Examples
     --------
@@ -81,6 +87,11 @@ def record(
     >>> recorded.run.metrics["duration"]  # doctest: +SKIP
     """
     source = Prometheus.chosen(prometheus)
+    if parse_capture(capture)[1]:
+        raise UsageError(
+            f"record: capture {capture!r}: what is kept beside a run is made by `benchkit run`; "
+            "choose full, light or off"
+        )
     return Recorder(client, workload, dict(tags or {}), store, capture, environment, source)
 
 
@@ -195,7 +206,7 @@ class Recorder:
         )
         lines = str(error).strip().splitlines() if error else []
         self._writer.tail(
-            outcome=_outcome_of(error),
+            outcome=_outcome_of(error, self.client),
             error=": ".join([type(error).__name__, *lines[:1]]) if error else "",
             traceback=trace,
             phase="workload" if error else "",
@@ -216,9 +227,13 @@ class Recorder:
         return self.run._repr_html_() if self.run else "recording …"
 
 
-def _outcome_of(error: BaseException | None) -> str:
+def _outcome_of(error: BaseException | None, client: Any) -> str:
     if error is None:
         return "ok"
+    # Who goes on asking a client without a scheduler gets errors that newer releases have.
+    cut_off = isinstance(error, _CUT_OFF) or type(error).__name__ == "ClosedClientError"
+    if cut_off and client.status != "running":
+        return "infrastructure"  # the scheduler has gone
     if isinstance(error, KilledWorker):
         return "lost_workers"
     if isinstance(error, (WrongAnswer, AssertionError)):

@@ -99,12 +99,12 @@ class Collection:
         return list(dict.fromkeys(chosen))
 
 
-def collect(folders: Sequence[str | Path] = ()) -> Collection:
+def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
     """Import the workload files of these folders, and those of installed plugins.
 
     Parameters
     ----------
-    folders : sequence of path
+    folders : path or sequence of path
         Each is walked; files and folders beginning with ``_`` or ``.`` are left alone, but a
         workload file may import such helpers from its own folder.
 
@@ -119,7 +119,7 @@ def collect(folders: Sequence[str | Path] = ()) -> Collection:
         A folder does not exist.
     """
     collection = Collection()
-    for folder in folders:
+    for folder in [folders] if isinstance(folders, (str, Path)) else folders:
         root = Path(folder)
         if not root.is_dir():
             raise UsageError(f"{folder}: no such folder of workloads")

@@ -12,17 +12,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import inspect
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,16 +32,17 @@ from benchkit.measure.errors import (
     BenchkitError,
     DatasetTrouble,
     MissingPackage,
-    UsageError,
     did_you_mean,
 )
+from benchkit.measure.published import data_url, publish
+from benchkit.measure.recipe import Recipe, find_recipe
 
 try:
     import fcntl
 except ImportError:  # Windows: no lock, and publication is atomic all the same
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Dataset", "Recipe", "clear", "data_folder", "dataset", "list_datasets", "recipe"]
+__all__ = ["Dataset", "clear", "data_folder", "dataset", "list_datasets"]
 
 #: The largest recipe takes minutes; who waits longer waits for somebody who hangs.
 LOCK_TIMEOUT_S = 3600.0
@@ -62,90 +61,6 @@ if wanted["sql"]:
 """
 #: What a file system answers that has no locks (some network and cluster ones).
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
-_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a dataset is made; declare one with `recipe`."""
-
-    name: str
-    version: int
-    function: Callable[..., Mapping[str, Any]]
-    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def bind(self, size: str | None = None, **given: Any) -> dict[str, Any]:
-        """Return all parameters: the recipe's own, those of the named size, those given.
-
-        Raises
-        ------
-        BadParameter
-            There is no such size or parameter, or a value is of the wrong kind.
-        """
-        if size is not None and size not in self.sizes:
-            hint = did_you_mean(size, self.sizes, f"there are {', '.join(self.sizes) or 'none'}")
-            raise BadParameter(f"recipe {self.name}: no size {size!r}: {hint}")
-        params = {
-            name: parameter.default
-            for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]
-        }
-        for name, value in {**self.sizes.get(size or "", {}), **given}.items():
-            if name not in params:
-                hint = did_you_mean(name, params, f"it has {', '.join(params)}")
-                raise BadParameter(f"recipe {self.name} has no parameter {name!r}: {hint}")
-            kind = type(params[name])  # 1 and 1.0 are one scale factor, and must be one key
-            try:
-                params[name] = kind(value)
-            except (TypeError, ValueError) as error:
-                raise BadParameter(
-                    f"recipe {self.name}: {name}={value!r}: write a value of type {kind.__name__}"
-                ) from error
-        return params
-
-    def key(self, params: Mapping[str, Any]) -> str:
-        """Return the name of the dataset's folder: recipe and hash of version and parameters."""
-        text = json.dumps([self.name, self.version, dict(params)], sort_keys=True)
-        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-_RECIPES: dict[str, Recipe] = {}
-
-
-def recipe(
-    name: str, *, version: int, sizes: Mapping[str, Mapping[str, Any]] | None = None
-) -> Callable[[Callable[..., Mapping[str, Any]]], Recipe]:
-    """Declare that a function makes a dataset.
-
-    The function gets an empty folder and, as keywords with defaults, its parameters. It writes
-    files there and returns facts for the manifest: ``rows`` (by table), ``tables`` (glob pattern
-    of each table's Parquet files), ``seed``, ``generators`` (versions of what made the data).
-
-    Parameters
-    ----------
-    name : str
-        Name of the recipe: a-z, 0-9 and _.
-    version : int
-        Raise it when the same parameters give other data.
-    sizes : mapping of mapping, optional
-        Parameters of the named sizes ``tiny``, ``ci``, ``laptop``, ``cluster``.
-
-    Examples
-    --------
-    >>> @recipe("ones", version=1, sizes={"tiny": {"count": 3}})
-    ... def ones(folder, *, count=10):
-    ...     (folder / "ones.txt").write_text("1" * count)
-    ...     return {"rows": {"ones": count}}
-    >>> ones.bind("tiny")
-    {'count': 3}
-    """
-    if not _NAME.match(name):
-        raise UsageError(f"{name!r} is no name for a recipe: use a-z, 0-9 and _, a letter first")
-
-    def declare(function: Callable[..., Mapping[str, Any]]) -> Recipe:
-        _RECIPES[name] = Recipe(name, version, function, dict(sizes or {}))
-        return _RECIPES[name]
-
-    return declare
 
 
 @dataclass(frozen=True)
@@ -159,10 +74,13 @@ class Dataset:
     manifest : dict
         Recipe, version, params, made (Unix s), seconds, bytes, files (B by name), and what the
         recipe added: rows, tables, seed, generators.
+    url : str
+        Where workers read it, if that is not its folder (see `published`).
     """
 
     path: Path
     manifest: dict[str, Any]
+    url: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -174,8 +92,19 @@ class Dataset:
         """Recipe and parameters, as in ``tpch(sf=0.1, parts=4)``."""
         return _label(self.manifest["recipe"], self.manifest["params"])
 
-    def files(self, table: str) -> list[str]:
-        """Return the paths of a table's files, in order.
+    def at(self, name: str) -> str:
+        """Return where workers read a file or a folder of it: a path, or a URL."""
+        return f"{self.url}/{name}" if self.url else str(self.path / name)
+
+    def files(self, table: str, *, here: bool = False) -> list[str]:
+        """Return where a table's files are, in order: paths, or URLs.
+
+        Parameters
+        ----------
+        table : str
+            Its name in the manifest.
+        here : bool, default False
+            Paths on the machine that the dataset was made on, for who reads only there.
 
         Raises
         ------
@@ -186,7 +115,8 @@ class Dataset:
         if table not in tables:
             hint = did_you_mean(table, tables, f"there are {', '.join(tables) or 'none'}")
             raise BadParameter(f"{self.label} has no table {table!r}: {hint}")
-        return sorted(str(path) for path in self.path.glob(tables[table]))
+        names = sorted(p.relative_to(self.path).as_posix() for p in self.path.glob(tables[table]))
+        return [str(self.path / name) if here else self.at(name) for name in names]
 
     def answer(self, sql: str) -> Any:
         """Return what DuckDB says to a query over the tables; kept beside the data.
@@ -241,7 +171,7 @@ class Dataset:
 
 
 def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
-    """Return a dataset, made now if it is not there yet.
+    """Return a dataset, made now if it is not there yet, and copied to where workers read.
 
     Parameters
     ----------
@@ -265,9 +195,16 @@ def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
     DatasetTrouble
         It could not be made: disk full, no permission, the generator failed.
     """
-    chosen = _recipe(name)
+    chosen = find_recipe(name)
     bound = chosen.bind(size, **params)
-    key = chosen.key(bound)
+    found = _made(chosen, bound)
+    if not data_url():
+        return found
+    return replace(found, url=publish(found.path, found.manifest, MANIFEST, found.label))
+
+
+def _made(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
+    name, key = chosen.name, chosen.key(bound)
     found = _read(data_folder() / key)
     if found is not None:
         return found
@@ -332,7 +269,7 @@ def clear(name: str | None = None) -> list[Dataset]:
     known = list_datasets()
     chosen = [each for each in known if name is None or each.manifest["recipe"] == name]
     if name is not None and not chosen:
-        _recipe(name)
+        find_recipe(name)
     removed = []
     for each in chosen:
         with contextlib.suppress(DatasetTrouble), _locked(each.path.name, timeout_s=0):
@@ -349,20 +286,14 @@ def data_folder() -> Path:
     """Return where datasets are kept.
 
     ``$BENCHKIT_DATA``, else Dask's configuration ``benchkit.data``, else ``benchkit/data`` in the
-    user's cache folder. Workers on other machines must see it under the same path.
+    user's cache folder. Workers on other machines must see it under the same path, or read a copy
+    (see `benchkit.measure.published.data_url`).
     """
     chosen = os.environ.get("BENCHKIT_DATA") or dask.config.get("benchkit.data", None)
     if chosen:
         return Path(chosen).expanduser().absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser().absolute() / "benchkit" / "data"
-
-
-def _recipe(name: str) -> Recipe:
-    if name not in _RECIPES:
-        hint = did_you_mean(name, _RECIPES, f"there are {', '.join(sorted(_RECIPES)) or 'none'}")
-        raise UsageError(f"no recipe named {name!r}: {hint}")
-    return _RECIPES[name]
 
 
 def _label(name: str, params: Mapping[str, Any]) -> str:

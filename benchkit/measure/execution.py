@@ -206,7 +206,9 @@ class _Execution:
         if isinstance(error, (CommClosedError, CancelledError, asyncio.CancelledError)):
             # Futures are cancelled under us when the scheduler, or every worker, went away.
             return "lost_workers" if self._scheduler_answers() else "infrastructure"
-        return "failed"
+        # What a workload meets that goes on asking: of the client by its name, which is newer.
+        cut_off = isinstance(error, OSError) or type(error).__name__ == "ClosedClientError"
+        return "infrastructure" if cut_off and not self._scheduler_answers() else "failed"
 
     def _scheduler_answers(self) -> bool:
         client: Any = self.opened.client

@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.datasets import recipe
 from benchkit.measure.errors import MissingPackage
+from benchkit.measure.recipe import recipe
 
 __all__ = ["gdelt", "hive", "int_cube", "spark_like", "tarballs", "taxi_csv"]
 

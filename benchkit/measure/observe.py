@@ -61,7 +61,7 @@ class Observer:
         #: Seconds that the scheduler's clock is ahead of this one, known when the clock is on.
         self.clock_ahead = 0.0
         self._installed = False
-        self._patience_s = INSTALL_TIMEOUT_S
+        self._patience_s, self._n_workers = INSTALL_TIMEOUT_S, 0
         self._ack = 0
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -92,17 +92,24 @@ class Observer:
         """Start the clock; returns the moment in Unix s on the scheduler's clock."""
         asked = time()
         answer = self._call(f"{self.name}_on") if self._installed else None
-        n_workers = answer["n_workers"] if answer else 0
-        self._patience_s = CALL_TIMEOUT_S + n_workers * CALL_TIMEOUT_PER_WORKER_S
+        self._be_patient(answer)
         self.t_on = answer["t_on"] if answer else time()
         # It answered somewhere between; what is within that is no difference.
         self.clock_ahead = min(self.t_on - asked, 0.0) + max(self.t_on - time(), 0.0)
         return self.t_on
 
+    def _be_patient(self, answer: dict | None) -> None:
+        if answer:
+            self._n_workers = answer["n_workers"]
+        self._patience_s = CALL_TIMEOUT_S + self._n_workers * CALL_TIMEOUT_PER_WORKER_S
+
     def clock_off(self) -> float:
         """Stop the clock; returns the moment in Unix s on the scheduler's clock."""
+        asked = time()
         answer = self._call(f"{self.name}_off") if self._installed else None
-        self.t_off = answer["t_off"] if answer else time()
+        self._be_patient(answer)
+        # A scheduler that does not answer is no part of what the workload took.
+        self.t_off = answer["t_off"] if answer else asked + self.clock_ahead
         return self.t_off
 
     def uninstall(self, *, wait: bool = True) -> None:

@@ -15,16 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.datasets import (
-    Dataset,
-    Recipe,
-    clear,
-    data_folder,
-    dataset,
-    list_datasets,
-    recipe,
-)
+from benchkit.measure.datasets import Dataset, clear, data_folder, dataset, list_datasets
 from benchkit.measure.errors import DatasetTrouble, MissingPackage
+from benchkit.measure.recipe import Recipe, recipe
 
 __all__ = [
     "Dataset",

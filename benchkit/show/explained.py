@@ -10,7 +10,7 @@ import pandas as pd
 import yaml
 
 from benchkit.analysis.differences import differences
-from benchkit.analysis.explain import Explanation, explain
+from benchkit.analysis.explain import GROUPS_READ, Explanation, explain
 from benchkit.analysis.report import Report
 from benchkit.store.store import Store
 from benchkit.store.text import format_seconds
@@ -68,7 +68,7 @@ def explained_row(
     """
     mine = ok_runs(runs, workload)
     sides = [
-        [store.open(run_id) for run_id in mine.loc[mine["arm"] == arm, "id"]]
+        [store.open(run_id, GROUPS_READ) for run_id in mine.loc[mine["arm"] == arm, "id"]]
         for arm in (report.baseline, contender)
     ]
     blocked = report.blocked and len(sides[0]) == len(sides[1])
@@ -86,7 +86,7 @@ def arm_differences(store: Store, runs: pd.DataFrame, report: Report) -> dict[st
     found = {}
     for contender in report.contenders:
         sides = [
-            [store.open(i) for i in _ok(runs, arm)["id"].tail(1)]
+            [store.open(i, ()) for i in _ok(runs, arm)["id"].tail(1)]
             for arm in (report.baseline, contender)
         ]
         table = differences(*sides)

@@ -10,11 +10,13 @@ import json
 import zlib
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from benchkit.measure.capture import (
     ACTIONS,
     EVENT_COLUMNS,
+    ROW,
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
     TASK_COLUMNS,
@@ -22,10 +24,14 @@ from benchkit.measure.capture import (
 from benchkit.measure.recording import Recording
 from benchkit.store.last_words import assemble_last_words, trimmed_memory
 from benchkit.store.prometheus import assemble_prometheus
+from benchkit.store.recomputed import recomputed
 from benchkit.store.schema import ACTIVITIES
-from benchkit.store.shaping import Window, first_known, shaped
+from benchkit.store.shaping import Window, clean_text, first_known, shaped
 
 __all__ = ["Window", "assemble_groups"]
+
+#: A lost worker may have held a million results, each of which is made again.
+MAX_RECOMPUTED = 10_000
 
 
 def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
@@ -44,13 +50,14 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
     if recording.last("state") is None:  # capture was off
         return prometheus
     tasks, task_groups = _tasks_and_groups(recording, window)
+    workers = _workers(recording, window)
     return {
-        "workers": _workers(recording, window),
+        "workers": workers,
         "scheduler": _scheduler(recording, window),
         "task_groups": task_groups,
         "fine": _fine(recording),
         **tasks,
-        "events": _events(recording, window),
+        "events": _events(recording, window, tasks["tasks"], workers["left"].values),
         "errors": _errors(recording, window),
         **assemble_last_words(recording, window),
         **prometheus,
@@ -126,6 +133,8 @@ def _tasks_and_groups(
         name: np.asarray(recording.column("tasks", name, code))
         for name, code in TASK_COLUMNS.items()
     }
+    columns["duration"] = columns.pop("stop") - columns["start"]
+    columns["thread"] = _thread_numbers(columns["worker"], columns.pop("thread_id"))
     rows = list(recording.last("groups", []))
     names = recording.last("group_names", [])
     # Killed between two snapshots: newer groups have a name and tasks, but no sums yet.
@@ -147,6 +156,12 @@ def _tasks_and_groups(
 
     groups = _groupshaped(list(merged.values()), recording, window)
     return _task_datasets(recording, window, columns), groups
+
+
+def _thread_numbers(workers: np.ndarray, idents: np.ndarray) -> np.ndarray:
+    """Return the number of each worker's thread, in the order in which they come."""
+    codes, known = pd.factorize(idents)
+    return pd.factorize(workers.astype(np.int64) * len(known) + codes)[0].astype(np.int32)
 
 
 def _bare_row(name: str) -> dict:
@@ -208,7 +223,7 @@ def _share_out_fine(seconds: np.ndarray, rows: list[dict], recording: Recording)
     by_prefix: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
         by_prefix.setdefault(row["prefix"], []).append(index)
-    for context, prefix, activity, unit, value in recording.last("fine", []):
+    for context, prefix, activity, unit, value, *_ in recording.last("fine", []):
         if context != "execute" or unit != "seconds" or prefix not in by_prefix:
             continue
         if activity not in ("serialize", "deserialize"):
@@ -235,6 +250,7 @@ def _task_datasets(
         name: np.asarray(recording.column("task_events", name, code))
         for name, code in EVENT_COLUMNS.items()
     }
+    events["task"] = events.pop("place") // ROW
     events["start"], events["stop"] = (window.seconds(events[name]) for name in ("start", "stop"))
     task_events = shaped("task_events", events, {})
     task_events.attrs["actions"] = json.dumps(ACTIONS)
@@ -250,19 +266,28 @@ def _fine(recording: Recording) -> xr.Dataset:
         name: [row[index] for row in rows]
         for index, name in enumerate(("context", "prefix", "activity", "unit"))
     }
+    coordinates["span"] = [row[5] if len(row) > 5 else "" for row in rows]
     return shaped("fine", {"value": [row[4] for row in rows]}, coordinates)
 
 
-def _events(recording: Recording, window: Window) -> xr.Dataset:
-    rows = recording.rows("events")
-    data = {
-        "time": window.seconds([row[0] for row in rows]),
-        "topic": [row[1] for row in rows],
-        "worker": [row[2] for row in rows],
-        "message": [row[3] for row in rows],
-    }
+def _events(
+    recording: Recording, window: Window, tasks: xr.Dataset, left: np.ndarray
+) -> xr.Dataset:
+    """Lay out what happened, and that tasks of lost workers ran again, in order of time."""
+    said = recording.rows("events")
+    times = window.seconds([row[0] for row in said])
+    rows = [(moment, *row[1:]) for moment, row in zip(times, said, strict=True)]
+    again = recomputed(tasks, left)
+    starts, workers = tasks["start"].values, tasks["worker"].values
+    for one in again[:MAX_RECOMPUTED]:
+        message = json.dumps({"key": clean_text(one.key), "lost": one.lost})
+        rows.append((starts[one.task], "task-recomputed", workers[one.task], message))
+    rows.sort(key=lambda row: row[0])
+    columns = list(zip(*rows, strict=True)) or [()] * 4
+    data = dict(zip(("time", "topic", "worker", "message"), columns, strict=True))
     events = shaped("events", data, {})
-    events.attrs["n_dropped"] = int(recording.last("state", {}).get("n_events_dropped", 0))
+    n_dropped = int(recording.last("state", {}).get("n_events_dropped", 0))
+    events.attrs["n_dropped"] = n_dropped + len(again[MAX_RECOMPUTED:])
     return events
 
 

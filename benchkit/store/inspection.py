@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 from benchkit.errors import AlreadyStored, UnreadableRun
 from benchkit.measure.recording import is_abandoned
+from benchkit.store.beside import keep_beside, tell_beside
 from benchkit.store.catalogue import Catalogue
 from benchkit.store.objects import LocalFiles
 from benchkit.store.run import run_from_recording
@@ -160,7 +160,10 @@ def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
         if not is_abandoned(path):
             continue
         try:
-            run_id, record, data = encode_run(run_from_recording(path))
+            tree = run_from_recording(path)
+            owner = str(tree.attrs.get("experiment") or ""), str(tree.attrs["id"])
+            tell_beside(tree, path, *owner)
+            run_id, record, data = encode_run(tree)
         except Exception as error:  # of whatever age and kind: one must not hide the others
             warnings.warn(f"{path}: no run can be made of it: {error}", stacklevel=2)
             continue
@@ -168,7 +171,8 @@ def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
             files.create(run_name(run_id), data)
             rescued.append(run_id)
         catalogue.adopt(record)
-        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            keep_beside(path, files.root, *owner)
     return rescued
 
 

@@ -1,10 +1,12 @@
-"""What a cluster is asked once, when the clock has stopped: transfers, call stacks, spans, logs.
+"""What a cluster's servers know and are asked for: transfers, call stacks, spans, logs.
 
-Recording in, Datasets out. A worker that was gone by then told nothing: that is NaN, never 0.
+Recording in, Datasets out. Workers are asked every few seconds and once more when the clock has
+stopped. Of one that was gone by then only what it had told is known: the rest is NaN, never 0.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import Any
 
@@ -30,13 +32,20 @@ def assemble_last_words(recording: Recording, window: Window) -> dict[str, xr.Da
     window : Window
         When the clock ran.
     """
-    reports = {int(index): report for index, report in recording.last("reports", {}).items()}
+    parts = _parts(recording)
+    complete = {int(index) for index in recording.last("reports", {})}
     return {
-        "transfers": _transfers(reports, recording.last("workers", [])),
-        "profile": _profile(reports),
+        "transfers": _transfers(parts, complete, recording.last("workers", [])),
+        "profile": _profile(parts),
         "spans": _spans(recording.last("spans", []), window),
-        "logs": _logs(reports, recording.last("logs", []), window),
+        "logs": _logs(parts, recording.last("logs", []), window),
     }
+
+
+def _parts(recording: Recording) -> list[tuple[int, dict]]:
+    """Return all that workers told, by the worker's number: parts, then the rest."""
+    rest = ((int(index), report) for index, report in recording.last("reports", {}).items())
+    return [*((index, part) for index, part in recording.rows("told")), *rest]
 
 
 def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
@@ -48,20 +57,24 @@ def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
     return trimmed
 
 
-def _transfers(reports: dict[int, dict], workers: list[dict]) -> xr.Dataset:
+def _transfers(
+    parts: list[tuple[int, dict]], complete: set[int], workers: list[dict]
+) -> xr.Dataset:
     """Lay transfers between workers out as a matrix, source by destination.
 
-    Both ends keep a log. The receiver's counts; where it is gone, the sender's. Compressed bytes
-    are known to the sender alone. A pair of which either end reported nothing had no transfer.
+    Both ends keep a log. The receiver's counts; where it is gone, the sender's; where both are,
+    that of either which tells of more. Compressed bytes are known to the sender alone. A pair of
+    which either end told all had no other transfer.
     """
     place = {info["address"]: info["worker"] for info in workers}  # the newest at an address
-    heard = {index for index, report in reports.items() if "transfers" in report}
-    indices = [info["worker"] for info in workers] if heard else []
+    told = [(index, part["transfers"]) for index, part in parts if "transfers" in part]
+    heard = complete & {index for index, _ in told}
+    indices = [info["worker"] for info in workers] if told else []
     fields = ("count", "bytes", "bytes_compressed", "seconds")
     sent: dict[tuple[int, int], np.ndarray] = {}
     received: dict[tuple[int, int], np.ndarray] = {}
-    for index in sorted(heard):
-        for outgoing, peer, *numbers in reports[index]["transfers"]:
+    for index, rows in told:
+        for outgoing, peer, *numbers in rows:
             other = place.get(peer, OUTSIDE)
             pair, log = ((index, other), sent) if outgoing else ((other, index), received)
             log[pair] = log.get(pair, np.zeros(4)) + np.asarray(numbers, float)
@@ -71,10 +84,15 @@ def _transfers(reports: dict[int, dict], workers: list[dict]) -> xr.Dataset:
     for row, source in enumerate(indices):
         for column, destination in enumerate(indices):
             pair = (source, destination)
-            if not {source, destination} & heard:
+            if destination in heard:
+                numbers = received.get(pair, np.zeros(4)).copy()
+            elif source in heard:
+                numbers = sent.get(pair, np.zeros(4)).copy()
+            elif pair in sent or pair in received:
+                known = [log[pair] for log in (sent, received) if pair in log]
+                numbers = max(known, key=lambda row: row[0]).copy()
+            else:
                 continue
-            first = received if destination in heard else sent
-            numbers = first.get(pair, np.zeros(4)).copy()
             numbers[2] = sent.get(pair, np.zeros(4))[2] if source in heard else np.nan
             for name, number in zip(fields, numbers, strict=True):
                 table[name][row, column] = number
@@ -83,17 +101,19 @@ def _transfers(reports: dict[int, dict], workers: list[dict]) -> xr.Dataset:
     return dataset
 
 
-def _profile(reports: dict[int, dict]) -> xr.Dataset:
+def _profile(parts: list[tuple[int, dict]]) -> xr.Dataset:
     """Merge the workers' call stacks into one flat tree, a parent before its children."""
     places: dict[tuple, int] = {}  # function, file and line -> code
     tree: dict[tuple[int, int], int] = {}  # parent and code -> node
     counts: list[int] = []
-    n_workers = 0
-    for report in reports.values():
-        stacks = report.get("profile")
-        if not stacks:
+    profiled = set()
+    for index, part in parts:
+        if "profile" not in part:
             continue
-        n_workers += 1
+        profiled.add(index)
+        if not part["profile"]:
+            continue
+        stacks = json.loads(zlib.decompress(part["profile"]))
         codes = [places.setdefault(tuple(frame), len(places)) for frame in stacks["frames"]]
         nodes = np.asarray(stacks["nodes"], int).reshape(-1, 3)
         here: list[int] = []
@@ -120,7 +140,7 @@ def _profile(reports: dict[int, dict]) -> xr.Dataset:
         "code_blob: zlib-compressed UTF-8, a line each of function, file and line, with tabs; "
         "roots (parent -1) are prefixes of tasks"
     )
-    dataset.attrs["n_workers"] = n_workers
+    dataset.attrs["n_workers"] = len(profiled)
     return dataset
 
 
@@ -133,8 +153,8 @@ def _spans(rows: list[list], window: Window) -> xr.Dataset:
     return shaped("spans", data, {})
 
 
-def _logs(reports: dict[int, dict], others: list[list], window: Window) -> xr.Dataset:
-    rows = [(*line, "worker", index) for index, r in reports.items() for line in r.get("logs", ())]
+def _logs(parts: list[tuple[int, dict]], others: list[list], window: Window) -> xr.Dataset:
+    rows = [(*line, "worker", index) for index, part in parts for line in part.get("logs", ())]
     rows += [(*line, who, OUTSIDE) for who, *line in others]
     rows.sort(key=lambda row: row[0])
     data = {

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
+from benchkit.store.recomputed import recomputed
 from benchkit.store.schema import METRICS
 
 __all__ = ["biggest_group", "compute_metrics"]
@@ -224,24 +225,5 @@ def _tasks(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
     found = {"n_tasks": float(groups["task_groups"]["n_tasks"].sum())}
     tasks = groups["tasks"]
     if tasks.sizes["task"] and not tasks.attrs.get("n_dropped"):
-        found["n_tasks_recomputed"] = _recomputed(tasks, groups["workers"])
+        found["n_tasks_recomputed"] = len(recomputed(tasks, groups["workers"]["left"].values))
     return found
-
-
-def _recomputed(tasks: xr.Dataset, workers: xr.Dataset) -> int:
-    """Count tasks that ran again after the worker that had run them was gone."""
-    import zlib
-
-    left = workers["left"].values
-    if not np.isfinite(left).any():
-        return 0
-    keys = zlib.decompress(tasks["key_blob"].values.tobytes()).decode().split("\n")
-    worker, start = tasks["worker"].values, tasks["start"].values
-    ran_on: dict[str, int] = {}
-    count = 0
-    for index in np.flatnonzero(tasks["ok"].values == 1):
-        before = ran_on.get(keys[index])
-        if before is not None and before >= 0 and left[before] <= start[index]:
-            count += 1
-        ran_on[keys[index]] = int(worker[index])
-    return count

@@ -11,6 +11,7 @@ opening the file each time: store files never change, and nothing has to be clos
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,32 +40,43 @@ def is_ours(path: Path) -> bool:
         return WRITER in str(file.attrs.get("_NCProperties", ""))
 
 
-def read_tree(path: Path) -> xr.DataTree:
+def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     """Return the tree in a file; what `encode_tree` was given.
 
     Parameters
     ----------
     path : Path
         A file that `is_ours`.
+    groups : collection of str, optional
+        Only these groups, beside what the root holds; by default all.
 
     Raises
     ------
     OSError, KeyError, ValueError, RuntimeError
         The file is damaged.
     """
-    groups: dict[str, xr.Dataset] = {}
+    found: dict[str, xr.Dataset] = {}
     with h5py.File(path, "r") as file:
-        _read_group(file, "/", path, groups)
-    return xr.DataTree.from_dict(groups)
+        _read_group(file, "/", path, found, groups)
+    return xr.DataTree.from_dict(found)
 
 
-def _read_group(group: h5py.Group, name: str, path: Path, groups: dict[str, xr.Dataset]) -> None:
+def _read_group(
+    group: h5py.Group,
+    name: str,
+    path: Path,
+    found: dict[str, xr.Dataset],
+    wanted: Collection[str] | None = None,
+) -> None:
     attrs = _read_attrs(group.id)
-    groups[name] = xr.Dataset()  # parents come before their children
+    found[name] = xr.Dataset()  # parents come before their children
     items, dims = {}, {}
-    for key, item in group.items():
+    for key in group:
+        if wanted is not None and key not in wanted and group.get(key, getclass=True) is h5py.Group:
+            continue
+        item = group[key]
         if isinstance(item, h5py.Group):
-            _read_group(item, f"{name.rstrip('/')}/{key}", path, groups)
+            _read_group(item, f"{name.rstrip('/')}/{key}", path, found)
             continue
         own = _read_attrs(item.id)
         if _DIMENSION_ID in own:
@@ -81,7 +93,7 @@ def _read_group(group: h5py.Group, name: str, path: Path, groups: dict[str, xr.D
         variables[key] = _variable(item, key, own_dims, visible, path)
     visible = {name: value for name, value in attrs.items() if name not in _INNER}
     dataset = xr.Dataset(variables, attrs=visible)
-    groups[name] = dataset.set_coords([key for key in coordinates if key in variables])
+    found[name] = dataset.set_coords([key for key in coordinates if key in variables])
 
 
 def _variable(

@@ -249,6 +249,26 @@ class Run:
         frame.insert(0, "task_group", pd.Categorical.from_codes(tasks["group"].values, names))
         return frame
 
+    def task_keys(self, rows: np.ndarray | None = None) -> list[str]:
+        """Return the keys of tasks: all, or those of some rows of `task_stream`.
+
+        Parameters
+        ----------
+        rows : ndarray of int, optional
+            Numbers of rows.
+        """
+        tasks = self._group("tasks")
+        if not tasks.sizes.get("task"):
+            return []
+        blob = zlib.decompress(tasks["key_blob"].values.tobytes())
+        if rows is None:
+            return blob.decode().split("\n")
+        # A million strings take a second; the places where they end a hundredth of it.
+        ends = np.flatnonzero(np.frombuffer(blob, np.uint8) == ord("\n"))
+        begins = np.concatenate([[0], ends + 1])
+        ends = np.concatenate([ends, [len(blob)]])
+        return [blob[begins[row] : ends[row]].decode() for row in rows]
+
     def transfers(self) -> xr.Dataset:
         """Return transfers between workers, source by destination: count, bytes (B), seconds (s).
 
@@ -256,6 +276,20 @@ class Run:
         NaN where neither end was there to tell.
         """
         return self._group("transfers")
+
+    def fine(self) -> pd.DataFrame:
+        """Return Dask's fine performance metrics, a row each: the only ones that see P2P shuffles.
+
+        Columns: context (``execute``, ``p2p``, ``get-data``, ...), prefix of the tasks, activity,
+        unit (``seconds``, ``bytes``, ``count``), span (id), and value, a sum over all workers;
+        largest first within a unit.
+        """
+        data = self._group("fine")
+        if not data.sizes.get("metric"):
+            return pd.DataFrame()
+        names = [n for n in ("context", "prefix", "activity", "unit", "span") if n in data]
+        frame = pd.DataFrame({name: data[name].values for name in (*names, "value")})
+        return frame.sort_values(["unit", "value"], ascending=[True, False], ignore_index=True)
 
     def prometheus(self) -> xr.Dataset:
         """Return what Prometheus knew of the run; empty if nothing was kept of it.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 __all__ = [
     "ACTIVITIES",
     "COORDINATES",
+    "COORDINATE_SOURCES",
     "GROUPS",
     "METRICS",
     "OUTCOMES",
@@ -248,8 +249,8 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("stop", ("event",), "s", "end", "startstops"),
     ),
     "events": (
-        Variable("time", ("event",), "s", "when the scheduler heard of it", "log_event"),
-        Variable("topic", ("event",), "", "kind of event", "log_event", "str"),
+        Variable("time", ("event",), "s", "when heard of; a new start", "log_event, tasks"),
+        Variable("topic", ("event",), "", "kind of event", "log_event, tasks", "str"),
         Variable("worker", ("event",), "1", "index into workers, -1 none", "log_event", "i4"),
         Variable("message", ("event",), "", "the event, JSON", "log_event", "str"),
     ),
@@ -310,10 +311,22 @@ COORDINATES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     ),
     "metric": (
         ("context", "str", "", "execute, get-data, gather-dep, p2p, memory-monitor, ..."),
-        ("prefix", "str", "", "task prefix, or empty"),
+        ("prefix", "str", "", "task prefix; of P2P where it happened; or empty"),
         ("activity", "str", "", "activity"),
         ("unit", "str", "", "unit of the value"),
+        ("span", "str", "", "id of the span, as in spans; empty: of none, or not of a task"),
     ),
+}
+
+#: Where the coordinates of a dimension come from.
+COORDINATE_SOURCES = {
+    "time": "scheduler's clock",
+    "worker": "WorkerState",
+    "task_group": "TaskGroup",
+    "action": "TaskGroup",
+    "source": "workers",
+    "destination": "workers",
+    "metric": "workers",
 }
 
 #: The record: one flat JSON object per run, the row of the store's index. Name -> dtype, where

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from benchkit.measure.recording import Recording
-from benchkit.store.schema import COORDINATES, GROUPS
+from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
 
 __all__ = ["Window", "clean_text", "first_known", "shaped"]
 
@@ -85,7 +85,7 @@ def shaped(group: str, data: dict[str, Any], coordinates: dict[str, Any]) -> xr.
     for dim, entries in COORDINATES.items():
         for name, dtype, units, long_name in entries:
             if name in coordinates:
-                attrs = {"units": units, "long_name": long_name}
+                attrs = {"units": units, "long_name": long_name, "source": COORDINATE_SOURCES[dim]}
                 coords[name] = (dim, _as_type(coordinates[name], dtype), attrs)
     return xr.Dataset(variables, coords)
 

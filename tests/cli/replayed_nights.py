@@ -1,4 +1,4 @@
-"""Four months of nights made of real noise, with changes planted where a test knows them.
+"""Months of nights made of real noise, with changes planted where a test knows them.
 
 The noise is that of public projects' nightly suites where their series lie beside the checkout,
 and heavy-tailed and seeded where not. Quiet stretches are chosen by hindsight, before anything is
@@ -19,7 +19,7 @@ import pandas as pd
 from synthetic_runs import make_run
 
 SERIES = Path(__file__).parents[3] / "shared" / "nightly-series"
-N_NIGHTS, N_WORKLOADS = 120, 12
+N_NIGHTS, N_WORKLOADS = 104, 9
 FIRST = pd.Timestamp("2026-03-01T02:00", tz="UTC")
 TIP, CONTROL = "tip", "control"
 

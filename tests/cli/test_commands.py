@@ -47,6 +47,21 @@ def test_a_run_is_measured_kept_and_listed(tmp_path):
     assert listed["id"] == record["id"]
 
 
+def test_originals_are_listed_and_a_broken_list_is_one_line(tmp_path):
+    rows = json.loads(benchkit("data", "originals", "--json").stdout)
+    assert "tpch.q*" in [name for row in rows for name in row["workloads"]]
+    assert rows[0]["url"] in benchkit("data", "originals").stdout
+
+    where = ["data", "originals", "--workloads", str(tmp_path)]
+    assert "no originals.json" in benchkit(*where).stderr
+    for broken in ("{", "[1]", '[{"url": "s3://x"}]'):
+        (tmp_path / "originals.json").write_text(broken)
+        done = benchkit(*where)
+        assert done.returncode == 2
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert "must be a list of objects" in done.stderr
+
+
 def test_datasets_are_made_listed_and_cleared(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
 

@@ -12,7 +12,7 @@ from replayed_nights import CONTROL, FIRST, N_NIGHTS, TIP, Plan, nights
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store
 
-FIRST_JUDGED = 35
+FIRST_JUDGED = 44
 
 
 def moment(night: int) -> pd.Timestamp:

@@ -1,14 +1,19 @@
 import asyncio
+import json
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from distributed import Client, LocalCluster
+from distributed.comm import CommClosedError
 
 import benchkit
 from benchkit.errors import StoreTrouble, UsageError
+from benchkit.experiment.record import _outcome_of
 from benchkit.measure import recording
 
 OPTIONS = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
@@ -66,6 +71,41 @@ if __name__ == "__main__":
 """
 
 
+def test_a_capture_that_cannot_be_is_refused_before_anything_is_written(tmp_path):
+    with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
+        for capture, told in (("full+memray", "benchkit run"), ("everything", "full, light, off")):
+            with pytest.raises(UsageError, match=told):
+                benchkit.record(client, store=tmp_path / "store", capture=capture)
+
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_scheduler_that_goes_away_is_no_failure_of_the_code(tmp_path):
+    with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
+        recorded = benchkit.record(client, store=tmp_path / "store")
+
+        def lose_the_scheduler():
+            with recorded:
+                waiting = client.submit(time.sleep, 60)
+                cluster.close()
+                waiting.result()
+
+        with pytest.raises((CommClosedError, CancelledError)):
+            lose_the_scheduler()
+
+    assert recorded.run.outcome == "infrastructure"
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [("closed", "infrastructure"), ("running", "failed")]
+)
+def test_who_asks_a_client_that_lost_its_scheduler_has_not_failed(status, outcome):
+    class ClosedClientError(Exception):
+        """As newer releases raise it."""
+
+    assert _outcome_of(ClosedClientError(), SimpleNamespace(status=status)) == outcome
+
+
 @pytest.mark.slow
 def test_a_killed_process_leaves_a_run_to_the_next_check(tmp_path, monkeypatch):
     script = tmp_path / "killed.py"
@@ -74,6 +114,9 @@ def test_a_killed_process_leaves_a_run_to_the_next_check(tmp_path, monkeypatch):
     assert done.returncode == -signal.SIGKILL
 
     store = benchkit.Store(tmp_path / "store")
+    (left,) = (tmp_path / "store" / "tmp" / "recordings").glob("**/head.json")
+    (left.parent / "memray").mkdir()
+    (left.parent / "memray" / "worker.bin").write_bytes(b"profile")
     assert store.check().rescued == []  # whoever started it may be about to take it
     monkeypatch.setattr(recording, "TAKEN_WITHIN_S", 0.0)
     (rescued,) = store.check().rescued
@@ -82,6 +125,10 @@ def test_a_killed_process_leaves_a_run_to_the_next_check(tmp_path, monkeypatch):
     assert run.tree.attrs["phase"] == "killed"
     assert int(run.tree["task_groups"]["n_tasks"].sum()) == 30
     assert store.runs()["workload"].tolist() == ["etl"]
+    (extra,) = store.extras(rescued)
+    assert extra.read_bytes() == b"profile"
+    (told,) = json.loads(run.tree.attrs["extras"])
+    assert (store.path / told / "worker.bin") == extra
     assert store.check().rescued == []
     assert not list((tmp_path / "store" / "tmp" / "recordings").iterdir())
 

@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import zlib
 
 import distributed
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster, wait
-
-from benchkit.measure import capture
-from benchkit.measure.recording import Recording
-
-
-def inc(number):
-    return number + 1
-
-
-def nap(seconds):
-    time.sleep(seconds)
-    return seconds
-
-
-def run_tasks(client, count):
-    futures = client.map(inc, range(count), pure=False)
-    wait(futures)
-    return client.gather(futures)
-
-
-def keys_of(run):
-    return zlib.decompress(run.tree["tasks/key_blob"].values.tobytes()).decode().split("\n")
-
-
-def capture_errors(run):
-    return json.loads(run.tree.attrs["capture_errors"])
-
+from distributed import Client, wait
+from observing import capture_errors, inc, keys_of, nap, plugin_of, run_tasks
 
 # -- what is seen -----------------------------------------------------------------------------
 
@@ -146,6 +119,7 @@ def test_transfers_are_a_matrix_from_sender_to_receiver(client, observed):
 
 
 def test_call_stacks_are_a_tree_under_prefixes(client, observed):
+    wait(client.submit(nap, 0.3, key="before-the-clock"))
     with observed(client) as observation:
         wait(client.map(nap, [0.3] * 4, pure=False))
     profile = observation.run.tree["profile"].to_dataset()
@@ -154,7 +128,8 @@ def test_call_stacks_are_a_tree_under_prefixes(client, observed):
     places = zlib.decompress(profile["code_blob"].values.tobytes()).decode().split("\n")
     names = [places[code].split("\t")[0] for code in profile["code"].values]
     assert (parent < np.arange(len(parent))).all()
-    assert names[int(np.flatnonzero(parent == -1)[0])] == "nap"
+    roots = [names[place] for place in np.flatnonzero(parent == -1)]
+    assert roots == ["nap"], "and nothing of what ran before"
     assert names.count("nap") >= 2, "the prefix, and the function below it"
     children = np.zeros(len(count), int)
     np.add.at(children, parent[parent >= 0], count[parent >= 0])
@@ -191,6 +166,12 @@ def test_spans_of_the_run_are_kept_with_the_spans_around_them(client, observed):
     inner, outer = names.index("outer/inner"), names.index("outer")
     assert found["parent"].values[inner] == found["id"].values[outer]
     assert observation.run.tree["task_groups/span"].values.tolist() == [found["id"].values[inner]]
+    fine = observation.run.fine()
+    executed = fine[(fine["context"] == "execute") & (fine["prefix"] == "inc")]
+    assert set(executed["span"]) == {found["id"].values[inner]}
+    assert {"thread-cpu", "deserialize"} & set(executed["activity"])
+    assert (executed.loc[executed["unit"] == "seconds", "value"] >= 0).all()
+    assert set(fine["span"]) <= {"", found["id"].values[inner]}
 
 
 def test_memory_after_a_trim_is_its_own_figure(client, observed):
@@ -290,140 +271,6 @@ def test_a_capture_whose_client_is_gone_removes_itself(cluster, client, observed
     assert left == before
 
 
-# -- what goes wrong is an attribute of the run -----------------------------------------------
-
-
-def plugin_of(cluster, observation):
-    return cluster.scheduler.handlers[f"{observation.name}_off"].__self__
-
-
-def test_a_fault_in_the_hooks_is_noted_and_harms_neither_tasks_nor_other_rows(
-    cluster, client, observed
-):
-    with observed(client) as observation:
-        plugin = plugin_of(cluster, observation)
-        good = plugin.groups.number
-
-        def only_good_groups(group):
-            if group.name.startswith("nap"):
-                raise RuntimeError("broken group")
-            return good(group)
-
-        plugin.groups.number = only_good_groups
-        plugin.samples.look_at_scheduler = lambda: 1 / 0
-        assert client.gather(client.map(nap, [0.0] * 10, pure=False)) == [0.0] * 10
-        assert run_tasks(client, 20) == list(range(1, 21))
-    run = observation.run
-
-    assert run.metrics["n_tasks"] == 20
-    assert run.tree["tasks"].sizes["task"] == 20
-    assert run.tree["tasks"].attrs["n_dropped"] == 10
-    assert any("RuntimeError: broken group" in line for line in capture_errors(run))
-    assert any("ZeroDivisionError" in line for line in capture_errors(run))
-
-
-def test_rows_of_a_kind_nobody_expected_are_dropped_and_counted(cluster, client, observed):
-    with observed(client) as observation:
-        run_tasks(client, 5)
-        plugin = plugin_of(cluster, observation)
-
-        async def spoil():
-            stream = plugin.stream
-            stream.fold()
-            stream.rows += (plugin.groups.members[0], "bad", "w", 1, "many bytes", 1.0, 2.0, 1)
-            stream.fold()
-
-        client.sync(spoil)
-        run_tasks(client, 7)
-    run = observation.run
-
-    assert run.tree["tasks"].sizes["task"] == len(keys_of(run)) == 12
-    assert run.tree["tasks"].attrs["n_dropped"] == 1
-    assert any(line.startswith("fold: error") for line in capture_errors(run))
-
-
-def test_a_capture_that_cannot_start_leaves_the_clock_and_the_reason(client, observed, monkeypatch):
-    async def start(self, scheduler):
-        raise RuntimeError("no room")
-
-    monkeypatch.setattr(capture.Capture, "start", start)
-    with observed(client) as observation:
-        assert run_tasks(client, 3) == [1, 2, 3]
-
-    assert list(observation.run.metrics) == ["duration"]
-    assert any("no room" in line for line in capture_errors(observation.run))
-
-
-def test_a_probe_that_cannot_start_is_noted(client, observed, monkeypatch):
-    monkeypatch.setattr(capture.Probe, "setup", lambda self, worker: 1 / 0)
-    with observed(client) as observation:
-        run_tasks(client, 3)
-    run = observation.run
-
-    assert run.metrics["n_tasks"] == 3
-    assert np.isnan(run.tree["workers/rss_peak"].values).all()
-    assert "worker_tick_max" not in run.metrics
-    assert any(line.startswith("probe") for line in capture_errors(run))
-
-
-def test_handlers_that_are_gone_and_a_full_disk_are_noted(cluster, client, observed):
-    with observed(client) as observation:
-        run_tasks(client, 5)
-        good = observation.writer.segment
-        failures = iter([OSError(28, "No space left on device")])
-
-        def full_once(tables):
-            for failure in failures:
-                raise failure
-            good(tables)
-
-        observation.writer.segment = full_once
-        observation.observer.drain()
-        observation.observer.drain()
-        cluster.scheduler.handlers.pop(f"{observation.name}_off")
-        run_tasks(client, 5)
-    run = observation.run
-
-    assert any("No space left on device" in line for line in capture_errors(run))
-    assert any(line.startswith("off") for line in capture_errors(run))
-    assert run.tree["tasks"].sizes["task"] == run.metrics["n_tasks"] == 10, (
-        "kept until acknowledged"
-    )
-
-
-def test_what_a_release_does_not_tell_is_nan(cluster, client, observed):
-    with observed(client) as observation:
-        plugin = plugin_of(cluster, observation)
-
-        async def forget():
-            for state in cluster.scheduler.workers.values():
-                state.metrics = {"memory": "much", "cpu": None}
-                state.last_seen += 1e-6
-            plugin._sample()
-
-        client.sync(forget)
-        index = plugin.workers[next(iter(cluster.scheduler.workers))]
-    recording = Recording.read(observation.writer.path)
-    rows = np.asarray(recording.block("samples", len(capture.SAMPLE_COLUMNS)))
-    rows = rows.reshape(-1, len(capture.SAMPLE_COLUMNS))
-    blind = rows[
-        np.isnan(rows[:, capture.SAMPLE_COLUMNS.index("bandwidth")]) & (rows[:, 1] == index)
-    ]
-
-    assert len(blind) == 1
-    for name in (
-        "process",
-        "cpu",
-        "rss_peak",
-        "executing",
-        "net_read",
-        "gil",
-        "num_fds",
-        "tick_max",
-    ):
-        assert np.isnan(blind[0, capture.SAMPLE_COLUMNS.index(name)]), name
-
-
 # -- hostile names ----------------------------------------------------------------------------
 
 
@@ -444,147 +291,3 @@ def test_keys_and_errors_of_any_text_become_a_run_that_can_be_stored(client, obs
     keys = zlib.decompress(tree["tasks/key_blob"].values.tobytes()).decode().split("\n")
     assert sorted(keys) == ["<script>alert(1)</script>", "a\0b", "two\\nlines\r\tand µ"]
     assert "half a pair" in str(tree["errors/exception"].values[0])
-
-
-# -- workers come and go ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def processes():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit="1 GiB", dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
-
-
-def test_a_restart_is_survived_and_is_no_loss(processes, observed):
-    client = processes
-    with observed(client) as observation:
-        run_tasks(client, 10)
-        client.restart(timeout=60)
-        run_tasks(client, 20)
-    run = observation.run
-
-    assert run.metrics["n_tasks"] == 30
-    assert run.tree["workers"].sizes["worker"] == 4
-    assert np.isfinite(run.tree["workers/left"].values).sum() == 2
-    assert run.metrics["n_workers_lost"] == 0
-    assert "memory_trimmed" in run.metrics, "those that left do not count"
-
-
-def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, observed):
-    client = processes
-    with observed(client) as observation:
-        held = client.map(inc, range(40), pure=False)
-        wait(held)
-        before = set(client.has_what())
-        os.kill(next(iter(client.run(os.getpid).values())), 9)
-        give_up = time.time() + 60
-        while set(client.has_what()) <= before and time.time() < give_up:
-            time.sleep(0.1)
-        client.wait_for_workers(2, timeout=60)
-        assert sum(client.gather(held)) == sum(range(1, 41))
-    run = observation.run
-
-    assert run.metrics["n_workers_lost"] >= 1
-    assert run.metrics["n_tasks_recomputed"] >= 1
-    assert run.metrics["n_tasks"] >= 41
-    topics = run.tree["events/topic"].values.tolist()
-    assert {"worker-removed", "remove-worker", "add-worker"} <= set(topics)
-    lost = np.isfinite(run.tree["workers/left"].values)
-    assert np.isnan(run.tree["workers/trimmed"].values[lost]).all()
-
-
-def test_workers_sent_away_by_scaling_are_no_losses(observed):
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        with observed(client) as observation:
-            run_tasks(client, 10)
-            cluster.scale(1)
-            while len(cluster.scheduler.workers) > 1:
-                time.sleep(0.02)
-            run_tasks(client, 10)
-            cluster.scale(3)
-            client.wait_for_workers(3, timeout=30)
-            run_tasks(client, 10)
-    run = observation.run
-
-    # A result that is let go a moment too late is moved, or made again.
-    assert 30 <= run.metrics["n_tasks"] <= 40
-    assert run.metrics["n_workers_lost"] == 0
-    assert run.tree["workers"].sizes["worker"] == 4
-    assert capture_errors(run) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [50, 300] if os.environ.get("BENCHKIT_TEST_ALL") else [50])
-def test_all_of_many_workers_report(observed, count):
-    with (
-        LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=False,
-            memory_limit=0,  # or all pause, when what the tests hold is near their share of it
-            dashboard_address=None,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        client.wait_for_workers(count, timeout=200)
-        with observed(client) as observation:
-            run_tasks(client, 10 * count)
-    run = observation.run
-
-    assert run.metrics["n_tasks"] == run.tree["tasks"].sizes["task"] == 10 * count
-    assert run.tree["transfers"].attrs["unheard"] == 0
-    assert np.isfinite(run.tree["workers/trimmed"].values).sum() == count
-    assert np.isfinite(run.tree["workers/rss_peak"].values).any(axis=0).all()
-    assert capture_errors(run) == []
-
-
-# -- whose event loops are blocked ------------------------------------------------------------
-
-
-def test_a_blocked_scheduler_loses_nothing_and_its_lag_is_told(processes, observed):
-    client = processes
-    with observed(client) as observation:
-        run_tasks(client, 20)
-        client.run_on_scheduler(time.sleep, 2)
-        run_tasks(client, 20)
-    run = observation.run
-
-    assert run.metrics["scheduler_lag_max"] > 1.5
-    assert run.tree["tasks"].sizes["task"] == run.metrics["n_tasks"] == 40
-    assert capture_errors(run) == []
-
-
-def hold_the_gil(seconds):
-    import ctypes
-
-    ctypes.PyDLL(None).sleep(seconds)  # PyDLL, unlike CDLL, keeps the GIL
-
-
-@pytest.mark.slow
-def test_a_worker_that_holds_the_gil_costs_its_report_and_no_other(processes, observed):
-    client = processes
-    busy, free = client.scheduler_info()["workers"]
-    with observed(client) as observation:
-        run_tasks(client, 20)
-        held = client.submit(hold_the_gil, 20, workers=[busy], pure=False)
-        while not client.processing()[busy]:
-            time.sleep(0.05)
-    run = observation.run
-    held.cancel()
-
-    addresses = run.tree["workers/address"].values.tolist()
-    trimmed = dict(zip(addresses, run.tree["workers/trimmed"].values, strict=True))
-    assert np.isnan(trimmed[busy])
-    assert trimmed[free] > 2**20
-    assert any(f"none came from {busy}" in line for line in capture_errors(run))
-    assert run.metrics["n_tasks"] == 20

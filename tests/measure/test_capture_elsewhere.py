@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 from distributed import Client, LocalCluster, Security, wait
 
+from benchkit.measure import capture
 from benchkit.measure.recording import Recording
 
 #: Python imports this before anything else: as if benchkit were not installed there.
@@ -89,10 +91,14 @@ def test_benchkit_is_needed_nowhere_but_at_the_client(elsewhere, observed):
     assert json.loads(run.tree.attrs["capture_errors"]) == []
 
 
-def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(elsewhere, observed):
+def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(
+    elsewhere, observed, monkeypatch
+):
+    monkeypatch.setattr(capture, "Capture", partial(capture.Capture, ask_every_s=0.4))
     scheduler, client = elsewhere
     with observed(client) as observation:
-        wait(client.map(time.sleep, [0.01] * 50, pure=False))
+        wait(client.map(time.sleep, [0.03] * 50, pure=False))
+        time.sleep(3)  # until the call stacks of this second are laid up and told
         assert observation.observer.drain(groups=True)
         scheduler.send_signal(signal.SIGKILL)
         end = time.time() + 10
@@ -105,6 +111,7 @@ def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(elsewhere
     assert {"off: the client lost its scheduler", "end: the client lost its scheduler"} <= set(
         errors
     )
+    assert "sleep" in set(run.profile()["prefix"])
     assert not any("Timeout" in line for line in errors), "calls nobody can answer are not awaited"
     assert Recording.read(observation.writer.path).problems == []
 

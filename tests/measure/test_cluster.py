@@ -52,7 +52,10 @@ def test_a_mistake_is_refused_with_what_would_be_right(cls, kwargs, message):
     ],
 )
 def test_what_the_class_or_its_workers_know_is_taken(kwargs):
-    ClusterSpec(kwargs=kwargs).check()
+    spec = ClusterSpec(kwargs=kwargs)
+
+    assert spec.check() is None
+    assert spec.kwargs == kwargs  # nothing is taken out or filled in
 
 
 @pytest.mark.parametrize(

@@ -11,22 +11,17 @@ import dask
 import pytest
 
 from benchkit.measure import datasets, recipes
-from benchkit.measure.datasets import (
-    MANIFEST,
-    clear,
-    data_folder,
-    dataset,
-    list_datasets,
-    recipe,
-)
+from benchkit.measure.datasets import MANIFEST, clear, data_folder, dataset, list_datasets
 from benchkit.measure.errors import BadParameter, DatasetTrouble, MissingPackage, UsageError
+from benchkit.measure.recipe import recipe
 
 ROOT = Path(__file__).parents[2]
 #: A recipe of two files that says where it is, for processes that are killed or race.
 SLOW_RECIPE = """
 import sys, time
 from pathlib import Path
-from benchkit.measure.datasets import dataset, recipe
+from benchkit.measure.datasets import dataset
+from benchkit.measure.recipe import recipe
 
 @recipe("slow", version=1)
 def slow(folder, *, seconds=0.0):
@@ -44,7 +39,8 @@ if __name__ == "__main__":
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "_RECIPES", dict(datasets._RECIPES))
+    known = sys.modules[recipe.__module__]._RECIPES
+    monkeypatch.setattr("benchkit.measure.recipe._RECIPES", dict(known))
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 

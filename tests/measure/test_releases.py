@@ -15,14 +15,19 @@ from benchkit.store.run import Run, run_from_recording
 WORKLOAD = """
 import time
 from benchkit.measure import expect, workload
+from distributed import Status
 
 def nap(number):
     time.sleep(0.005)
     return number
 
+def pause(dask_worker):
+    dask_worker.status = Status.paused  # its memory monitor lets it go on
+
 @workload(category="old")
 def count(client):
     client.restart()
+    client.run(pause, workers=[next(iter(client.nthreads()))])
     futures = client.map(nap, range(299), pure=False)
     return [*futures, client.submit(sum, futures, pure=False)]
 
@@ -67,7 +72,7 @@ def test_an_older_release_records_a_run_that_todays_side_reads(tmp_path, release
     if uv("venv", "-q", "--python", "3.10", str(tmp_path / "env")).returncode:
         made = uv("venv", "-q", "--python", sys.executable, str(tmp_path / "env"))
         assert made.returncode == 0, made.stderr
-    packages = [f"dask=={release}", f"distributed=={release}", "numpy<2"]
+    packages = [f"dask=={release}", f"distributed=={release}", "numpy<2", "gilknocker"]
     built = uv("pip", "install", "-q", "--python", str(python), *packages)
     assert built.returncode == 0, built.stderr
     measure = Path(benchkit.__file__).parent / "measure"
@@ -98,6 +103,14 @@ def test_an_older_release_records_a_run_that_todays_side_reads(tmp_path, release
         assert known <= set(run.metrics)
         assert {"restart", "restart-workers"} & set(run.tree["events"]["topic"].values)
         assert run.metrics["n_workers_lost"] == 0
+        events = run.tree["events"].to_dataset()
+        told = events["message"].values[events["topic"].values == "worker-status-change"]
+        told = [json.loads(str(message))["status"] for message in told]
+        assert [status for status in told if status in ("paused", "running")][-2:] == [
+            "paused",
+            "running",
+        ]
+        assert 0 <= run.tree["workers/gil"].max() <= 1
     assert len(full.task_stream()) == 300
     assert "nap" in set(full.profile()["prefix"])
     assert "memory_trimmed" in full.metrics

@@ -7,6 +7,9 @@ import itertools
 
 import pytest
 from distributed import wait
+from observing import nap
+
+from benchkit.measure.capture.transitions import ignores_the_rest
 
 TABLE = "_TRANSITIONS_TABLE"
 
@@ -49,6 +52,32 @@ def test_those_who_listen_at_once_may_stop_in_any_order(cluster, client, observe
     assert runs[first].metrics["n_tasks"] == 4
     assert runs[1 - first].metrics["n_tasks"] == 10
     assert TABLE not in vars(cluster.scheduler)
+
+
+def test_each_who_listens_is_told_of_threads(cluster, client, observed):
+    with observed(client, "full") as one, observed(client, "full") as other:
+        wait(client.map(nap, [0.02] * 20, pure=False))
+
+    for run in (one.run, other.run):
+        assert set(run.tree["tasks/thread"].values) == {0, 1}
+
+
+def of_a_tool(inner):
+    @functools.wraps(inner)
+    def noting(*args, **told):
+        return inner(*args, **told)
+
+    return noting
+
+
+def test_only_a_function_that_needs_no_more_is_told_no_more(cluster):
+    own = type(cluster.scheduler)._TRANSITIONS_TABLE["processing", "memory"]
+
+    assert ignores_the_rest(own)
+    assert not ignores_the_rest(of_a_tool(own))
+    assert not ignores_the_rest(functools.partial(own, worker="w"))
+    assert not ignores_the_rest(lambda *, thread, **more: thread)
+    assert not ignores_the_rest(lambda *, worker: worker)
 
 
 def test_a_release_whose_transitions_nobody_can_hear_is_hooked(

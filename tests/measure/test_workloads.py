@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from benchkit.measure.collection import collect
@@ -23,6 +25,11 @@ def folder(tmp_path):
     )
     (tmp_path / "bad.py").write_text("x = 1\n\nraise RuntimeError('no luck')\n")
     return tmp_path
+
+
+@pytest.mark.parametrize("kind", [str, Path, lambda path: [path]])
+def test_one_folder_or_several_are_collected(folder, kind):
+    assert list(collect(kind(folder)).workloads) == ["array.total"]
 
 
 def test_a_broken_file_is_reported_by_line_and_stops_nobody(folder):

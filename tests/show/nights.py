@@ -41,8 +41,12 @@ def fill(
     n_more: int = 0,
     environments: tuple[str, ...] = ("main", "release"),
     hosts: tuple[str, ...] = ("bench-1",),
+    never_ok: str = "",
 ) -> Store:
-    """Make a store of nights; runs of the last one are copies of `whole` under other names."""
+    """Make a store of nights; runs of the last one are copies of `whole` under other names.
+
+    What `never_ok` names was tried in the last two nights, and failed.
+    """
     rng = np.random.default_rng(1)
     store = Store(path)
     store._ensure()
@@ -74,6 +78,9 @@ def fill(
                     if facts["outcome"] != "ok":
                         facts = {k: v for k, v in facts.items() if k not in METRICS}
                     _add(store, facts, whole if ago < 2 and host == hosts[0] else None)
+        if never_ok and ago < 2:
+            facts = _facts(never_ok, environments[0], hosts[0], when, ago, len(names))
+            _add(store, facts | {"outcome": "failed", "error": "ValueError: never"}, whole)
     _ledger(store, environments[0], hosts[0], base[SLOWER])
     store.compact()
     return store

@@ -66,6 +66,12 @@ def many_tasks(tree, n_tasks=1_000_000, n_threads=64):
     return tree
 
 
+def open_page(page, address):
+    """Open an address and wait until the page is whole."""
+    page.goto(address)
+    page.wait_for_function(READY)
+
+
 def sees(page, text):
     """Wait until a text can be read; plots and text come by websocket after the page."""
     expect(page.get_by_text(text).first).to_be_visible()

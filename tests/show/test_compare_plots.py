@@ -62,7 +62,7 @@ def test_every_run_is_a_dot(report):
 
 def test_a_metric_nobody_measured_is_said_to_be_missing(report):
     for draw in (plots.forest, plots.heat_map, plots.raw_points):
-        assert "Nothing was recorded" in draw(report, "cost").html_attributes["aria-label"]
+        assert "No row is of this metric." in draw(report, "cost").html_attributes["aria-label"]
 
 
 def test_a_long_report_counts_what_is_the_same_instead_of_drawing_it():
@@ -74,6 +74,15 @@ def test_a_long_report_counts_what_is_the_same_instead_of_drawing_it():
 
     assert "that are the same are not shown" in drawn.title.text
     assert "x.w004" in data_of(drawn, "label")
+
+
+@pytest.mark.parametrize("draw", [plots.forest, plots.heat_map, plots.raw_points])
+def test_a_long_report_in_which_all_is_the_same_shows_the_first_of_it(draw):
+    many = [f"x.w{i:03}" for i in range(90)]
+    drawn = draw(compare(runs("A", workloads=many), runs("A", workloads=many)), "duration")
+
+    assert "30 more are not shown" in drawn.title.text
+    assert drawn.renderers
 
 
 def test_the_waterfall_ends_in_the_whole():

@@ -216,6 +216,11 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         sees(page, "± 1.0%")  # the noise of one run
         page.screenshot(path=artifacts / "dashboard-compare.png", full_page=True)
 
+        page.get_by_label("Metric").select_option(label="wall time of the workload")
+        page.wait_for_url("**metric=duration**")
+        sees(page, "Hidden by the filters: 2 same.")
+        page.get_by_label("Metric").select_option(label="time and memory")
+        expect(page.get_by_text("Hidden by the filters")).to_have_count(0)
         page.get_by_label("Verdict").select_option(label="worse (1)")
         page.wait_for_url("**verdict=worse**")
         sees(page, "Hidden by the filters: 2 same.")
@@ -235,6 +240,9 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         page.wait_for_url("**workload=tests.sum**")
         sees(page, "Runs of both")
         page.screenshot(path=artifacts / "dashboard-cause.png", full_page=True)
+        page.locator("tbody a[href*='view=run&id']:not([href*='group'])").first.click()
+        page.wait_for_url("**view=run**")
+        page.go_back()
         page.get_by_role("link", name=re.compile("in A$")).first.click()
         page.wait_for_url("**view=run**group=**")
         page.go_back()

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
-from serving import HOSTILE, READY, many_tasks, sees, served, with_record
+from serving import HOSTILE, READY, many_tasks, open_page, sees, served, with_record
 
 from benchkit.cli.main import benchkit as command
 from benchkit.measure.identity import new_id
 from benchkit.show.dashboard import marks
+from benchkit.show.dashboard.compare import EXAMPLES, _found
+from benchkit.show.dashboard.server import _own_names, only_these
 from benchkit.store.run import Run
+from benchkit.store.selection import parse_selection
 from benchkit.store.store import Store
 
 EXPERIMENT = new_id()
@@ -41,10 +48,8 @@ def write_plan(store, entries):
     (folder / "plan.json").write_text(json.dumps({"words": words, "arms": [], "plan": plan}))
 
 
-@pytest.fixture
-def store(tmp_path, a_run):
-    """An experiment of which the last run is being recorded, and a hostile variant waits."""
-    store = Store(tmp_path / "store")
+def in_progress(store, a_run):
+    """Fill a store: an experiment whose last run is being recorded, and a hostile variant waits."""
     entries = [(block, "tests.sum", arm) for block in range(BLOCKS) for arm in ARMS]
     for block, _, arm in entries[:-1]:
         store.add(arm_run(a_run, arm, block))
@@ -57,15 +62,35 @@ def store(tmp_path, a_run):
     return store
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, a_run):
+    """What tests only look at."""
+    return in_progress(Store(tmp_path_factory.mktemp("links") / "store"), a_run)
+
+
+@pytest.fixture(scope="module")
 def site(store):
     with served(store.path) as url:
         yield url
 
 
-def open_page(page, address):
-    page.goto(address)
-    page.wait_for_function(READY)
+@pytest.fixture
+def own_store(tmp_path, a_run):
+    """What a test may change."""
+    return in_progress(Store(tmp_path / "store"), a_run)
+
+
+@pytest.fixture
+def following(own_store):
+    """A server that begins with the experiment in progress."""
+    with served(own_store.path, "--follow", EXPERIMENT[:13]) as url:
+        yield url
+
+
+@pytest.fixture
+def own_site(own_store):
+    with served(own_store.path) as url:
+        yield url
 
 
 def brush(page, plot):
@@ -152,6 +177,13 @@ def test_a_click_on_a_row_chooses_its_group_also_when_the_table_is_sorted(page, 
     sees(page, "its tasks")
     assert page.locator("p b").all_inner_texts()[-1] == name
 
+    page.get_by_role("link", name="its call stacks").click()
+    page.wait_for_url("**tab=stacks**")
+    page.get_by_role("link", name="its transfers").click()
+    page.wait_for_url("**tab=transfers**")
+    sees(page, "Fetched for")
+    assert "group=" in page.url
+
 
 @pytest.mark.browser
 @pytest.mark.slow
@@ -178,35 +210,35 @@ def test_two_runs_of_the_list_and_of_a_comparison_stand_side_by_side(page, site,
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_an_experiment_in_progress_is_followed_until_it_ends(page, site, store, a_run, artifacts):
-    open_page(page, f"{site}?view=follow")
+def test_an_experiment_in_progress_is_followed_until_it_ends(
+    page, following, own_store, a_run, artifacts
+):
+    open_page(page, following)
     sees(page, "running")
     sees(page, "Now: tests.sum in new, block 2")
     sees(page, "Verdicts so far (interim)")
     sees(page, "<script>")
     page.screenshot(path=artifacts / "dashboard-follow.png", full_page=True)
 
-    store.add(arm_run(a_run, "new", 2))
-    store.add(with_record(arm_run(a_run, "main", 0), workload=HOSTILE))
-    shutil.rmtree(Path(store.path, "tmp", "recordings", EXPERIMENT))
+    own_store.add(arm_run(a_run, "new", 2))
+    own_store.add(with_record(arm_run(a_run, "main", 0), workload=HOSTILE))
+    shutil.rmtree(Path(own_store.path, "tmp", "recordings", EXPERIMENT))
 
     expect(page.get_by_text("ended", exact=True)).to_be_visible()
     expect(page.get_by_role("heading", name="Verdicts", exact=True)).to_be_visible()
-    open_page(page, f"{site}?view=follow&experiment=nothing")
+    open_page(page, f"{following.partition('?')[0]}?view=follow&experiment=nothing")
     sees(page, "This cannot be followed")
-    open_page(page, f"{site}?view=follow")
-    sees(page, "Nothing is being measured")
 
 
 @pytest.mark.browser
-def test_a_file_beside_a_run_is_downloaded_and_never_a_page(page, site, store):
-    run_id = store.ids()[0]
-    folder = Path(store.path, "experiments", EXPERIMENT, "extras", run_id)
+def test_a_file_beside_a_run_is_downloaded_and_never_a_page(page, own_site, own_store):
+    run_id = own_store.ids()[0]
+    folder = Path(own_store.path, "experiments", EXPERIMENT, "extras", run_id)
     folder.mkdir(parents=True)
     (folder / "performance-report.html").write_text(HOSTILE)
     (folder / "<img src=x onerror=window.hacked=1>.txt").write_text("x")
 
-    open_page(page, f"{site}?view=run&id={run_id}&tab=facts")
+    open_page(page, f"{own_site}?view=run&id={run_id}&tab=facts")
     link = page.get_by_text(re.compile("^(Download )?performance-report.html"))
     with page.expect_download() as download:
         link.first.click()
@@ -215,15 +247,15 @@ def test_a_file_beside_a_run_is_downloaded_and_never_a_page(page, site, store):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("options", [[], ["--allow-marks"]])
-def test_a_run_can_be_marked_only_where_the_server_allows_it(page, store, options):
-    with served(store.path, *options) as url:
-        open_page(page, f"{url}?view=run&id={store.ids()[0]}")
+def test_a_run_can_be_marked_only_where_the_server_allows_it(page, site, store, own_store):
+    button = page.get_by_role("button", name="Write the mark")
+    open_page(page, f"{site}?view=run&id={store.ids()[0]}")
+    sees(page, "The whole,")
+    assert button.count() == 0
+
+    with served(own_store.path, "--allow-marks") as url:
+        open_page(page, f"{url}?view=run&id={own_store.ids()[0]}")
         sees(page, "The whole,")
-        button = page.get_by_role("button", name="Write the mark")
-        if not options:
-            assert button.count() == 0
-            return
         button.click()
         sees(page, "needs a reason and an author")
         page.get_by_label("Reason").fill(HOSTILE)
@@ -232,8 +264,12 @@ def test_a_run_can_be_marked_only_where_the_server_allows_it(page, store, option
         button.click()
         sees(page, "Marked as exclude")
 
-    (mark,) = store.marks()
-    assert (mark["kind"], mark["reason"], mark["runs"]) == ("exclude", HOSTILE, [store.ids()[0]])
+    (mark,) = own_store.marks()
+    assert (mark["kind"], mark["reason"], mark["runs"]) == (
+        "exclude",
+        HOSTILE,
+        [own_store.ids()[0]],
+    )
 
 
 def test_without_the_flag_there_is_neither_a_form_nor_what_answers_it(monkeypatch, a_run):
@@ -243,12 +279,123 @@ def test_without_the_flag_there_is_neither_a_form_nor_what_answers_it(monkeypatc
     assert marks.mark_series({"workload": "x", "environment": "e", "host": "h"}, "duration") == []
 
 
+@pytest.mark.browser
+@pytest.mark.slow
+def test_tabs_and_the_window_are_reached_by_the_keyboard(page, site, store):
+    open_page(page, f"{site}?view=run&id={store.ids()[0]}")
+    sees(page, "The whole,")
+    page.locator(".bk-tab", has_text="Overview").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_label(re.compile("What did each thread do"))).to_be_visible()
+
+    first = page.get_by_label("From (s)")
+    whole = float(first.input_value())
+    first.fill(str(whole + 1))
+    first.press("Enter")
+    page.wait_for_url(lambda url: "from=" in url and "tab=tasks" in url)
+    first.fill("1e9")  # after the end
+    first.press("Enter")
+    expect(first).to_have_value(f"{whole + 1:.3f}")
+
+
+@pytest.mark.browser
+def test_the_tasks_of_a_group_are_told_by_their_keys(page, site, store):
+    run_id = store.ids()[0]
+    run = Run(store.open(run_id))
+    frame = run.task_stream()
+    frame["key"] = run.task_keys()
+    mine = frame[frame["duration"].notna()]
+    mine = mine[mine["task_group"] == mine["task_group"].iloc[0]]
+    group = str(mine["task_group"].iloc[0])
+    longest = mine.sort_values("duration", kind="stable").iloc[-1]
+    assert run.task_keys(frame.index[:3].to_numpy()) == list(frame["key"][:3])
+
+    open_page(page, f"{site}?view=run&id={run_id}&tab=tasks&group={quote(group)}")
+    sees(page, "The longest")
+    row = page.locator("tr", has=page.locator("td code")).first
+    expect(row).to_contain_text(str(longest["key"]))
+    expect(row).to_contain_text(f"{longest['duration']:.4f}")
+
+
+@pytest.mark.browser
+def test_two_selections_are_compared_from_a_form(page, site):
+    open_page(page, f"{site}?view=compare")
+    for label, example in zip(("Baseline", "Contender"), EXAMPLES, strict=True):
+        assert page.get_by_label(label).get_attribute("placeholder") == example
+        assert parse_selection(example)["environment"] == "main"
+    page.get_by_label("Baseline").fill("environment:main")
+    page.get_by_label("Contender").fill("environment:nobody")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url(lambda url: "contender=environment%3Anobody" in url)
+    page.wait_for_function(READY)
+    sees(page, "This cannot be compared")
+
+
+@pytest.mark.browser
+def test_the_page_of_logins_asks_nobody_outside(page, store, tmp_path):
+    (tmp_path / "users.json").write_text(json.dumps({"ada": "secret"}))
+    options = ("--basic-auth", str(tmp_path / "users.json"), "--cookie-secret", "s" * 32)
+    with served(store.path, *options) as url:
+        page.goto(url)  # the fixture refuses what leaves this machine
+        page.get_by_label("User").fill("ada")
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        sees(page, "Invalid username or password")
+        page.get_by_label("User").fill("ada")
+        page.get_by_label("Password").fill("secret")
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_function(READY)
+        sees(page, "tests.sum")
+
+
+def test_a_part_that_fails_is_told_and_the_rest_of_the_page_stands():
+    content = []
+
+    def damaged():
+        raise KeyError("<b>group</b>")
+
+    # In a thread of its own: while a browser of Playwright's is open, this one has a loop.
+    with ThreadPoolExecutor(1) as other:
+        found = other.submit(asyncio.run, _found(damaged, "The causes cannot be told", content))
+        assert found.result() is None
+        found = other.submit(asyncio.run, _found(lambda: 3, "What differs cannot be told", content))
+        assert found.result() == 3
+    (told,) = content
+    assert "The causes cannot be told" in told.object
+    assert "KeyError" in told.object
+    assert "<b>group" not in told.object
+
+
+OAUTH = "--oauth-provider github --oauth-key k --oauth-secret s --cookie-secret c".split()
+
+
+def test_only_named_accounts_may_come_by_what_the_provider_vouches_for():
+    may_come = only_these(["Ada", "grace@example.org"])
+
+    assert may_come({"login": "ada"})
+    assert may_come({"login": "gh", "email": "Grace@example.org"})
+    assert not may_come({"login": "mallory", "name": "Ada"})
+    assert not may_come({"login": "", "email": None})
+    assert not may_come(None)
+
+
+def test_a_server_on_all_addresses_goes_by_all_its_names():
+    names = _own_names("0.0.0.0")
+
+    assert {"localhost", "127.0.0.1", socket.gethostname()} <= set(names)
+    assert "0.0.0.0" not in names
+    assert _own_names("::1") == ["localhost"]  # Bokeh cannot tell its colons from a port's
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--allow-marks", "--allow-websocket-origin", "bench.example.org"], "origin lets anybody"),
         (["--allow-marks", "--address", "0.0.0.0"], "anybody write into the store"),
         (["--oauth-provider", "github", "--oauth-key", "k"], "--oauth-secret is missing"),
         (["--oauth-key", "k"], "--oauth-provider is missing"),
+        (["--oauth-user", "me"], "--oauth-provider, which is missing"),
+        ([*OAUTH, "--allow-marks"], "name those who may by --oauth-user"),
     ],
 )
 def test_servers_that_anybody_could_write_to_or_nobody_log_in_to_are_refused(

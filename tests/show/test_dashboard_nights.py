@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from serving import HOSTILE, READY, served
 
 from benchkit.analysis.history import build_history
+from benchkit.show.dashboard import overview
 from benchkit.show.dashboard.standing import standings
 
 #: Where the last but so many runs of a history are drawn.
@@ -54,6 +55,19 @@ def test_rows_stand_in_the_order_in_which_they_matter(store):
     order = [one.severity for one in ones]
     assert order == sorted(order)
     assert all(np.isfinite(one.value) for one in ones if one.state == "unchanged")
+
+
+def test_what_never_ended_ok_is_told_though_it_has_no_series(tmp_path, a_run, monkeypatch):
+    store = fill(tmp_path / "store", a_run, n_nights=5, never_ok=HOSTILE)
+    monkeypatch.setenv("BENCHKIT_STORE", store.path)
+
+    (cells,) = overview._never_ok([], 4)
+    assert "failed, never ok" in cells[0]
+    assert "&lt;script&gt;" in cells[1]
+    assert "<script>" not in cells[1]
+    assert store.runs(workload=HOSTILE)["id"].iloc[-1] in cells[1]
+    assert "since 2026" in cells[4]
+    assert overview._never_ok(["other"], 4) == []
 
 
 @pytest.mark.browser
@@ -112,6 +126,11 @@ def test_odd_addresses_are_answered_in_words(page, site, address, message):
 @pytest.mark.browser
 def test_two_nights_of_a_history_stand_side_by_side(page, site):
     page.goto(f"{site}?view=history&workload={SLOWER}&environment=main")
+    page.wait_for_function(READY)
+    page.mouse.click(*page.evaluate(DOT, 0))
+    page.wait_for_url("**view=run&id=**")
+    page.go_back()
+    page.wait_for_url("**view=history**")
     page.wait_for_function(READY)
     page.keyboard.down("Shift")
     page.mouse.click(*page.evaluate(DOT, 0))

@@ -1,8 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from bokeh.embed import file_html
 from bokeh.resources import INLINE
+from playwright.sync_api import expect
 from synthetic_runs import make_run
 
 from benchkit import plots
@@ -71,7 +73,7 @@ def test_what_is_looked_for_is_counted_once(profiled):
         zip(source(drawn, "frames")["name"], source(drawn, "frames")["colour"], strict=True)
     )
 
-    assert "'numpy' in 25% of them" in drawn.title.text
+    assert "'numpy' in 25.0% of them" in drawn.title.text
     assert colours["add"] != colours["other"] == colours["deep"]
 
 
@@ -97,6 +99,51 @@ def test_pairs_of_which_nobody_told_are_hatched(a_run):
     n_unknown = int(np.isnan(data["bytes"].values).sum())
     assert n_unknown >= 1
     assert len(hatched[0].data_source.data["x"]) == n_unknown
+
+
+@pytest.mark.browser
+def test_pairs_of_hundreds_of_workers_are_one_picture(browser, artifacts, tmp_path):
+    count, rng = 300, np.random.default_rng(0)
+    cells = rng.exponential(2**20, (count, count))
+    cells[7, 9] = 2**30
+    cells[3] = np.nan
+    numbers = {"bytes": cells, "bytes_compressed": cells / 2, "count": cells, "seconds": cells}
+    tree = xr.DataTree.from_dict(
+        {
+            "/transfers": xr.Dataset(
+                {name: (("source", "destination"), values) for name, values in numbers.items()},
+                {"source": range(count), "destination": range(count)},
+            ),
+            "/workers": xr.Dataset({"name": ("worker", [f"w{i}" for i in range(count)])}),
+        }
+    )
+    drawn = plots.transfer_matrix(tree)
+
+    (picture,) = source(drawn, "pairs")["mib"]
+    assert picture[7, 9] == 1024
+    assert np.isnan(picture[3]).all()
+    assert drawn.y_range.start > drawn.y_range.end, "the first sender is above"
+    page_file = tmp_path / "matrix.html"
+    page_file.write_text(file_html(drawn, INLINE, "matrix"))
+    page, troubles = browser.new_page(viewport={"width": 900, "height": 700}), []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(page_file.as_uri())
+    page.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
+    place = page.evaluate(
+        f"""() => {{
+          const figure = Bokeh.documents[0].get_model_by_id('{drawn.id}');
+          const view = Bokeh.index.find_one(figure), frame = view.frame;
+          const box = view.canvas_view.el.getBoundingClientRect();
+          return [box.x + frame.x_scale.compute(9.5), box.y + frame.y_scale.compute(7.5)];
+        }}"""
+    )
+    page.mouse.move(*place)
+    expect(page.get_by_text("1,024.0 MiB")).to_be_visible()
+    expect(page.get_by_text("w7", exact=True)).to_be_visible()
+    expect(page.get_by_text("w9", exact=True)).to_be_visible()
+    page.screenshot(path=artifacts / "transfers-many.png")
+    assert troubles == []
+    page.close()
 
 
 def test_what_was_not_recorded_is_said():

@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from bokeh.models import Image, Quad, Span
 
 from benchkit import Store, plots
 
@@ -34,13 +35,85 @@ def test_a_figure_has_a_title_units_and_a_name(draw, a_run):
 @pytest.mark.parametrize("draw", DRAW)
 def test_a_run_of_the_oldest_format_is_drawn(draw):
     store = Store(STORE, create=False)
-    draw(store.open(store.runs(outcome="ok")["id"].iloc[0]))
+    for drawn in figures(draw(store.open(store.runs(outcome="ok")["id"].iloc[0]))):
+        assert "Nothing was recorded" not in drawn.html_attributes["aria-label"]
+        assert drawn.renderers
 
 
 @pytest.mark.parametrize("draw", DRAW)
 def test_a_run_in_which_nothing_was_watched_says_so(draw):
     for drawn in figures(draw(xr.DataTree())):
         assert "Nothing was recorded" in drawn.html_attributes["aria-label"]
+
+
+@pytest.mark.parametrize(
+    ("joined", "left", "threads"),
+    [
+        ([0, 0], [np.nan, np.nan], 5),
+        ([np.nan, np.nan], [np.nan, np.nan], 5),  # nobody knows since when
+        ([0, 4], [3, np.nan], 3),  # one replaces the other
+        ([0, 2], [3, np.nan], 5),  # for a while there were both
+    ],
+)
+def test_the_line_of_all_threads_is_as_high_as_threads_were_at_once(a_run, joined, left, threads):
+    tree = a_run.copy()
+    workers = tree["workers"].to_dataset().isel(worker=slice(0, 2))
+    for name, values in (("joined", joined), ("left", left), ("nthreads", [2, 3])):
+        workers[name] = ("worker", np.array(values, "f8"))
+    tree["workers"] = xr.DataTree(workers)
+
+    cpu, *_ = plots.worker_load(tree)
+
+    (line,) = cpu.select(Span)
+    assert line.location == 100 * threads
+
+
+def many_workers(a_run, count):
+    tree = a_run.copy()
+    workers = tree["workers"].to_dataset().isel(worker=[0] * count)
+    limit = float(workers["memory_limit"].values[0])
+    shares = np.arange(count) / count
+    workers["process"] = workers["process"] * 0 + xr.DataArray(shares * limit, dims="worker")
+    workers["left"] = ("worker", np.where(np.arange(count) == 1, -1.0, np.nan))
+    workers["name"] = ("worker", [f"w{i}" for i in range(count)])
+    tree["workers"] = xr.DataTree(workers)
+    return tree
+
+
+def test_many_workers_are_rows_of_colours_the_first_at_the_top(a_run):
+    drawn = plots.memory_by_worker(many_workers(a_run, 60))
+
+    (renderer,) = [each for each in drawn.renderers if isinstance(each.glyph, Image)]
+    (value,), (who,) = renderer.data_source.data["value"], renderer.data_source.data["who"]
+    limit = float(a_run["workers/memory_limit"].values[0]) / 2**30
+    assert value.shape == who.shape
+    assert list(who[:, 0]) == list(range(60))[::-1]
+    assert np.nanmax(value[0]) == pytest.approx(limit * 59 / 60, rel=1e-5)
+    assert renderer.glyph.color_mapper.high == pytest.approx(limit)
+    assert drawn.yaxis[0].major_label_overrides[59.5] == "w0"
+    assert drawn.yaxis[0].axis_label == "60 workers"
+
+
+def test_a_worker_that_has_left_is_no_zero(a_run):
+    tree = many_workers(a_run, 3)
+    workers = tree["workers"].to_dataset().copy(deep=True)
+    half = float(workers["time"].values.mean())
+    workers["process"][workers["time"].values > half, 2] = np.nan
+    workers["left"][2] = half
+    tree["workers"] = xr.DataTree(workers)
+
+    drawn = plots.worker_heat(tree, "process")
+
+    (renderer,) = [each for each in drawn.renderers if isinstance(each.glyph, Image)]
+    (value,) = renderer.data_source.data["value"]
+    stays, _, leaves = value[::-1]
+    assert np.isfinite(stays[-1])
+    assert np.isnan(leaves[-1])
+    assert np.isfinite(leaves).any()
+    (hatched,) = [each for each in drawn.renderers if isinstance(each.glyph, Quad)]
+    told = hatched.data_source.data
+    assert (told["top"][-1], told["bottom"][-1]) == (1, 0)  # the third of three is the lowest
+    assert told["right"][-1] == drawn.x_range.end
 
 
 def stream_of(n_tasks, n_threads=4, n_groups=20, seed=0):
@@ -94,6 +167,28 @@ def test_a_pixel_shows_the_group_that_took_most_of_it_and_how_busy_it_was():
     assert first == third == 4  # wholly busy, mostly with a
     assert second == 1 + 4 + 0  # a fifth busy, with b
     assert fourth == 0  # idle
+
+
+def test_a_task_too_short_for_a_pixel_has_an_outline():
+    stream = plots.TaskStream(stream_of(10))
+
+    (bars,) = [r for r in stream.figure.renderers if r.data_source is stream._bars]
+    assert bars.glyph.line_color == "colour"
+    assert bars.glyph.line_width == 1
+
+
+def test_groups_that_are_chosen_stand_out_in_one_colour_until_none_is():
+    stream = plots.TaskStream(stream_of(4_000, n_groups=3))
+    before = stream.raster(*stream.window).image
+
+    stream.choose("group-1", "group-2")
+    chosen = stream.raster(*stream.window).image
+    stream.choose()
+
+    # A pixel's number says its group's colour, by steps of busy.
+    stream_colours = {int(value) for value in np.unique(chosen) if value}
+    assert len(stream_colours) < len({int(value) for value in np.unique(before) if value})
+    assert (stream.raster(*stream.window).image == before).all()
 
 
 def test_few_tasks_are_rectangles_and_many_are_a_picture():

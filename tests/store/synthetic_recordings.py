@@ -5,6 +5,8 @@ Two workers on one host, one and two threads; the clock runs from 1000 to 1010 s
 
 from __future__ import annotations
 
+import json
+import zlib
 from array import array
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,11 @@ def segment(
         "fine": [],
         **tables,
     }
+
+
+def stacks(frames: list, nodes: list[int]) -> bytes:
+    """Return call stacks as workers tell them."""
+    return zlib.compress(json.dumps({"frames": frames, "nodes": nodes}).encode())
 
 
 def record(folder: Path, *segments: dict[str, Any], killed: bool = False, **tail: Any) -> Path:

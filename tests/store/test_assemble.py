@@ -7,11 +7,11 @@ import zlib
 
 import numpy as np
 import pytest
-from synthetic_recordings import MB, ON, group, record, segment, worker
+from synthetic_recordings import MB, ON, group, record, segment, stacks, worker
 
 from benchkit import Store
 from benchkit.store.run import run_from_recording
-from benchkit.store.schema import COORDINATES, GROUPS
+from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
 
 HOSTILE = "half \udc80, NUL \0, <b>bold</b>, µ,\nnew line"
 
@@ -22,22 +22,24 @@ def sample(moment, index, **values):
 
 def everything():
     """Return a segment in which no table is empty."""
-    stacks = {"frames": [["g", "", 0], ["f", "x.py", 3]], "nodes": [-1, 0, 9, 0, 1, 9]}
     return segment(
         samples=[sample(1, 0, process=MB), sample(1, 1, process=MB)],
         scheduler=[{"time": ON + 1, "cpu": 5.0}],
-        tasks=[{"ok": 1, "start": ON + 2, "duration": 0.5}],
+        tasks=[{"ok": 1, "start": ON + 2, "stop": ON + 2.5}],
         keys=["a"],
         task_events=[{"action": "transfer", "start": ON + 1.5, "stop": ON + 2}],
         groups=[group("g", n_tasks=1, seconds={"compute": 0.5})],
-        fine=[["execute", "g", "thread-cpu", "seconds", 0.25]],
+        fine=[
+            ["execute", "g", "thread-cpu", "seconds", 0.25, "s1"],
+            ["execute", "g", "deserialize", "seconds", 0.5, ""],
+        ],
         events=[[ON + 3, "steal", 1, "{}"]],
         task_errors=[[ON + 4, "a", 0, "ValueError()", "Traceback"]],
         reports={
             "0": {
                 "transfers": [[0, "tcp://10.0.0.1:1", 2, 100.0, float("nan"), 0.5]],
                 "logs": [[ON + 5, "WARNING", "slow"]],
-                "profile": stacks,
+                "profile": stacks([["g", "", 0], ["f", "x.py", 3]], [-1, 0, 9, 0, 1, 9]),
                 "memory": 5.0 * MB,
             },
             "1": {"transfers": [[1, "tcp://10.0.0.1:0", 2, 100.0, 40.0, 0.4]]},
@@ -63,7 +65,8 @@ def test_every_variable_of_the_schema_is_there_with_its_unit_name_source_and_typ
             assert found.dtype == wanted, variable.name
         for dim in dataset.dims:
             for coordinate, _, units, long_name in COORDINATES.get(dim, ()):
-                assert dataset[coordinate].attrs == {"units": units, "long_name": long_name}
+                attrs = {"units": units, "long_name": long_name, "source": COORDINATE_SOURCES[dim]}
+                assert dataset[coordinate].attrs == attrs
 
 
 def test_units_are_ours_or_none():
@@ -170,13 +173,41 @@ def test_transfers_of_a_worker_that_is_gone_come_from_the_other_end(tmp_path):
     assert transfers.attrs["unheard"] == 1
 
 
+def test_what_a_worker_told_before_it_was_gone_counts_where_nobody_knows_more(tmp_path):
+    a, b, c = (f"tcp://10.0.0.1:{index}" for index in range(3))
+    nothing = float("nan")
+    parts = [
+        [0, {"transfers": [[1, b, 2, 20.0, 10.0, 0.2]], "logs": [[ON + 1, "WARNING", "early"]]}],
+        [0, {"transfers": [[1, b, 1, 10.0, 5.0, 0.1], [1, c, 1, 7.0, 7.0, 0.1]]}],
+        [1, {"transfers": [[0, a, 2, 20.0, nothing, 0.4], [1, c, 5, 50.0, 9.0, 0.5]]}],
+        [2, {"transfers": [[0, b, 1, 10.0, nothing, 0.1]]}],
+    ]
+    reports = {"2": {"transfers": [[0, b, 5, 50.0, nothing, 0.6]], "logs": []}}
+    workers = [worker(0, left=ON + 5), worker(1, left=ON + 5), worker(2)]
+    first, last = segment(workers=workers, told=parts[:2]), segment(workers=workers, told=parts[2:])
+    last["reports"] = reports
+    tree = run_from_recording(record(tmp_path, first, last))
+    transfers = tree["transfers"].to_dataset()
+
+    def count(source, destination):
+        return float(transfers["count"].sel(source=source, destination=destination))
+
+    assert count(0, 1) == 3, "both are gone, and the sender had told of more"
+    assert count(1, 2) == 6, "the receiver told all, in two parts"
+    assert count(0, 2) == 0, "who told all knows of none"
+    assert np.isnan(count(1, 0))
+    assert np.isnan(transfers["bytes_compressed"].values[:2]).all(), "senders that are gone"
+    assert transfers.attrs["unheard"] == 2
+    assert tree["logs/text"].values.tolist() == ["early"]
+
+
 def test_call_stacks_of_workers_are_merged(tmp_path):
-    deep = {
-        "frames": [["g", "", 0], ["f", "x.py", 3], ["h", "x.py", 9]],
-        "nodes": [-1, 0, 5, 0, 1, 5, 1, 2, 2],
-    }
-    flat = {"frames": [["f", "x.py", 3], ["g", "", 0]], "nodes": [-1, 1, 4, 0, 0, 4]}
-    reports = {"0": {"profile": deep}, "1": {"profile": flat}}
+    deep = stacks(
+        frames=[["g", "", 0], ["f", "x.py", 3], ["h", "x.py", 9]],
+        nodes=[-1, 0, 5, 0, 1, 5, 1, 2, 2],
+    )
+    flat = stacks(frames=[["f", "x.py", 3], ["g", "", 0]], nodes=[-1, 1, 4, 0, 0, 4])
+    reports = {"0": {"profile": deep}, "1": {"profile": flat}, "2": {"profile": b""}}
     tree = run_from_recording(record(tmp_path, segment(reports=reports)))
     profile = tree["profile"].to_dataset()
 
@@ -185,7 +216,7 @@ def test_call_stacks_of_workers_are_merged(tmp_path):
     assert names == [["g", "", "0"], ["f", "x.py", "3"], ["h", "x.py", "9"]]
     assert profile["parent"].values.tolist() == [-1, 0, 1]
     assert profile["count"].values.tolist() == [9, 9, 2]
-    assert profile.attrs["n_workers"] == 2
+    assert profile.attrs["n_workers"] == 3
 
 
 @pytest.mark.parametrize("where", ["groups", "errors", "events", "logs", "workers", "tail"])

@@ -174,7 +174,9 @@ def test_a_worker_that_broke_inside_is_lost_though_it_closed_in_peace(tmp_path):
 def test_a_task_is_recomputed_when_the_worker_that_had_run_it_was_gone(tmp_path):
     workers = [worker(0, left=ON + 5), worker(1)]
     ran = [("a", 0, 1.0), ("b", 0, 1.0), ("c", 1, 1.0), ("a", 1, 6.0), ("c", 1, 7.0), ("b", 1, 2.0)]
-    tasks = [{"worker": w, "start": ON + start, "duration": 0.1, "ok": 1} for _, w, start in ran]
+    tasks = [
+        {"worker": w, "start": ON + start, "stop": ON + start + 0.1, "ok": 1} for _, w, start in ran
+    ]
     made = segment(
         workers=workers,
         groups=[group("g", n_tasks=6)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic_recordings import MB, ON, group, record, segment
+from synthetic_recordings import MB, ON, group, record, segment, stacks
 
 from benchkit.store.run import Run, run_from_recording
 
@@ -25,19 +25,19 @@ def run(tmp_path):
             group("big", seconds={"compute": 2.0, "transfer": 3.0}, n_tasks=2, nbytes=20),
         ],
         tasks=[
-            {"group": 1, "worker": 1, "thread": 4, "ok": 1, "start": ON + 1, "duration": 0.5},
-            {"group": 0, "worker": 0, "thread": 5, "ok": 0, "start": ON + 2, "duration": 0.25},
-            {"group": 1, "worker": -1, "thread": 5, "ok": 1, "start": ON + 3, "duration": 0.125},
+            {"group": 1, "worker": 1, "thread_id": 77, "ok": 1, "start": ON + 1, "stop": ON + 1.5},
+            {"group": 0, "worker": 0, "thread_id": 77, "ok": 0, "start": ON + 2, "stop": ON + 2.25},
+            {"group": 1, "worker": -1, "thread_id": 9, "ok": 1, "start": ON + 3, "stop": ON + 3.5},
         ],
         keys=["a", "b", "c"],
         events=[[ON + 1, "steal", 1, '{"key": "a"}']],
         task_errors=[[ON + 2, "b", 0, EVIL, "Traceback"]],
         reports={
             "0": {
-                "profile": {
-                    "frames": [["big", "", 0], ["work", "lib.py", 7], ["small", "", 0]],
-                    "nodes": [-1, 0, 8, 0, 1, 6, -1, 2, 1],
-                },
+                "profile": stacks(
+                    frames=[["big", "", 0], ["work", "lib.py", 7], ["small", "", 0]],
+                    nodes=[-1, 0, 8, 0, 1, 6, -1, 2, 1],
+                ),
                 "logs": [[ON + 1, "WARNING", EVIL]],
                 "transfers": [[1, "tcp://10.0.0.1:1", 2, 100.0, 50.0, 0.5]],
             }
@@ -72,6 +72,8 @@ def test_the_task_stream_has_a_row_per_task_with_its_group(run):
     assert frame["task_group"].tolist() == ["big", "small", "big"]
     assert frame["worker"].tolist() == [1, 0, -1]
     assert frame["start"].tolist() == [1.0, 2.0, 3.0]
+    assert frame["duration"].tolist() == [0.5, 0.25, 0.5]
+    assert frame["thread"].tolist() == [0, 1, 2]  # one name on two workers is two threads
     assert frame["ok"].tolist() == [1, 0, 1]
 
 

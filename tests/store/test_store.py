@@ -129,7 +129,7 @@ def test_threads_can_add_and_read_at_once(store, make_run):
 
     def work(number):
         try:
-            for _ in range(5):
+            for _ in range(3):
                 run_id = store.add(make_run(seed=number, n_samples=5, n_tasks=5))
                 added.append(run_id)
                 with store.open(run_id) as tree:
@@ -138,7 +138,7 @@ def test_threads_can_add_and_read_at_once(store, make_run):
         except Exception as error:
             trouble.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -139,8 +139,9 @@ WRONG = {
         "a nap was short": item("naps", lambda naps: [naps[0] / 2, *naps[1:]]),
     },
     "steal.scaling_up": {
-        "a neighbour was left out": lambda total: total - 1,
-        "not a number": nan,
+        "a neighbour was left out": item("total", lambda total: total - 1),
+        "not a number": item("total", nan),
+        "the others never came": item("workers", 1),
     },
     "steal.straggler": {
         "a task is lost": item("ran", lambda ran: ran[:-1]),

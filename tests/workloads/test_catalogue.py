@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -38,6 +41,18 @@ def by_name(workload):
 
 def test_every_file_can_be_collected():
     assert FOUND.broken == []
+
+
+def test_the_public_originals_are_those_of_workloads_that_exist():
+    originals = json.loads((FOLDER / "originals.json").read_text())
+    for row in originals:
+        assert urlsplit(row["url"]).scheme in ("s3", "gs", "https")
+        assert row["size"]
+        assert row["about"].endswith(".")
+        for pattern in row["workloads"]:
+            assert fnmatch.filter(FOUND.workloads, pattern), pattern
+    told = {pattern.partition(".")[0] for row in originals for pattern in row["workloads"]}
+    assert told >= {"tpch", "h2o", "csv", "df", "parquet", "zarr", "geo", "ml"}
 
 
 @pytest.mark.parametrize("tag", ["first-twelve", "quick"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dask
 import pytest
 from distributed import Client, LocalCluster
-from perturbing import TINY, item, nan, prove, proved_here, times
+from perturbing import TINY, item, nan, prove, proved_here, run_variant, times
 
 #: They end or replace workers, so they get a cluster of their own.
 CONSUME_THEIR_CLUSTER = {"memory.amm_retire", "spill.repeated_merge"}
@@ -103,6 +105,19 @@ def own_client():
 )
 def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
     prove(client, variant, WRONG)
+
+
+def test_all_workers_take_part_though_the_client_tells_of_five_by_default():
+    (variant,) = (each for each in SHARING if each.workload.name == "memory.fragmentation")
+    with (
+        LocalCluster(
+            n_workers=7, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        available = run_variant(client, variant, replace(TINY, threads=7, workers=7))
+
+    assert len(available["result"]["churned"]) == 7
 
 
 @pytest.mark.slow

@@ -6,17 +6,20 @@ of ours but itself. It decides nothing: it appends to columns, which the client 
 
 Four rules keep it cheap and harmless. Level "light" takes no part in the life of a task: it looks
 at the scheduler's own counters between times (`polling`). Level "full" keeps what a task ended with
-as it comes, and makes columns of it 0.25 s later (`stream`). What a release of distributed does not
-tell is NaN. Nothing here may raise into the scheduler: what goes wrong is noted and travels home
-with the data. And a client that is gone is noticed: the capture then removes itself.
+as it comes (`transitions`), and makes columns of it a moment later (`stream`). What a release of
+distributed does not tell is NaN. Nothing here may raise into the scheduler: what goes wrong is
+noted and travels home with the data. And a client that is gone is noticed: the capture then removes
+itself.
 
-From below: `columns`, `loop_lag`; `probe` on the workers; `groups`, `happenings`, `stream`,
-`polling`, `samples`, `ending` on the scheduler; `watching` holds them together.
+From below: `columns`, `loop_lag`; `knowledge` and `probe` on the workers; `groups`, `happenings`,
+`transitions`, `stream`, `polling`, `samples`, `asking`, `ending` on the scheduler; `watching` holds
+them together.
 """
 
 from benchkit.measure.capture.columns import (
     ACTIONS,
     EVENT_COLUMNS,
+    ROW,
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
     TASK_COLUMNS,
@@ -27,6 +30,7 @@ from benchkit.measure.capture.watching import Capture
 __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
+    "ROW",
     "SAMPLE_COLUMNS",
     "SCHEDULER_COLUMNS",
     "TASK_COLUMNS",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from struct import pack
+from struct import error, pack
 from typing import Any
 
 __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
     "NAN",
+    "ROW",
     "SAMPLE_COLUMNS",
     "SAMPLE_PATHS",
     "SCHEDULER_COLUMNS",
@@ -23,17 +24,20 @@ NAN = float("nan")
 TEXT_CHARS = 4096
 ACTIONS = ("compute", "transfer", "disk-read", "disk-write", "deserialize", "other")
 
-#: Columns of the stream, with the type codes of `struct`.
+#: How many values stand for a task in the stream's flat list; a place in it is its row times this.
+ROW = 8
+#: Columns of the stream, with the type codes of `struct`; what follows from them alone (a thread's
+#: number, a duration, whose event it was) is left to who reads them: the scheduler is busy.
 TASK_COLUMNS = {
     "group": "i",
     "worker": "i",
-    "thread": "i",
+    "thread_id": "q",
     "ok": "b",
     "nbytes": "q",
     "start": "d",
-    "duration": "d",
+    "stop": "d",
 }
-EVENT_COLUMNS = {"task": "q", "action": "b", "source": "i", "start": "d", "stop": "d"}
+EVENT_COLUMNS = {"place": "q", "action": "b", "source": "i", "start": "d", "stop": "d"}
 
 _MEMORY = ("process", "managed", "unmanaged_old", "unmanaged_recent", "spilled")
 #: Column -> where it is found, starting from a worker's `state`, its `memory`, its last `beat`
@@ -86,7 +90,7 @@ def look_up(found: Any, path: tuple[str, ...]) -> float:
     """Follow a path of items and attributes to a number; NaN where this release has none."""
     try:
         for step in path:
-            found = found[step] if isinstance(found, dict) else getattr(found, step)
+            found = found[step] if type(found) is dict else getattr(found, step)
         return float(found)
     except (AttributeError, KeyError, TypeError, ValueError):
         return NAN
@@ -95,10 +99,17 @@ def look_up(found: Any, path: tuple[str, ...]) -> float:
 def packed(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
     """Return columns, sequences of numbers, as the bytes of their types, by name.
 
-    As ``array(code, values).tobytes()`` would, in a third of the time.
+    As ``array(code, values).tobytes()`` would, in a third of the time. None becomes -1, and what a
+    class's own `sizeof` gave in fractions loses them.
     """
-    filled = zip(codes.items(), columns, strict=True)
-    return {name: pack(f"{len(values)}{code}", *values) for (name, code), values in filled}
+    out = {}
+    for (name, code), values in zip(codes.items(), columns, strict=True):
+        try:
+            out[name] = pack(f"{len(values)}{code}", *values)
+        except error:
+            known = (-1 if value is None else int(value) for value in values)
+            out[name] = pack(f"{len(values)}{code}", *known)
+    return out
 
 
 def text(value: Any, limit: int = TEXT_CHARS) -> str:

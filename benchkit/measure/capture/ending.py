@@ -7,39 +7,35 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from benchkit.measure.capture.asking import Asking
 from benchkit.measure.capture.columns import NAN, look_up, text
 from benchkit.measure.capture.groups import Groups
-from benchkit.measure.capture.probe import IDLE_TALK, MAX_LOG_LINES, warnings_of
+from benchkit.measure.capture.knowledge import IDLE_TALK, MAX_LOG_LINES, warnings_of
 
-__all__ = ["fine_rows", "last_words"]
+__all__ = ["fine_now", "fine_rows", "last_words"]
+
+#: Seconds or bytes: what is left of a sum when all its parts are taken from it.
+ROUNDING = 1e-9
 
 #: Seconds that workers and nannies have to answer.
 REPORT_TIMEOUT_S = 6.0
 REPORT_TIMEOUT_PER_WORKER_S = 0.03
-#: Call stacks come from this many workers, evenly chosen: with hundreds, one is like another.
-MAX_PROFILED = 64
 
 Note = Callable[[str, Any], None]
 
 
 async def last_words(
-    name: str,
-    scheduler: Any,
-    workers: dict[Any, int],
+    asking: Asking,
     groups: Groups,
     note: Note,
     window: tuple[float, float],
 ) -> dict[str, Any]:
-    """Ask all workers for their reports; nannies and scheduler for their logs.
+    """Ask all workers for what they have not told; nannies and scheduler for their logs.
 
     Parameters
     ----------
-    name : str
-        Of the capture, whose probes answer.
-    scheduler : Scheduler
-        Whose workers are asked.
-    workers : dict
-        The number of each worker by address.
+    asking : Asking
+        Knows whom to ask, and what each has told.
     groups : Groups
         Whose spans are wanted.
     note : callable
@@ -48,6 +44,7 @@ async def last_words(
         When the clock started and stopped, Unix s on the scheduler's clock.
     """
     start, stop = window
+    scheduler, workers = asking.scheduler, asking.workers
     states = dict(scheduler.workers)
 
     async def ask(msg: dict, asked: list[str], **options: Any) -> dict:
@@ -59,24 +56,21 @@ async def last_words(
             note(msg["op"].rpartition("_")[2], error)
             return {}
 
-    msg = {"op": f"{name}_report", "start": start, "stop": stop}
     # One by one, so that a worker that hangs takes no other's report with it.
-    questions = [ask(msg, [address]) for address in states]
+    op = {"op": f"{asking.name}_report"}
+    asked = [ask({**op, **asking.question(one, stop, last=True)}, [one]) for one in states]
     log_msg = {"op": "get_logs", "start": start, "timestamps": True}
     with_nanny = [address for address, state in states.items() if state.nanny]
-    *answers, logs = await asyncio.gather(*questions, ask(log_msg, with_nanny, nanny=True))
+    *answers, logs = await asyncio.gather(*asked, ask(log_msg, with_nanny, nanny=True))
     reports: dict[str, Any] = {}
-    every = max(1, -(-len(states) // MAX_PROFILED))
-    for number, (address, answer) in enumerate(zip(states, answers, strict=True)):
-        report = answer.get(address)
+    for address, answer in zip(states, answers, strict=True):
+        index, report = workers.get(address, -1), answer.get(address)
         if not isinstance(report, dict):
             note("report", f"none came from {address}")
             continue
         for line in report.pop("errors", ()):
             note(f"report of {address}", line)
-        if number % every:
-            report.pop("profile", None)
-        reports[str(workers.get(address, -1))] = report
+        reports[str(index)] = report
     out: dict[str, Any] = {"reports": reports}
     for title, found in (
         ("spans", lambda: _span_rows(scheduler, groups)),
@@ -121,16 +115,30 @@ def _span_rows(scheduler: Any, groups: Groups) -> list[list]:
     ]
 
 
-def fine_rows(now: Any, before: dict) -> list[tuple]:
-    """Return rows of context, prefix, activity, unit, value for what was added since `before`."""
+def fine_now(scheduler: Any) -> dict[tuple, float]:
+    """Return fine metrics so far by (span, context, ..., activity, unit); span "" for the rest."""
+    totals = scheduler.cumulative_worker_metrics.items()
+    found = {("", *key): value for key, value in totals if isinstance(key, tuple) and len(key) > 2}
+    extension = scheduler.extensions.get("spans")  # since 2023.6
+    for span_id, span in extension.spans.items() if extension is not None else ():
+        for key, value in getattr(span, "_cumulative_worker_metrics", {}).items():
+            found[(span_id, *key)] = value
+            if ("", *key) in found:  # the sum of all rows stays that of the scheduler
+                found[("", *key)] -= value
+    return found
+
+
+def fine_rows(now: dict[tuple, float], before: dict[tuple, float]) -> list[tuple]:
+    """Return rows of context, prefix, activity, unit, value, span: what was added since `before`.
+
+    Both as `fine_now` gives them.
+    """
     rows: dict[tuple, float] = defaultdict(float)
     for key, value in now.items():
-        if not isinstance(key, tuple) or len(key) < 3:
+        added = value - before.get(key, 0)
+        if abs(added) <= ROUNDING:
             continue
-        value -= before.get(key, 0)
-        if not value:
-            continue
-        words = [text(word) for word in key]
+        span, *words = map(text, key)
         prefix = words[1] if len(words) > 3 else ""
-        rows[words[0], prefix, words[-2], words[-1]] += value
-    return [(*key, float(value)) for key, value in rows.items()]
+        rows[words[0], prefix, words[-2], words[-1], span] += added
+    return [(*key[:4], float(value), key[4]) for key, value in rows.items()]

@@ -51,9 +51,9 @@ class Happenings:
             self.event(topic, None, {"error": text(msg.get("text", ""), 300)}, moment)
         elif topic == "worker-restart-memory":
             self.event(topic, msg.get("worker"), {"rss": msg.get("rss")}, moment)
-        elif topic == "all" and msg.get("action") == "worker-status-change":
-            status = {"status": msg.get("status")}
-            self.event("worker-status-change", msg.get("worker"), status, moment)
+        elif msg.get("action") == "worker-status-change":  # said under the worker's address
+            status = {"status": msg.get("status"), "before": msg.get("prev-status")}
+            self.event("worker-status-change", topic, status, moment)
         elif topic == "all" and msg.get("action") == "restart":  # before 2024, of all workers
             self.event("restart", None, {}, moment)
         elif topic == "all" and msg.get("action") == "restart-workers":

@@ -16,6 +16,8 @@ from collections import defaultdict
 from itertools import islice
 from typing import Any
 
+from distributed.metrics import time
+
 from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.groups import Groups, row_of
 from benchkit.measure.capture.happenings import Happenings
@@ -51,7 +53,9 @@ class Poll:
         self.groups, self.happenings = groups, happenings
         self.n_unseen = 0
         # Ours first: who said there that it was sent away is no loss when its end is read.
-        self.read = {topic: self._log(topic)[1] for topic in (happenings.name, *TOPICS)}
+        self.topics = (happenings.name, *TOPICS)
+        self.began = time()
+        self.read = {topic: self._log(topic)[1] for topic in (*self.topics, *scheduler.workers)}
         self.newest_failure = next(iter(scheduler.erred_tasks), None)
         self.present = dict(scheduler.workers)
         self.ended_before = {group: _ended(group) for group in groups.members}
@@ -63,21 +67,23 @@ class Poll:
     def look(self) -> None:
         """Tell of everything that is new."""
         scheduler, plugin = self.scheduler, self.plugin
-        now, moments = dict(scheduler.workers), self._moments()
+        now = dict(scheduler.workers)
         came = [address for address, state in now.items() if self.present.get(address) is not state]
         # An address that is there still may be that of another worker.
         went = [address for address in self.present if address not in now or address in came]
+        moments = self._moments() if came or went else {}
         for address in came:
             if address in went:
                 plugin.remove_worker(scheduler, address, moment=moments.get(("remove", address)))
             plugin.add_worker(scheduler, address, moment=moments.get(("add", address)))
-        for topic in self.read:
+        # That a worker pauses is said under its address.
+        for topic in (*self.topics, *now, *(address for address in went if address not in now)):
             self._read_log(topic)
         for address in went:
             if address not in now:
                 plugin.remove_worker(scheduler, address, moment=moments.get(("remove", address)))
         self.present = now
-        if self.tasks:
+        if self.tasks and self.happenings.counting:
             self._find_groups()
             self._find_failures()
 
@@ -102,15 +108,18 @@ class Poll:
     def _fresh(self, topic: str) -> tuple[int, list]:
         """Return how many events of a topic there were since the last look, and those kept."""
         events, count = self._log(topic)
-        fresh = count - self.read[topic]
-        return fresh, [*islice(reversed(events), fresh)][::-1]
+        fresh = count - self.read.get(topic, 0)
+        return fresh, [*islice(reversed(events), fresh)][::-1] if fresh else []
 
     def _read_log(self, topic: str) -> None:
         fresh, events = self._fresh(topic)
-        self.read[topic] += fresh
+        if not fresh:
+            return
+        self.read[topic] = self.read.get(topic, 0) + fresh
         self.happenings.n_dropped += max(0, fresh - len(events))
         for moment, msg in events:
-            self.happenings.said(topic, msg, moment)
+            if moment >= self.began:  # a worker that was away may be back, and its log with it
+                self.happenings.said(topic, msg, moment)
 
     def _find_groups(self) -> None:
         fresh = []

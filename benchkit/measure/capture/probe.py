@@ -1,29 +1,24 @@
-"""What runs on each worker: values for its heartbeats, and one report at the end."""
+"""What runs on each worker: values for its heartbeats, and reports when it is asked."""
 
 from __future__ import annotations
 
 import contextlib
-from array import array
-from collections import defaultdict
+from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any
 
 import distributed
-from distributed import profile
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from benchkit.measure.capture.columns import NAN, text
+from benchkit.measure.capture.knowledge import Knowledge
 from benchkit.measure.capture.loop_lag import LoopLag
 
-__all__ = ["IDLE_TALK", "MAX_LOG_LINES", "Probe", "warnings_of"]
-
-#: A transfer takes 48 B in its worker, so that all of them take 24 MB.
-MAX_TRANSFERS = 500_000
-MAX_LOG_LINES = 1000
-IDLE_TALK = ("DEBUG", "INFO")
+__all__ = ["Probe"]
 
 
 class Probe(WorkerPlugin):
-    """Adds to a worker's heartbeat what the worker alone knows, and reports once at the end."""
+    """Adds numbers to a worker's heartbeat, and reports what the worker alone knows."""
 
     def __init__(self, name: str, level: str) -> None:
         self.name = name
@@ -39,13 +34,10 @@ class Probe(WorkerPlugin):
         # of other captures and, where workers share a process, of other workers.
         self.siblings = vars(distributed).setdefault("_benchkit_probes", {})
         self.siblings[self.name, worker.address] = self
-        self.peers: dict[str, int] = {}
-        self.transfers = array("d")
-        self.n_missed = 0
-        self.logs = (worker.transfer_incoming_log, worker.transfer_outgoing_log)
-        self.newest = [log[-1] if log else None for log in self.logs]
+        self.knowledge = Knowledge(worker)
         worker.metrics[self.name] = self.read
         worker.handlers[f"{self.name}_report"] = self.report
+        worker.handlers[f"{self.name}_beat"] = self.beat
 
     def teardown(self, worker: Any) -> None:
         """Leave no trace; a worker that closes in peace says so, because one that dies cannot."""
@@ -53,7 +45,8 @@ class Probe(WorkerPlugin):
             with contextlib.suppress(Exception):
                 worker.log_event(self.name, {"leaving": worker.address})
         worker.metrics.pop(self.name, None)
-        worker.handlers.pop(f"{self.name}_report", None)
+        for what in ("report", "beat"):
+            worker.handlers.pop(f"{self.name}_{what}", None)
         self.siblings.pop((self.name, worker.address), None)
         if not self.siblings:
             vars(distributed).pop("_benchkit_probes", None)
@@ -61,7 +54,7 @@ class Probe(WorkerPlugin):
 
     def read(self, worker: Any) -> dict[str, float]:
         """Return the values of this heartbeat."""
-        self._note_transfers()
+        self.knowledge.note_transfers()
         peak = _high_water_mark()
         for probe in list(self.siblings.values()):
             probe.peak = max(probe.peak, peak)
@@ -80,88 +73,46 @@ class Probe(WorkerPlugin):
             out["net_read_total"] = psutil.net_io_counters().bytes_recv
         return out
 
-    def _note_transfers(self) -> None:
-        """Copy what is new in the worker's own logs, which keep the last 1000 only."""
-        for direction, log in enumerate(self.logs):
-            fresh: list[dict] = []
-            for entry in reversed(log):
-                if entry is self.newest[direction]:
-                    break
-                fresh.append(entry)
-            else:
-                self.n_missed += bool(log) and len(log) == log.maxlen  # at least one
-            if fresh:
-                self.newest[direction] = fresh[0]
-            for entry in reversed(fresh):
-                if len(self.transfers) >= 6 * MAX_TRANSFERS:
-                    self.n_missed += 1
-                    continue
-                who = str(entry.get("who"))
-                self.transfers.extend(
-                    (
-                        direction,
-                        self.peers.setdefault(who, len(self.peers)),
-                        entry["stop"],
-                        entry["total"],
-                        NAN if entry.get("compressed") is None else entry["compressed"],
-                        entry["duration"],
-                    )
-                )
+    async def beat(self) -> None:
+        """Have the worker send a heartbeat now, and begin a new tree of call stacks.
 
-    def report(self, start: float, stop: float) -> dict[str, Any]:
-        """Return what is asked for once, when the clock has stopped: plain lists and numbers."""
-        out: dict[str, Any] = {"errors": []}
-        questions: dict[str, Any] = {"transfers": self._sum_transfers, "logs": self._log_lines}
+        So that no sample is of a task before the clock was on, or long after it was off.
+        Not where a metric waits for something, as those of GPUs do: a second heartbeat would come
+        in between, and Dask closes a worker for that.
+        """
         if self.level == "full":
-            questions |= {"profile": self._call_stacks, "memory": self._trimmed_memory}
+            with contextlib.suppress(Exception):
+                self.worker.cycle_profile()
+        if not any(iscoroutinefunction(metric) for metric in self.worker.metrics.values()):
+            await self.worker.heartbeat()
+
+    def report(self, start: float, stop: float, stacks: bool, last: bool) -> dict[str, Any]:
+        """Return what this worker knows of the time after `start`, up to `stop`: plain lists.
+
+        Times in Unix s on the scheduler's clock. The `last` report of a run has more.
+        """
+        known = self.knowledge
+        out: dict[str, Any] = {"errors": []}
+        questions: dict[str, Callable[[], Any]] = {
+            "transfers": lambda: known.of_transfers(start, stop),
+            "logs": lambda: known.of_log(start, float("inf") if last else stop),
+        }
+        if self.level == "full" and stacks:
+            questions["profile"] = lambda: known.of_call_stacks(start, stop, last=last)
+        if self.level == "full" and last:
+            questions["memory"] = self._trimmed_memory
         for name, ask in questions.items():
             try:
-                out[name] = ask(start, stop)
+                out[name] = ask()
             except Exception as error:
                 out["errors"].append(f"{name}: {type(error).__name__}: {text(error, 200)}")
-        if self.n_missed:
-            out["errors"].append(f"transfers: {self.n_missed} or more were not counted")
+        if last and known.n_missed:
+            out["errors"].append(f"transfers: {known.n_missed} or more were not counted")
+        if last and known.n_lines_left_out:
+            out["errors"].append(f"logs: {known.n_lines_left_out} lines were left out")
         return out
 
-    def _sum_transfers(self, start: float, stop: float) -> list[list]:
-        """Return rows of outgoing 0 or 1, peer's address, count, bytes, compressed, seconds."""
-        self._note_transfers()
-        peers = list(self.peers)
-        sums: dict[tuple, list[float]] = {}
-        rows = iter(self.transfers)
-        for direction, peer, moment, nbytes, compressed, seconds in zip(*[rows] * 6, strict=True):
-            if start <= moment <= stop:
-                found = sums.setdefault((int(direction), peers[int(peer)]), [0, 0.0, 0.0, 0.0])
-                for index, value in enumerate((1, nbytes, compressed, seconds)):
-                    found[index] += value
-        return [[*pair, *found] for pair, found in sums.items()]
-
-    def _log_lines(self, start: float, stop: float) -> list[list]:
-        return warnings_of(self.worker, start - self.worker.scheduler_delay)
-
-    def _call_stacks(self, start: float, stop: float) -> dict[str, list]:
-        """Return the call stacks of tasks, sampled by the worker itself, as a flat tree.
-
-        Nodes are rows of (parent or -1, index of the frame, count), a parent before its children;
-        the roots' frames are prefixes of tasks.
-        """
-        worker = self.worker
-        by_prefix: dict[str, list[dict]] = defaultdict(list)
-        for moment, trees in list(worker.profile_keys_history):
-            if start <= moment <= stop + 1:  # a cycle of a second ends after what it tells of
-                for prefix, tree in trees.items():
-                    by_prefix[prefix].append(tree)
-        for prefix, tree in worker.profile_keys.items():
-            by_prefix[prefix].append(tree)
-        frames: dict[tuple, int] = {}
-        nodes: list[int] = []
-        for prefix, trees in by_prefix.items():
-            tree = profile.merge(*trees)
-            if tree["count"]:
-                _flatten(tree, (text(prefix), "", 0), frames, nodes)
-        return {"frames": [list(frame) for frame in frames], "nodes": nodes}
-
-    def _trimmed_memory(self, start: float, stop: float) -> float:
+    def _trimmed_memory(self) -> float:
         """Return RSS in B after free memory was given back; NaN where that would be no measure."""
         if any(name != self.name for name, _ in self.siblings):
             return NAN  # somebody else is measuring here, whose memory this would change
@@ -175,25 +126,6 @@ class Probe(WorkerPlugin):
                 return NAN  # not Linux with the GNU library
             self.trimmed = True
         return float(self.worker.monitor.proc.memory_info().rss)
-
-
-def _flatten(tree: dict, root: tuple, frames: dict[tuple, int], nodes: list[int]) -> None:
-    stack = [(tree, -1, root)]
-    while stack:  # not by recursion: stacks of tasks can be as deep as Python's own
-        node, parent, frame = stack.pop()
-        number = len(nodes) // 3
-        nodes += [parent, frames.setdefault(frame, len(frames)), node["count"]]
-        for child in node["children"].values():
-            code = child["description"]
-            place = (text(code["name"]), text(code["filename"]), code["line_number"])
-            stack.append((child, number, place))
-
-
-def warnings_of(server: Any, start: float) -> list[list]:
-    """Return rows of time, level, text that a server logged since `start`, on its own clock."""
-    lines = server.get_logs(start=start, timestamps=True)
-    kept = [line for line in lines if line[1] not in IDLE_TALK][:MAX_LOG_LINES]
-    return [[moment, level, text(line)] for moment, level, line in reversed(kept)]
 
 
 def _high_water_mark() -> int:

@@ -57,7 +57,7 @@ class Samples:
             with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat, too
                 found["memory"] = state.memory
             index = self.workers.get(address, -1)
-            self.of_all_workers.extend([now, index, *(look_up(found, p) for p in SAMPLE_PATHS)])
+            self.of_all_workers.extend([now, index, *[look_up(found, p) for p in SAMPLE_PATHS]])
 
     def look_at_scheduler(self) -> None:
         """Add a row for this moment."""
@@ -77,7 +77,7 @@ class Samples:
         }
         with contextlib.suppress(KeyError, TypeError):
             found["memory"] = scheduler.memory
-        self.of_all_times.extend([time(), *(look_up(found, p) for p in SCHEDULER_PATHS)])
+        self.of_all_times.extend([time(), *[look_up(found, p) for p in SCHEDULER_PATHS]])
 
     def take(self) -> dict[str, bytes]:
         """Return the tables of what was kept since the last time, as bytes."""

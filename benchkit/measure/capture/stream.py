@@ -3,20 +3,19 @@
 A task costs a scheduler 40 to 100 µs in all. So what notes its end is a function of its own with
 what it needs in its closure. It keeps numbers and names in one flat list: a tuple a task, or the
 dictionaries that came, would live until the next look, and what they cost the memory allocator and
-the garbage collector is more than all else. The columns made of it take 45 B a task.
+the garbage collector is more than all else. The columns made of it take 50 B a task.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from operator import add, sub
+from operator import add
 from typing import Any
 
-from benchkit.measure.capture.columns import ACTIONS, EVENT_COLUMNS, NAN, TASK_COLUMNS, packed
+from benchkit.measure.capture.columns import ACTIONS, EVENT_COLUMNS, NAN, ROW, TASK_COLUMNS, packed
 from benchkit.measure.capture.groups import Groups
-from benchkit.measure.capture.transitions import Wrap
+from benchkit.measure.capture.transitions import Wrap, ignores_the_rest
 
 __all__ = ["Stream"]
 
@@ -24,8 +23,8 @@ __all__ = ["Stream"]
 MAX_TASKS = 5_000_000
 #: A task is released for other reasons, too; that it failed shows in what caused it.
 _FAILED_ATTEMPTS = ("task-erred", "run-spec-deserialize-failed", "execute-unknown-error")
-#: How many values of the flat lists are one row.
-ROW, PART = 8, 5
+#: How many values of the other flat list are one row.
+PART = 5
 _ACTION_IDS = {name: index for index, name in enumerate(ACTIONS)}
 
 
@@ -56,7 +55,6 @@ class Stream:
     ) -> None:
         self.scheduler, self.groups, self.workers = scheduler, groups, workers
         self.note, self.failed = note, failed
-        self.lanes: dict[tuple[Any, Any], int] = {}
         self.n_tasks = self.n_dropped = 0
         #: Row after row of (group, key, worker, thread, bytes, begin, stop, ok), until folded;
         #: and of (place of its task, action, source, start, stop).
@@ -78,6 +76,16 @@ class Stream:
         extend, spread, trouble = rows.extend, parts.extend, self._trouble
 
         def memory(inner: Callable[..., Any]) -> Callable[..., Any]:
+            if not ignores_the_rest(inner):
+                note = memory(_nothing)
+
+                def both(*args: Any, **told: Any) -> Any:
+                    result = inner(*args, **told)
+                    note(*args, **told)
+                    return result
+
+                return both
+
             # All names are there because Python takes longer to pass what is not listed.
             def ended(
                 state: Any,
@@ -93,7 +101,7 @@ class Stream:
                 metadata: Any = None,
                 **more: Any,
             ) -> Any:
-                result = (partial(inner, **more) if more else inner)(
+                result = inner(
                     state,
                     key,
                     stimulus_id,
@@ -102,8 +110,6 @@ class Stream:
                     typename=typename,
                     worker=worker,
                     startstops=startstops,
-                    thread=thread,
-                    metadata=metadata,
                 )
                 try:
                     task = tasks[key]
@@ -226,11 +232,11 @@ class Stream:
             (
                 list(map(numbers.__getitem__, groups)),
                 list(map(known.__getitem__, workers)),
-                self._lanes(workers, threads),
+                threads,
                 oks,
-                sizes if None not in sizes else [-1 if size is None else size for size in sizes],
+                sizes,
                 begins,
-                list(map(sub, stops, begins)),
+                stops,
             ),
         )
         events = packed(EVENT_COLUMNS, self._events(parts, workers))
@@ -251,7 +257,7 @@ class Stream:
         codes = {action: _ACTION_IDS.get(action, _ACTION_IDS["other"]) for action in seen}
         known = {address: self.workers.get(address, -1) for address in set(sources)}
         return (
-            [self.n_tasks + place // ROW for place in places],
+            list(map((ROW * self.n_tasks).__add__, places)),
             list(map(codes.__getitem__, actions)),
             list(map(known.__getitem__, sources)),
             starts,
@@ -266,16 +272,6 @@ class Stream:
             delays[worker] if action[:4] == "disk" else 0.0
             for worker, action in zip(workers, actions, strict=True)
         ]
-
-    def _lanes(self, workers: list, threads: list) -> list[int]:
-        """Return the number of each worker's thread, a new one for a new thread."""
-        lanes = self.lanes
-        try:
-            return list(map(lanes.__getitem__, zip(workers, threads, strict=True)))
-        except KeyError:
-            for lane in dict.fromkeys(zip(workers, threads, strict=True)):
-                lanes.setdefault(lane, len(lanes))
-        return self._lanes(workers, threads)
 
     def _count(self, groups: list) -> dict[Any, int | None]:
         """Add to the groups' counts; return their numbers, None for one that has none."""

@@ -10,8 +10,9 @@ import cloudpickle
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 
+from benchkit.measure.capture.asking import Asking
 from benchkit.measure.capture.columns import NAN, text
-from benchkit.measure.capture.ending import fine_rows, last_words
+from benchkit.measure.capture.ending import fine_now, fine_rows, last_words
 from benchkit.measure.capture.groups import Groups
 from benchkit.measure.capture.happenings import Happenings
 from benchkit.measure.capture.loop_lag import LoopLag
@@ -25,9 +26,12 @@ __all__ = ["Capture"]
 
 #: Seconds between samples; heartbeats, at 0.5 s and more, are the true resolution.
 SAMPLE_TICK_S = 0.25
+#: What a worker that dies takes with it, of what it alone knows.
+ASK_EVERY_S = 5.0
 #: Seconds that the end of a run waits for the workers' last heartbeats, then for all probes to be
 #: gone; with the time that reports have they fit into a client's call.
 TAIL_TIMEOUT_S = 4.0
+ANSWER_TIMEOUT_S = 1.0
 REMOVAL_PATIENCE_S = 2.0
 REMOTE_TIMEOUT_S = 10.0
 #: What each worker adds to that: hundreds of them may share two cores with the scheduler.
@@ -53,11 +57,14 @@ class Capture(SchedulerPlugin):
         Unique per capture: plugin, handlers and probes go by it.
     level : {"full", "light"}
         "light" keeps no stream of tasks and no call stacks.
+    ask_every_s : float
+        Seconds after which a worker is asked again for what it alone knows, at least; see `Asking`.
     """
 
-    def __init__(self, name: str, level: str = "full") -> None:
+    def __init__(self, name: str, level: str = "full", *, ask_every_s: float = ASK_EVERY_S) -> None:
         self.name = name
         self.level = level
+        self.ask_every_s = ask_every_s
         # Not by distributed's own dumps, which asks cloudpickle only for modules it knows by name.
         self.probe = cloudpickle.dumps(Probe(name, level))
 
@@ -82,8 +89,9 @@ class Capture(SchedulerPlugin):
             scheduler, self.groups, self.workers, self.note, self.happenings.failed
         )
         self.samples = Samples(self.name, scheduler, self.workers, self.lag)
+        self.asking = Asking(self.name, scheduler, self.workers, self.ask_every_s)
         self.poll: Poll | None = None
-        self.polled: list[dict] = []
+        self.group_rows: list[dict] = []
         for address, state in list(scheduler.workers.items()):
             self._meet(address, state)
         self.sample_handle: Any = self.lag.loop.call_later(SAMPLE_TICK_S, self._sample_tick)
@@ -117,6 +125,8 @@ class Capture(SchedulerPlugin):
     async def close(self) -> None:
         """Stop the timers; also called when the scheduler closes."""
         self._stop_hearing()
+        self.poll = None
+        self.asking.cancel()
         self.lag.stop()
         if self.sample_handle is not None:
             self.sample_handle.cancel()
@@ -150,19 +160,21 @@ class Capture(SchedulerPlugin):
         self.scheduler.plugins.pop(self.name, None)
 
     def _stop_hearing(self) -> None:
-        if self.poll is not None and self.happenings.counting:
-            self._guarded(self.poll.look)
-            self._guarded(self._count_polled)
+        if self.happenings.counting:
+            self._look()
+            self._guarded(self._count_groups)
         self.happenings.counting = False
         stop_listening(self.scheduler, self.name)
         vars(self).pop("transition", None)
 
-    def _count_polled(self) -> None:
+    def _count_groups(self) -> None:
         """Take the rows of all groups as they are, for good when the clock has stopped."""
-        if self.poll is None or self.level != "light":
-            return
-        self.polled = self.poll.rows()
-        if self.poll.n_unseen:
+        if self.level == "full":
+            self.stream.fold()
+            self.group_rows = self.groups.rows()
+        elif self.poll is not None:
+            self.group_rows = self.poll.rows()
+        if self.poll is not None and self.poll.n_unseen:
             self.note("failures", f"{self.poll.n_unseen} or more failed tasks were not seen")
 
     # -- handlers, called by the client -------------------------------------------------------
@@ -172,10 +184,10 @@ class Capture(SchedulerPlugin):
         self.heard = time()
         await self._await_heartbeats(time())
         self.groups.begin(self.scheduler.task_groups.values())
-        self.fine_before = dict(self.scheduler.cumulative_worker_metrics)
+        self.fine_before = fine_now(self.scheduler)
         self.samples.begin()
         self._guarded(self._hear)
-        self.t_on = time()
+        self.t_on = self.asking.start = time()
         self._sample()
         return {"t_on": self.t_on, "n_workers": len(self.scheduler.workers)}
 
@@ -184,7 +196,7 @@ class Capture(SchedulerPlugin):
         self.heard = self.t_off = time()
         self._stop_hearing()
         self._sample()
-        return {"t_off": self.t_off}
+        return {"t_off": self.t_off, "n_workers": len(self.scheduler.workers)}
 
     async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict:
         """Hand over what was gathered since the answer numbered `ack`.
@@ -204,12 +216,11 @@ class Capture(SchedulerPlugin):
         stop = self.t_off if self.t_off == self.t_off else time()
         last: dict[str, Any] = {}
         if wait:
-            await self._await_heartbeats(stop)
+            await asyncio.gather(self._await_heartbeats(stop), self.asking.stop(ANSWER_TIMEOUT_S))
             if self.t_on == self.t_on:
                 window = (self.t_on, stop)
                 self._guarded(self.stream.fold)  # it is asked which groups had tasks
-                known = (self.workers, self.groups)
-                last = await last_words(self.name, self.scheduler, *known, self.note, window)
+                last = await last_words(self.asking, self.groups, self.note, window)
         if self.sample_handle is not None and self.t_on == self.t_on:
             self._sample()
         rest = [self.pending] if self.pending and self.pending["sequence"] != ack else []
@@ -221,19 +232,35 @@ class Capture(SchedulerPlugin):
         return {"segments": rest}
 
     async def _await_heartbeats(self, after: float) -> None:
-        """Wait until each worker has reported since `after`: the tail of its metrics is in it."""
-        give_up = time() + TAIL_TIMEOUT_S
+        """Have each worker report at once, and wait: the tail of its metrics is in it."""
+        # Not by a broadcast, which goes on when it is cancelled and logs whom it did not reach.
+        asked = [
+            asyncio.ensure_future(getattr(self.scheduler.rpc(address), f"{self.name}_beat")())
+            for address in self.scheduler.workers
+        ]
+        give_up = time() + TAIL_TIMEOUT_S + len(asked) * PER_WORKER_S
+        silent: list[str] = []
         while time() < give_up:
             states = list(self.scheduler.workers.values())
-            if all(state.last_seen > after for state in states):
-                return
-            await asyncio.sleep(0.02)
+            silent = [state.address for state in states if state.last_seen <= after]
+            if not silent:
+                break
+            await asyncio.sleep(0.005)
+        if asked:
+            _, left = await asyncio.wait(asked, timeout=PER_WORKER_S * (1 + len(asked) / 10))
+            for one in left:
+                one.cancel()
+            # A worker that could not be asked reports by itself before long.
+            await asyncio.gather(*asked, return_exceptions=True)
+        if silent:
+            self.note("heartbeat", f"none came from {text(', '.join(silent), 200)}")
 
     # -- hooks, called by the scheduler -------------------------------------------------------
 
     def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
         """Give a worker that joins its index."""
-        self._guarded(self.stream.fold)  # an address may come back as another worker
+        if worker in self.workers:  # an address may come back as another worker
+            self._guarded(self.stream.fold)
         self._guarded(self._meet, worker, scheduler.workers[worker], moment)
         self._guarded(self.happenings.event, "add-worker", worker, {}, moment)
 
@@ -279,31 +306,39 @@ class Capture(SchedulerPlugin):
         self.sample_handle = self.lag.loop.call_later(pause, self._sample_tick)
         if self.t_on == self.t_on:
             self._sample()
+            if self.t_off != self.t_off:
+                self._guarded(self.asking.ask, pause, self.heard)
         if self.scheduler.status.name in ("closing", "closed"):
             self.removal = asyncio.ensure_future(self.close())
         elif time() - self.heard > self.patience_s:
             self.removal = asyncio.ensure_future(self.uninstall())
 
-    def _sample(self) -> None:
-        if self.poll is not None and self.happenings.counting:
+    def _look(self) -> None:
+        """Hear of workers, until all is handed over; while the clock runs, of tasks, too."""
+        if self.poll is not None:
             self._guarded(self.poll.look)
+
+    def _sample(self) -> None:
+        self._look()
         self._guarded(self.stream.fold, ENOUGH_TO_FOLD)
         self._guarded(self.samples.look_at_workers)
         self._guarded(self.samples.look_at_scheduler)
 
     def _take(self, groups: bool) -> dict:
         """Return what was gathered as plain columns (bytes, lists) and start afresh."""
+        self._look()  # tasks of workers that have just come are to have their number
         tables: dict[str, Any] = {
             **self.stream.take(),
             **self.samples.take(),
             **self.happenings.take(),
+            **self.asking.take(),
             "workers": self.worker_info,
         }
         if groups or len(self.groups.members) <= FEW_GROUPS:
             if self.happenings.counting:
-                self._guarded(self._count_polled)
-            tables["groups"] = self.polled if self.level == "light" else self.groups.rows()
-            tables["fine"] = fine_rows(self.scheduler.cumulative_worker_metrics, self.fine_before)
+                self._guarded(self._count_groups)
+            tables["groups"] = self.group_rows
+            tables["fine"] = fine_rows(fine_now(self.scheduler), self.fine_before)
         else:
             tables["group_names"] = self.groups.names()
         happenings = self.happenings

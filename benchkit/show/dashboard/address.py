@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import panel as pn
 
@@ -25,5 +25,9 @@ def address(view: str, **keys: Any) -> str:
 def remember(view: str, state: dict[str, Any]) -> None:
     """Write the state of a page into its address; the browser's back leads to the one before."""
     location = pn.state.location
-    if location is not None:
-        location.search = address(view, **{k: v for k, v in state.items() if k != "view"})
+    if location is None:
+        return
+    new = address(view, **{k: v for k, v in state.items() if k != "view"})
+    # The same in other words is no new entry of the browser's history.
+    if dict(parse_qsl(new[1:])) != dict(parse_qsl((location.search or "")[1:])):
+        location.search = new

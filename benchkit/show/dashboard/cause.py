@@ -12,11 +12,11 @@ import panel as pn
 
 from benchkit.analysis.explain import IDLE, UNEXPLAINED
 from benchkit.analysis.report import Report
-from benchkit.errors import BenchkitError
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import kept, open_run
+from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.escape import esc
 from benchkit.show.plots.compare import waterfall
 from benchkit.store.store import Store
@@ -63,8 +63,8 @@ def cause_of_change(
     async def fill() -> None:
         try:
             content = await asyncio.to_thread(_content, store, report, runs, workload, arm)
-        except BenchkitError as error:  # the rest of the page stands
-            content = [parts.message("The causes cannot be told", str(error))]
+        except Exception as error:  # a damaged run, of whatever kind; the rest of the page stands
+            content = [parts.trouble("The causes cannot be told", error)]
         place.param.update(objects=content, tags=[])
 
     pn.state.onload(fill)
@@ -73,6 +73,7 @@ def cause_of_change(
             f"{workload}: {arm} against {report.baseline}",
             lines=[_said(row) for row in rows.to_dict("records")],
         ),
+        parts.glossary(metric_terms(rows["metric"]), "What the metrics mean"),
         parts.way("Lead on", {back: "the whole comparison"}),
         place,
         sizing_mode="stretch_width",

@@ -17,7 +17,7 @@ from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.cause import cause_of_change
-from benchkit.show.dashboard.compared import SIDES, filtered_comparison
+from benchkit.show.dashboard.compared import FILTERS, SIDES, filtered_comparison
 from benchkit.show.dashboard.data import kept, open_store
 from benchkit.show.plots.compare import waterfall
 from benchkit.store.schema import METRICS
@@ -29,6 +29,8 @@ __all__ = ["TITLE", "view"]
 TITLE = "Compare"
 #: So many of the workloads that changed most are explained on the page.
 EXPLAINED = 3
+#: Two selections as one may write them.
+EXAMPLES = ("env:main,since:30d", "env:main,tag:variant=A")
 #: So many ways to two runs side by side.
 MOST_PAIRS = 20
 #: So many runs a side and workload explain what two selections differ in.
@@ -43,8 +45,8 @@ def view(state: dict[str, str]) -> Any:
     changed, in the arm that ``arm=<name>`` names.
     """
     store = open_store()
-    if "experiment" not in state and not {"baseline", "contender"} <= set(state):
-        return _experiments(store)
+    if not state.get("experiment") and not (state.get("baseline") and state.get("contender")):
+        return _choices(store)
     try:
         check_metrics([state.get("metric") or "duration"])
         make, runs = _comparing(store, state)
@@ -52,7 +54,7 @@ def view(state: dict[str, str]) -> Any:
     except BenchkitError as error:
         return parts.message("This cannot be compared", str(error), back=True)
     if state.get("workload"):
-        whole = {name: state[name] for name in (*SIDES, "metric") if name in state}
+        whole = {name: state[name] for name in (*SIDES, *FILTERS) if name in state}
         return cause_of_change(store, report, runs, state, address("compare", **whole))
     # What opens runs takes seconds the first time: the page is painted before it.
     causes = pn.Column(
@@ -66,11 +68,7 @@ def view(state: dict[str, str]) -> Any:
 
     pn.state.onload(explain)
     return pn.Column(
-        parts.head(
-            f"{' and '.join(report.contenders)} against {report.baseline}",
-            lines=[report.sentence],
-        ),
-        *(parts.words(text, kind="bad") for text in report.warnings),
+        parts.head(f"{' and '.join(report.contenders)} against {report.baseline}"),
         filtered_comparison(make, state, _measured(report, runs)),
         causes,
         sizing_mode="stretch_width",
@@ -79,7 +77,7 @@ def view(state: dict[str, str]) -> Any:
 
 def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Report], pd.DataFrame]:
     """Return what compares in one metric, made once for each, and the runs of all arms."""
-    if "experiment" in state:
+    if state.get("experiment"):
         experiment = state["experiment"]
         runs = store.runs(experiment=f"{experiment}*")
 
@@ -124,6 +122,24 @@ def _measured(report: Report, runs: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys([*names, report.metrics[0]]))
 
 
+def _choices(store: Store) -> Any:
+    """Return the experiments there are, and a form for any two sets of runs."""
+    fields = {
+        name: (name.capitalize(), example)
+        for name, example in zip(("baseline", "contender"), EXAMPLES, strict=True)
+    }
+    return pn.Column(
+        _experiments(store),
+        parts.heading(
+            "Any two sets of runs",
+            "Words with commas between them, as `benchkit compare` takes them: env, tag, since, "
+            "workload, dask and more.",
+        ),
+        parts.form("compare", fields, "Compare"),
+        sizing_mode="stretch_width",
+    )
+
+
 def _experiments(store: Store) -> Any:
     runs = store.runs(columns=["experiment", "arm", "workload", "block", "started", "outcome"])
     runs = runs[runs["experiment"].notna() & runs["arm"].notna()]
@@ -166,14 +182,21 @@ def _side_by_side(runs: pd.DataFrame, report: Report) -> list[Any]:
     ok = runs[runs["outcome"] == "ok"].sort_values("block")
     first = ok.drop_duplicates(["workload", "arm"]).set_index(["workload", "arm"])["id"]
     ways: dict[str, str] = {}
+    n_more = 0
     for row in report.frame.drop_duplicates(["workload", "contender"]).itertuples():
         ends = [(row.workload, report.baseline), (row.workload, row.contender)]
-        if len(ways) < MOST_PAIRS and all(end in first.index for end in ends):
+        if not all(end in first.index for end in ends):
+            continue
+        if len(ways) == MOST_PAIRS:
+            n_more += 1
+        else:
             link = address("pair", a=first[ends[0]], b=first[ends[1]])
             ways[link] = f"{row.workload}: {report.baseline} and {row.contender}"
     if not ways:
         return []
     told = "The first run of each arm on one axis of time; what changed most comes first."
+    if n_more:
+        told += f" Those of {n_more} more are linked where a row's cause is told."
     return [parts.heading("Two runs side by side", told), parts.links(ways)]
 
 
@@ -181,24 +204,22 @@ async def _causes(store: Store, runs: pd.DataFrame, report: Report) -> list[Any]
     """Return what explains the largest changes; other visitors are served meanwhile."""
     name = "\n".join([*report.contenders, report.sentence, *sorted(runs["id"])])
 
-    def found() -> tuple[list[Any], dict[str, pd.DataFrame]]:
-        return (
-            kept(lambda: list(why.explained(store, runs, report, most=EXPLAINED)), "why", name),
-            kept(lambda: why.arm_differences(store, runs, report), "arms", name),
-        )
+    def causes() -> list[Any]:
+        return kept(lambda: list(why.explained(store, runs, report, most=EXPLAINED)), "why", name)
 
-    try:
-        causes, differing = await asyncio.to_thread(found)
-    except BenchkitError as error:  # the rest of the page stands
-        return [parts.message("The causes cannot be told", str(error))]
+    def differing() -> dict[str, pd.DataFrame]:
+        return kept(lambda: why.arm_differences(store, runs, report), "arms", name)
+
     content: list[Any] = []
-    for row in causes:
+    explained = await _found(causes, "The causes cannot be told", content)
+    for row in explained or ():
         content.append(
             parts.heading(f"{row.workload} in {row.contender}", row.explanation.sentence)
         )
         content.append(parts.figure(waterfall(row.explanation)))
     content += _side_by_side(runs, report)
-    for contender, table in differing.items():
+    different = await _found(differing, "What differs cannot be told", content)
+    for contender, table in (different or {}).items():
         content.append(parts.heading(f"What differs between {report.baseline} and {contender}"))
         content.append(
             parts.table(table.set_index("kind"), "kind")
@@ -206,3 +227,12 @@ async def _causes(store: Store, runs: pd.DataFrame, report: Report) -> list[Any]
             else parts.words("Nothing that was recorded.")
         )
     return content
+
+
+async def _found(make: Callable[[], Any], trouble: str, content: list[Any]) -> Any:
+    """Return what is made in a thread; if it cannot be, say so and let the rest of the page be."""
+    try:
+        return await asyncio.to_thread(make)
+    except Exception as error:  # a damaged run, of whatever kind of damage
+        content.append(parts.trouble(trouble, error))
+        return None

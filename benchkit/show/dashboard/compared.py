@@ -38,6 +38,9 @@ def filtered_comparison(
 ) -> Any:
     """Return widgets that filter, and below them the rows and figures that are left.
 
+    Without a metric in the address rows of all that `make` compares by default are shown, with one
+    its rows alone.
+
     Parameters
     ----------
     make : callable
@@ -47,14 +50,17 @@ def filtered_comparison(
     metrics : list of str
         What can be chosen.
     """
-    metric = state["metric"] if state.get("metric") in metrics else metrics[0]
-    report = make(metric)
+    metric = _among(state.get("metric"), metrics)
+    report = make(metric or metrics[0])
     categories = sorted({_category(name) for name in report.frame["workload"]})
-    verdicts = _verdicts(report)
-    widgets = {
+    verdicts = _verdicts(report, metric)
+    widgets: dict[str, Any] = {
         "metric": pn.widgets.Select(
             name="Metric", width=270, value=metric,
-            options={METRICS[name].long_name: name for name in metrics},
+            options={
+                "time and memory": "",
+                **{METRICS[name].long_name: name for name in metrics},
+            },
         ),
         "verdict": pn.widgets.Select(
             name="Verdict", width=150, options={"all": "", **verdicts},
@@ -72,8 +78,14 @@ def filtered_comparison(
     sides = {name: state[name] for name in SIDES if name in state}
 
     def draw(*events: Any) -> None:
+        metric = str(widgets["metric"].value)
+        report = make(metric or metrics[0])
+        options = {"all": "", **_verdicts(report, metric)}
+        if options != widgets["verdict"].options:
+            chosen = _among(str(widgets["verdict"].value), options.values())
+            widgets["verdict"].param.update(options=options, value=chosen)
         now = {name: str(widget.value or "") for name, widget in widgets.items()}
-        body[:] = _body(make(now["metric"]), now, sides)
+        body[:] = _body(report, now, sides)
         if events:
             remember("compare", {**sides, **now})
 
@@ -91,9 +103,11 @@ def _category(workload: str) -> str:
     return workload.partition(".")[0]
 
 
-def _verdicts(report: Report) -> dict[str, str]:
+def _verdicts(report: Report, metric: str) -> dict[str, str]:
     """Return what can be asked for: words with the number of rows -> name in the address."""
     frame = report.frame
+    if metric:
+        frame = frame[frame["metric"] == metric]
     counts = {name: int(_has(frame, name).sum()) for name in (*_CHANGED, *frame["verdict"])}
     return {f"{name} ({count})": name for name, count in counts.items() if count}
 
@@ -109,8 +123,14 @@ def _has(frame: pd.DataFrame, verdict: str) -> pd.Series:
 
 
 def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) -> list[Any]:
-    frame, metric = report.frame, state["metric"]
+    frame = report.frame
+    said = [
+        parts.words(report.sentence),
+        *(parts.words(text, kind="bad") for text in report.warnings),
+    ]
     keep = pd.Series(True, index=frame.index)
+    if state["metric"]:
+        keep &= frame["metric"] == state["metric"]
     if state["verdict"]:
         keep &= _has(frame, state["verdict"])
     names = frame["workload"].astype(str)
@@ -119,16 +139,18 @@ def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) ->
     for word in state["find"].lower().split():
         keep &= names.str.lower().str.contains(word, regex=False)
     left = replace(report, frame=frame[keep])
+    metric = state["metric"] or report.metrics[0]
     told = _hidden(frame[~keep])
     if len(left.frame) > MOST_ROWS:
         told += f" The first {MOST_ROWS} of {len(left.frame)} rows are shown."
     if left.frame.empty:
-        return [
-            parts.words(told), parts.message("Nothing to show", "No row is what is asked for."),
-        ]  # fmt: skip
+        nothing = parts.message("Nothing to show", "No row is what is asked for.")
+        return [*said, parts.words(told), nothing]
     return [
+        *said,
         *([parts.words(told)] if told else []),
-        parts.rows(*_markup(left, {**sides, "metric": metric}), tight=True, tall=TALL),
+        parts.rows(*_markup(left, {**sides, **state}), tight=True, tall=TALL),
+        parts.download("comparison.csv", lambda: left.frame, "These rows as CSV", 160),
         parts.glossary(
             {**_TERMS, **metric_terms(report.metrics)}, "What the columns and metrics mean"
         ),

@@ -10,14 +10,15 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.history import History, build_history
+from benchkit.analysis.history import History, build_history, night_name
 from benchkit.analysis.levels import worse_direction
 from benchkit.analysis.noise import run_noise
 from benchkit.analysis.regressions import Regression, read_ledger
@@ -86,10 +87,26 @@ def all_nights() -> History:
     return _nights(str(store.path), _version(store))
 
 
-def nights_of(metric: str) -> History:
-    """Return the nightly series of one metric; not to be changed."""
+def nights_of(metric: str, night: str = "") -> History:
+    """Return the nightly series of one metric, as known on a night; not to be changed.
+
+    Without a night, or with one that never was, as they are known now.
+    """
     store = open_store()
-    return _nights_of(str(store.path), _version(store), metric)
+    history = _nights_of(str(store.path), _version(store), metric)
+    names = [night_name(time) for time in history.times] if night else []
+    if night not in names:
+        return history
+    return kept(lambda: _begun(history.until(names.index(night))), "nights", metric, night)
+
+
+def _begun(history: History) -> History:
+    """Return only the series of which anything is known yet."""
+    has_value = np.isfinite(history.values).any(axis=1)
+    was_tried = (history.outcomes != "").any(axis=1)[history.series["key"].to_numpy(int)]
+    keep = has_value | was_tried
+    series = history.series[keep].reset_index(drop=True)
+    return replace(history, series=series, values=history.values[keep])
 
 
 def shown_metrics() -> list[str]:
@@ -97,14 +114,14 @@ def shown_metrics() -> list[str]:
     return list(dict.fromkeys(all_nights().series["metric"]))
 
 
-def standings_of(metric: str) -> list[Standing]:
-    """Return how each series of a metric stands on the last night; not to be changed."""
+def standings_of(metric: str, night: str = "") -> list[Standing]:
+    """Return how each series of a metric stood on a night, else the last; not to be changed."""
 
     def make() -> list[Standing]:
         store = open_store()
-        return standings(nights_of(metric), store.events(), store.marks())
+        return standings(nights_of(metric, night), store.events(), store.marks())
 
-    return kept(make, "standings", metric)
+    return kept(make, "standings", metric, night)
 
 
 def regressions() -> list[Regression]:
@@ -233,7 +250,6 @@ def warm_up() -> None:
             standings_of(metric)
             noise_of(metric)
         regressions()
-        workload_catalogue()
 
 
 def kept(make: Callable[[], Any], *name: str) -> Any:

@@ -157,7 +157,7 @@ def _differing(runs: pd.DataFrame, one: str, other: str) -> list[Any]:
     links = {
         address("environments", name=one): f"All of {one}",
         address("environments", name=other): f"All of {other}",
-        address("compare", baseline=f"environment={one}", contender=f"environment={other}"):
+        address("compare", baseline=f"environment:{one}", contender=f"environment:{other}"):
             "Runs of both, compared",
     }  # fmt: skip
     if table.empty:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -23,6 +24,7 @@ from benchkit.experiment.status import (
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import open_store
+from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.escape import esc
 from benchkit.store.store import Store
 from benchkit.store.text import MISSING, format_change, format_seconds
@@ -48,12 +50,14 @@ def view(state: dict[str, str]) -> Any:
 
     def refresh() -> None:
         try:
-            content, signature = _content(state, followed)
+            make, signature = _content(state, followed)
+            if seen != [signature]:  # nothing moves on the page while nothing happens
+                body[:] = make()
         except BenchkitError as error:
-            content, signature = [parts.message("This cannot be followed", str(error))], str(error)
-        if seen != [signature]:  # nothing moves on the page while nothing happens
-            seen[:] = [signature]
-            body[:] = content
+            signature = str(error)
+            if seen != [signature]:
+                body[:] = [parts.message("This cannot be followed", str(error))]
+        seen[:] = [signature]
 
     def tick() -> None:
         context = pn.state.curdoc.session_context if pn.state.curdoc else None
@@ -67,7 +71,8 @@ def view(state: dict[str, str]) -> Any:
     return body
 
 
-def _content(state: dict[str, str], followed: list[str]) -> tuple[list[Any], Any]:
+def _content(state: dict[str, str], followed: list[str]) -> tuple[Callable[[], list[Any]], Any]:
+    """Return what makes the content of the page, and what it follows from: the same, if equal."""
     store = open_store()
     asked = state.get("experiment") or os.environ.get(FOLLOW_VARIABLE, "")
     wanted = asked if asked not in ("", "latest") else latest_running(store)
@@ -88,12 +93,12 @@ def _content(state: dict[str, str], followed: list[str]) -> tuple[list[Any], Any
                     f"Experiment {last[:13]}", {address("follow", experiment=last): "how it went"}
                 )
             )
-        return content, ("none", last)
+        return lambda: content, ("none", last)
     followed[:] = [wanted]
     status = read_status(store, wanted)
     left = round(status.left_s / 5) * 5
     signature = (status.id, tuple(status.entries["state"]), status.alive, left)
-    return [_head(status), _plan(status), *_interim(status)], signature
+    return lambda: [_head(status), _plan(status), *_interim(status)], signature
 
 
 def _last(store: Store) -> str:
@@ -204,5 +209,6 @@ def _interim(status: Status) -> list[Any]:
     return [
         parts.heading(title, told),
         parts.table(shown, "workload", sortable=False),
+        parts.glossary(metric_terms(_METRICS), "What the metrics mean"),
         parts.way("Lead on", {address("compare", experiment=status.id): "the comparison in full"}),
     ]

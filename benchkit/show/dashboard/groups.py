@@ -9,6 +9,7 @@ import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
+from benchkit.show.dashboard.remembered import first_filters, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES
 from benchkit.show.dashboard.window import Window
 from benchkit.show.escape import esc
@@ -79,8 +80,11 @@ class GroupTable:
         self._facts = self._never_changing()
         self._group_of: list[str] = []
         frame = self._frame()
+        words = window.words
         self.view = pn.widgets.Tabulator(
             frame,
+            sorters=sorters_of(words["sort"], frame.columns),
+            configuration=first_filters({"task group": words["holds"]}),
             show_index=False,
             disabled=True,
             theme="simple",
@@ -106,6 +110,10 @@ class GroupTable:
             },
         )
         self.view.on_click(self._clicked)
+        remember_table(
+            self.view,
+            lambda order, held: window.note(sort=order, holds=held.get("task group", "")),
+        )
         window.follow(self._show)
 
     def _never_changing(self) -> pd.DataFrame:
@@ -132,20 +140,22 @@ class GroupTable:
             for row in table[self._activities].to_dict("records")
         ]
         marks = ["● " if name == self._window.group else "" for name in self._group_of]
-        shown = pd.DataFrame(
-            {
-                "task group": [
-                    f"{mark}{self._names.get(name, name)}"
-                    for mark, name in zip(marks, self._group_of, strict=True)
-                ],
-                "by activity": bars,
-                "tasks": table["tasks"].to_numpy(),
-                "total (s)": table["total"].to_numpy(),
-                **{f"{name} (s)": table[name].to_numpy() for name in self._activities},
-            }
-        ).astype({"task group": object, "by activity": object})
-        facts = self._facts.reindex(self._group_of)
-        return shown.assign(**{name: facts[name].to_numpy() for name in facts})
+        shown = {
+            "task group": [
+                f"{mark}{self._names.get(name, name)}"
+                for mark, name in zip(marks, self._group_of, strict=True)
+            ],
+            "by activity": bars,
+            "tasks": table["tasks"].to_numpy(),
+            "total (s)": table["total"].to_numpy(),
+            **{f"{name} (s)": table[name].to_numpy() for name in self._activities},
+        }
+        places = self._facts.index.get_indexer(self._group_of)
+        for name, values in self._facts.items():
+            known = values.to_numpy()[places]
+            shown[name] = known if (places >= 0).all() else np.where(places < 0, np.nan, known)
+        # One dtype for words, also where there are none.
+        return pd.DataFrame({name: _column(values) for name, values in shown.items()})
 
     def _show(self) -> None:
         self.view.value = self._frame()
@@ -153,6 +163,10 @@ class GroupTable:
     def _clicked(self, event: Any) -> None:
         group = self._group_of[event.row]
         self._window.choose("" if group == self._window.group else group)
+
+
+def _column(values: Any) -> np.ndarray:
+    return np.array(values, dtype=object) if isinstance(values, list) else values
 
 
 def _bar(seconds: dict[str, float], most: float) -> str:

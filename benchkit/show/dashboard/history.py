@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+import pandas as pd
 import panel as pn
-from bokeh.models import CustomJS
+from bokeh.models import CustomJS, Range1d
 
 from benchkit.analysis.history import ABOUT, History
 from benchkit.analysis.regressions import Regression
@@ -14,6 +16,7 @@ from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import all_nights, open_store, regressions, shown_metrics
 from benchkit.show.dashboard.marks import mark_series
+from benchkit.show.dashboard.remembered import Rested
 from benchkit.show.dashboard.standing import series_label
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.escape import esc
@@ -29,11 +32,13 @@ TITLE = "History"
 #: Other metrics below the one that is looked at, and runs in the table.
 MOST_SMALL, MOST_RUNS = 6, 60
 _CLICKS = "A click on a dot opens the run; two clicks with Shift held put two runs side by side."
-_NAMES = ("workload", "environment", "host")
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of a series; ``workload``, ``environment``, ``host``, ``metric`` name it."""
+    """Return the page of a series, which `ABOUT` and ``metric`` name.
+
+    ``zero=1`` begins its axis at 0, ``from`` and ``to`` are the days that are looked at.
+    """
     history, metrics = all_nights(), shown_metrics()
     if not metrics:
         return parts.message(
@@ -52,9 +57,13 @@ def view(state: dict[str, str]) -> Any:
             f"Nothing of {state['workload']!r} was measured at night.",
             back=True,
         )
-    for name in ("environment", "host"):
-        if state.get(name) in set(mine[name]):
-            mine = mine[mine[name] == state[name]]
+    gone = []
+    for name in ABOUT[1:]:
+        named = mine[name].astype(str) == state.get(name, "")
+        if named.any():
+            mine = mine[named]
+        elif state.get(name):
+            gone.append(f"{name} {state[name]}")
     about = mine.iloc[0].to_dict()
     places = {series_label(row): row for row in
               keys[keys["workload"] == state["workload"]].to_dict("records")}  # fmt: skip
@@ -69,20 +78,33 @@ def view(state: dict[str, str]) -> Any:
     zero = pn.widgets.Checkbox(name="Axis from zero", value=state.get("zero") == "1")
     body = pn.Column(sizing_mode="stretch_width")
     form = pn.Column(sizing_mode="stretch_width")
+    days: list[Range1d] = []
+
+    def note() -> None:
+        kept = {name: places[where.value][name] for name in ABOUT}
+        zoomed = dict(zip(("from", "to"), _zoomed(days[0]), strict=True))
+        from_zero = "1" if zero.value else ""
+        remember("history", {**kept, "metric": choose.value, "zero": from_zero, **zoomed})
+
+    rested = Rested(note, lambda: days[0])
 
     def draw(*events: Any) -> None:
         chosen = places[where.value]
-        body[:] = _body(history, chosen, choose.value, metrics, bool(zero.value))
+        if not days or any(event.obj is where for event in events):
+            days[:] = [_days(history, chosen["key"], {} if events else state)]
+            for end in ("start", "end"):
+                days[0].on_change(end, lambda attr, old, new: rested())
+        body[:] = _body(history, chosen, choose.value, metrics, bool(zero.value), days[0])
         form[:] = mark_series(chosen, choose.value)
         if events:
-            kept = {name: chosen[name] for name in _NAMES}
-            remember("history", {**kept, "metric": choose.value, "zero": "1" if zero.value else ""})
+            note()
 
     draw()
     for widget in (where, choose, zero):
         widget.param.watch(draw, "value")
     return pn.Column(
         parts.head(str(state["workload"]), lines=[_CLICKS]),
+        *([parts.words(f"Never measured in {', '.join(gone)}: another series.")] if gone else []),
         pn.Row(where, choose, zero),
         body,
         form,
@@ -100,8 +122,39 @@ def _list(workloads: list[str]) -> Any:
     return pn.Column(*content, sizing_mode="stretch_width")
 
 
+def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:
+    """Return the axis of time of all figures: the days that the address names, else all nights."""
+    nights = history.runs.loc[history.runs["key"] == key, "night"]
+    first, last = (pd.Timestamp(history.times[night]) for night in (nights.min(), nights.max()))
+    margin = max((last - first) * 0.02, pd.Timedelta(hours=12))
+    whole = (first - margin, last + margin)
+    asked = pd.to_datetime(
+        [state.get("from"), state.get("to")], errors="coerce", utc=True, format="ISO8601"
+    ).tz_localize(None)
+    fits = whole[0] < asked[1] and asked[0] < min(asked[1], whole[1])  # NaT is never less
+    left, right = (max(asked[0], whole[0]), min(asked[1], whole[1])) if fits else whole
+    ends = {"reset_start": whole[0], "reset_end": whole[1]}
+    return Range1d(start=left, end=right, **ends, bounds=whole)
+
+
+def _zoomed(days: Range1d) -> tuple[str, str]:
+    """Return the days that are looked at, as the address holds them; empty for all of them."""
+    left, right, first, last = (
+        pd.Timestamp(end, unit="ms") if isinstance(end, (int, float)) else pd.Timestamp(end)
+        for end in (days.start, days.end, days.reset_start, days.reset_end)
+    )
+    if left <= first and right >= last:
+        return "", ""
+    return f"{left:%Y-%m-%dT%H:%M}", f"{right:%Y-%m-%dT%H:%M}"
+
+
 def _body(
-    history: History, about: dict[str, Any], metric: str, metrics: list[str], from_zero: bool
+    history: History,
+    about: dict[str, Any],
+    metric: str,
+    metrics: list[str],
+    from_zero: bool,
+    days: Range1d,
 ) -> list[Any]:
     row = history.find({**about, "metric": metric})
     marks = active_marks(open_store().marks())
@@ -112,6 +165,8 @@ def _body(
         content.append(parts.message(title, f"{METRICS[metric].long_name} was not measured here."))
     else:
         large = _linked(over_nights(history, row, marks=marks, from_zero=from_zero))
+        if large.xaxis[0].visible:
+            large.x_range = days
         content.append(parts.figure(large))
     others = [name for name in metrics if name != metric][:MOST_SMALL]
     places = [history.find({**about, "metric": name}) for name in others]
@@ -126,15 +181,15 @@ def _body(
         ]
         # One axis for all: they move together, and a browser has less to build.
         timed = [one for one in (large, *drawn) if one is not None and one.xaxis[0].visible]
-        for one in timed[1:]:
-            one.x_range, one.xaxis[0].ticker = timed[0].x_range, timed[0].xaxis[0].ticker
+        for one in timed:
+            one.x_range, one.xaxis[0].ticker = days, timed[0].xaxis[0].ticker
             one.xaxis[0].formatter = timed[0].xaxis[0].formatter
         for one in drawn:
             _linked(one)
         small.param.update(objects=[parts.figure(one) for one in drawn], tags=[])
 
     pn.state.onload(fill)  # five sixths of the work: the page is painted before it
-    content += [parts.heading("Runs", "The newest first."), _runs(history, about, metric)]
+    content += _runs(history, about, metric)
     ways = {
         address("workloads", name=about["workload"]): "what it does, its noise and its source",
         address("environments", name=about["environment"]): f"packages of {about['environment']}",
@@ -188,7 +243,7 @@ def _regression(one: Regression) -> Any:
     )
 
 
-def _runs(history: History, about: dict[str, Any], metric: str) -> Any:
+def _runs(history: History, about: dict[str, Any], metric: str) -> list[Any]:
     runs = history.runs[history.runs["key"] == about["key"]]
     shown = runs.sort_values("started", ascending=False).head(MOST_RUNS)
     cells = []
@@ -218,4 +273,9 @@ def _runs(history: History, about: dict[str, Any], metric: str) -> Any:
         "python",
         "note",
     ]
-    return parts.rows(titles, cells)
+    table = [parts.heading("Runs", "The newest first."), parts.rows(titles, cells)]
+    if len(runs) > len(shown):
+        where = {name: about[name] for name in ("workload", "environment")}
+        older = {address("runs", **where): "older ones are in the list of runs"}
+        table.append(parts.way(f"The last {len(shown)} of {len(runs)}", older))
+    return table

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import panel as pn
 
-from benchkit.analysis.history import History
+from benchkit.analysis.history import ABOUT, History, night_name
 from benchkit.analysis.levels import worse_direction
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
-from benchkit.show.dashboard.data import nights_of, shown_metrics, standings_of
+from benchkit.show.dashboard.data import all_nights, nights_of, shown_metrics, standings_of
 from benchkit.show.dashboard.standing import STATES, Standing, series_label
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
@@ -29,7 +29,7 @@ SPARK_NIGHTS = 60
 #: States that nobody needs to look at.
 QUIET = ("unchanged", "young", "absent")
 _TERMS = {
-    "change": "of the level where there is a new one, else of last night against its reference",
+    "change": "of the level where there is a new one, else of the night against its reference",
     "in noise units": "the change in standard deviations of the series' own noise",
     "nights": "the last nights; a stroke is a new level, a cross a night without result",
 }
@@ -37,7 +37,10 @@ _SHOWN = {"everything": "all", "what needs a look": "news"}
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page; `state` may hold ``metric``, ``find`` and ``show`` (all or news)."""
+    """Return the page of the last night, or of ``night`` as it was known then, but for the marks.
+
+    `state` may hold ``metric``, ``find`` and ``show`` (all or news), too.
+    """
     metrics = shown_metrics()
     if not metrics:
         return parts.message(
@@ -57,25 +60,39 @@ def view(state: dict[str, str]) -> Any:
         name="Show", options=_SHOWN, value="news" if state.get("show") == "news" else "all",
         width=200,
     )  # fmt: skip
+    names = [night_name(time) for time in reversed(all_nights().times)]
+    night = pn.widgets.Select(
+        name="Night (UTC)",
+        options={_minute(name): "" if place == 0 else name for place, name in enumerate(names)},
+        value=state.get("night", "") if state.get("night") in names[1:] else "",
+        width=180,
+    )
     body = pn.Column(sizing_mode="stretch_width")
 
     def draw(*events: Any) -> None:
-        body[:] = _body(choose.value, find.value or "", show.value)
+        now = {
+            "night": night.value, "metric": choose.value, "find": find.value, "show": show.value,
+        }  # fmt: skip
+        body[:] = _body(choose.value, find.value or "", show.value, night.value)
         if events:
-            remember("overview", {"metric": choose.value, "find": find.value, "show": show.value})
+            remember("overview", now)
 
     draw()
-    for widget in (choose, find, show):
+    for widget in (night, choose, find, show):
         widget.param.watch(draw, "value")
-    return pn.Column(pn.Row(choose, find, show), body, sizing_mode="stretch_width")
+    return pn.Column(pn.FlexBox(night, choose, find, show), body, sizing_mode="stretch_width")
 
 
-def _body(metric: str, find: str, show: str) -> list[Any]:
-    history = nights_of(metric)
-    ones = standings_of(metric)
+def _minute(night: str) -> str:
+    return night[:16].replace("T", " ")
+
+
+def _body(metric: str, find: str, show: str, chosen: str) -> list[Any]:
+    history = nights_of(metric, chosen)
+    ones = standings_of(metric, chosen)
     counts = Counter(one.state for one in ones)
     told = [f"{counts[name]} {STATES[name][1]}" for name in STATES if counts[name]]
-    night = str(history.times[-1])[:16].replace("T", " ")
+    night = _minute(night_name(history.times[-1]))
     words = find.lower().split()
     kept = [
         one
@@ -85,29 +102,58 @@ def _body(metric: str, find: str, show: str) -> list[Any]:
     ]
     hidden = len(ones) - len(kept)
     lines = [", ".join(told) + (f"; {hidden} of {len(ones)} hidden" if hidden else "")]
+    never = _never_ok(words, len(history.times) - 1)
+    if never:
+        lines.append(f"{len(never)} never ended ok and have no series.")
+    value = "that night" if chosen else "last night"
+    rows = [*never, *(_row(one, history, metric) for one in kept)]
     return [
         parts.head(f"Night of {night} UTC", lines=lines),
         parts.rows(
-            ["state", "workload", "where", "last night", "change", "in noise units", "nights"],
-            [_row(one, history, metric) for one in kept],
+            ["state", "workload", "where", value, "change", "in noise units", "nights"],
+            rows,
         )
-        if kept
+        if rows
         else parts.message("Nothing to show", "No series is what the filters ask for."),
-        parts.glossary({**_TERMS, "last night": metric_term(metric)}),
+        parts.glossary({**_TERMS, value: metric_term(metric)}),
     ]
+
+
+def _never_ok(words: list[str], night: int) -> list[list[str]]:
+    """Return the cells of what was tried by a night and never ended ok: it has no series."""
+    history = all_nights().until(night)
+    runs = history.runs[~history.runs["key"].isin(history.series["key"])]
+    runs = runs[~runs["outcome"].isin(["ok", "skipped"])]
+    cells = []
+    for _, mine in runs.groupby("key", sort=False):
+        last = mine.iloc[-1]
+        where, since = series_label(last), night_name(history.times[mine["night"].min()])[:10]
+        if not all(word in f"{last['workload']} {where}".lower() for word in words):
+            continue
+        link = address("run", id=last["id"])
+        cells.append(
+            [
+                f"<span class='bad'>✗ {esc(str(last['outcome']))}, never ok</span>",
+                f"<a href='{esc(link)}'>{esc(str(last['workload']))}</a>",
+                esc(where),
+                *("–", f"– <small>since {esc(since)}</small>", "–", ""),
+            ]
+        )
+    return cells
 
 
 def _row(one: Standing, history: History, metric: str) -> list[str]:
     """Return the cells of a row as markup, every text of a run escaped."""
     symbol = STATES[one.state][0]
     tone = {"failed": "bad", "regressed": "bad", "improved": "good"}.get(one.state, "soft")
-    about = {name: one.about[name] for name in ("workload", "environment", "host")}
+    about = {name: one.about[name] for name in ABOUT}
     link = address("history", metric=metric, **about)
     change = "–"
     if np.isfinite(one.ratio):
-        change = esc(format_change(one.ratio))
-        if one.since:
-            change += f" <small>since {esc(one.since)}</small>"
+        told = f"95 % interval {format_change(one.low)} to {format_change(one.high)}"
+        change = f"<span title='{esc(told)}'>{esc(format_change(one.ratio))}</span>"
+    if one.since:
+        change += f" <small>since {esc(one.since)}</small>"
     units = "–" if not np.isfinite(one.units) else f"{one.units:+.1f}".replace("-0.0", "+0.0")
     return [
         f"<span class='{tone}'>{esc(symbol)} {esc(one.words)}</span>",

@@ -15,7 +15,10 @@ from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import open_run, run_times
+from benchkit.show.dashboard.ends import end_fields
+from benchkit.show.dashboard.remembered import first_filters, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.dashboard.window import Window, align
 from benchkit.show.escape import esc
 from benchkit.show.plots.busy import BusyThreads, whole_time, window_strip
@@ -36,7 +39,8 @@ PAGE_SIZE = 20
 def view(state: dict[str, str]) -> Any:
     """Return the page of the runs that ``a`` and ``b`` name.
 
-    ``from`` and ``to`` (s after the start of each) and ``group`` say what is looked at.
+    ``from`` and ``to`` (s after the start of each) and ``group`` say what is looked at, ``sort``
+    and ``holds`` how the table is sorted and what its names hold.
     """
     if not {"a", "b"} <= set(state):
         return parts.message(
@@ -62,6 +66,7 @@ def view(state: dict[str, str]) -> Any:
         _group_table(window),
         parts.heading("Key figures"),
         parts.table(_figures(runs), "metric", sortable=False),
+        parts.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
         *_facts(runs),
         sizing_mode="stretch_width",
     )
@@ -87,7 +92,8 @@ class PairWindow(Window):
     def state(self, **changed: Any) -> dict[str, Any]:
         """Return the keys of the page's address, some of them changed."""
         kept = super().state()
-        return {**self.ids, **{k: kept[k] for k in ("from", "to", "group")}, **changed}
+        mine = ("from", "to", "group", "sort", "holds")
+        return {**self.ids, **{name: kept[name] for name in mine}, **changed}
 
     def groups_of(self, within: Within) -> list[str]:
         """Return the groups of one run that the chosen name stands for."""
@@ -142,7 +148,9 @@ def _controls(window: PairWindow) -> list[Any]:
     swapped = {"a": window.ids["b"], "b": window.ids["a"]}
     return [
         parts.figure(strip),
-        pn.Row(group, whole, pn.Column(told, width=330, align="end"), margin=0),
+        pn.Row(
+            *(group, *end_fields(window), whole, pn.Column(told, width=330, align="end")), margin=0
+        ),
         parts.way("Lead on", {address("pair", **window.state(**swapped)): "swap A and B"}),
     ]
 
@@ -172,7 +180,7 @@ def _follower(window: PairWindow, within: Within, curve: BusyThreads, stream: Ta
         curve.show_window(*(window.part or window.whole))
         if chosen[0] != window.group:
             chosen[0] = window.group
-            stream.choose(next(iter(window.groups_of(within)), None))
+            stream.choose(*window.groups_of(within))
         else:
             stream.show_window(*window.shown)
 
@@ -204,6 +212,8 @@ def _group_table(window: PairWindow) -> Any:
     shown = frame()
     table = pn.widgets.Tabulator(
         shown,
+        sorters=sorters_of(window.words["sort"], shown.columns),
+        configuration=first_filters({"task group": window.words["holds"]}),
         show_index=False,
         disabled=True,
         theme="simple",
@@ -229,6 +239,9 @@ def _group_table(window: PairWindow) -> Any:
         table.value = frame()
 
     table.on_click(clicked)
+    remember_table(
+        table, lambda order, held: window.note(sort=order, holds=held.get("task group", ""))
+    )
     window.follow(show)
     return table
 

@@ -6,22 +6,26 @@ it that no view uses them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import panel as pn
 from pandas.api.types import is_numeric_dtype
 
+from benchkit.errors import BenchkitError
 from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES
 from benchkit.show.escape import esc
 
 __all__ = [
     "columns",
+    "download",
     "drawing",
     "facts",
     "figure",
     "folded",
+    "form",
     "glossary",
     "head",
     "heading",
@@ -31,6 +35,7 @@ __all__ = [
     "say",
     "source_text",
     "table",
+    "trouble",
     "way",
     "words",
 ]
@@ -140,6 +145,16 @@ def links(targets: Mapping[str, str]) -> Any:
     return _html(f"<ul style='columns: 20rem; list-style: none; padding: 0'>{inside}</ul>")
 
 
+def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> Any:
+    """Return fields that lead to a view: key of its address -> label, and an example of it."""
+    inside = "".join(
+        f"<label>{esc(label)}<input name='{esc(key)}' placeholder='{esc(hint)}' required></label>"
+        for key, (label, hint) in fields.items()
+    )
+    hidden = f"<input type='hidden' name='view' value='{esc(view)}'>"
+    return _html(f"<form method='get'>{hidden}{inside}<button>{esc(button)}</button></form>")
+
+
 def source_text(text: str) -> Any:
     """Return text as it is, in a fixed-width font."""
     return _html(_pre(text, "text"))
@@ -166,6 +181,53 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
     code = f"<p><code>{esc(command)}</code></p>" if command else ""
     link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
     return _html(f"<div class='empty'><h2>{esc(title)}</h2><p>{esc(text)}</p>{code}{link}</div>")
+
+
+def trouble(title: str, error: Exception) -> Any:
+    """Return what is shown in place of what failed: our own errors say what they are."""
+    ours = isinstance(error, BenchkitError)
+    return message(title, str(error) if ours else f"{type(error).__name__}: {error}")
+
+
+def download(name: str, make: Callable[[], Any], told: str = "", width: int = 380) -> Any:
+    """Return a button that saves a file; what is in it is made when it is asked for.
+
+    Parameters
+    ----------
+    name : str
+        Of the file.
+    make : callable
+        Returns a file to read from, or a table, which is saved as CSV.
+    told : str, optional
+        What the button says, if not the file's name.
+    width : int, default 380
+        Of the button, in pixels.
+    """
+
+    def content() -> Any:
+        made = make()
+        return io.StringIO(_as_csv(made)) if isinstance(made, pd.DataFrame) else made
+
+    # Saved, never shown as a page of ours: a performance report may hold anybody's scripts.
+    return pn.widgets.FileDownload(
+        callback=content,
+        filename=name,
+        label=told or name,
+        button_type="light",
+        width=width,
+        margin=(2, 0),
+    )
+
+
+def _as_csv(frame: pd.DataFrame) -> str:
+    """Return a table as CSV in which no text is a formula to a spreadsheet."""
+    words = frame.select_dtypes(exclude=["number", "bool", "datetime", "datetimetz"]).columns
+    safe = {name: frame[name].map(_no_formula) for name in words}
+    return frame.assign(**safe).to_csv(index=False)
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def figure(drawn: Any) -> Any:

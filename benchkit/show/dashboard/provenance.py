@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
     run : Run
         The run.
     files : sequence of Path
-        What the store keeps beside it, to be downloaded.
+        What the store keeps of it, to be downloaded.
     """
     attrs = run.tree.attrs
     content = [parts.heading("What was measured"), parts.facts(run.facts()), *_beside(files)]
@@ -49,30 +50,24 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
 
 
 def _beside(files: Sequence[Path]) -> list[Any]:
-    """Return downloads of what the store keeps beside the run; no address names a file."""
+    """Return downloads of what the store keeps of the run; no address names a file."""
+    files = [path for path in files if path.exists()]  # pruned, while the page knows the run
     if not files:
         return []
     content: list[Any] = [
-        parts.heading("Kept beside the run", "Performance report, cluster dump, memray profiles.")
+        parts.heading(
+            "Files",
+            "The run as NetCDF; beside it, where asked for, performance report, cluster dump and "
+            "memray profiles.",
+        )
     ]
     for path in files[:MOST_FILES]:
         size = path.stat().st_size
         if size > MOST_BYTES:
             content.append(parts.words(f"{path.name} ({format_bytes(size)}): {path}"))
         else:
-            content.append(_download(path, size))
+            told = f"{path.name} ({format_bytes(size)})"
+            content.append(parts.download(path.name, partial(path.open, "rb"), told))
     if len(files) > MOST_FILES:
         content.append(parts.words(f"{len(files) - MOST_FILES} more in {files[0].parent}"))
     return content
-
-
-def _download(path: Path, size: int) -> Any:
-    # Saved, never shown as a page of ours: a performance report may hold anybody's scripts.
-    return pn.widgets.FileDownload(
-        callback=lambda: path.open("rb"),
-        filename=path.name,
-        label=f"{path.name} ({format_bytes(size)})",
-        button_type="light",
-        width=380,
-        margin=(2, 0),
-    )

@@ -7,6 +7,7 @@ The window and the task group are chosen anywhere on the page and hold for all o
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import panel as pn
@@ -16,13 +17,16 @@ from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import kept, open_run, open_store, run_times, runs_table
+from benchkit.show.dashboard.ends import end_fields
 from benchkit.show.dashboard.groups import GroupTable, choose_group, short_names
+from benchkit.show.dashboard.longest import longest_tasks
 from benchkit.show.dashboard.marks import mark_run
 from benchkit.show.dashboard.provenance import provenance
 from benchkit.show.dashboard.stacks import stacks
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.dashboard.trouble import trouble
 from benchkit.show.dashboard.window import Window, align
+from benchkit.show.escape import esc
 from benchkit.show.grafana_link import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.busy import BusyThreads, busy_threads, mark_events, window_strip
@@ -40,13 +44,14 @@ __all__ = ["TITLE", "head", "pieces", "view"]
 TITLE = "Run"
 CLUSTER = "the cluster"
 #: Rows of the table of a group's transfers.
-MOST_PAIRS = 50
+MOST_PAIRS = 500
 
 
 def view(state: dict[str, str]) -> Any:
     """Return the page of the run that `state["id"]` names; the latest without one.
 
-    ``tab``, ``from`` and ``to`` (s), ``group`` and ``worker`` say what of it is looked at.
+    ``tab``, ``from`` and ``to`` (s), ``group``, ``worker`` and what `Window` keeps besides say
+    what of it is looked at.
     """
     wanted = state.get("id") or "latest"
     try:
@@ -170,6 +175,7 @@ def _controls(window: Window) -> list[Any]:
     if not has(window.run.tree, "scheduler", "time") and not window.within.n_tasks:
         return []
     told = parts.words(window.told)
+    ends = end_fields(window)
     whole = pn.widgets.Button(name="Whole run", button_type="default", width=100, align="end")
     whole.on_click(window.reset)
     links = pn.Column(sizing_mode="stretch_width", margin=0)
@@ -190,7 +196,9 @@ def _controls(window: Window) -> list[Any]:
     align(strip)
     return [
         parts.figure(strip),
-        pn.Row(choose_group(window), whole, pn.Column(told, width=330, align="end"), margin=0),
+        pn.Row(
+            *(choose_group(window), *ends, whole, pn.Column(told, width=330, align="end")), margin=0
+        ),
         links,
     ]
 
@@ -302,7 +310,7 @@ def _tasks(window: Window) -> Any:
         def show() -> None:
             if chosen[0] != window.group:
                 chosen[0] = window.group
-                stream.choose(window.group or None)
+                stream.choose(*filter(None, [window.group]))
             else:
                 stream.show_window(*window.shown)
 
@@ -316,6 +324,7 @@ def _tasks(window: Window) -> Any:
             "Zoom with the wheel, or drag across. Many tasks are drawn as pixels in the colour of "
             "the group that took most of each, paler the more the thread was idle."
         ),
+        longest_tasks(window),
         parts.heading("Task groups", "Thread-seconds within the window, busiest first."),
         _group_table(window),
         sizing_mode="stretch_width",
@@ -337,7 +346,12 @@ def _transfers(window: Window) -> Any:
 
     show()
     window.follow(show)
-    content: list[Any] = [pairs, parts.figure(transfer_matrix(run.tree))]
+    content: list[Any] = [
+        pairs,
+        parts.figure(transfer_matrix(run.tree)),
+        parts.words("The matrix is of the whole run, whatever the window."),
+    ]
+    content += _shuffles(run)
     spans = run.spans()
     if len(spans):
         shown = spans.drop(columns=["id", "parent"]).round(3)
@@ -346,6 +360,23 @@ def _transfers(window: Window) -> Any:
         )
         content += [parts.heading("Spans"), parts.table(shown.set_index("name"), "span")]
     return pn.Column(*content, sizing_mode="stretch_width")
+
+
+def _shuffles(run: Run) -> list[Any]:
+    """Return what P2P shuffles did: no task and no transfer tells of it."""
+    fine = run.fine()
+    if fine.empty or not (mine := fine["context"] == "p2p").any():
+        return []
+    sums = fine[mine].groupby(["prefix", "activity", "unit"], sort=False)["value"].sum()
+    units = {"seconds": "s", "bytes": "B", "count": "1"}
+    cells = [
+        [esc(activity), esc(where), esc(format_quantity(value, units.get(unit, unit)))]
+        for (where, activity, unit), value in sums.items()
+    ]
+    return [
+        parts.heading("P2P shuffles", "Summed over all workers and the whole run."),
+        parts.rows(["activity", "where", "in all"], cells),
+    ]
 
 
 def _pairs(window: Window) -> list[Any]:
@@ -359,8 +390,16 @@ def _pairs(window: Window) -> list[Any]:
         found[end] = found[end].map(names).fillna("–").astype(object)
     found = found.rename(columns={"source": "from worker", "destination": "to worker"})
     found = found.rename(columns={"count": "fetches", "seconds": "took (s)"}).round(4)
+    told = "Within the window."
+    if len(found) > MOST_PAIRS:
+        told += f" The first {MOST_PAIRS} of {len(found)} pairs of workers."
     shown = found.head(MOST_PAIRS).set_index("from worker")
-    return [parts.heading(title, "Within the window."), parts.table(shown, "from worker")]
+    return [parts.heading(title, told), parts.table(shown, "from worker")]
+
+
+def _files(run_id: str) -> list[Path]:
+    store = open_store()
+    return [store.file(run_id), *store.extras(run_id)]
 
 
 #: What of a page needs no store.
@@ -376,5 +415,5 @@ _PIECES: dict[str, Callable[[Window], Any]] = {
 _MAKERS = {
     **_PIECES,
     "overview": _overview_and_before,
-    "facts": lambda window: provenance(window.run, open_store().extras(window.run.id)),
+    "facts": lambda window: provenance(window.run, _files(window.run.id)),
 }

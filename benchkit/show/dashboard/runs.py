@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -9,8 +10,9 @@ import panel as pn
 
 from benchkit.measure.identity import is_id
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.address import address
+from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import runs_table
+from benchkit.show.dashboard.remembered import first_filters, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.summary import OUTCOME_WORDS
@@ -49,11 +51,13 @@ def view(state: dict[str, str]) -> Any:
     picked = state.get("pick", "")
     table = _table(frame, picked if is_id(picked) else "")
     columns = list(table.columns)
-    filters = [
-        {"field": name, "type": "like", "value": state[name]} for name in columns if name in state
-    ]
+    typed = [n for n in columns if table[n].dtype == object and n not in ("open", "beside")]
+    held = {name: state[name] for name in columns if state.get(name)}
+    for name in held.keys() - set(typed):
+        table = _holding(table, name, held[name])
     widget = pn.widgets.Tabulator(
         table,
+        sorters=sorters_of(state.get("sort", ""), columns),
         show_index=False,
         disabled=True,
         **({"pagination": "remote", "page_size": PAGE_SIZE} if len(table) > PAGE_SIZE else {}),
@@ -62,18 +66,40 @@ def view(state: dict[str, str]) -> Any:
         stylesheets=TABLE_STYLES,
         hidden_columns=["id"],
         header_filters={
-            name: {"type": "input", "func": "like", "placeholder": "filter"}
-            for name in columns
-            if table[name].dtype == object and name not in ("open", "beside")
+            name: {"type": "input", "func": "like", "placeholder": "filter"} for name in typed
         },
         formatters={"open": {"type": "html"}, "beside": {"type": "html"}},
         titles={"open": "run"},
         widths={"open": 64, "beside": 76, "started": 140, "outcome": 130},
         layout="fit_data_stretch",
-        configuration={"headerFilterLiveFilterDelay": TYPING_MS},
+        configuration={
+            "headerFilterLiveFilterDelay": TYPING_MS,
+            **first_filters({name: held.get(name, "") for name in typed}),
+        },
     )
-    for item in filters:
-        widget.add_filter(item["value"], item["field"])
+    told = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def tell(held: Mapping[str, str]) -> None:
+        shown = table
+        for name, value in held.items():
+            shown = _holding(shown, name, value)
+        only = "".join(f" Only where {name} holds {value!r}." for name, value in held.items())
+        text = f"{len(shown)} of {len(frame)} are shown.{only}"
+        told[:] = [parts.way(text, {address("runs", pick=picked): "show all"})] if held else []
+
+    begun = (state.get("sort", ""), {name: held[name] for name in held if name in typed})
+
+    def note(order: str, now: Mapping[str, str]) -> None:
+        nonlocal begun
+        if begun == (order, now):  # the table has only said what the address says
+            return
+        begun = order, dict(now)
+        fixed = {name: value for name, value in held.items() if name not in typed}
+        tell({**fixed, **now})
+        remember("runs", {"pick": picked, "sort": order, **fixed, **now})
+
+    tell(held)
+    remember_table(widget, note)
 
     def opened(event: Any) -> None:
         if event.column == "beside":  # a link of its own
@@ -87,10 +113,18 @@ def view(state: dict[str, str]) -> Any:
     return pn.Column(
         parts.head(_count(frame), lines=[_left_out(frame)]),
         *_pick(frame, picked),
+        told,
         widget,
+        parts.download("runs.csv", lambda: _as_file(frame, widget), "The runs shown, as CSV", 200),
         parts.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()}),
         sizing_mode="stretch_width",
     )
+
+
+def _holding(table: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
+    """Return the rows whose column holds a text, in whatever case."""
+    held = table[name].astype(str).str.lower().str.contains(value.lower(), regex=False)
+    return table[held].reset_index(drop=True)
 
 
 def _pick(frame: pd.DataFrame, picked: str) -> list[Any]:
@@ -135,6 +169,12 @@ def _beside(ids: list[str], picked: str) -> list[str]:
         else f'<a href="?view=pair&amp;a={picked}&amp;b={i}" aria-label="take {i[:13]}">⇄ this</a>'
         for i in ids
     ]
+
+
+def _as_file(frame: pd.DataFrame, widget: pn.widgets.Tabulator) -> pd.DataFrame:
+    """Return what the store knows of the runs that are shown, in their order, in units of ours."""
+    shown = widget.current_view["id"]
+    return frame.assign(id=frame["id"].astype(str)).set_index("id").loc[shown].reset_index()
 
 
 def _pairs(tags: Any) -> str:

@@ -9,12 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchkit.errors import MissingExtra, UsageError
 from benchkit.store.store import Store
 
-__all__ = ["serve"]
+__all__ = ["only_these", "serve"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+#: All addresses of this machine.
+EVERYWHERE = ("0.0.0.0", "::")
+#: Panel's own asks a CDN for pictures.
+LOGIN_PAGE = Path(__file__).with_name("login.html")
 
 
 def serve(
@@ -27,6 +33,7 @@ def serve(
     basic_auth: str | None = None,
     cookie_secret: str | None = None,
     oauth: Mapping[str, str] | None = None,
+    oauth_users: Sequence[str] = (),
     allow_marks: bool = False,
     follow: str | None = None,
     ready: Callable[[str], None] = lambda url: None,
@@ -50,6 +57,8 @@ def serve(
     oauth : mapping of str to str, optional
         What Panel is told of a provider of logins: ``provider``, ``key``, ``secret``,
         ``redirect_uri``, ``encryption_key``.
+    oauth_users : sequence of str
+        Accounts of the provider that may come, by login name or e-mail address; none: all.
     allow_marks : bool, default False
         Let visitors write marks into the store.
     follow : str, optional
@@ -70,10 +79,18 @@ def serve(
     _require_sense(address, origins, basic_auth, cookie_secret)
     oauth = {name: value for name, value in (oauth or {}).items() if value}
     _require_login(oauth, basic_auth, cookie_secret)
-    if allow_marks and address not in LOOPBACK and not (oauth or basic_auth):
+    if oauth_users and not oauth:
+        raise UsageError("--oauth-user says who may log in by --oauth-provider, which is missing")
+    public = address not in LOOPBACK or any(_host(origin) not in LOOPBACK for origin in origins)
+    if allow_marks and public and not (oauth or basic_auth):
         raise UsageError(
-            "--allow-marks beside a public --address lets anybody write into the store: add "
-            "--basic-auth or --oauth-provider"
+            "--allow-marks beside a public --address or origin lets anybody write into the store: "
+            "add --basic-auth or --oauth-provider"
+        )
+    if allow_marks and oauth and not oauth_users:
+        raise UsageError(
+            "--allow-marks beside --oauth-provider lets everybody who has an account there write "
+            "into the store: name those who may by --oauth-user"
         )
     port = _free_port(address, port)
     os.environ["BENCHKIT_STORE"] = str(Path(found.path).resolve())
@@ -82,7 +99,7 @@ def serve(
         import panel as pn
 
         from benchkit.show.dashboard.app import application, frame_of
-        from benchkit.show.dashboard.data import warm_up
+        from benchkit.show.dashboard.data import warm_up, workload_catalogue
         from benchkit.show.dashboard.follow import FOLLOW_VARIABLE
         from benchkit.show.dashboard.marks import MARKS_VARIABLE
     except ImportError as error:
@@ -92,9 +109,12 @@ def serve(
     options: dict[str, Any] = {}
     if basic_auth:
         options = {"basic_auth": basic_auth, "cookie_secret": cookie_secret}
+        options["basic_login_template"] = str(LOGIN_PAGE)
     if oauth:
         options = {f"oauth_{name}": value for name, value in oauth.items()}
         options["cookie_secret"] = cookie_secret
+        if oauth_users:
+            pn.config.authorize_callback = only_these(oauth_users)
     # The frame of a page depends on its view alone: it is sent at once, and what is in it is made
     # while the browser reads its scripts.
     pn.config.reuse_sessions = "warm"
@@ -107,14 +127,47 @@ def serve(
         show=show,
         start=False,
         verbose=False,
-        websocket_origin=list(origins) or [f"{name}:{port}" for name in {address, "localhost"}],
+        websocket_origin=list(origins) or [f"{name}:{port}" for name in _own_names(address)],
         title="benchkit",
         **options,
     )
+    # Before anybody visits: Panel looks at modules while it makes a page, and must not meet those
+    # beside workloads, which lose the name they were imported by.
+    workload_catalogue()
     server.start()
     ready(url)
     threading.Thread(target=warm_up, name="benchkit-warm-up", daemon=True).start()
     server.io_loop.start()
+
+
+def only_these(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], bool]:
+    """Return what tells Panel whether somebody who logged in may come.
+
+    By what the provider vouches for and nobody can call himself: not the displayed name.
+    """
+    allowed = {user.casefold() for user in users}
+
+    def may_come(told: Mapping[str, Any] | None) -> bool:
+        names = ("login", "email", "username", "upn")
+        return any(str((told or {}).get(name, "")).casefold() in allowed for name in names)
+
+    return may_come
+
+
+def _host(origin: str) -> str:
+    """Return the host of an origin, without the port."""
+    return origin.rpartition(":")[0].strip("[]") if ":" in origin else origin
+
+
+def _own_names(address: str) -> list[str]:
+    """Return what visitors may call a server that listens on an address."""
+    names = {address, "localhost"}
+    if address in EVERYWHERE:
+        names = {"localhost", socket.gethostname(), socket.getfqdn()}
+        for addresses in psutil.net_if_addrs().values():
+            names |= {one.address for one in addresses if one.family == socket.AF_INET}
+    # Bokeh takes what follows the first colon for a port.
+    return sorted(name for name in names if name and ":" not in name)
 
 
 def _require_sense(

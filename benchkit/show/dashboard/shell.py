@@ -53,6 +53,22 @@ _TEMPLATE = """
     }).observe(root, {childList: true, subtree: true});
     return root;
   };
+  // Tabs hear clicks alone; keys that usually turn tabs are clicks, too. A button that saves a file
+  // hears those on the link inside it.
+  addEventListener("keydown", event => {
+    const tab = event.composedPath()[0];
+    const link = tab?.matches?.("button") && tab.querySelector("a");
+    if (link && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      link.click();
+    }
+    if (!tab?.classList?.contains("bk-tab")) return;
+    const steps = {ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling"};
+    const to = event.key in steps ? tab[steps[event.key]] : tab;
+    if (!(event.key in steps || event.key === "Enter" || event.key === " ")) return;
+    event.preventDefault();
+    if (to?.classList.contains("bk-tab")) { to.focus(); to.click(); }
+  });
   function benchkitTheme() {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const now = document.documentElement.dataset.theme || dark;
@@ -133,6 +149,11 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.4rem; 
 dt { color: var(--soft); } dd { margin: 0; max-width: 60rem; }
 .columns { columns: 15rem auto; list-style: none; padding: 0; margin: .4rem 0;
   font-variant-numeric: tabular-nums; }
+form { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; align-items: end; margin: .4rem 0 1rem; }
+label { color: var(--soft); } form input { display: block; width: 20rem; max-width: 90vw; }
+form input, form button { font: inherit; color: var(--ink); background: var(--paper);
+  border: 1px solid var(--soft); border-radius: 4px; padding: .35rem .5rem; }
+form button { background: var(--raised); padding: .35rem 1rem; cursor: pointer; }
 .empty { padding: 3rem 1rem; text-align: center; color: var(--soft); }
 .empty p { margin: .4rem auto; }
 """
@@ -149,6 +170,7 @@ select:not([size]).bk-input { padding-right: 1.6rem;
 .bk-btn.bk-btn-default { background: var(--raised) !important; color: var(--ink) !important;
   border: 1px solid var(--soft) !important; }
 .bk-btn[disabled] { opacity: .55; }
+.bk-spin-btn { display: none !important; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
 """
 
@@ -184,7 +206,10 @@ TABLE_STYLES = [
 
 def dress_widgets() -> None:
     """Let choices and fields of every view follow the page's colours, also in the dark."""
-    widgets = (pn.widgets.Select, pn.widgets.TextInput, pn.widgets.Checkbox, pn.widgets.Button)
+    widgets = (
+        *(pn.widgets.Select, pn.widgets.TextInput, pn.widgets.FloatInput),
+        *(pn.widgets.Checkbox, pn.widgets.Button),
+    )
     for kind in widgets:
         kind.stylesheets = [WIDGET_STYLES]  # type: ignore[assignment]
 

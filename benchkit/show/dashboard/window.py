@@ -7,6 +7,7 @@ browser; what needs the server (tables, pictures) is told once the range has com
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -25,10 +26,15 @@ __all__ = ["Window", "align"]
 #: Room on the left and right of every plot over time, so that moments lie below one another
 #: whatever the numbers of the axis and the words of the legend.
 AXIS, LEGENDS = 70, 150
-#: A wheel turn makes dozens of range changes; what follows is drawn for the last one.
-COALESCE_MS = 40
+#: A wheel turn makes dozens of range changes; what follows is drawn for the first, and then so far
+#: apart.
+APART_MS = 60
 #: An entry of the browser's history for each rest, not for each step of a drag.
 REST_MS = 500
+#: What else of the address a page keeps, for whichever part of it knows what to do with it: how the
+#: table of groups is sorted and what its names hold; of call stacks the tasks, what is looked for,
+#: and what is looked at.
+WORDS = ("sort", "holds", "prefix", "find", "frames")
 #: Ends closer to those of the whole than this share of it are the whole.
 SAME = 1e-3
 
@@ -43,7 +49,7 @@ class Window:
     within : Within
         Its tasks.
     state : mapping of str to str
-        The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``.
+        The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``, and `WORDS`.
     whole : tuple of float, optional
         First and last moment, in s; by default of this run.
 
@@ -85,11 +91,13 @@ class Window:
         self.group = state.get("group", "") if state.get("group") in within.groups else ""
         self.worker = state.get("worker", "")
         self.tab = state.get("tab", "")
+        self.words = {name: state.get(name, "") for name in WORDS}
         self.followers: list[Callable[[], None]] = []
         self._of_tab: dict[str, list[Callable[[], None]]] = {}
         self._stale: set[str] = set()
         self._made = ""
         self._waiting = self._resting = False
+        self._told_at = 0.0
         self._then = self.shown
         self.range.on_change("start", self._moved)
         self.range.on_change("end", self._moved)
@@ -155,6 +163,7 @@ class Window:
             "to": ends[1],
             "group": self.group,
             "worker": self.worker,
+            **self.words,
             **changed,
         }
 
@@ -197,11 +206,25 @@ class Window:
         """Look at the whole run again."""
         self._soon(lambda: self.range.update(start=self._full[0], end=self._full[1]))
 
+    def look(self, left: float, right: float) -> bool:
+        """Look at a stretch of time, in s, as far as there is a run; False if that is none."""
+        left, right = max(left, self.whole[0]), min(right, self.whole[1])
+        if right > left:
+            self._soon(lambda: self.range.update(start=left, end=right))
+        return right > left
+
     def choose(self, group: str) -> None:
         """Point at a task group, or at none."""
         if group != self.group:
             self.group = group
+            self.words |= {"prefix": "", "frames": ""}  # what of another's call stacks was shown
             self._soon(self._chosen)
+
+    def note(self, **words: str) -> None:
+        """Keep words of the address, which no other part follows."""
+        if not words.items() <= self.words.items():
+            self.words |= words
+            self.write()
 
     def write(self) -> None:
         """Write what is looked at into the address."""
@@ -226,7 +249,9 @@ class Window:
             return
         if not self._waiting:
             self._waiting = True
-            document.add_timeout_callback(self._settled, COALESCE_MS)
+            # Not at once: one end of the range is set, the other comes with the same message.
+            wait_ms = APART_MS - 1e3 * (time.monotonic() - self._told_at)
+            document.add_timeout_callback(self._settled, max(1, int(wait_ms)))
         if not self._resting:
             self._resting = True
             self._then = self.shown
@@ -235,6 +260,7 @@ class Window:
     def _settled(self) -> None:
         self._waiting = False
         self._tell()
+        self._told_at = time.monotonic()
 
     def _rested(self) -> None:
         document = pn.state.curdoc or self.range.document

@@ -25,6 +25,7 @@ from benchkit.show.plots.sparkline import sparkline
 from benchkit.show.plots.steps import bisection_steps
 from benchkit.show.plots.stream import TaskStream, task_stream
 from benchkit.show.plots.transfers import transfer_matrix
+from benchkit.show.plots.worker_heat import worker_heat
 
 __all__ = [
     "BusyThreads",
@@ -47,6 +48,7 @@ __all__ = [
     "task_stream",
     "transfer_matrix",
     "waterfall",
+    "worker_heat",
     "worker_load",
 ]
 

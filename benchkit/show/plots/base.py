@@ -106,15 +106,15 @@ def legend_beside(drawn: Any, *, place: str = "right") -> None:
         legend.orientation = "horizontal"
 
 
-def nothing(title: str) -> Any:
+def nothing(title: str, told: str = "Nothing was recorded.") -> Any:
     """Return a figure that says that there is nothing to draw: missing is never drawn as 0."""
     drawn = make_figure(
         title, "", "", height=90, tools="", toolbar_location=None, x_range=[0, 1], y_range=[0, 1]
     )
-    drawn.html_attributes = {"role": "img", "aria-label": f"{title} Nothing was recorded."}
+    drawn.html_attributes = {"role": "img", "aria-label": f"{title} {told}"}
     drawn.axis.visible = drawn.grid.visible = False
     drawn.text(
-        [0.005], [0.5], ["Nothing was recorded."], text_baseline="middle", text_color=INK,
+        [0.005], [0.5], [told], text_baseline="middle", text_color=INK,
         text_font_size="12px",
     )  # fmt: skip
     return drawn

@@ -36,6 +36,7 @@ WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
 MOST_ROWS = 60
 ROW_HEIGHT, FEW_ROWS = 22, 4
 MOST_PARTS = 7
+_NO_ROW = "No row is of this metric."
 #: Parts smaller than this share of the largest cannot be seen.
 LEAST_SHARE = 0.005
 #: Pale towards the middle, so that the ground of the page shows, by day and by night.
@@ -45,13 +46,15 @@ _DIVERGING = (
 )  # fmt: skip
 
 
-def _rows(report: Report, metric: str) -> tuple[pd.DataFrame, int]:
-    """Return the rows of a metric, and how many that are the same were left out."""
+def _rows(report: Report, metric: str) -> tuple[pd.DataFrame, str]:
+    """Return the rows of a metric that there is room for, and what is said of the others."""
     frame = report.frame[report.frame["metric"] == metric]
     if len(frame) <= MOST_ROWS:
-        return frame, 0
-    kept = frame[frame["verdict"] != "same"].head(MOST_ROWS)
-    return kept, len(frame) - len(kept)
+        return frame, ""
+    kept = frame[frame["verdict"] != "same"]
+    if kept.empty or len(kept) > MOST_ROWS:
+        return frame.head(MOST_ROWS), f"{len(frame) - MOST_ROWS} more are not shown"
+    return kept, f"{len(frame) - len(kept)} that are the same are not shown"
 
 
 def _labels(frame: pd.DataFrame, report: Report) -> list[str]:
@@ -69,10 +72,8 @@ def _colours(frame: pd.DataFrame) -> list[str]:
     return [WORSE if row.worse else BETTER if row.changed else EVEN for row in frame.itertuples()]
 
 
-def _title(question: str, hidden: int, *parts: str) -> str:
-    said = [part for part in parts if part]
-    if hidden:
-        said.append(f"{hidden} that are the same are not shown")
+def _title(question: str, hidden: str, *parts: str) -> str:
+    said = [part for part in (*parts, hidden) if part]
     return f"{question} ({', '.join(said)})" if said else question
 
 
@@ -95,7 +96,7 @@ def forest(report: Report, metric: str = "duration") -> Any:
     frame, hidden = _rows(report, metric)
     question = f"Which workloads changed in {metric}?"
     if frame.empty:
-        return nothing(question)
+        return nothing(question, _NO_ROW)
     labels = _labels(frame, report)
     wide = frame["changed"]
     low = frame["low"].where(~wide, frame["selected_low"])
@@ -183,7 +184,7 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
     frame, hidden = _rows(report, metric)
     question = f"How sure is a change in {metric} beyond so many per cent?"
     if frame.empty or frame["p"].isna().all():
-        return nothing(question)
+        return nothing(question, _NO_ROW)
     table = report.effects.table()
     index = frame["row"].to_numpy()
     steps = np.round(np.asarray(table.thresholds) * 100, 6)
@@ -257,7 +258,7 @@ def raw_points(report: Report, metric: str = "duration") -> Any:
     frame, hidden = _rows(report, metric)
     question = f"What did each run give in {metric}?"
     if frame.empty:
-        return nothing(question)
+        return nothing(question, _NO_ROW)
     labels = _labels(frame, report)
     heights = {"baseline": 0.24, "null": 0.0, "contender": -0.24}
     colours = {"baseline": EVEN, "null": OTHER, "contender": "#aa3377"}
@@ -416,7 +417,7 @@ def waterfall(explanation: Explanation) -> Any:
     )
     counts = f"{explanation.n_baseline} + {explanation.n_contender} runs"
     drawn = make_figure(
-        _title(question, 0, counts),
+        _title(question, "", counts),
         "more wall time than the baseline (s)",
         "part" if len(labels) < 5 else "task group and activity",
         y_range=labels[::-1],

@@ -104,8 +104,8 @@ def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") ->
     wide = frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
     told = f"{total:.0f} samples of 10 ms"
     hit = _matches(wide, find)
-    if find:
-        told += f", {find!r} in {_covered(wide[hit]) / total:.0%} of them"
+    if find:  # also in frames that are too narrow to be drawn
+        told += f", {find!r} in {_covered(frames[_matches(frames, find)]) / total:.1%} of them"
     drawn = make_figure(
         f"{title} ({told})",
         "samples",

@@ -21,6 +21,7 @@ from benchkit.show.plots.base import (
     nothing,
     part,
 )
+from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
 from benchkit.store.text import short_group
 
@@ -37,6 +38,8 @@ GIB, MIB = 2**30, 2**20
 MOST_GROUPS = 12
 #: More workers than this are no longer told apart by a legend.
 MOST_NAMED_WORKERS = 8
+#: With more workers than this their lines are a tangle.
+MOST_LINES = 16
 
 
 def memory_by_kind(tree: xr.DataTree, worker: int | None = None) -> Any:
@@ -107,11 +110,14 @@ def memory_by_worker(tree: xr.DataTree) -> Any:
     Returns
     -------
     figure
-        Time in s after clock on, memory in GiB; a line a worker.
+        Time in s after clock on, memory in GiB; a line a worker, or, where they are many, a row
+        of colours each (`worker_heat`).
     """
     title = "How was memory spread over the workers?"
     if not has(tree, "workers", "time"):
         return nothing(title)
+    if tree["workers"].sizes["worker"] > MOST_LINES:
+        return worker_heat(tree)
     drawn = _lines(tree, title, "memory (GiB)", "process", 1 / GIB)
     limits = part(tree, "workers")["memory_limit"].values
     for limit in np.unique(limits[limits > 0])[:3]:
@@ -120,6 +126,14 @@ def memory_by_worker(tree: xr.DataTree) -> Any:
         )
     drawn.y_range.start = 0
     return drawn
+
+
+def _most_threads(data: xr.Dataset) -> int:
+    """Return how many threads there were at once, at most: some workers replace others."""
+    joined = np.nan_to_num(data["joined"].values, nan=-np.inf)
+    left = np.nan_to_num(data["left"].values, nan=np.inf)
+    here = (joined <= joined[:, None]) & (left > joined[:, None])
+    return int((here * data["nthreads"].values).sum(axis=1).max(initial=0))
 
 
 def worker_load(tree: xr.DataTree) -> list[Any]:
@@ -139,7 +153,7 @@ def worker_load(tree: xr.DataTree) -> list[Any]:
     if not has(tree, "workers", "time"):
         return [nothing(title) for title in titles]
     data = part(tree, "workers")
-    n_threads = int(data["nthreads"].sum())
+    n_threads = _most_threads(data)
     cpu = _sums(data, titles[0], "CPU (% of a core)", {"cpu": "all workers"}, 1.0)
     cpu.add_layout(
         Span(location=100 * n_threads, dimension="width", line_color=OTHER, line_dash="dashed")

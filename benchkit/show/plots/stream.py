@@ -68,6 +68,23 @@ class Raster:
     busy_s: float
 
 
+def _pieces(
+    begin: np.ndarray, end: np.ndarray, first: np.ndarray, last: np.ndarray, pixel: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return tasks that reach over several pixels in pieces: whose, the pixel, its time in it.
+
+    A thread runs one task at a time, so these are few.
+    """
+    long = np.flatnonzero(first != last)
+    counts = last[long] - first[long] + 1
+    owner = np.repeat(long, counts)
+    column = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    column += first[owner]
+    edge = column * pixel
+    piece = np.minimum(end[owner], edge + pixel) - np.maximum(begin[owner], edge)
+    return owner, column, np.maximum(piece, 0.0)
+
+
 class TaskStream:
     """The tasks of a run, drawn for whatever window is looked at.
 
@@ -95,6 +112,7 @@ class TaskStream:
         )[: len(self.groups)]
         self.shown = [int(i) for i in np.argsort(-seconds, kind="stable")[:MOST_COLOURS]]
         self.colours = [*distinct_colours([self.groups[i] for i in self.shown]), OTHER, CHOSEN]
+        #: The colour of what stands out.
         self._chosen: int | None = None
         self._colour = self._by_rank()
         self.figure = self._draw()
@@ -105,14 +123,16 @@ class TaskStream:
         colour[self.shown] = np.arange(len(self.shown))
         return colour
 
-    def choose(self, group: str | None) -> None:
-        """Let one group stand out, the others turn grey; None gives all their colours back."""
+    def choose(self, *groups: str) -> None:
+        """Let groups stand out, in one colour; the others turn grey. None: all as they were."""
         self._colour = self._by_rank()
-        self._chosen = self.groups.index(group) if group in self.groups else None
-        if self._chosen is not None:
-            own = self._colour[self._chosen]
+        self._chosen = None
+        chosen = [self.groups.index(group) for group in groups if group in self.groups]
+        if chosen:
+            own = int(self._colour[chosen].min())
+            self._chosen = own if own < len(self.shown) else len(self.shown) + 1
             self._colour[:] = len(self.shown)
-            self._colour[self._chosen] = own if own < len(self.shown) else len(self.shown) + 1
+            self._colour[chosen] = self._chosen
         window = self.figure.x_range
         self.show_window(float(window.start), float(window.end))
 
@@ -147,14 +167,13 @@ class TaskStream:
         end = np.minimum(self.stop[index], right)
         first = np.minimum(((begin - left) / pixel).astype(np.int64), width - 1)
         last = np.minimum(((end - left) / pixel).astype(np.int64), width - 1)
-        # One piece a task and pixel; a thread runs one task at a time, so these are few.
-        counts = last - first + 1
-        owner = np.repeat(np.arange(len(index)), counts)
-        column = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-        column += first[owner]
-        edge = left + column * pixel
-        piece = np.minimum(end[owner], edge + pixel) - np.maximum(begin[owner], edge)
-        piece = np.maximum(piece, 0.0)
+        owner = np.flatnonzero(first == last)  # most, where many are in view
+        column, piece = first[owner], end[owner] - begin[owner]
+        if len(owner) < len(index):
+            more = _pieces(begin - left, end - left, first, last, pixel)
+            owner, column, piece = map(
+                np.concatenate, zip((owner, column, piece), more, strict=True)
+            )
         cell = self._lane[index][owner] * width + column
         colour = self._colour[self._group[index]][owner]
         time = np.bincount(
@@ -164,7 +183,7 @@ class TaskStream:
         level = np.ceil(np.clip(busy / pixel, 0, 1) * LEVELS - 1e-9).astype(np.int64)
         most = time.argmax(axis=1)
         if self._chosen is not None:  # wherever it ran at all, or a group of short tasks is lost
-            most = np.where(time[:, chosen := self._colour[self._chosen]] > 0, chosen, most)
+            most = np.where(time[:, self._chosen] > 0, self._chosen, most)
         image = 1 + most * LEVELS + np.clip(level, 1, LEVELS) - 1
         image[busy <= 0] = 0
         picture = image.astype(np.uint8).reshape(n_lanes, width)
@@ -230,7 +249,9 @@ class TaskStream:
         picture = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
         add(drawn, picture, self._picture)
         sides: dict[str, Any] = {side: side for side in ("left", "right", "top", "bottom")}
-        bars = add(drawn, Quad(**sides, fill_color="colour", line_color=None), self._bars)
+        # An outline, or a task of a thousandth of the window could not be seen.
+        quads = Quad(**sides, fill_color="colour", line_color="colour", line_alpha=0.6)
+        bars = add(drawn, quads, self._bars)
         tips = [
             ("group", "@group"),
             ("start", "@left{0.000} s"),

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJSHover,
+    FixedTicker,
+    HoverTool,
+    LinearColorMapper,
+    Range1d,
+)
 from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Blues256
 
@@ -18,7 +25,8 @@ from benchkit.show.plots.base import INK, has, make_figure, nothing, part
 __all__ = ["transfer_matrix"]
 
 MIB = 2**20
-#: More workers than this have no room for numbers in their cells, or for names beside them.
+#: More workers than this have no room for numbers in their cells, for names beside them (they are
+#: drawn as a picture then), or for level names below.
 MOST_NUMBERS, MOST_NAMES, MOST_LEVEL = 16, 40, 8
 #: From white, so that nothing looks like nothing.
 _PALETTE = tuple(reversed(Blues256))
@@ -37,7 +45,7 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
     Returns
     -------
     figure
-        A cell a pair. Hatched: neither end was there to tell.
+        A cell a pair. Hatched, among hundreds of workers blank: neither end was there to tell.
     """
     title = "Who sent how much to whom?"
     if not has(tree, "transfers", "source"):
@@ -49,11 +57,27 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
         "bytes": ("MiB", MIB), "bytes_compressed": ("MiB on the wire", MIB),
         "count": ("transfers", 1), "seconds": ("s", 1),
     }[value]  # fmt: skip
-    rows, columns = (grid.ravel() for grid in np.indices(cells.shape))
-    shown = cells.ravel() / divisor
+    shown = cells / divisor
+    told = f"{title} ({np.nansum(shown):,.0f} {unit} in all)"
+    most = max(float(np.nanmax(shown, initial=0)), 1e-9)
+    mapper = LinearColorMapper(palette=_PALETTE, low=0, high=most, nan_color=(0, 0, 0, 0))
+    draw = _cells if len(names) <= MOST_NAMES else _picture
+    drawn = draw(data, names, shown, mapper, told)
+    bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
+    bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
+    drawn.add_layout(bar, "right")
+    return drawn
+
+
+def _cells(
+    data: xr.Dataset, names: list[str], values: np.ndarray, mapper: LinearColorMapper, title: str
+) -> Any:
+    """Draw a box a pair, with its number where there is room."""
+    rows, columns = (grid.ravel() for grid in np.indices(values.shape))
+    shown = values.ravel()
     known = np.isfinite(shown)
     drawn = make_figure(
-        f"{title} ({np.nansum(shown):,.0f} {unit} in all)",
+        title,
         "receiver",
         "sender",
         x_range=names,
@@ -61,8 +85,6 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
         height=int(np.clip(140 + 26 * len(names), 220, 640)),
         tools="save",
     )
-    most = max(float(np.nanmax(shown, initial=0)), 1e-9)
-    mapper = LinearColorMapper(palette=_PALETTE, low=0, high=most)
     source = ColumnDataSource(
         {
             "source": [names[row] for row in rows],
@@ -88,7 +110,7 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
             hatch_alpha=0.4,
         )  # fmt: skip
     if len(names) <= MOST_NUMBERS:
-        dark = shown > 0.55 * most
+        dark = shown > 0.55 * float(mapper.high or 0)
         for is_dark, colour in ((True, "white"), (False, "#1c2530")):
             chosen = np.flatnonzero(known & (dark == is_dark) & (shown > 0)).tolist()
             drawn.text(
@@ -98,19 +120,56 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
                 text_align="center", text_baseline="middle", text_font_size="11px",
                 text_color=colour,
             )  # fmt: skip
-    if len(names) > MOST_NAMES:
-        drawn.axis.major_label_text_font_size = "0px"
     if len(names) > MOST_LEVEL:
         drawn.xaxis.major_label_orientation = 0.7
-    bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
-    bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
-    drawn.add_layout(bar, "right")
     tips = [
         ("from", "@source"), ("to", "@destination"), ("transfers", "@count{0,0}"),
         ("bytes", "@mib{0,0.0} MiB, @wire{0,0.0} on the wire"), ("took", "@seconds{0.00} s"),
     ]  # fmt: skip
     drawn.add_tools(HoverTool(renderers=[boxes], tooltips=tips))
     return drawn
+
+
+def _picture(
+    data: xr.Dataset, names: list[str], values: np.ndarray, mapper: LinearColorMapper, title: str
+) -> Any:
+    """Draw a dot a pair: hundreds of workers have a hundred thousand pairs."""
+    count = len(names)
+    drawn = make_figure(
+        f"{title}, {count} senders and receivers",
+        "receiver",
+        "sender",
+        x_range=Range1d(start=0, end=count, bounds=(0, count)),
+        y_range=Range1d(start=count, end=0, bounds=(0, count)),
+        height=640,
+        tools="box_zoom,wheel_zoom,reset,save",
+    )
+    each = {
+        "value": values,
+        "count": data["count"].values,
+        "mib": data["bytes"].values / MIB,
+        "wire": data["bytes_compressed"].values / MIB,
+        "seconds": data["seconds"].values,
+    }
+    source = ColumnDataSource(
+        {name: [array.astype("f4")] for name, array in each.items()}, name="pairs"
+    )
+    picture = drawn.image("value", x=0, y=0, dw=count, dh=count, source=source, color_mapper=mapper)
+    drawn.xaxis.ticker = drawn.yaxis.ticker = FixedTicker(ticks=[])
+    drawn.grid.visible = False
+    name = CustomJSHover(args={"names": names}, code=_NAME)
+    tips = [
+        ("from", "$y{custom}"), ("to", "$x{custom}"), ("transfers", "@count{0,0}"),
+        ("bytes", "@mib{0,0.0} MiB, @wire{0,0.0} on the wire"), ("took", "@seconds{0.00} s"),
+    ]  # fmt: skip
+    drawn.add_tools(
+        HoverTool(renderers=[picture], tooltips=tips, formatters={"$x": name, "$y": name})
+    )
+    return drawn
+
+
+#: Rows of the matrix lie as they are counted: the axis of senders begins at the top.
+_NAME = "return names[Math.min(names.length - 1, Math.max(0, Math.floor(value)))]"
 
 
 def _short(number: float) -> str:

@@ -1,0 +1,171 @@
+"""What a worker alone knows of a run: its transfers, its log, the call stacks of its tasks."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from distributed import profile
+from distributed.metrics import time
+
+from benchkit.measure.capture.columns import NAN, text
+
+__all__ = ["IDLE_TALK", "MAX_LOG_LINES", "Knowledge", "warnings_of"]
+
+#: A transfer takes 48 B in its worker, so that all of them take 24 MB.
+MAX_TRANSFERS = 500_000
+MAX_LOG_LINES = 1000
+IDLE_TALK = ("DEBUG", "INFO")
+
+
+class Knowledge:
+    """What happened on a worker within a time, as often as it is asked for.
+
+    Who asks for what came after a moment says with it that all before has arrived; who asks with
+    the same beginning again, that the last answer has not. Windows are cut on the scheduler's
+    clock, and how far a worker thinks that is ahead changes with each heartbeat: so what was told
+    is remembered itself, and not by when it happened.
+
+    Parameters
+    ----------
+    worker : Worker
+        Whose logs are read.
+    clock : callable, optional
+        The worker's own clock, Unix s.
+    """
+
+    def __init__(self, worker: Any, clock: Callable[[], float] = time) -> None:
+        self.worker, self.clock = worker, clock
+        self.begin = self.told_until = NAN
+        self.peers: dict[str, int] = {}
+        #: Six numbers a transfer: those in the last answer, and those in none.
+        self.answered, self.transfers = array("d"), array("d")
+        self.n_missed = 0
+        self.logs = (worker.transfer_incoming_log, worker.transfer_outgoing_log)
+        self.newest = [log[-1] if log else None for log in self.logs]
+        #: By the end of the window: its end in the log on this worker's own clock, and the newest
+        #: tree of call stacks in it.
+        self.log_ends: dict[float, float] = {}
+        self.tree_ends: dict[float, Any] = {}
+        self.n_lines = self.n_lines_left_out = 0
+
+    def note_transfers(self) -> None:
+        """Copy what is new in the worker's own logs, which keep the last 1000 only."""
+        for direction, log in enumerate(self.logs):
+            fresh: list[dict] = []
+            for entry in reversed(log):
+                if entry is self.newest[direction]:
+                    break
+                fresh.append(entry)
+            else:
+                self.n_missed += bool(log) and len(log) == log.maxlen  # at least one
+            if fresh:
+                self.newest[direction] = fresh[0]
+            for entry in reversed(fresh):
+                if len(self.transfers) >= 6 * MAX_TRANSFERS:
+                    self.n_missed += 1
+                    continue
+                who = str(entry.get("who"))
+                self.transfers.extend(
+                    (
+                        direction,
+                        self.peers.setdefault(who, len(self.peers)),
+                        entry["stop"],
+                        entry["total"],
+                        NAN if entry.get("compressed") is None else entry["compressed"],
+                        entry["duration"],
+                    )
+                )
+
+    def of_transfers(self, start: float, stop: float) -> list[list]:
+        """Return rows of outgoing 0 or 1, peer's address, count, bytes, compressed, seconds."""
+        self.note_transfers()
+        if self.begin != self.begin:
+            self.begin = start
+        if start != self.told_until:  # the last answer was lost
+            self.transfers = self.answered + self.transfers
+        self.answered, later = array("d"), array("d")
+        peers = list(self.peers)
+        sums: dict[tuple, list[float]] = {}
+        rows = iter(self.transfers)
+        for row in zip(*[rows] * 6, strict=True):
+            direction, peer, moment, nbytes, compressed, seconds = row
+            if moment > stop:
+                later.extend(row)
+            elif moment > self.begin:
+                self.answered.extend(row)
+                found = sums.setdefault((int(direction), peers[int(peer)]), [0, 0.0, 0.0, 0.0])
+                for index, value in enumerate((1, nbytes, compressed, seconds)):
+                    found[index] += value
+        self.transfers, self.told_until = later, stop
+        return [[*pair, *found] for pair, found in sums.items()]
+
+    def of_log(self, start: float, stop: float) -> list[list]:
+        """Return rows of time, level, text: warnings and above, times on the scheduler's clock."""
+        ahead = self.worker.scheduler_delay
+        after = self.log_ends.get(start, start - ahead)
+        until = stop if stop == float("inf") else min(stop - ahead, self.clock())
+        rows = warnings_of(self.worker, after)
+        rows = [[moment + ahead, *line] for moment, *line in rows if after < moment <= until]
+        self.log_ends = {start: after, stop: until}
+        room = max(0, MAX_LOG_LINES - self.n_lines)
+        self.n_lines += len(rows[:room])
+        self.n_lines_left_out += len(rows[room:])
+        return rows[:room]
+
+    def of_call_stacks(self, start: float, stop: float, *, last: bool) -> bytes:
+        """Return the call stacks of tasks, sampled by the worker itself, as a flat tree.
+
+        JSON, compressed by zlib: frames, and nodes as rows of (parent or -1, index of the frame,
+        count), a parent before its children; the roots' frames are prefixes of tasks. The worker
+        keeps one tree for each second: `last` takes the one that it is growing, too.
+        """
+        history = list(self.worker.profile_keys_history)
+        told = self.tree_ends.get(start)
+        fresh = []
+        for entry in reversed(history):
+            if entry is told or (told is None and entry[0] <= start):
+                break
+            fresh.append(entry)
+        # A second that began before the end is told of when it is over.
+        end = stop + 1 if last else stop
+        chosen = [entry for entry in reversed(fresh) if entry[0] <= end]
+        self.tree_ends = {start: told, stop: chosen[-1] if chosen else told}
+        by_prefix: dict[str, list[dict]] = defaultdict(list)
+        for _, trees in chosen:
+            for prefix, tree in trees.items():
+                by_prefix[prefix].append(tree)
+        if last and not (history and history[-1][0] > stop):
+            for prefix, tree in self.worker.profile_keys.items():
+                by_prefix[prefix].append(tree)
+        frames: dict[tuple, int] = {}
+        nodes: list[int] = []
+        for prefix, trees in by_prefix.items():
+            tree = profile.merge(*trees)
+            if tree["count"]:
+                _flatten(tree, (text(prefix), "", 0), frames, nodes)
+        tree_of_all = {"frames": list(frames), "nodes": nodes}
+        return zlib.compress(json.dumps(tree_of_all).encode(), 1) if nodes else b""
+
+
+def _flatten(tree: dict, root: tuple, frames: dict[tuple, int], nodes: list[int]) -> None:
+    stack = [(tree, -1, root)]
+    while stack:  # not by recursion: stacks of tasks can be as deep as Python's own
+        node, parent, frame = stack.pop()
+        number = len(nodes) // 3
+        nodes += [parent, frames.setdefault(frame, len(frames)), node["count"]]
+        for child in node["children"].values():
+            code = child["description"]
+            place = (text(code["name"]), text(code["filename"]), code["line_number"])
+            stack.append((child, number, place))
+
+
+def warnings_of(server: Any, start: float) -> list[list]:
+    """Return rows of time, level, text that a server logged since `start`, on its own clock."""
+    lines = server.get_logs(start=start, timestamps=True)
+    kept = [line for line in lines if line[1] not in IDLE_TALK][:MAX_LOG_LINES]
+    return [[moment, level, text(line)] for moment, level, line in reversed(kept)]

@@ -1,0 +1,117 @@
+"""How a dataset is made: a function with parameters, declared by a decorator.
+
+Knows names, sizes, parameters and the key of what they give; does not know folders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchkit.measure.errors import BadParameter, UsageError, did_you_mean
+
+__all__ = ["Recipe", "find_recipe", "recipe"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a dataset is made; declare one with `recipe`."""
+
+    name: str
+    version: int
+    function: Callable[..., Mapping[str, Any]]
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def bind(self, size: str | None = None, **given: Any) -> dict[str, Any]:
+        """Return all parameters: the recipe's own, those of the named size, those given.
+
+        Raises
+        ------
+        BadParameter
+            There is no such size or parameter, or a value is of the wrong kind.
+        """
+        if size is not None and size not in self.sizes:
+            hint = did_you_mean(size, self.sizes, f"there are {', '.join(self.sizes) or 'none'}")
+            raise BadParameter(f"recipe {self.name}: no size {size!r}: {hint}")
+        params = {
+            name: parameter.default
+            for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]
+        }
+        for name, value in {**self.sizes.get(size or "", {}), **given}.items():
+            if name not in params:
+                hint = did_you_mean(name, params, f"it has {', '.join(params)}")
+                raise BadParameter(f"recipe {self.name} has no parameter {name!r}: {hint}")
+            kind = type(params[name])  # 1 and 1.0 are one scale factor, and must be one key
+            try:
+                params[name] = kind(value)
+            except (TypeError, ValueError) as error:
+                raise BadParameter(
+                    f"recipe {self.name}: {name}={value!r}: write a value of type {kind.__name__}"
+                ) from error
+        return params
+
+    def key(self, params: Mapping[str, Any]) -> str:
+        """Return the name of the dataset's folder: recipe and hash of version and parameters."""
+        text = json.dumps([self.name, self.version, dict(params)], sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+_RECIPES: dict[str, Recipe] = {}
+
+
+def recipe(
+    name: str, *, version: int, sizes: Mapping[str, Mapping[str, Any]] | None = None
+) -> Callable[[Callable[..., Mapping[str, Any]]], Recipe]:
+    """Declare that a function makes a dataset.
+
+    The function gets an empty folder and, as keywords with defaults, its parameters. It writes
+    files there and returns facts for the manifest: ``rows`` (by table), ``tables`` (glob pattern
+    of each table's Parquet files), ``seed``, ``generators`` (versions of what made the data).
+
+    Parameters
+    ----------
+    name : str
+        Name of the recipe: a-z, 0-9 and _.
+    version : int
+        Raise it when the same parameters give other data.
+    sizes : mapping of mapping, optional
+        Parameters of the named sizes ``tiny``, ``ci``, ``laptop``, ``cluster``.
+
+    Examples
+    --------
+    >>> @recipe("ones", version=1, sizes={"tiny": {"count": 3}})
+    ... def ones(folder, *, count=10):
+    ...     (folder / "ones.txt").write_text("1" * count)
+    ...     return {"rows": {"ones": count}}
+    >>> ones.bind("tiny")
+    {'count': 3}
+    """
+    if not _NAME.match(name):
+        raise UsageError(f"{name!r} is no name for a recipe: use a-z, 0-9 and _, a letter first")
+
+    def declare(function: Callable[..., Mapping[str, Any]]) -> Recipe:
+        _RECIPES[name] = Recipe(name, version, function, dict(sizes or {}))
+        return _RECIPES[name]
+
+    return declare
+
+
+def find_recipe(name: str) -> Recipe:
+    """Return a recipe by its name.
+
+    Raises
+    ------
+    UsageError
+        There is none; the nearest name is told.
+    """
+    if name not in _RECIPES:
+        hint = did_you_mean(name, _RECIPES, f"there are {', '.join(sorted(_RECIPES)) or 'none'}")
+        raise UsageError(f"no recipe named {name!r}: {hint}")
+    return _RECIPES[name]

@@ -1,0 +1,81 @@
+"""Tables whose order and filters are in the address, so that a link shows the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import panel as pn
+
+__all__ = ["Rested", "first_filters", "remember_table", "sorters_of"]
+
+#: Letters that follow one another more quickly are one entry of the browser's history.
+REST_MS = 600
+
+
+class Rested:
+    """Calls something once, when nobody has asked for it again for a moment.
+
+    Parameters
+    ----------
+    act : callable
+        What is called.
+    model : callable, optional
+        Returns a model of the page, where it may be asked for from outside Panel's own callbacks.
+    """
+
+    def __init__(self, act: Callable[[], Any], model: Callable[[], Any] = lambda: None) -> None:
+        self._act, self._model = act, model
+        self._asked = self._seen = 0
+
+    def __call__(self, *events: Any) -> None:
+        """Ask for it."""
+        self._asked += 1
+        document = pn.state.curdoc or getattr(self._model(), "document", None)
+        if document is None or document.session_context is None:  # in a notebook
+            self._act()
+        elif self._asked == 1:
+
+            def look() -> None:
+                if self._seen != self._asked:  # still on its way
+                    self._seen = self._asked
+                    document.add_timeout_callback(look, REST_MS)
+                    return
+                self._asked = self._seen = 0
+                self._act()
+
+            self._seen = 1
+            document.add_timeout_callback(look, REST_MS)
+
+
+def sorters_of(order: str, columns: Any) -> list[dict[str, str]]:
+    """Return Tabulator's sorters for a column's name, with a minus ahead for the largest first."""
+    name = order.removeprefix("-")
+    return [{"field": name, "dir": "desc" if order != name else "asc"}] if name in columns else []
+
+
+def first_filters(held: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a table's configuration must hold for its header's filters to begin so."""
+    typed = [{"field": name, "value": value} for name, value in held.items() if value]
+    return {"initialHeaderFilter": typed} if typed else {}
+
+
+def remember_table(
+    table: pn.widgets.Tabulator, note: Callable[[str, Mapping[str, str]], Any]
+) -> None:
+    """Call ``note(order, held)`` when somebody has sorted or filtered a table, and rests."""
+    rested = Rested(lambda: note(_order(table), _held(table)))
+    table.param.watch(rested, ["sorters", "filters"])
+
+
+def _order(table: pn.widgets.Tabulator) -> str:
+    """Return by what a table is sorted first, as `sorters_of` takes it."""
+    if not table.sorters:
+        return ""
+    first = table.sorters[0]
+    return ("-" if first.get("dir") == "desc" else "") + str(first["field"])
+
+
+def _held(table: pn.widgets.Tabulator) -> dict[str, str]:
+    """Return what is typed into the filters of a table's header, by column."""
+    return {str(one["field"]): str(one["value"]) for one in table.filters if one.get("value")}

@@ -1,0 +1,126 @@
+"""Workers down, time across, and how much of something each had as a colour.
+
+A run's DataTree in, a Bokeh figure out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from bokeh.models import FixedTicker, HoverTool, Image, LinearColorMapper, Quad
+from bokeh.models.annotations import ColorBar
+
+from benchkit.show.plots.base import INK, add, has, make_figure, nothing, part
+
+__all__ = ["worker_heat"]
+
+GIB = 2**30
+#: Variable -> question, what the colours are of, unit, divisor, format of a tip.
+_KINDS = {
+    "process": ("How was memory spread over the workers?", "memory", "GiB", GIB, "0.00"),
+    "cpu": ("How busy was each worker?", "CPU", "% of a core", 1.0, "0"),
+    "executing": ("How many tasks ran on each worker?", "tasks running", "1", 1.0, "0"),
+}
+#: From the ground of the page, by day and by night.
+_PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(256))
+MOST_COLUMNS, MOST_NAMES = 400, 40
+
+
+def worker_heat(tree: xr.DataTree, name: str = "process") -> Any:
+    """Draw a variable of each worker over time as colours; readable with hundreds of workers.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+    name : {"process", "cpu", "executing"}
+        Process memory in GiB, CPU in % of a core, or the number of tasks that run.
+
+    Returns
+    -------
+    figure
+        Time in s after clock on, a row a worker in the order they came. Memory goes from 0 to
+        the largest limit. Hatched: the worker was not there, or had not told yet.
+    """
+    title, what, unit, divisor, form = _KINDS[name]
+    if not has(tree, "workers", "time"):
+        return nothing(title)
+    data = part(tree, "workers")
+    names = [str(worker) for worker in data["name"].values]
+    grid, begin, end = _grid(data, name)
+    grid = grid / divisor
+    most = float(np.nanmax(grid, initial=0.0))
+    if name == "process":
+        most = max(most, float(np.nanmax(data["memory_limit"].values, initial=0.0)) / divisor)
+    count = len(names)
+    drawn = make_figure(
+        title, "time (s)", "worker", y_range=(0, count), x_range=(begin, end),
+        height=int(np.clip(120 + 18 * count, 200, 560)),
+    )  # fmt: skip
+    gaps = Quad(
+        left="left", right="right", top="top", bottom="bottom", fill_alpha=0, line_color=None,
+        hatch_pattern="right_diagonal_line", hatch_color=INK, hatch_alpha=0.4,
+    )  # fmt: skip
+    add(drawn, gaps, _gaps(grid, begin, end))
+    mapper = LinearColorMapper(
+        palette=_PALETTE, low=0.0, high=most or 1.0, nan_color="rgba(0, 0, 0, 0)"
+    )
+    picture = Image(image="value", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
+    who = np.repeat(np.arange(count, dtype="f8")[:, None], grid.shape[1], axis=1)
+    columns = {
+        "value": [grid[::-1].astype("f4")], "who": [who[::-1]], "x": [begin], "y": [0.0],
+        "dw": [end - begin], "dh": [float(count)],
+    }  # fmt: skip
+    painted = add(drawn, picture, columns)
+    heights = [count - number - 0.5 for number in range(count)]  # the first at the top
+    drawn.yaxis.ticker = FixedTicker(ticks=heights)
+    drawn.yaxis.major_label_overrides = dict(zip(heights, names, strict=True))
+    if count > MOST_NAMES:
+        drawn.yaxis.major_label_text_font_size = "0px"
+        drawn.yaxis.major_tick_line_color = None
+        drawn.yaxis.axis_label = f"{count} workers"
+    drawn.ygrid.visible = False
+    tips = [("worker", "@who{0}"), ("time", "$x{0.0} s"), (what, f"@value{{{form}}} {unit}")]
+    drawn.add_tools(HoverTool(renderers=[painted], tooltips=tips))
+    bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
+    bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
+    drawn.add_layout(bar, "right")
+    return drawn
+
+
+def _grid(data: xr.Dataset, name: str) -> tuple[np.ndarray, float, float]:
+    """Return what each worker had told last at evenly spaced moments, and the ends of time.
+
+    Rows are workers; NaN before a worker first told and after it had left.
+    """
+    time, values = data["time"].values, data[name].values
+    begin, end = float(time.min()), float(time.max())
+    end = end if end > begin else begin + 1.0
+    n_columns = int(np.clip(len(time), 1, MOST_COLUMNS))
+    edges = np.linspace(begin, end, n_columns + 1)[1:]  # a column tells of its end
+    left = np.nan_to_num(data["left"].values, nan=np.inf)
+    grid = np.full((values.shape[1], n_columns), np.nan)
+    for worker in range(values.shape[1]):
+        known = np.flatnonzero(np.isfinite(values[:, worker]))
+        if not len(known):
+            continue
+        last = np.searchsorted(time[known], edges, side="right") - 1
+        seen = (last >= 0) & (edges <= max(left[worker], float(time[known[-1]])))
+        grid[worker, seen] = values[known[last[seen]], worker]
+    return grid, begin, end
+
+
+def _gaps(grid: np.ndarray, begin: float, end: float) -> dict[str, list[float]]:
+    """Return the sides of where nothing is known of a worker, a rectangle a stretch of time."""
+    count, n_columns = grid.shape
+    sides: dict[str, list[float]] = {"left": [], "right": [], "top": [], "bottom": []}
+    for worker, unknown in enumerate(np.isnan(grid)):
+        changes = np.flatnonzero(np.diff(np.concatenate([[0], unknown.astype("i1"), [0]])))
+        for first, stop in changes.reshape(-1, 2):
+            sides["left"].append(begin + (end - begin) * first / n_columns)
+            sides["right"].append(begin + (end - begin) * stop / n_columns)
+            sides["top"].append(count - worker)
+            sides["bottom"].append(count - worker - 1.0)
+    return sides

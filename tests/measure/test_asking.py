@@ -1,0 +1,98 @@
+"""Workers are asked in turns, each for what it has not told yet, whatever one of them does."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from distributed.metrics import time
+
+from benchkit.measure.capture.asking import MAX_PROFILED, Asking
+
+TICK_S = 0.05
+
+
+class Workers:
+    """A scheduler's workers; each answers as `answers` says, or raises what it holds."""
+
+    def __init__(self, count):
+        self.workers = {f"tcp://w{i}": None for i in range(count)}
+        self.numbers = {address: i for i, address in enumerate(self.workers)}
+        self.questions = {address: [] for address in self.workers}
+        self.answers = {}
+
+    def rpc(self, address):
+        async def report(**question):
+            self.questions[address].append(question)
+            await asyncio.sleep(0)
+            answer = self.answers.get(address, {"errors": (), "logs": []})
+            if isinstance(answer, Exception):
+                raise answer
+            return dict(answer)
+
+        return SimpleNamespace(bench_report=report)
+
+
+async def asked_for(seconds, scheduler, every_s=0.2):
+    asking = Asking("bench", scheduler, scheduler.numbers, every_s)
+    asking.start = time()
+    end = time() + seconds
+    while time() < end:
+        asking.ask(TICK_S, heard=time())
+        await asyncio.sleep(TICK_S)
+    await asking.stop(1)
+    return asking
+
+
+def in_a_loop(coroutine):
+    """Run in a thread of its own: while a browser of Playwright's is open, this one has a loop."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, coroutine).result()
+
+
+@pytest.mark.parametrize(
+    "answer", [OSError("refused"), {"errors": ["profile: no"]}, {"status": "error"}]
+)
+def test_a_worker_that_cannot_answer_keeps_nobody_else_from_being_asked(answer):
+    scheduler = Workers(3)
+    scheduler.answers["tcp://w0"] = answer
+
+    asking = in_a_loop(asked_for(1.5, scheduler))
+
+    told = {index for index, _ in asking.take()["told"]}
+    assert told == {1, 2}
+    assert 2 <= len(scheduler.questions["tcp://w0"]) <= 9, "as often as the others"
+    starts = {question["start"] for question in scheduler.questions["tcp://w0"]}
+    assert starts == {asking.start}, "the same window again, as it told nothing"
+
+
+def test_windows_follow_one_another_and_the_last_begins_where_they_end():
+    scheduler = Workers(1)
+
+    asking = in_a_loop(asked_for(1.5, scheduler))
+
+    questions = scheduler.questions["tcp://w0"]
+    assert len(questions) >= 3
+    ends = [question["stop"] for question in questions]
+    assert [question["start"] for question in questions] == [asking.start, *ends[:-1]]
+    last = asking.question("tcp://w0", 2e9, last=True)
+    assert (last["start"], last["stop"], last["last"]) == (ends[-1], 2e9, True)
+    asking.ask(TICK_S, heard=time())
+    assert not asking.open, "it is over"
+
+
+def test_of_many_workers_some_are_asked_for_call_stacks_and_stay_those():
+    scheduler = Workers(4 * MAX_PROFILED)
+    asking = Asking("bench", scheduler, scheduler.numbers, 5.0)
+    every = {
+        address: asking.question(address, 1.0, last=False)["stacks"]
+        for address in scheduler.workers
+    }
+    for address in list(scheduler.workers)[3:]:
+        del scheduler.workers[address]
+
+    assert sum(every.values()) == MAX_PROFILED
+    for address in scheduler.workers:
+        assert asking.question(address, 2.0, last=True)["stacks"] == every[address]

@@ -1,0 +1,98 @@
+"""The clock's two ends: what is asked of the workers there, and what still counts afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, wait
+from observing import capture_errors, nap, run_tasks
+
+
+def test_workers_tell_at_both_ends_however_seldom_they_do_by_themselves(observed, monkeypatch):
+    # Of this cluster alone: others in this process have two workers.
+    seldom = {3: 3600.0}
+    monkeypatch.setattr("distributed.scheduler.heartbeat_interval", lambda n: seldom.get(n, 0.5))
+    with (
+        LocalCluster(
+            n_workers=3, threads_per_worker=1, processes=False, dashboard_address=None,
+            heartbeat_interval="1h",
+        ) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        began = time.perf_counter()
+        with observed(client) as observation:
+            wait(client.map(nap, [0.2] * 2, pure=False))
+        seconds = time.perf_counter() - began
+    run = observation.run
+
+    assert capture_errors(run) == []
+    moments = run.tree["workers/time"].values
+    assert moments[0] == pytest.approx(0, abs=0.1)
+    assert moments[-1] == pytest.approx(run.metrics["duration"], abs=0.3)
+    slept = run.fine().query("activity == 'thread-noncpu' and unit == 'seconds'")
+    assert slept["value"].sum() == pytest.approx(0.4, rel=0.2)
+    assert seconds < 4  # none of the patience was needed
+
+
+async def slow_metric(worker):
+    await asyncio.sleep(0)
+    return 1
+
+
+def test_a_worker_whose_metrics_wait_for_something_is_not_asked(client, cluster, observed):
+    # Two heartbeats at once would end it (as those of workers with GPUs would).
+    workers = list(cluster.workers.values())
+    for worker in workers:
+        worker.metrics["slow"] = slow_metric
+    try:
+        with observed(client) as observation:
+            run_tasks(client, 5)
+    finally:
+        for worker in workers:
+            del worker.metrics["slow"]
+
+    assert capture_errors(observation.run) == []
+    assert [worker.status.name for worker in workers] == ["running"] * 2
+
+
+def test_a_scheduler_that_does_not_answer_takes_no_time_of_the_workload(client, observed):
+    with observed(client) as observation:
+        observer, call = observation.observer, observation.observer._call
+        observer.clock_ahead = 100.0
+        observer._call = lambda op, **kwargs: time.sleep(1.0)  # in vain
+        asked = time.time()
+        observer.clock_off()
+        observer._call = call
+
+        assert observer.t_off == pytest.approx(asked + 100.0, abs=0.5)
+
+
+def test_what_happens_before_all_is_handed_over_is_told_too(client, cluster, observed):
+    with observed(client) as observation:
+        run_tasks(client, 3)
+        observation.observer.clock_off()
+        log = cluster.scheduler.log_event
+        for size in (10, 20):
+            cluster.loop.add_callback(log, "worker-restart-memory", {"rss": size, "worker": None})
+        wait(client.map(nap, [0.2] * 5, pure=False))
+    run = observation.run
+
+    told = run.events().query("topic == 'worker-restart-memory'")["message"]
+    assert list(told) == ['{"rss": 10}', '{"rss": 20}']
+    # Of tasks, only those within.
+    assert run.metrics["n_tasks"] == run.task_groups()["n_tasks"].sum() == 3
+    assert run.metrics["compute_time"] < 0.2
+
+
+def test_a_size_that_is_no_whole_number_costs_no_row(client, observed, monkeypatch):
+    monkeypatch.setattr("distributed.worker.sizeof", lambda x: 1000.5)
+    with observed(client) as observation:
+        run_tasks(client, 7)
+    run = observation.run
+
+    assert capture_errors(run) == []
+    assert run.metrics["n_tasks"] == 7
+    assert np.allclose(run.tree["tasks/nbytes"].values, 1000, atol=1)

@@ -1,0 +1,256 @@
+"""Workers that come, go, or whose event loops are blocked are told of, and lose nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, Status, wait
+from observing import capture_errors, inc, nap, run_tasks
+
+from benchkit.measure import capture
+
+
+@pytest.fixture
+def processes():
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="1 GiB", dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def here(n_workers):
+    """A cluster in this process that a test may scale."""
+    options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(n_workers=n_workers, **options) as cluster, Client(cluster) as client:
+        yield cluster, client
+
+
+def test_a_restart_is_survived_and_is_no_loss(processes, observed):
+    client = processes
+    with observed(client) as observation:
+        run_tasks(client, 10)
+        client.restart(timeout=60)
+        run_tasks(client, 20)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 30
+    assert run.tree["workers"].sizes["worker"] == 4
+    assert np.isfinite(run.tree["workers/left"].values).sum() == 2
+    assert run.metrics["n_workers_lost"] == 0
+    assert "memory_trimmed" in run.metrics, "those that left do not count"
+
+
+def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, observed):
+    client = processes
+    with observed(client) as observation:
+        held = client.map(inc, range(40), pure=False)
+        wait(held)
+        before = set(client.has_what())
+        os.kill(next(iter(client.run(os.getpid).values())), 9)
+        give_up = time.time() + 60
+        while set(client.has_what()) <= before and time.time() < give_up:
+            time.sleep(0.1)
+        client.wait_for_workers(2, timeout=60)
+        assert sum(client.gather(held)) == sum(range(1, 41))
+    run = observation.run
+
+    assert run.metrics["n_workers_lost"] >= 1
+    assert run.metrics["n_tasks_recomputed"] >= 1
+    assert run.metrics["n_tasks"] >= 41
+    topics = run.tree["events/topic"].values.tolist()
+    assert {"worker-removed", "remove-worker", "add-worker"} <= set(topics)
+    again = np.flatnonzero(run.tree["events/topic"].values == "task-recomputed")
+    assert len(again) == run.metrics["n_tasks_recomputed"]
+    message = json.loads(str(run.tree["events/message"].values[again[0]]))
+    assert message["key"].startswith("inc-")
+    assert np.isfinite(run.tree["workers/left"].values[message["lost"]])
+    lost = np.isfinite(run.tree["workers/left"].values)
+    assert np.isnan(run.tree["workers/trimmed"].values[lost]).all()
+
+
+def burn_and_warn(seconds, *inputs):
+    end = time.time() + seconds
+    while time.time() < end:
+        sum(range(1000))
+    logging.getLogger("distributed.worker").warning("about to be killed")
+    return os.urandom(100_000)
+
+
+@pytest.mark.slow
+def test_what_killed_workers_had_told_by_then_is_kept(processes, observed, monkeypatch):
+    monkeypatch.setattr(capture, "Capture", partial(capture.Capture, ask_every_s=0.4))
+    client = processes
+    first, second = client.scheduler_info()["workers"]
+    with observed(client) as observation:
+        made = client.submit(burn_and_warn, 1.5, workers=[first], pure=False)
+        wait(client.submit(burn_and_warn, 1.5, made, workers=[second], pure=False))
+        made.release()
+        time.sleep(3)  # a second until call stacks are laid up, and until they are told
+        for pid in client.run(os.getpid).values():
+            os.kill(pid, 9)
+        give_up = time.time() + 60
+        while {first, second} & set(client.has_what()) and time.time() < give_up:
+            time.sleep(0.05)
+        client.wait_for_workers(2, timeout=60)
+    run = observation.run
+
+    gone = np.isfinite(run.tree["workers/left"].values)
+    assert gone.sum() == 2
+    logs = run.tree["logs"].to_dataset()
+    warned = logs["worker"].values[logs["text"].str.contains("about to be killed").values]
+    assert sorted(warned) == np.flatnonzero(gone).tolist()
+    sent = run.tree["transfers"].to_dataset().sel(source=warned[0], destination=warned[1])
+    assert float(sent["count"]) == 1
+    assert float(sent["bytes"]) >= 100_000
+    stacks = run.profile()
+    assert stacks.loc[stacks["function"] == "burn_and_warn", "count"].sum() > 50
+    assert run.tree["profile"].attrs["n_workers"] == 4
+
+
+def test_a_pause_and_its_end_are_told(processes, observed):
+    client = processes
+    address = next(iter(client.scheduler_info()["workers"]))
+
+    def pause(dask_worker):
+        dask_worker.status = Status.paused  # its memory monitor lets it go on
+
+    def n_running(dask_scheduler):
+        return len(dask_scheduler.running)
+
+    with observed(client) as observation:
+        client.run(pause, workers=[address])
+        time.sleep(0.5)  # it was told by then that the worker paused, and goes on
+        give_up = time.time() + 20
+        while client.run_on_scheduler(n_running) < 2 and time.time() < give_up:
+            time.sleep(0.05)
+        run_tasks(client, 10)
+    run = observation.run
+
+    events = run.tree["events"].to_dataset()
+    events = events.isel(event=events["topic"].values == "worker-status-change")
+    messages = [json.loads(str(message)) for message in events["message"].values]
+    assert [message["status"] for message in messages] == ["paused", "running"]
+    (worker,) = np.flatnonzero(run.tree["workers/address"].values == address)
+    assert events["worker"].values.tolist() == [worker] * 2
+    assert (np.diff(events["time"]) > 0).all()
+
+
+@pytest.mark.slow
+def test_an_adaptive_cluster_is_watched_as_it_grows_and_shrinks(observed):
+    with here(1) as (cluster, client):
+        cluster.adapt(minimum=1, maximum=3, interval="100ms", wait_count=2, target_duration="1s")
+        with observed(client) as observation:
+            wait(client.map(nap, [0.2] * 60, pure=False))
+            give_up = time.time() + 30
+            while len(cluster.scheduler.workers) > 1 and time.time() < give_up:
+                time.sleep(0.05)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] >= 60
+    assert run.tree["workers"].sizes["worker"] >= 2
+    assert run.metrics["n_workers_lost"] == 0
+    assert run.tree["workers"].sizes["worker"] - np.isfinite(run.tree["workers/left"]).sum() == 1
+    assert {"add-worker", "remove-worker"} <= set(run.tree["events/topic"].values.tolist())
+    assert capture_errors(run) == []
+
+
+def test_workers_sent_away_by_scaling_are_no_losses(observed):
+    with here(2) as (cluster, client):
+        with observed(client) as observation:
+            run_tasks(client, 10)
+            cluster.scale(1)
+            while len(cluster.scheduler.workers) > 1:
+                time.sleep(0.02)
+            run_tasks(client, 10)
+            cluster.scale(3)
+            waiting = client.map(nap, [0.02] * 60, pure=False)  # taken up as soon as they join
+            client.wait_for_workers(3, timeout=30)
+            wait(waiting)
+            del waiting
+    run = observation.run
+
+    # A result that is let go a moment too late is moved, or made again.
+    assert 80 <= run.metrics["n_tasks"] <= 90
+    assert run.metrics["n_workers_lost"] == 0
+    assert run.tree["tasks"]["worker"].values.min() >= 0
+    assert len(np.unique(run.tree["tasks"]["worker"].values[-40:])) >= 2
+    assert run.tree["workers"].sizes["worker"] == 4
+    assert capture_errors(run) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [50, 300] if os.environ.get("BENCHKIT_TEST_ALL") else [50])
+def test_all_of_many_workers_report(observed, count):
+    with (
+        LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=False,
+            memory_limit=0,  # or all pause, when what the tests hold is near their share of it
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(count, timeout=200)
+        with observed(client) as observation:
+            run_tasks(client, 10 * count)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == run.tree["tasks"].sizes["task"] == 10 * count
+    assert run.tree["transfers"].attrs["unheard"] == 0
+    assert np.isfinite(run.tree["workers/trimmed"].values).sum() == count
+    assert np.isfinite(run.tree["workers/rss_peak"].values).any(axis=0).all()
+    assert capture_errors(run) == []
+
+
+# -- whose event loops are blocked ------------------------------------------------------------
+
+
+def test_a_blocked_scheduler_loses_nothing_and_its_lag_is_told(processes, observed):
+    client = processes
+    with observed(client) as observation:
+        run_tasks(client, 20)
+        client.run_on_scheduler(time.sleep, 2)
+        run_tasks(client, 20)
+    run = observation.run
+
+    assert run.metrics["scheduler_lag_max"] > 1.5
+    assert run.tree["tasks"].sizes["task"] == run.metrics["n_tasks"] == 40
+    assert capture_errors(run) == []
+
+
+def hold_the_gil(seconds):
+    import ctypes
+
+    ctypes.PyDLL(None).sleep(seconds)  # PyDLL, unlike CDLL, keeps the GIL
+
+
+@pytest.mark.slow
+def test_a_worker_that_holds_the_gil_costs_its_report_and_no_other(processes, observed):
+    client = processes
+    busy, free = client.scheduler_info()["workers"]
+    with observed(client) as observation:
+        run_tasks(client, 20)
+        held = client.submit(hold_the_gil, 20, workers=[busy], pure=False)
+        while not client.processing()[busy]:
+            time.sleep(0.05)
+    run = observation.run
+    held.cancel()
+
+    addresses = run.tree["workers/address"].values.tolist()
+    trimmed = dict(zip(addresses, run.tree["workers/trimmed"].values, strict=True))
+    assert np.isnan(trimmed[busy])
+    assert trimmed[free] > 2**20
+    assert any(f"none came from {busy}" in line for line in capture_errors(run))
+    assert run.metrics["n_tasks"] == 20

@@ -1,0 +1,113 @@
+"""What a worker knows is told once, whatever answers are lost and however its clock is set."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+from distributed import profile
+
+from benchkit.measure.capture.knowledge import MAX_LOG_LINES, Knowledge
+
+INF = float("inf")
+
+
+class FakeWorker:
+    def __init__(self):
+        self.scheduler_delay = 0.0
+        self.transfer_incoming_log, self.transfer_outgoing_log = deque(), deque()
+        self.profile_keys_history, self.profile_keys = deque(), {}
+        self.lines = []
+
+    def get_logs(self, start, timestamps):
+        return [line for line in reversed(self.lines) if line[0] >= start]
+
+    def fetch(self, moment, nbytes=1):
+        self.transfer_incoming_log.append(
+            {"who": "tcp://other", "stop": moment, "total": nbytes, "duration": 0.1}
+        )
+
+    def cycle(self, moment, count):
+        tree = profile.create()
+        tree["count"] = count
+        self.profile_keys_history.append((moment, {"inc": tree}))
+
+
+@pytest.fixture
+def worker():
+    return FakeWorker()
+
+
+def n_bytes(rows):
+    return sum(row[3] for row in rows)
+
+
+def samples(stacks):
+    if not stacks:
+        return 0
+    nodes = json.loads(zlib.decompress(stacks))["nodes"]
+    return sum(count for parent, _, count in zip(*[iter(nodes)] * 3, strict=True) if parent < 0)
+
+
+def test_a_transfer_is_told_once_and_that_of_a_lost_answer_again(worker):
+    known = Knowledge(worker)
+    worker.fetch(9, 1)  # before the clock
+    worker.fetch(11, 2)
+    worker.fetch(16, 4)
+
+    assert n_bytes(known.of_transfers(10, 15)) == 2
+    assert n_bytes(known.of_transfers(10, 15)) == 2, "the answer was lost"
+    worker.fetch(14.5, 8)  # its clock was corrected: noted late, with a moment before the cut
+    assert n_bytes(known.of_transfers(15, 20)) == 12
+    worker.fetch(21, 16)
+    assert n_bytes(known.of_transfers(20, 20.5)) == 0
+    assert n_bytes(known.of_transfers(20.5, 30)) == 16
+
+
+def test_a_warning_is_told_once_though_the_clocks_correction_moves(worker):
+    now = SimpleNamespace(now=0.0)
+    known = Knowledge(worker, clock=lambda: now.now)
+    worker.lines = [(9.0, "ERROR", "before"), (11.0, "WARNING", "a"), (12.0, "INFO", "talk")]
+    now.now = 15.2
+
+    assert [row[2] for row in known.of_log(10, 15)] == ["a"]
+    worker.lines.append((15.1, "WARNING", "b"))
+    worker.scheduler_delay = -0.5  # what was 15 on the scheduler's clock is 15.5 here now
+    now.now = 20.2
+    assert [row[2] for row in known.of_log(15, 20)] == ["b"]
+    worker.lines.append((20.3, "WARNING", "c"))  # 20 is 20.5 here, which it was not yet
+    assert [row[2] for row in known.of_log(15, 20)] == ["b"], "the answer was lost"
+    assert [row[2] for row in known.of_log(20, INF)] == ["c"]
+    assert known.n_lines_left_out == 0
+
+
+def test_a_worker_that_complains_without_end_is_cut_short_and_it_is_said(worker):
+    known = Knowledge(worker)
+    told = 0
+    for second in range(10, 15):
+        worker.lines += [(second + i / 500, "WARNING", "again") for i in range(1, 401)]
+        told += len(known.of_log(second, second + 1))
+
+    assert told == MAX_LOG_LINES
+    assert known.n_lines_left_out == 5 * 400 - MAX_LOG_LINES
+
+
+def test_a_second_of_call_stacks_is_told_once(worker):
+    known = Knowledge(worker)
+    for moment, count in ((9.9, 1), (10.9, 2), (11.9, 4), (12.9, 8)):
+        worker.cycle(moment, count)
+
+    assert samples(known.of_call_stacks(10, 12, last=False)) == 6
+    assert samples(known.of_call_stacks(10, 12, last=False)) == 6, "the answer was lost"
+    worker.cycle(11.95, 16)  # its clock was corrected
+    assert samples(known.of_call_stacks(12, 14, last=False)) == 24
+    assert samples(known.of_call_stacks(14, 15, last=False)) == 0
+    growing = profile.create()
+    growing["count"] = 32
+    worker.profile_keys = {"inc": growing}
+    assert samples(known.of_call_stacks(15, 16, last=True)) == 32
+    worker.cycle(16.5, 64)  # the second in which the clock stopped is over
+    assert samples(known.of_call_stacks(15, 16, last=True)) == 64

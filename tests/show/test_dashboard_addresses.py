@@ -1,0 +1,191 @@
+"""What a visitor did to a page is in its address, so that a link shows another the same."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from nights import SLOWER, fill
+from playwright.sync_api import expect
+from serving import READY, open_page, sees, served
+
+from benchkit.store.run import Run
+
+ROW = ".tabulator-row .tabulator-cell[tabulator-field='{}']"
+N_NIGHTS = 20
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, a_run):
+    return fill(tmp_path_factory.mktemp("addresses") / "store", a_run, n_nights=N_NIGHTS)
+
+
+@pytest.fixture(scope="module")
+def site(store):
+    with served(store.path) as url:
+        yield url
+
+
+def again(page):
+    """Open the page's address as somebody else would."""
+    page.goto("about:blank")
+    page.go_back()
+    page.reload()
+    page.wait_for_function(READY)
+
+
+@pytest.mark.browser
+def test_the_list_of_runs_keeps_its_filters_and_its_order(page, site, store):
+    open_page(page, f"{site}?view=runs")
+    typed = page.locator("[tabulator-field='environment'] input")
+    typed.click()
+    typed.press_sequentially("release")
+    page.wait_for_url("**environment=release**")
+    of_release = int((store.runs()["environment"] == "release").sum())
+    sees(page, f"{of_release} of {len(store)} are shown. Only where environment holds 'release'.")
+    page.locator(".tabulator-col[tabulator-field='duration (s)'] .tabulator-col-title").click()
+    page.wait_for_url("**sort=**duration**")
+
+    kept = page.url
+    n_entries = page.evaluate("history.length")
+    again(page)
+    page.wait_for_timeout(1500)  # a table says what is typed once more when it is there
+    assert (page.url, page.evaluate("history.length")) == (kept, n_entries + 1)
+    expect(page.locator("[tabulator-field='environment'] input")).to_have_value("release")
+    expect(page.locator(ROW.format("environment")).first).to_have_text("release")
+    shown = page.locator(ROW.format("duration (s)")).all_inner_texts()
+    assert len(shown) > 2
+    descending = "sort=-" in page.url
+    assert shown == sorted(shown, key=float, reverse=descending)
+
+    expect(page.get_by_text("show all")).to_have_attribute("href", re.compile("^((?!release).)*$"))
+
+    button = page.get_by_text(re.compile("The runs shown, as CSV")).first
+    with page.expect_download() as download:
+        button.click()
+    saved = pd.read_csv(download.value.path())
+    assert len(saved) == of_release
+    assert set(saved["environment"]) == {"release"}
+
+    open_page(page, f"{site}?view=runs&environment=RELEASE&outcome=ok&sort=-started")
+    sees(page, "Only where environment holds 'RELEASE'. Only where outcome holds 'ok'.")
+    of_release = set(store.runs(environment="release", outcome="ok")["id"])
+    first = page.locator(".tabulator-row").first
+    expect(first).to_contain_text("release")
+    first.get_by_text("release").click()
+    page.wait_for_url("**view=run&id=**")
+    assert re.search("id=([0-9a-f-]+)", page.url).group(1) in of_release
+
+
+@pytest.mark.browser
+def test_the_table_of_groups_keeps_its_filter_and_its_order(page, site, store):
+    open_page(page, f"{site}?view=run&id={store.ids()[-1]}")
+    expect(page.locator(ROW.format("task group")).first).to_be_visible()
+    names = page.locator(ROW.format("task group")).all_inner_texts()
+    typed = page.locator("[tabulator-field='task group'] input")
+    typed.click()
+    typed.press_sequentially(names[-1][:6])
+    page.wait_for_url("**holds=**")
+    page.locator(".tabulator-col[tabulator-field='tasks'] .tabulator-col-title").click()
+    page.wait_for_url("**sort=**tasks**")
+
+    again(page)
+    expect(page.locator("[tabulator-field='task group'] input")).to_have_value(names[-1][:6])
+    left = page.locator(ROW.format("task group"))
+    expect(left.first).to_contain_text(names[-1][:6])
+    assert left.count() == sum(names[-1][:6].lower() in name.lower() for name in names)
+
+
+@pytest.mark.browser
+def test_call_stacks_keep_what_is_looked_for_and_at_and_are_reached_by_the_keyboard(
+    page, site, store
+):
+    run = Run(store.open(store.ids()[-1]))
+    frames = run.profile()
+    word = str(frames.loc[frames["parent"] >= 0, "function"].iloc[0])
+    open_page(page, f"{site}?view=run&id={run.id}&tab=stacks")
+    page.get_by_label("Find").fill(word)
+    page.get_by_label("Find").press("Enter")
+    page.wait_for_url("**find=**")
+    title = page.get_by_label(re.compile(f"{re.escape(repr(word))} in "))
+    expect(title.first).to_be_visible()
+    call = page.get_by_label("As wide as the page")
+    call.focus()
+    call.select_option(index=call.locator("option").count() - 1)
+    page.wait_for_url("**frames=**")
+    wide = page.url
+
+    again(page)
+    assert page.url == wide
+    expect(page.get_by_label("Find")).to_have_value(word)
+    ends = page.evaluate(
+        """() => {
+          const all = [...Bokeh.documents[0]._all_models.values()];
+          const flame = all.find(m => m.type === "Figure" && m.select_one?.("frames") ||
+            m.type === "Figure" && m.renderers.some(r => r.data_source.name === "frames"));
+          return [flame.x_range.start, flame.x_range.end];
+        }"""
+    )
+    left, right = re.search(r"frames=([\d.]+)-([\d.]+)", wide).groups()
+    assert ends == pytest.approx([float(left), float(right)])
+
+    expect(page.get_by_label("As wide as the page")).not_to_have_value("everything")
+    page.get_by_label("As wide as the page").select_option(label="everything")
+    page.wait_for_url(lambda url: "frames=" not in url)
+    page.get_by_label("Tasks", exact=True).select_option(index=1)
+    page.wait_for_url("**prefix=**")
+    # Another group has other tasks: of them nothing was chosen.
+    page.get_by_label("Task group").select_option(index=1)
+    page.wait_for_url(lambda url: "group=" in url and "prefix=" not in url)
+
+
+@pytest.mark.browser
+def test_the_overview_of_an_earlier_night_knows_what_was_known_then(page, site, store):
+    open_page(page, site)
+    sees(page, "regressed, new")
+    earlier = page.get_by_label("Night (UTC)").locator("option").nth(10).inner_text()
+    page.get_by_label("Night (UTC)").select_option(label=earlier)
+    page.wait_for_url("**night=**")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"Night of {earlier}")
+    expect(page.get_by_text("regressed, new")).to_have_count(0)
+
+    again(page)
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"Night of {earlier}")
+    sees(page, "that night")
+    open_page(page, f"{site}?view=overview&night=1999-01-01T00:00:00")  # there was none
+    expect(page.get_by_role("heading", level=1)).not_to_contain_text(earlier)
+    open_page(page, f"{site}?view=follow")
+    sees(page, "Nothing is being measured")
+
+
+@pytest.mark.browser
+def test_a_history_keeps_the_days_that_are_looked_at(page, site):
+    open_page(page, f"{site}?view=history&workload={SLOWER}&environment=main")
+    axis = """[...Bokeh.documents[0]._all_models.values()].find(
+      m => m.type === "Figure" && m.toolbar.tools.length > 3).x_range"""
+    first, last = page.evaluate(f"[{axis}.start, {axis}.end]")
+    middle = (first + last) / 2
+    page.evaluate(f"{axis}.setv({{start: {middle}}})")
+    page.wait_for_url("**from=**to=**")
+
+    again(page)
+    start, end = page.evaluate(f"[{axis}.start, {axis}.end]")
+    assert start == pytest.approx(middle, abs=60_000)
+    assert end == pytest.approx(last, abs=60_000)
+    open_page(page, f"{site}?view=history&workload={SLOWER}&environment=main&from=x&to=1999-01-01")
+    assert page.evaluate(f"[{axis}.start, {axis}.end]") == pytest.approx([first, last])
+
+
+@pytest.mark.browser
+def test_a_run_is_saved_as_its_file(page, site, store):
+    run_id = store.ids()[-1]
+    open_page(page, f"{site}?view=run&id={run_id}&tab=facts")
+    button = page.locator("button", has_text=f"{run_id}.nc")
+    expect(button).to_be_visible()
+    button.focus()
+    with page.expect_download() as download:
+        page.keyboard.press("Enter")
+
+    with open(download.value.path(), "rb") as saved:
+        assert saved.read() == store.file(run_id).read_bytes()

@@ -1,0 +1,26 @@
+"""Workloads read their data where it was published, by URL, and give the same answers."""
+
+from __future__ import annotations
+
+import pytest
+from perturbing import FEW_ROWS, VARIANTS, prove
+
+READERS = [
+    "csv.basic",
+    "h2o.q1",
+    "ml.embarrassingly_parallel",
+    "parquet.read_hive",
+    "parquet.read_spark_like",
+    "tpch.q06",
+    "zarr.access_slices",
+]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_data_are_read_from_a_url(client, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_DATA_URL", f"file://{tmp_path}")
+    variant = next(each for each in VARIANTS if each.workload.name == name)
+
+    prove(client, variant, {name: {}}, FEW_ROWS)
+
+    assert list(tmp_path.glob("*/manifest.json"))

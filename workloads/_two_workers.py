@@ -1,0 +1,13 @@
+"""Two workers of a cluster, for what passes between them."""
+
+from __future__ import annotations
+
+from benchkit.measure.errors import ClusterTrouble
+
+
+def two_workers(client):
+    """Return the addresses of the first two; a cluster of one is an infrastructure error."""
+    addresses = sorted(client.nthreads())
+    if len(addresses) < 2:
+        raise ClusterTrouble("needs two workers; the cluster has one")
+    return addresses[:2]

@@ -1,0 +1,316 @@
+"""Scheduler workloads: what clients and workers ask of it beside a graph."""
+
+from __future__ import annotations
+
+import time
+
+from _tasks import count_tasks, fresh, length_of, same
+from _told import new_topic, numbers_told, tell
+from _two_workers import two_workers
+
+from benchkit.measure import expect, workload
+
+N_CLIENTS = 8
+NAP_S = 0.01
+#: A worker that fetches: the size of a result, and the limits of a message and of their number.
+RESULT_BYTES, MESSAGE_BYTES, MOST_FETCHES = 10**6, 50 * 10**6, 10
+
+
+@workload(
+    category="sched",
+    tags=["overhead", "client", "ci", "nightly"],
+    deadline_s=120,
+    metrics={"slowest_over_fastest": "1"},
+)
+def many_clients(client, scale, prepared):
+    """Let eight clients submit tasks at the same time, and wait for them.
+
+    Stresses fairness and the scheduler's bookkeeping by client: each is a connection and a set of
+    wanted keys of its own.
+
+    Scale: 500 tasks for each client x the fraction, on any cluster.
+    About 5 s on 2 x 1 x 1 GiB.
+    Check: each client has its own results, in order.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    together = Barrier(N_CLIENTS)
+
+    def ask(number, own):
+        numbers = range(number * 10_000, number * 10_000 + length_of(scale, 500))
+        together.wait()
+        begin = time.perf_counter()
+        results = own.gather(own.map(same, numbers, pure=False))
+        return results, time.perf_counter() - begin
+
+    with ThreadPoolExecutor(N_CLIENTS) as pool:
+        told = list(pool.map(ask, range(N_CLIENTS), prepared))
+    return {"results": [results for results, _ in told], "seconds": [s for _, s in told]}
+
+
+@many_clients.prepare
+def _(client):
+    from distributed import Client
+
+    address, security = client.scheduler.address, client.security
+    return [Client(address, security=security, set_as_default=False) for _ in range(N_CLIENTS)]
+
+
+@many_clients.check
+def _(result, scale):
+    count = length_of(scale, 500)
+    wanted = [list(range(i * 10_000, i * 10_000 + count)) for i in range(N_CLIENTS)]
+    expect(result["results"], equals=wanted, what="results by client")
+    return {"slowest_over_fastest": max(result["seconds"]) / min(result["seconds"])}
+
+
+@many_clients.cleanup
+def _(prepared=()):
+    for own in prepared or ():
+        own.close()
+
+
+@workload(category="sched", tags=["failure", "overhead", "ci", "nightly"], deadline_s=120)
+def failing_tasks(client, scale, prepared):
+    """Run tasks, every tenth of which fails at its first attempt and may be retried.
+
+    Stresses retries: an error travels to the scheduler, which sends the task once more.
+
+    Scale: 2000 tasks x the fraction, on any cluster.
+    About 9 s on 2 x 1 x 1 GiB.
+    Check: all results are there; those that failed were tried twice, and the others once.
+    """
+    count, workers = length_of(scale, 2000), prepared["workers"]
+    futures = {}
+    # Those that fail stay on one worker, which remembers that they did.
+    for place, worker in enumerate(workers):
+        numbers = range(10 * place, count, 10 * len(workers))
+        failing = client.map(
+            _fail_once, numbers, topic=prepared["topic"], workers=[worker], retries=2, pure=False
+        )
+        futures.update(zip(numbers, failing, strict=True))
+    numbers = [i for i in range(count) if i % 10]
+    others = client.map(_attempt, numbers, topic=prepared["topic"], retries=2, pure=False)
+    futures.update(zip(numbers, others, strict=True))
+    return client.gather([futures[i] for i in range(count)])
+
+
+@failing_tasks.prepare
+def _(client):
+    return {"topic": new_topic("failing"), "workers": sorted(client.nthreads())}
+
+
+@failing_tasks.check
+def _(client, result, scale, prepared):
+    count = length_of(scale, 2000)
+    expect(result, equals=list(range(count)), what="results")
+    attempts = numbers_told(client, prepared["topic"], first=0, stop=count)
+    wanted = sorted([*range(count), *range(0, count, 10)])
+    expect(attempts, equals=wanted, what="attempts")
+
+
+@workload(
+    category="sched",
+    variants={"kind": ["resources", "priority"]},
+    tags=["annotations", "latency", "ci[kind=resources]", "nightly"],
+    deadline_s=120,
+    metrics={"share_of_second": "1", "rank_correlation": "1"},
+)
+def resources_annotations(client, scale, prepared, *, kind):
+    """Run tasks that need a resource of a worker, or that come with priorities.
+
+    Stresses what users ask of the scheduler beside the graph: tasks with a resource run where it
+    is, also on a worker that gets it when they are placed already; and urgent tasks come first.
+
+    Scale: 200 tasks of 10 ms, or 25 for each thread; two workers or more.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: each result; no task ran without the resource, and both workers that had it had some
+    (where work is stolen);
+    or the order of the tasks' starts is that of their priorities (rank correlation).
+    """
+    from distributed import Event
+
+    numbers = range(_annotated(scale))
+    if kind == "priority":
+        # All threads are busy until the scheduler knows every task.
+        name = prepared["resource"]
+        blockers = [
+            client.submit(_hold, name, workers=[address], priority=1000, pure=False)
+            for address, threads in client.nthreads().items()
+            for _ in range(threads)
+        ]
+        futures = [
+            client.submit(_when, i, key=f"{name}-{i}", priority=-i) for i in _shuffled(numbers)
+        ]
+        while client.run_on_scheduler(count_tasks, name) < len(futures):
+            time.sleep(0.01)
+        Event(name).set()
+        told = client.gather(futures)
+        client.gather(blockers)
+        return {"told": sorted(told)}
+    futures = client.map(_when, numbers, resources={prepared["resource"]: 1}, pure=False)
+    while not any(future.done() for future in futures):
+        time.sleep(0.005)
+    client.run(_set_resource, prepared["resource"], 1, workers=[prepared["workers"][1]])
+    return {"told": client.gather(futures)}
+
+
+@resources_annotations.prepare
+def _(client, *, kind):
+    workers, resource = [], fresh("resource")
+    if kind == "resources":
+        workers = two_workers(client)
+        client.run(_set_resource, resource, 1, workers=workers[:1])
+    steals = client.run_on_scheduler(_steals)
+    return {"workers": workers, "resource": resource, "steals": steals}
+
+
+@resources_annotations.check
+def _(result, scale, prepared, *, kind):
+    import numpy as np
+
+    told = result["told"]
+    count = _annotated(scale)
+    expect([number for number, _, _ in told], equals=list(range(count)), what="results")
+    if kind == "priority":
+        began = np.array([moment for _, moment, _ in told])
+        ranks = began.argsort().argsort()
+        correlation = float(np.corrcoef(ranks, np.arange(count))[0, 1])
+        expect(correlation, at_least=0.8, what="rank correlation of starts and priorities")
+        return {"share_of_second": float("nan"), "rank_correlation": correlation}
+    places = [where for _, _, where in told]
+    allowed = prepared["workers"]
+    expect(set(places) <= set(allowed), equals=True, what="tasks ran where the resource is")
+    if prepared["steals"]:  # what was placed before can come to the second in no other way
+        expect(sorted(set(places)), equals=allowed, what="workers that ran the tasks")
+    second = places.count(prepared["workers"][1])
+    return {"share_of_second": second / count, "rank_correlation": float("nan")}
+
+
+@workload(
+    category="sched",
+    variants={"workers": [5, 50, 250]},
+    tags=["overhead", "cpu", "gate", "nightly", "ci[workers=50]"],
+    metrics={"messages": "1"},
+)
+def worker_state_machine(prepared, *, workers):
+    """Drive one worker's state machine through the fetching of very many results.
+
+    Stresses what a worker decides, in pure Python and without a network: from whom to fetch next,
+    and what to ask for together. A tenth of the results lie on two workers. The number of
+    messages is the same on every machine.
+
+    Scale: 5000 results x the fraction, on 5, 50 or 250 workers that do not exist.
+    About 1 s on 2 x 1 x 1 GiB.
+    Check: each result was fetched once, from a worker that has it, in messages below the limit.
+    """
+    from types import SimpleNamespace
+
+    from distributed.worker_state_machine import (
+        AcquireReplicasEvent,
+        GatherDep,
+        GatherDepSuccessEvent,
+        WorkerState,
+    )
+
+    who_has = prepared["who_has"]
+    state = WorkerState(
+        address="tcp://192.0.2.0:1",
+        validate=False,
+        transfer_incoming_count_limit=MOST_FETCHES,
+        transfer_message_bytes_limit=MESSAGE_BYTES,
+    )
+    begin = AcquireReplicasEvent(
+        who_has=who_has, nbytes=dict.fromkeys(who_has, RESULT_BYTES), stimulus_id="acquire"
+    )
+    fetched, to_do = [], list(state.handle_stimulus(begin))
+    while to_do:
+        instruction = to_do.pop(0)
+        if isinstance(instruction, GatherDep):
+            keys = sorted(instruction.to_gather)
+            fetched.append((instruction.worker, keys))
+            done = GatherDepSuccessEvent(
+                worker=instruction.worker,
+                total_nbytes=instruction.total_nbytes,
+                data=dict.fromkeys(keys, 1),
+                stimulus_id=f"fetched-{len(fetched)}",
+            )
+            to_do.extend(state.handle_stimulus(done))
+    return SimpleNamespace(fetched=fetched, held=sorted(state.data))
+
+
+@worker_state_machine.prepare
+def _(scale, seed, *, workers):
+    import random
+
+    rng = random.Random(seed)
+    names = [f"tcp://192.0.2.{1 + i}:1" for i in range(workers)]
+    who_has = {}
+    for i in range(length_of(scale, 5000)):
+        who_has[f"result-{i:06d}"] = rng.sample(names, 1 + (i % 10 == 0))
+    return {"who_has": who_has}
+
+
+@worker_state_machine.check
+def _(result, prepared):
+    who_has = prepared["who_has"]
+    expect(result.held, equals=sorted(who_has), what="results held")
+    keys = sorted(key for _, keys in result.fetched for key in keys)
+    expect(keys, equals=sorted(who_has), what="results fetched")
+    right = all(worker in who_has[key] for worker, keys in result.fetched for key in keys)
+    expect(right, equals=True, what="results were fetched where they are")
+    most = max(len(keys) for _, keys in result.fetched) * RESULT_BYTES
+    expect(most, at_most=MESSAGE_BYTES, what="bytes of a message")
+    return {"messages": len(result.fetched)}
+
+
+def _attempt(number, *, topic):
+    tell(topic, number)
+    return number
+
+
+def _fail_once(number, *, topic):
+    from distributed import get_worker
+
+    tell(topic, number)
+    failed = get_worker().__dict__.setdefault("benchkit_failed", set())
+    if (topic, number) not in failed:
+        failed.add((topic, number))
+        raise ValueError(f"task {number} fails at its first attempt")
+    return number
+
+
+def _hold(name):
+    from distributed import Event
+
+    if not Event(name).wait(60):
+        raise TimeoutError("the scheduler did not know every task within 60 s")
+
+
+def _when(number):
+    from distributed import get_worker
+
+    begin = time.time()
+    time.sleep(NAP_S)
+    return number, begin, get_worker().address
+
+
+def _annotated(scale):
+    # A few tasks for each thread are sent ahead, whatever their priority; and 2 s of them are left
+    # when the second worker gets its resource.
+    return max(200, 25 * scale.threads)
+
+
+def _steals(dask_scheduler):
+    return "stealing" in dask_scheduler.periodic_callbacks
+
+
+def _shuffled(numbers):
+    import random
+
+    return random.Random(0).sample(list(numbers), len(numbers))
+
+
+async def _set_resource(name, quantity, dask_worker):
+    await dask_worker.set_resources(**{name: quantity})
