@@ -30,6 +30,9 @@ class FakeWorker:
             {"who": "tcp://other", "stop": moment, "total": nbytes, "duration": 0.1}
         )
 
+    def cycle_profile(self):
+        self.cycle(self.now, self.growing)
+
     def cycle(self, moment, count):
         tree = profile.create()
         tree["count"] = count
@@ -111,3 +114,29 @@ def test_a_second_of_call_stacks_is_told_once(worker):
     assert samples(known.of_call_stacks(15, 16, last=True)) == 32
     worker.cycle(16.5, 64)  # the second in which the clock stopped is over
     assert samples(known.of_call_stacks(15, 16, last=True)) == 64
+
+
+def test_call_stacks_end_with_the_clock_whatever_the_workers_clock_says(worker):
+    known = Knowledge(worker)
+    worker.cycle(9.5, 1)
+    worker.now, worker.growing = 10.1, 2  # ahead by more than the call took
+    known.cut_call_stacks("on")
+    worker.cycle(11, 4)
+
+    assert samples(known.of_call_stacks(10, 10.5, last=False)) == 0
+    assert samples(known.of_call_stacks(10.5, 11.5, last=False)) == 4
+    worker.now, worker.growing = 14.0, 8  # by two seconds
+    known.cut_call_stacks("off")
+    worker.cycle(14.1, 16)
+    worker.profile_keys = {"inc": profile.create() | {"count": 32}}
+    assert samples(known.of_call_stacks(11.5, 12, last=True)) == 8
+    assert samples(known.of_call_stacks(11.5, 12, last=True)) == 8, "the answer was lost"
+
+
+def test_call_stacks_of_a_worker_that_joined_later_begin_with_it(worker):
+    known = Knowledge(worker)
+    worker.cycle(12, 1)
+    worker.now, worker.growing = 13.0, 2
+    known.cut_call_stacks("off")
+
+    assert samples(known.of_call_stacks(10, 13.5, last=True)) == 3

@@ -51,6 +51,8 @@ class Knowledge:
         #: tree of call stacks in it.
         self.log_ends: dict[float, float] = {}
         self.tree_ends: dict[float, Any] = {}
+        #: The newest tree of call stacks when the clock went on, and when it went off.
+        self.cuts: dict[str, Any] = {}
         self.n_lines = self.n_lines_left_out = 0
 
     def note_transfers(self) -> None:
@@ -117,6 +119,11 @@ class Knowledge:
         self.n_lines_left_out += len(rows[room:])
         return rows[:room]
 
+    def cut_call_stacks(self, edge: str) -> None:
+        """Begin a new tree, and remember which was the last when the clock went "on" or "off"."""
+        self.worker.cycle_profile()
+        self.cuts.setdefault(edge, self.worker.profile_keys_history[-1])
+
     def of_call_stacks(self, start: float, stop: float, *, last: bool) -> bytes:
         """Return the call stacks of tasks, sampled by the worker itself, as a flat tree.
 
@@ -125,21 +132,23 @@ class Knowledge:
         keeps one tree for each second: `last` takes the one that it is growing, too.
         """
         history = list(self.worker.profile_keys_history)
-        told = self.tree_ends.get(start)
-        fresh = []
+        told, off = self.tree_ends.get(start, self.cuts.get("on")), self.cuts.get("off")
+        fresh: list[Any] = []
         for entry in reversed(history):
             if entry is told or (told is None and entry[0] <= start):
                 break
+            if last and entry is off:
+                fresh.clear()  # what came later
             fresh.append(entry)
         # A second that began before the end is told of when it is over.
         end = stop + 1 if last else stop
-        chosen = [entry for entry in reversed(fresh) if entry[0] <= end]
+        chosen = [entry for entry in reversed(fresh) if entry[0] <= end or (last and off)]
         self.tree_ends = {start: told, stop: chosen[-1] if chosen else told}
         by_prefix: dict[str, list[dict]] = defaultdict(list)
         for _, trees in chosen:
             for prefix, tree in trees.items():
                 by_prefix[prefix].append(tree)
-        if last and not (history and history[-1][0] > stop):
+        if last and not off and not (history and history[-1][0] > stop):
             for prefix, tree in self.worker.profile_keys.items():
                 by_prefix[prefix].append(tree)
         frames: dict[tuple, int] = {}

@@ -73,16 +73,16 @@ class Probe(WorkerPlugin):
             out["net_read_total"] = psutil.net_io_counters().bytes_recv
         return out
 
-    async def beat(self) -> None:
+    async def beat(self, edge: str) -> None:
         """Have the worker send a heartbeat now, and begin a new tree of call stacks.
 
-        So that no sample is of a task before the clock was on, or long after it was off.
-        Not where a metric waits for something, as those of GPUs do: a second heartbeat would come
-        in between, and Dask closes a worker for that.
+        So that no sample is of a task before the clock was on, or long after it was off: `edge`
+        is "on" or "off". There is no heartbeat where a metric waits for something, as those of
+        GPUs do: a second one would come in between, and Dask closes a worker for that.
         """
         if self.level == "full":
             with contextlib.suppress(Exception):
-                self.worker.cycle_profile()
+                self.knowledge.cut_call_stacks(edge)
         if not any(iscoroutinefunction(metric) for metric in self.worker.metrics.values()):
             await self.worker.heartbeat()
 

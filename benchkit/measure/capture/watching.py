@@ -182,7 +182,7 @@ class Capture(SchedulerPlugin):
     async def handle_on(self) -> dict:
         """Start the clock: what happened before is the baseline. Returns the moment."""
         self.heard = time()
-        await self._await_heartbeats(time())
+        await self._await_heartbeats("on", time())
         self.groups.begin(self.scheduler.task_groups.values())
         self.fine_before = fine_now(self.scheduler)
         self.samples.begin()
@@ -216,7 +216,9 @@ class Capture(SchedulerPlugin):
         stop = self.t_off if self.t_off == self.t_off else time()
         last: dict[str, Any] = {}
         if wait:
-            await asyncio.gather(self._await_heartbeats(stop), self.asking.stop(ANSWER_TIMEOUT_S))
+            await asyncio.gather(
+                self._await_heartbeats("off", stop), self.asking.stop(ANSWER_TIMEOUT_S)
+            )
             if self.t_on == self.t_on:
                 window = (self.t_on, stop)
                 self._guarded(self.stream.fold)  # it is asked which groups had tasks
@@ -231,11 +233,13 @@ class Capture(SchedulerPlugin):
         await asyncio.wait([self.removal], timeout=REMOVAL_PATIENCE_S)
         return {"segments": rest}
 
-    async def _await_heartbeats(self, after: float) -> None:
+    async def _await_heartbeats(self, edge: str, after: float) -> None:
         """Have each worker report at once, and wait: the tail of its metrics is in it."""
         # Not by a broadcast, which goes on when it is cancelled and logs whom it did not reach.
         asked = [
-            asyncio.ensure_future(getattr(self.scheduler.rpc(address), f"{self.name}_beat")())
+            asyncio.ensure_future(
+                getattr(self.scheduler.rpc(address), f"{self.name}_beat")(edge=edge)
+            )
             for address in self.scheduler.workers
         ]
         give_up = time() + TAIL_TIMEOUT_S + len(asked) * PER_WORKER_S
@@ -247,7 +251,7 @@ class Capture(SchedulerPlugin):
                 break
             await asyncio.sleep(0.005)
         if asked:
-            _, left = await asyncio.wait(asked, timeout=PER_WORKER_S * (1 + len(asked) / 10))
+            _, left = await asyncio.wait(asked, timeout=ANSWER_TIMEOUT_S)
             for one in left:
                 one.cancel()
             # A worker that could not be asked reports by itself before long.
