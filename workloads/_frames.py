@@ -32,6 +32,16 @@ def keyed_frame(scale, seed, *, factor, n_keys, n_columns=20):
     return frame.assign(key=(frame["float_0"] * n_keys).astype("int64"))
 
 
+def gathered(frame):
+    """Return a frame as the client's own, piece by piece.
+
+    ``frame.compute()`` joins all pieces on one worker first, which may have no room for them.
+    """
+    import pandas as pd
+
+    return pd.concat(dask.compute(*frame.to_delayed()))
+
+
 def rows_by_key(part, nap_s=0.0):
     """Return the keys of a pandas frame, and for each its rows and the sum of its payload."""
     import numpy as np

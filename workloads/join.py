@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _frames import keyed_frame, shuffle_by, trips
+from _frames import gathered, keyed_frame, shuffle_by, trips
 from _shuffle import warm_up_shuffle
 
 from benchkit.measure import expect, random_frame, workload
@@ -50,7 +50,7 @@ def _(result, scale, seed, *, factor):
     # By key: how many rows a side has, and the sum of their payload.
     sides = []
     for side in _sides(scale, seed, factor):
-        frame = side[["key", PAYLOAD]].compute()
+        frame = gathered(side[["key", PAYLOAD]])
         keys, place, counts = np.unique(frame["key"], return_inverse=True, return_counts=True)
         sides.append((keys, counts, np.bincount(place, weights=frame[PAYLOAD])))
     (left, n_left, sum_left), (right, n_right, sum_right) = sides

@@ -65,6 +65,7 @@ class RecordingWriter:
         needs more than that, logs and evidence stay out.
         """
         (self.path / ROOM).unlink(missing_ok=True)
+        facts = _with_names(facts)
         try:
             self._write("tail.json", facts)
         except OSError as error:
@@ -82,6 +83,16 @@ class RecordingWriter:
             os.replace(draft, self.path / name)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _with_names(content: Any) -> Any:
+    """Return content whose dicts have keys that JSON knows: those of Dask's tasks may be tuples."""
+    if isinstance(content, dict):
+        return {
+            name if isinstance(name, str) else str(name): _with_names(value)
+            for name, value in content.items()
+        }
+    return [_with_names(one) for one in content] if isinstance(content, (list, tuple)) else content
 
 
 def _encode(value: Any) -> Any:

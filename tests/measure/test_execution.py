@@ -80,13 +80,15 @@ def test_a_raising_task_fails_the_run_and_its_traceback_is_kept(tmp_path):
 def test_a_hang_ends_as_timeout_with_its_stacks(tmp_path):
     @workload(category="t", deadline_s=3)
     def hanging(client):
-        return client.submit(time.sleep, 600)
+        return client.submit(time.sleep, 600, key=("hung", 0))  # as collections name their tasks
 
     run = measured(hanging, tmp_path)
 
     assert run.outcome == "timeout"
     assert "deadline of 3 s" in run.error
-    assert "sleep" in run.tree.attrs["evidence"]
+    stacks = json.loads(run.tree.attrs["evidence"])["stacks"]
+    assert any("('hung', 0)" in tasks for tasks in stacks["tasks"].values())
+    assert any("Dask-Default-Threads" in name for one in stacks["workers"].values() for name in one)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-
 #: What a hostile string would set is told of on every page that was visited, also on those left.
 TRAP = """
 let hacked;

@@ -79,6 +79,30 @@ def test_the_list_of_runs_keeps_its_filters_and_its_order(page, site, store):
 
 
 @pytest.mark.browser
+def test_the_list_of_runs_keeps_its_page(page, site, store):
+    def shown():
+        return page.locator(f"{ROW.format('open')} a").first.get_attribute("aria-label")
+
+    open_page(page, f"{site}?view=runs")
+    first = shown()
+    page.locator(".tabulator-page[data-page='2']").click()
+    page.wait_for_url("**page=2**")
+    second = shown()
+    assert second != first
+
+    again(page)
+    expect(page.locator(".tabulator-page.active")).to_have_text("2")
+    assert shown() == second
+    page.locator("[tabulator-field='workload'] input").press_sequentially("x")
+    page.wait_for_url("**workload=x**")
+    assert "page" not in page.url, "what is looked for begins on the first page"
+
+    for word, where in (("999", str(-(-len(store) // 25))), ("0", "1"), ("two", "1")):
+        open_page(page, f"{site}?view=runs&page={word}")
+        expect(page.locator(".tabulator-page.active")).to_have_text(where)
+
+
+@pytest.mark.browser
 def test_the_table_of_groups_keeps_its_filter_and_its_order(page, site, store):
     open_page(page, f"{site}?view=run&id={store.ids()[-1]}")
     expect(page.locator(ROW.format("task group")).first).to_be_visible()

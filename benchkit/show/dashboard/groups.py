@@ -9,7 +9,7 @@ import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
-from benchkit.show.dashboard.remembered import first_filters, remember_table, sorters_of
+from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES
 from benchkit.show.dashboard.window import Window
 from benchkit.show.escape import esc
@@ -93,6 +93,7 @@ class GroupTable:
             sizing_mode="stretch_width",
             pagination="remote",
             page_size=PAGE_SIZE,
+            page=page_of(words["page"], len(frame), PAGE_SIZE),
             formatters={
                 "by activity": {"type": "html"},
                 "tasks": _COUNT,
@@ -112,7 +113,9 @@ class GroupTable:
         self.view.on_click(self._clicked)
         remember_table(
             self.view,
-            lambda order, held: window.note(sort=order, holds=held.get("task group", "")),
+            lambda order, held, page: window.note(
+                sort=order, holds=held.get("task group", ""), page=page
+            ),
         )
         window.follow(self._show)
 

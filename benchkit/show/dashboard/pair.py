@@ -16,7 +16,7 @@ from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import open_run, run_times
 from benchkit.show.dashboard.ends import end_fields
-from benchkit.show.dashboard.remembered import first_filters, remember_table, sorters_of
+from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.dashboard.window import Window, align
@@ -221,6 +221,7 @@ def _group_table(window: PairWindow) -> Any:
         layout="fit_data_table",
         pagination="remote",
         page_size=PAGE_SIZE,
+        page=page_of(window.words["page"], len(shown), PAGE_SIZE),
         formatters={
             "less · more": {"type": "html"},
             **{name: numbers for name in shown if name.endswith("(s)")},
@@ -240,7 +241,10 @@ def _group_table(window: PairWindow) -> Any:
 
     table.on_click(clicked)
     remember_table(
-        table, lambda order, held: window.note(sort=order, holds=held.get("task group", ""))
+        table,
+        lambda order, held, page: window.note(
+            sort=order, holds=held.get("task group", ""), page=page
+        ),
     )
     window.follow(show)
     return table

@@ -1,4 +1,4 @@
-"""Tables whose order and filters are in the address, so that a link shows the same rows."""
+"""Tables whose order, filters and page are in the address, so that a link shows the same rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import panel as pn
 
-__all__ = ["Rested", "first_filters", "remember_table", "sorters_of"]
+__all__ = ["Rested", "first_filters", "page_of", "remember_table", "sorters_of"]
 
 #: Letters that follow one another more quickly are one entry of the browser's history.
 REST_MS = 600
@@ -60,12 +60,28 @@ def first_filters(held: Mapping[str, str]) -> dict[str, Any]:
     return {"initialHeaderFilter": typed} if typed else {}
 
 
+def page_of(word: str, n_rows: int, page_size: int) -> int:
+    """Return the page that a word of the address asks for, or the nearest that there is."""
+    last = max(1, -(-n_rows // page_size))
+    return min(max(1, int(word)), last) if word.isascii() and word.isdigit() else 1
+
+
 def remember_table(
-    table: pn.widgets.Tabulator, note: Callable[[str, Mapping[str, str]], Any]
+    table: pn.widgets.Tabulator, note: Callable[[str, Mapping[str, str], str], Any]
 ) -> None:
-    """Call ``note(order, held)`` when somebody has sorted or filtered a table, and rests."""
-    rested = Rested(lambda: note(_order(table), _held(table)))
-    table.param.watch(rested, ["sorters", "filters"])
+    """Call ``note(order, held, page)`` when somebody has sorted, filtered or turned a table.
+
+    It is called when the table rests; the first page is no word. A table begins on the page that
+    it was made with, which the browser's own part of it does not do.
+    """
+    begins, table.page = table.page, 1
+    if begins > 1:
+        pn.state.onload(lambda: table.param.update(page=begins))
+
+    def tell() -> None:
+        note(_order(table), _held(table), str(table.page) if table.page > 1 else "")
+
+    table.param.watch(Rested(tell), ["sorters", "filters", "page"])
 
 
 def _order(table: pn.widgets.Tabulator) -> str:

@@ -12,7 +12,7 @@ from benchkit.measure.identity import is_id
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import runs_table
-from benchkit.show.dashboard.remembered import first_filters, remember_table, sorters_of
+from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.summary import OUTCOME_WORDS
@@ -60,7 +60,7 @@ def view(state: dict[str, str]) -> Any:
         sorters=sorters_of(state.get("sort", ""), columns),
         show_index=False,
         disabled=True,
-        **({"pagination": "remote", "page_size": PAGE_SIZE} if len(table) > PAGE_SIZE else {}),
+        **_paged(table, state.get("page", "")),
         sizing_mode="stretch_width",
         theme="simple",
         stylesheets=TABLE_STYLES,
@@ -87,16 +87,17 @@ def view(state: dict[str, str]) -> Any:
         text = f"{len(shown)} of {len(frame)} are shown.{only}"
         told[:] = [parts.way(text, {address("runs", pick=picked): "show all"})] if held else []
 
-    begun = (state.get("sort", ""), {name: held[name] for name in held if name in typed})
+    begun = {name: held[name] for name in held if name in typed}
+    said = (state.get("sort", ""), begun, str(widget.page) if widget.page > 1 else "")
 
-    def note(order: str, now: Mapping[str, str]) -> None:
-        nonlocal begun
-        if begun == (order, now):  # the table has only said what the address says
+    def note(order: str, now: Mapping[str, str], page: str) -> None:
+        nonlocal said
+        if said == (order, now, page):  # the table has only said what the address says
             return
-        begun = order, dict(now)
+        said = order, dict(now), page
         fixed = {name: value for name, value in held.items() if name not in typed}
         tell({**fixed, **now})
-        remember("runs", {"pick": picked, "sort": order, **fixed, **now})
+        remember("runs", {"pick": picked, "sort": order, "page": page, **fixed, **now})
 
     tell(held)
     remember_table(widget, note)
@@ -119,6 +120,14 @@ def view(state: dict[str, str]) -> Any:
         parts.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()}),
         sizing_mode="stretch_width",
     )
+
+
+def _paged(table: pd.DataFrame, page: str) -> dict[str, Any]:
+    """Return what a table of more than a page is made with."""
+    if len(table) <= PAGE_SIZE:
+        return {}
+    shown = page_of(page, len(table), PAGE_SIZE)
+    return {"pagination": "remote", "page_size": PAGE_SIZE, "page": shown}
 
 
 def _holding(table: pd.DataFrame, name: str, value: str) -> pd.DataFrame:

@@ -32,9 +32,9 @@ APART_MS = 60
 #: An entry of the browser's history for each rest, not for each step of a drag.
 REST_MS = 500
 #: What else of the address a page keeps, for whichever part of it knows what to do with it: how the
-#: table of groups is sorted and what its names hold; of call stacks the tasks, what is looked for,
-#: and what is looked at.
-WORDS = ("sort", "holds", "prefix", "find", "frames")
+#: table of groups is sorted, what its names hold and which page of it is shown; of call stacks the
+#: tasks, what is looked for, and what is looked at.
+WORDS = ("sort", "holds", "page", "prefix", "find", "frames")
 #: Ends closer to those of the whole than this share of it are the whole.
 SAME = 1e-3
 
