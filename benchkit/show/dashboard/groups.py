@@ -80,11 +80,11 @@ class GroupTable:
         self._facts = self._never_changing()
         self._group_of: list[str] = []
         frame = self._frame()
-        words = window.words
+        words, held = window.words, {"task group": window.words["holds"]}
         self.view = pn.widgets.Tabulator(
             frame,
             sorters=sorters_of(words["sort"], frame.columns),
-            configuration=first_filters({"task group": words["holds"]}),
+            configuration=first_filters(held),
             show_index=False,
             disabled=True,
             theme="simple",
@@ -113,6 +113,7 @@ class GroupTable:
         self.view.on_click(self._clicked)
         remember_table(
             self.view,
+            held,
             lambda order, held, page: window.note(
                 sort=order, holds=held.get("task group", ""), page=page
             ),

@@ -209,11 +209,11 @@ def _group_table(window: PairWindow) -> Any:
         found.insert(0, "task group", marked)
         return found.astype({"task group": object, "less · more": object})
 
-    shown = frame()
+    shown, held = frame(), {"task group": window.words["holds"]}
     table = pn.widgets.Tabulator(
         shown,
         sorters=sorters_of(window.words["sort"], shown.columns),
-        configuration=first_filters({"task group": window.words["holds"]}),
+        configuration=first_filters(held),
         show_index=False,
         disabled=True,
         theme="simple",
@@ -242,6 +242,7 @@ def _group_table(window: PairWindow) -> Any:
     table.on_click(clicked)
     remember_table(
         table,
+        held,
         lambda order, held, page: window.note(
             sort=order, holds=held.get("task group", ""), page=page
         ),

@@ -67,20 +67,35 @@ def page_of(word: str, n_rows: int, page_size: int) -> int:
 
 
 def remember_table(
-    table: pn.widgets.Tabulator, note: Callable[[str, Mapping[str, str], str], Any]
+    table: pn.widgets.Tabulator,
+    held: Mapping[str, str],
+    note: Callable[[str, Mapping[str, str], str], Any],
 ) -> None:
     """Call ``note(order, held, page)`` when somebody has sorted, filtered or turned a table.
 
-    It is called when the table rests; the first page is no word. A table begins on the page that
-    it was made with, which the browser's own part of it does not do.
+    It is called when the table rests; the first page is no word. `held` is what the filters begin
+    with, as for `first_filters`. A table begins on the page that it was made with, which the
+    browser's own part of it does not do; what is typed later is looked at from the first page on.
     """
     begins, table.page = table.page, 1
+    typed = {name: value for name, value in held.items() if value}
+
+    def begin() -> None:
+        table.page = begins
+
     if begins > 1:
-        pn.state.onload(lambda: table.param.update(page=begins))
+        pn.state.onload(begin)
+
+    def begin_anew(event: Any) -> None:
+        nonlocal typed
+        before, typed = typed, _held(table)
+        if typed != before:  # a table says at first what it was made with
+            table.page = 1
 
     def tell() -> None:
         note(_order(table), _held(table), str(table.page) if table.page > 1 else "")
 
+    table.param.watch(begin_anew, "filters")
     table.param.watch(Rested(tell), ["sorters", "filters", "page"])
 
 

@@ -100,7 +100,7 @@ def view(state: dict[str, str]) -> Any:
         remember("runs", {"pick": picked, "sort": order, "page": page, **fixed, **now})
 
     tell(held)
-    remember_table(widget, note)
+    remember_table(widget, begun, note)
 
     def opened(event: Any) -> None:
         if event.column == "beside":  # a link of its own
