@@ -50,8 +50,8 @@ def _(result, scale, seed):
     expect_by_key(result, _source(scale, seed))
 
 
-def _source(scale, seed):
-    return keyed_frame(scale, seed, factor=0.15, n_keys=N_KEYS)
+def _source(scale, seed, factor=0.15):
+    return keyed_frame(scale, seed, factor=factor, n_keys=N_KEYS)
 
 
 @workload(
@@ -66,7 +66,7 @@ def skew(client, scale, seed, *, method):
     One output partition is as large as all the others together. Stresses memory: the shuffle's
     buffers show in the peak of the worst worker long before they cost time.
 
-    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
+    Scale: 0.08 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 3 s on 2 x 1 x 1 GiB.
     Check: each key is in one partition only, with as many rows and the same sum of payload as
     before the shuffle; the hot one with half of them.
@@ -179,7 +179,7 @@ def _(client, scale):
 
 
 def _skewed(scale, seed):
-    frame = _source(scale, seed)
+    frame = _source(scale, seed, factor=0.08)
     return frame.assign(key=frame["key"].where(frame["float_2"] >= HOT_SHARE, -1))
 
 
