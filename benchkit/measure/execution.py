@@ -282,8 +282,12 @@ class _Execution:
 
     def _limited(self, step: str, client: Any, available: dict[str, Any]) -> Any:
         self.step = step
-        with deadline(self.deadline_s, step, evidence=lambda: self._gather_evidence(client)):
-            return self.workload.call(step, **available)
+        begin = wall.perf_counter()
+        try:
+            with deadline(self.deadline_s, step, evidence=lambda: self._gather_evidence(client)):
+                return self.workload.call(step, **available)
+        finally:
+            self.tail[f"{step}_seconds"] = wall.perf_counter() - begin
 
     def _warm_up(self, client: Any) -> None:
         """Import on the workers what the client has imported, or the first task would pay."""

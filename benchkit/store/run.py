@@ -41,8 +41,8 @@ _OBJECTS = (
     "sizes",
     "environment_spec",
 )
-
-
+#: What a run did outside the clock -> as facts tell it.
+_STEPS = {"prepare_seconds": "prepare (s)", "check_seconds": "check (s)"}
 #: Parts of the topics of events that tell of trouble.
 _TROUBLE = ("lost", "remove", "restart", "pause", "terminat", "kill", "fail")
 
@@ -131,8 +131,7 @@ def _attributes(recording: Recording, window: Window, record: dict) -> dict[str,
     attrs["record"] = json.dumps(record)
     if window.started:
         attrs["clock_on"], attrs["clock_off"] = window.on, window.off
-    if "client_seconds" in tail:
-        attrs["client_seconds"] = tail["client_seconds"]
+    attrs |= {name: tail[name] for name in ("client_seconds", *_STEPS) if name in tail}
     both = {**head, **tail}
     for name in _TEXTS:
         attrs[name] = clean_text(both.get(name))
@@ -333,10 +332,15 @@ class Run:
         return self._table("logs", ("time", "level", "server", "worker", "text"))
 
     def facts(self) -> pd.Series:
-        """Return what the run was: workload, outcome, environment, cluster, versions, ..."""
+        """Return what the run was: workload, outcome, environment, cluster, versions, ...
+
+        And how long its data took to make and its answer to check, outside the clock.
+        """
         attrs = self.tree.attrs
         names = [name for name in RECORD_FIELDS if name in attrs and attrs[name] not in ("{}", "")]
-        return pd.Series({name: attrs[name] for name in names}, name="value", dtype=object)
+        steps = {title: round(attrs[name], 3) for name, title in _STEPS.items() if name in attrs}
+        found = {name: attrs[name] for name in names} | steps
+        return pd.Series(found, name="value", dtype=object)
 
     def events(self) -> pd.DataFrame:
         """Return a row per event of the cluster: when (s), its topic, the worker, the event."""

@@ -34,8 +34,13 @@ def test_a_right_answer_is_ok_and_carries_the_contracts_groups_and_metrics(tmp_p
     def fine(client):
         return client.map(lambda x: x + 1, range(50), pure=False)
 
+    @fine.prepare
+    def made(client):
+        time.sleep(0.2)
+
     @fine.check
     def right(result, client):
+        time.sleep(0.3)
         if sum(client.gather(result)) != sum(range(1, 51)):
             raise WrongAnswer("sum")
 
@@ -48,6 +53,9 @@ def test_a_right_answer_is_ok_and_carries_the_contracts_groups_and_metrics(tmp_p
     assert run.metrics["memory_peak_worker"] > 2**20
     assert len(run.task_stream()) == 50
     assert run.task_groups()["n_tasks"].sum() == 50
+    outside = run.facts()[["prepare (s)", "check (s)"]].to_list()
+    assert outside[0] >= 0.2
+    assert outside[1] >= 0.3
 
 
 def test_a_wrong_answer_is_its_own_outcome(tmp_path):
