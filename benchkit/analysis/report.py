@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.effects import Comparison
-from benchkit.store.text import format_change, format_quantity
+from benchkit.store.text import counted, format_change, format_quantity
 
 __all__ = ["Report"]
 
@@ -82,9 +82,9 @@ class Report:
         ]
         n_workloads = self.frame["workload"].nunique()
         runs = self.frame[["n_baseline", "n_contender"]].max()
-        what = "comparison" if len(self.frame) == 1 else "comparisons"
         return (
-            f"Of {len(self.frame)} {what} ({n_workloads} workloads, {len(self.metrics)} metrics, "
+            f"Of {counted(len(self.frame), 'comparison')} ({counted(n_workloads, 'workload')}, "
+            f"{counted(len(self.metrics), 'metric')}, "
             f"up to {runs['n_baseline']} + {runs['n_contender']} runs): {', '.join(parts)}."
         )
 

@@ -10,6 +10,7 @@ import re
 
 __all__ = [
     "MISSING",
+    "counted",
     "format_bytes",
     "format_change",
     "format_count",
@@ -35,6 +36,17 @@ def _three_digits(value: float) -> str:
         return f"{value:,.0f}".replace(",", " ")
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(digits, 6)}f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it takes one.
+
+    Examples
+    --------
+    >>> counted(1, "run"), counted(2, "run")
+    ('1 run', '2 runs')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_bytes(value: float | None) -> str:

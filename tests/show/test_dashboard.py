@@ -206,7 +206,7 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
     with served(store.path) as url:
         page.goto(url)
         page.get_by_role("link", name="Compare").click()
-        sees(page, "main, new, null: 1 workloads, 9 runs")
+        sees(page, "main, new, null: 1 workload, 9 runs")
         page.get_by_role("link", name="main, new, null").click()
         page.wait_for_url("**experiment=e1")
         page.wait_for_function(READY)

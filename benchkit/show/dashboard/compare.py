@@ -23,6 +23,7 @@ from benchkit.show.plots.compare import waterfall
 from benchkit.store.schema import METRICS
 from benchkit.store.selection import select_runs
 from benchkit.store.store import Store
+from benchkit.store.text import counted
 
 __all__ = ["TITLE", "view"]
 
@@ -167,8 +168,9 @@ def _experiments(store: Store) -> Any:
         parts.links(
             {
                 f"?view=compare&experiment={row['id']}": (
-                    f"{row['started']}  {row['arms']}: {row['workloads']} workloads, "
-                    f"{row['runs']} runs" + (f", {row['not ok']} not ok" if row["not ok"] else "")
+                    f"{row['started']}  {row['arms']}: {counted(row['workloads'], 'workload')}, "
+                    f"{counted(row['runs'], 'run')}"
+                    + (f", {row['not ok']} not ok" if row["not ok"] else "")
                 )
                 for row in reversed(rows)
             }

@@ -14,7 +14,7 @@ from benchkit.show.dashboard import environment, parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import runs_table
 from benchkit.show.escape import esc
-from benchkit.store.text import MISSING
+from benchkit.store.text import MISSING, counted
 
 __all__ = ["TITLE", "view"]
 
@@ -61,7 +61,7 @@ def _list(runs: pd.DataFrame, names: list[str]) -> Any:
     newest = sorted(groups, key=lambda name: groups[name]["started"].iloc[0], reverse=True)
     content: list[Any] = [
         parts.head(
-            f"{len(names)} environment{'s' if len(names) != 1 else ''}",
+            counted(len(names), "environment"),
             lines=["Everything that may differ between two measurements, by name; newest first."],
         ),
         parts.rows(_TITLES, [_cells(name, groups[name]) for name in newest], tight=True),

@@ -17,6 +17,7 @@ from benchkit.show.dashboard.shell import TABLE_STYLES
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.schema import METRICS
+from benchkit.store.text import counted
 
 __all__ = ["TITLE", "view"]
 
@@ -191,7 +192,7 @@ def _pairs(tags: Any) -> str:
 
 
 def _count(frame: pd.DataFrame) -> str:
-    return f"{len(frame)} run{'s' if len(frame) != 1 else ''}"
+    return counted(len(frame), "run")
 
 
 def _left_out(frame: pd.DataFrame) -> str:

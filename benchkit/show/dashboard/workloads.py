@@ -25,7 +25,7 @@ from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.schema import METRICS
-from benchkit.store.text import MISSING, format_quantity
+from benchkit.store.text import MISSING, counted, format_quantity
 
 __all__ = ["TITLE", "Row", "view", "workload_rows"]
 
@@ -230,7 +230,7 @@ def _body(state: Mapping[str, str]) -> list[Any]:
 
 def _count(rows: list[Row]) -> str:
     n_measured = sum(row.n_runs > 0 for row in rows)
-    return f"{n_measured} workload{'s' if n_measured != 1 else ''} measured"
+    return f"{counted(n_measured, 'workload')} measured"
 
 
 def _hidden(rows: list[Row], kept: list[Row]) -> list[str]:
