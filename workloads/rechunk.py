@@ -72,7 +72,7 @@ def swap_axes_out_of_core(scale, seed, *, method):
 
     Scale: 1.1 x cluster memory, linear; a chunk is 64 MiB at the reference, by the grain.
     About 20 s on 2 x 1 x 1 GiB by tasks; P2P was seen there to lose workers, whose unmanaged memory
-    grew up to their limit with chunks of any size.
+    grew up to their limit, with larger and with smaller chunks, too.
     Check: the sum and a sum weighted by row and column equal those before the swap.
     """
     source, rows = _columns_out_of_core(scale, seed)

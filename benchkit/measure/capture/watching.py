@@ -251,7 +251,8 @@ class Capture(SchedulerPlugin):
                 break
             await asyncio.sleep(0.005)
         if asked:
-            _, left = await asyncio.wait(asked, timeout=ANSWER_TIMEOUT_S)
+            patience_s = ANSWER_TIMEOUT_S + len(asked) * PER_WORKER_S / 10
+            _, left = await asyncio.wait(asked, timeout=patience_s)
             for one in left:
                 one.cancel()
             # A worker that could not be asked reports by itself before long.
