@@ -37,7 +37,8 @@ class Points:
     step_variance : ndarray, shape (tests,)
         What rounding adds to the variance: step² / 12, on the same scale.
     n_missing : ndarray of int, shape (tests,)
-        Cells given as NaN or infinite, all arms together: runs that count for nothing.
+        Cells given as NaN or infinite, all arms together: runs that count for nothing. NaN at the
+        end of a row is none where columns are not blocks: others have more runs.
     """
 
     baseline: Array
@@ -87,8 +88,6 @@ def read_points(
     for i, array in enumerate(arrays):
         cube[:, : array.shape[1], i] = array
     cube[np.isinf(cube)] = np.nan
-    n_padded = cube[0].size - sum(array.shape[1] for array in arrays) if len(cube) else 0
-
     runs = cube.reshape(len(cube), -1)
     with np.errstate(invalid="ignore"):
         logarithmic = np.asarray(~(runs <= 0).any(axis=1))
@@ -107,8 +106,20 @@ def read_points(
         logarithmic=logarithmic,
         positive=positive,
         step_variance=np.broadcast_to((steps / unit) ** 2 / 12, (len(cube),)),
-        n_missing=np.isnan(cube).sum(axis=(1, 2)) - n_padded,
+        n_missing=np.sum([_n_missing(array, blocked) for array in arrays], axis=0),
     )
+
+
+def _n_missing(array: Array, blocked: bool) -> NDArray[np.int64]:
+    """Return how many cells of each row were given without a value.
+
+    Where columns are not blocks, NaN after the last run of a row says that others have more.
+    """
+    missing = ~np.isfinite(array)
+    if not blocked:
+        given = np.cumsum(~np.isnan(array)[:, ::-1], axis=1)[:, ::-1] > 0
+        missing &= given
+    return missing.sum(axis=1)
 
 
 def _mean(runs: Array) -> Array:

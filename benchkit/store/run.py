@@ -356,9 +356,12 @@ class Run:
             (row.time, "task", f"{row.key}: {row.exception}")
             for row in self.errors().itertuples(index=False)
         ]
+        events = self.events()
+        if (events["topic"] == "worker-removed").any():  # which says more of the same
+            events = events[events["topic"] != "remove-worker"]
         rows += [
             (row.time, row.topic, row.message)
-            for row in self.events().itertuples(index=False)
+            for row in events.itertuples(index=False)
             if any(word in row.topic for word in _TROUBLE)
         ]
         rows = sorted(rows, key=lambda row: row[0])

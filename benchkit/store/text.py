@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 __all__ = [
     "MISSING",
@@ -17,6 +18,7 @@ __all__ = [
     "format_quantity",
     "format_seconds",
     "short_group",
+    "short_names",
 ]
 
 #: What stands where a number is not known; never 0.
@@ -157,5 +159,24 @@ def short_group(name: str) -> str:
     --------
     >>> short_group("sum-3d240ae1878b4bf2def0f035e33e1f11")
     'sum'
+    >>> short_group("getitem-e334b54419f24194433e0020262b3f17-q2")
+    'getitem-q2'
     """
-    return re.sub(r"-[0-9a-f]{16,}$", "", name)
+    return re.sub(r"-[0-9a-f]{16,}(?=-|$)", "", name)
+
+
+def short_names(groups: Iterable[str]) -> dict[str, str]:
+    """Return a name to show for each task group: without Dask's hash, each one once.
+
+    Examples
+    --------
+    >>> short_names(["sum-3d240ae1878b4bf2def0", "inc-7", "sum-0035e33e1f113d240"])
+    {'sum-3d240ae1878b4bf2def0': 'sum', 'inc-7': 'inc-7', 'sum-0035e33e1f113d240': 'sum #2'}
+    """
+    seen: dict[str, int] = {}
+    names = {}
+    for group in groups:
+        short = short_group(group)
+        seen[short] = seen.get(short, 0) + 1
+        names[group] = short if seen[short] == 1 else f"{short} #{seen[short]}"
+    return names

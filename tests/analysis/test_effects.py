@@ -117,6 +117,19 @@ def test_degenerate_rows_do_not_disturb_the_others(rng):
     assert np.isnan(together.p[62])
 
 
+def test_fewer_runs_than_another_test_has_are_no_runs_without_a_value(rng):
+    a, b = lognormal(rng, (20, 6)), lognormal(rng, (20, 5))
+    a[3, 4:] = np.nan  # it has four runs
+    b[5, 1] = np.nan  # its second run has no value
+    a[7, 5] = np.inf
+
+    found = compare(a, b)
+
+    assert np.flatnonzero(found.points.n_missing).tolist() == [5, 7]
+    assert [i for i, note in enumerate(found.notes) if "without a value" in note] == [5, 7]
+    assert compare(a[:, :5], b, blocked=True).points.n_missing[[3, 5]].tolist() == [1, 1]
+
+
 def test_one_run_a_side_gives_a_ratio_and_nothing_else():
     found = compare([[10.0]] * 20, [[12.0]] * 20)
 

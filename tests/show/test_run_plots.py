@@ -200,3 +200,31 @@ def test_few_tasks_are_rectangles_and_many_are_a_picture():
     stream.show_window(left, left + (right - left) * 0.01)
     assert len(stream._picture.data["image"]) == 0
     assert 100 < len(stream._bars.data["left"]) <= 4000
+
+
+def test_groups_of_one_name_are_told_apart_and_no_legend_reaches_beyond_its_figure():
+    tree = stream_of(180, n_threads=1, n_groups=9)
+    hashes = [f"sum-{at:032x}" for at in range(9)]
+    tree["task_groups"] = xr.DataTree(xr.Dataset(coords={"task_group": hashes}))
+
+    drawn = plots.TaskStream(tree).figure
+
+    labels = [item.label.value for item in drawn.legend[0].items]
+    assert sorted(labels) == ["sum", *(f"sum #{at}" for at in range(2, 10))]
+    line = drawn.legend[0].glyph_height + drawn.legend[0].spacing
+    assert drawn.height > len(labels) * line
+
+
+@pytest.mark.parametrize(
+    ("peak", "seen"), [(0.5, True), (0.05, False)], ids=["in sight", "far above"]
+)
+def test_the_limit_of_a_worker_is_in_view_unless_all_would_lie_flat_below_it(a_run, peak, seen):
+    tree = a_run.copy(deep=True)
+    workers = tree["workers"].to_dataset()
+    limit = float(workers["memory_limit"].max())
+    workers["process"][:] = peak * limit
+    tree["workers"] = xr.DataTree(workers)
+
+    end = plots.memory_by_worker(tree).y_range.end
+
+    assert (isinstance(end, float) and end > limit / 2**30) is seen

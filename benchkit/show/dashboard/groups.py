@@ -14,9 +14,9 @@ from benchkit.show.dashboard.shell import TABLE_STYLES
 from benchkit.show.dashboard.window import Window
 from benchkit.show.escape import esc
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
-from benchkit.store.text import short_group
+from benchkit.store.text import short_names
 
-__all__ = ["GroupTable", "choose_group", "short_names"]
+__all__ = ["GroupTable", "choose_group"]
 
 PAGE_SIZE = 20
 ALL = "all task groups"
@@ -24,17 +24,6 @@ BAR, BAR_HEIGHT, NUMBER = 150, 12, 85
 _SECONDS = NumberFormatter(format="0,0.000", nan_format="–")
 _COUNT = NumberFormatter(format="0,0", nan_format="–")
 _MIB = NumberFormatter(format="0,0.00", nan_format="–")
-
-
-def short_names(groups: list[str]) -> dict[str, str]:
-    """Return a name to show for each group: without Dask's hash, each one once."""
-    seen: dict[str, int] = {}
-    names = {}
-    for group in groups:
-        short = short_group(group)
-        seen[short] = seen.get(short, 0) + 1
-        names[group] = short if seen[short] == 1 else f"{short} #{seen[short]}"
-    return names
 
 
 def choose_group(window: Window) -> Any:
@@ -100,7 +89,7 @@ class GroupTable:
                 **{name: _SECONDS for name in frame if name.endswith("(s)")},
                 **{name: _MIB for name in frame if name.endswith("(MiB)")},
             },
-            text_align={name: "right" for name in frame.columns[3:]},
+            text_align={name: "right" for name in frame.columns[2:]},
             header_filters={
                 "task group": {"type": "input", "func": "like", "placeholder": "filter"}
             },

@@ -9,10 +9,10 @@ import panel as pn
 
 from benchkit.analysis.within import Within
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.groups import short_names
 from benchkit.show.dashboard.window import Window
 from benchkit.show.escape import esc
 from benchkit.show.plots.busy import worker_names
+from benchkit.store.text import short_names
 
 __all__ = ["longest_tasks"]
 

@@ -155,6 +155,7 @@ def _row(one: Standing, history: History, metric: str) -> list[str]:
     if one.since:
         change += f" <small>since {esc(one.since)}</small>"
     units = "–" if not np.isfinite(one.units) else f"{one.units:+.1f}".replace("-0.0", "+0.0")
+    units = units.replace("-", "−")
     return [
         f"<span class='{tone}'>{esc(symbol)} {esc(one.words)}</span>",
         f"<a href='{esc(link)}'>{esc(one.about['workload'])}</a>",

@@ -15,7 +15,7 @@ import panel as pn
 from pandas.api.types import is_numeric_dtype
 
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES
+from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES, WIDGET_STYLES
 from benchkit.show.escape import esc
 
 __all__ = [
@@ -213,7 +213,7 @@ def download(name: str, make: Callable[[], Any], told: str = "", width: int = 38
         callback=content,
         filename=name,
         label=told or name,
-        button_type="light",
+        stylesheets=[WIDGET_STYLES],
         width=width,
         margin=(2, 0),
     )
@@ -242,7 +242,14 @@ def figure(drawn: Any) -> Any:
     )
 
 
-def table(frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: int = 30) -> Any:
+def table(
+    frame: pd.DataFrame,
+    index: str,
+    *,
+    sortable: bool = True,
+    page_size: int = 30,
+    long: str = "",
+) -> Any:
     """Return a table; its cells show what they hold and never obey it.
 
     Parameters
@@ -255,6 +262,8 @@ def table(frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: 
         Whether a click on a title sorts; text with units would sort as letters do.
     page_size : int, default 30
         Rows a page.
+    long : str, optional
+        The last column, where it holds lines of text: they are broken, not cut off.
     """
     frame = frame.rename_axis(index).reset_index()
     if not sortable and len(frame) <= page_size:  # a browser draws it forty times as fast
@@ -265,7 +274,12 @@ def table(frame: pd.DataFrame, index: str, *, sortable: bool = True, page_size: 
         disabled=True,
         theme="simple",
         stylesheets=TABLE_STYLES,
-        layout="fit_data_table",
+        layout="fit_data_stretch" if long else "fit_data_table",
+        **(
+            {"sizing_mode": "stretch_width", "formatters": {long: {"type": "textarea"}}}
+            if long
+            else {}
+        ),
         sortable=sortable,
         text_align={name: "right" for name in frame.columns[1:] if is_numeric_dtype(frame[name])},
         **({"pagination": "remote", "page_size": page_size} if len(frame) > page_size else {}),

@@ -12,7 +12,7 @@ import panel as pn
 
 from benchkit.show.dashboard import parts
 from benchkit.store.run import Run
-from benchkit.store.text import format_bytes
+from benchkit.store.text import format_bytes, format_quantity
 
 __all__ = ["provenance"]
 
@@ -32,7 +32,7 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
         What the store keeps of it, to be downloaded.
     """
     attrs = run.tree.attrs
-    content = [parts.heading("What was measured"), parts.facts(run.facts()), *_beside(files)]
+    content = [parts.heading("What was measured"), parts.facts(_facts(run)), *_beside(files)]
     if attrs.get("source"):
         content += [parts.heading("Source"), parts.source_text(attrs["source"])]
     for name, title in (
@@ -47,6 +47,15 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
             text = json.dumps(value, indent=1, sort_keys=True)
             content += [parts.heading(title), parts.source_text(text)]
     return pn.Column(*content, sizing_mode="stretch_width")
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """Return what the run was, as a person would write it."""
+    known: dict[str, Any] = dict(run.facts())
+    for name, units, factor in (("memory_limit", "B", 1), ("biggest_group_share", "%", 100)):
+        if name in known:
+            known[name] = format_quantity(known[name] * factor, units)
+    return known
 
 
 def _beside(files: Sequence[Path]) -> list[Any]:

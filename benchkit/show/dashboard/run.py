@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import panel as pn
 
 from benchkit.analysis.previous import beside_previous
@@ -18,7 +19,7 @@ from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import kept, open_run, open_store, run_times, runs_table
 from benchkit.show.dashboard.ends import end_fields
-from benchkit.show.dashboard.groups import GroupTable, choose_group, short_names
+from benchkit.show.dashboard.groups import GroupTable, choose_group
 from benchkit.show.dashboard.longest import longest_tasks
 from benchkit.show.dashboard.marks import mark_run
 from benchkit.show.dashboard.provenance import provenance
@@ -37,7 +38,7 @@ from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_quantity
+from benchkit.store.text import format_quantity, format_seconds, short_names
 
 __all__ = ["TITLE", "head", "pieces", "view"]
 
@@ -45,6 +46,12 @@ TITLE = "Run"
 CLUSTER = "the cluster"
 #: Rows of the table of a group's transfers.
 MOST_PAIRS = 500
+_SPAN_TITLES = {
+    "enqueued": "enqueued",
+    "start": "first task began",
+    "stop": "last task ended",
+    "active_cpu_seconds": "thread-seconds available",
+}
 
 
 def view(state: dict[str, str]) -> Any:
@@ -354,11 +361,11 @@ def _transfers(window: Window) -> Any:
     content += _shuffles(run)
     spans = run.spans()
     if len(spans):
-        shown = spans.drop(columns=["id", "parent"]).round(3)
-        shown = shown.rename(
-            columns={name: f"{name} (s)" for name in ("enqueued", "start", "stop")}
-        )
-        content += [parts.heading("Spans"), parts.table(shown.set_index("name"), "span")]
+        shown = pd.DataFrame({"span": spans["name"]})
+        for name, title in _SPAN_TITLES.items():
+            shown[title] = spans[name].map(format_seconds)
+        told = parts.table(shown.set_index("span"), "span", sortable=False)
+        content += [parts.heading("Spans", "Times are since the clock was on."), told]
     return pn.Column(*content, sizing_mode="stretch_width")
 
 
@@ -367,15 +374,16 @@ def _shuffles(run: Run) -> list[Any]:
     fine = run.fine()
     if fine.empty or not (mine := fine["context"] == "p2p").any():
         return []
-    sums = fine[mine].groupby(["prefix", "activity", "unit"], sort=False)["value"].sum()
+    sums = fine[mine].groupby(["activity", "prefix", "unit"], sort=True)["value"].sum().unstack()
     units = {"seconds": "s", "bytes": "B", "count": "1"}
+    known = [name for name in units if name in sums]
     cells = [
-        [esc(activity), esc(where), esc(format_quantity(value, units.get(unit, unit)))]
-        for (where, activity, unit), value in sums.items()
+        [esc(activity), esc(where), *(format_quantity(row[name], units[name]) for name in known)]
+        for (activity, where), row in sums.iterrows()
     ]
     return [
         parts.heading("P2P shuffles", "Summed over all workers and the whole run."),
-        parts.rows(["activity", "where", "in all"], cells),
+        parts.rows(["activity", "where", *known], cells),
     ]
 
 

@@ -12,7 +12,15 @@ import panel as pn
 
 from benchkit.show.dashboard.placeholder import LOADING_STYLES, READY_SCRIPT, placeholder
 
-__all__ = ["PANE_STYLES", "STYLES", "TABLE_STYLES", "dress_widgets", "listen_at_once", "page"]
+__all__ = [
+    "PANE_STYLES",
+    "STYLES",
+    "TABLE_STYLES",
+    "WIDGET_STYLES",
+    "dress_widgets",
+    "listen_at_once",
+    "page",
+]
 
 _TEMPLATE = """
 {% extends base %}
@@ -139,6 +147,7 @@ th, td { text-align: left; font-weight: 400; padding: .18rem 1.4rem .18rem 0; ve
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 th { color: var(--soft); white-space: nowrap; } .number { text-align: right; }
 .tight td:not(:first-child):not(:last-child) { white-space: nowrap; }
+.whole { white-space: nowrap; }
 .tall { overflow: auto; }
 .tall thead { position: sticky; top: 0; background: var(--paper); }
 .tiles { display: flex; flex-wrap: wrap; gap: .5rem 2.4rem; margin: .7rem 0 .2rem; }
@@ -170,6 +179,7 @@ select:not([size]).bk-input { padding-right: 1.6rem;
 .bk-btn.bk-btn-default { background: var(--raised) !important; color: var(--ink) !important;
   border: 1px solid var(--soft) !important; }
 .bk-btn[disabled] { opacity: .55; }
+.bk-btn.bk-btn-default a { color: inherit; text-decoration: none; }
 .bk-spin-btn { display: none !important; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,17 +13,22 @@ import panel as pn
 from benchkit.show.dashboard import parts
 from benchkit.show.plots.busy import worker_names
 from benchkit.store.run import Run
+from benchkit.store.text import MISSING, format_bytes
 
 __all__ = ["trouble"]
 
 #: Tracebacks that are shown whole; the same error a thousand times tells nothing more.
 MOST_TRACEBACKS = 5
+#: What Dask's loggers write before a line, which other columns of the table tell.
+_LINE_HEAD = re.compile(r"^[\d-]+ [\d:,.]+ - (?:distributed\.)?(?P<logger>[\w.-]+) - [A-Z]+ - ")
 
 
 def trouble(run: Run) -> Any:
     """Return what went wrong, tracebacks, warnings and all events of the cluster."""
     names = pd.Series(worker_names(run), dtype=object)
-    content = [*_wrong(run), *_tracebacks(run, names), *_logs(run), *_events(run, names)]
+    content = [
+        *_wrong(run), *_tracebacks(run, names), *_logs(run, names), *_events(run, names),
+    ]  # fmt: skip
     return pn.Column(*content, sizing_mode="stretch_width")
 
 
@@ -29,7 +37,8 @@ def _wrong(run: Run) -> list[Any]:
     if found.empty:
         return [parts.message("Nothing went wrong", "No error, no lost worker.")]
     found["time (s)"] = found["time (s)"].round(3)
-    return [parts.table(found.set_index("what"), "what")]
+    found["message"] = found["message"].map(in_words)
+    return [parts.table(found.set_index("what"), "what", long="message")]
 
 
 def _tracebacks(run: Run, names: pd.Series) -> list[Any]:
@@ -52,15 +61,17 @@ def _tracebacks(run: Run, names: pd.Series) -> list[Any]:
     return content
 
 
-def _logs(run: Run) -> list[Any]:
+def _logs(run: Run, names: pd.Series) -> list[Any]:
     logs = run.logs()
     if logs.empty:
         return []
     logs["time"] = logs["time"].round(3)
+    logs["worker"] = logs["worker"].map(names).fillna(MISSING).astype(object)
+    logs["text"] = [_LINE_HEAD.sub(r"\g<logger>: ", str(text)) for text in logs["text"]]
     shown = logs.rename(columns={"time": "time (s)"}).set_index("server")
     return [
         parts.heading("Warnings of scheduler and workers"),
-        parts.table(shown[["time (s)", "level", "worker", "text"]], "server"),
+        parts.table(shown[["time (s)", "level", "worker", "text"]], "server", long="text"),
     ]
 
 
@@ -75,7 +86,41 @@ def _events(run: Run, names: pd.Series) -> list[Any]:
             "event": events["topic"].to_numpy(),
             "time (s)": events["time"].round(3).to_numpy(),
             "worker": events["worker"].map(names).fillna("–").astype(object).to_numpy(),
-            "what": events["message"].to_numpy(),
+            "what": events["message"].map(in_words).to_numpy(),
         }
     )
-    return [parts.heading("Events", told), parts.table(shown.set_index("event"), "event")]
+    shown = shown.set_index("event")
+    return [parts.heading("Events", told), parts.table(shown, "event", long="what")]
+
+
+def in_words(message: str) -> str:
+    """Return what an event says, which is kept as JSON, as a person would write it.
+
+    Examples
+    --------
+    >>> in_words('{"n_lost": 1, "expected": false}'), in_words('{"rss": 1035849728}')
+    ('1 lost, not expected', '988 MiB in use')
+    """
+    try:
+        facts = json.loads(message)
+    except ValueError:
+        return message
+    if not isinstance(facts, dict):
+        return message
+    if facts.keys() == {"status", "before"}:
+        return f"from {facts['before']} to {facts['status']}"
+    return ", ".join(_fact(name, value) for name, value in facts.items())
+
+
+def _fact(name: str, value: Any) -> str:
+    """Return one of the facts of an event: counts, sizes, and what is so or is not."""
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"not {words}"
+    if name == "rss" and isinstance(value, int | float):
+        return f"{format_bytes(value)} in use"
+    if name.startswith("n_"):
+        return f"{value} {words[2:]}"
+    if isinstance(value, Mapping | list):
+        return f"{words} {json.dumps(value)}"
+    return f"{words} {value}"

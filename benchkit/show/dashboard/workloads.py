@@ -263,7 +263,9 @@ def _cells(row: Row, metric: str, nights: set[str]) -> list[str]:
     history = ""
     if row.name in nights:
         to = address("history", workload=row.name, metric=metric)
-        history = f"<a href='{esc(to)}' aria-label='history of {esc(row.name)}'>history</a>"
+        history = (
+            f"<a class='whole' href='{esc(to)}' aria-label='history of {esc(row.name)}'>history</a>"
+        )
     state = f"{STATES[row.state][0]} {STATES[row.state][1]}" if row.state else MISSING
     return [
         name,

@@ -34,7 +34,7 @@ _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "la
 WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
 #: More rows than this are not read; those that are the same are counted in the title instead.
 MOST_ROWS = 60
-ROW_HEIGHT, FEW_ROWS = 22, 4
+ROW_HEIGHT = 22
 MOST_PARTS = 7
 _NO_ROW = "No row is of this metric."
 #: Parts smaller than this share of the largest cannot be seen.
@@ -203,7 +203,7 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
         }
     )
     drawn = make_figure(
-        _title(question, hidden),
+        _title(question, hidden, "red more, blue less"),
         "change (%)",
         "workload",
         y_range=labels[::-1],
@@ -230,11 +230,8 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
         color_mapper=mapper,
         ticker=BasicTicker(desired_num_ticks=5),
         width=10,
-        title="p(less) < 0 < p(more)" if n_rows > FEW_ROWS else "",  # it would be cut
-        title_text_color=INK,
         major_label_text_color=INK,
         background_fill_alpha=0,
-        title_text_font_style="normal",
     )
     drawn.add_layout(bar, "right")
     return drawn

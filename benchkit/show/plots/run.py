@@ -38,6 +38,8 @@ GIB, MIB = 2**30, 2**20
 MOST_GROUPS = 12
 #: More workers than this are no longer told apart by a legend.
 MOST_NAMED_WORKERS = 8
+#: A limit is shown beside what stays below it down to this part of it.
+FLATTEST = 5
 #: With more workers than this their lines are a tangle.
 MOST_LINES = 16
 
@@ -125,7 +127,19 @@ def memory_by_worker(tree: xr.DataTree) -> Any:
             Span(location=limit / GIB, dimension="width", line_color=OTHER, line_dash="dashed")
         )
     drawn.y_range.start = 0
+    _show_limit(drawn, float(limits.max(initial=0)) / GIB, _highest(tree) / GIB)
     return drawn
+
+
+def _highest(tree: xr.DataTree) -> float:
+    """Return the most memory that any worker had, in B."""
+    return float(np.nanmax(part(tree, "workers")["process"].values, initial=0))
+
+
+def _show_limit(drawn: Any, limit: float, highest: float) -> None:
+    """Let the axis reach up to a limit, unless what is below it would lie flat on the ground."""
+    if limit / FLATTEST < highest <= limit:
+        drawn.y_range.end = 1.05 * limit
 
 
 def _most_threads(data: xr.Dataset) -> int:
@@ -158,12 +172,13 @@ def worker_load(tree: xr.DataTree) -> list[Any]:
     cpu.add_layout(
         Span(location=100 * n_threads, dimension="width", line_color=OTHER, line_dash="dashed")
     )
+    _show_limit(cpu, 100.0 * n_threads, float(data["cpu"].sum("worker").values.max(initial=0)))
     network = {"net_read": "received", "net_write": "sent"}
     disk = {"disk_read": "read", "disk_write": "written"}
     return [
         cpu,
-        _sums(data, titles[1], "network of the hosts (MiB/s)", network, 1 / MIB),
-        _sums(data, titles[2], "disks of the hosts (MiB/s)", disk, 1 / MIB),
+        _sums(data, titles[1], "network (MiB/s)", network, 1 / MIB),
+        _sums(data, titles[2], "disks (MiB/s)", disk, 1 / MIB),
     ]
 
 

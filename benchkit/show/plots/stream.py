@@ -18,7 +18,7 @@ from bokeh.models import ColumnDataSource, HoverTool, Image, LinearColorMapper, 
 from benchkit.analysis.within import Within
 from benchkit.show.plots.base import add, has, legend_beside, make_figure, nothing
 from benchkit.show.theme import OTHER, distinct_colours
-from benchkit.store.text import format_count, short_group
+from benchkit.store.text import format_count, short_names
 
 __all__ = ["TaskStream", "task_stream"]
 
@@ -31,6 +31,8 @@ LEVELS = 4
 #: A group that is pointed at and has no colour of its own.
 CHOSEN = "#cc3311"
 WIDTH = 1200
+#: Pixels of a lane, and of a line of the legend, which must not reach beyond the figure.
+LANE, LEGEND_LINE = 26, 17
 
 
 def task_stream(tree: xr.DataTree) -> Any:
@@ -107,6 +109,7 @@ class TaskStream:
         self.start, self.stop = within.start, within.stop
         self.threads, self._lane, self._group = within.threads, within.lane, within.group
         self.groups = within.groups
+        self._names = list(short_names(within.groups).values())
         seconds = np.bincount(
             self._group, weights=self.stop - self.start, minlength=len(self.groups)
         )[: len(self.groups)]
@@ -211,7 +214,7 @@ class TaskStream:
     def _rectangles(self, index: np.ndarray) -> dict[str, Any]:
         group = self._group[index]
         colours: Any = np.array(self.colours, dtype=object)
-        names: Any = np.array([short_group(name) for name in self.groups], dtype=object)
+        names: Any = np.array(self._names, dtype=object)
         lane = self._lane[index].astype(float)
         return {
             "left": self.start[index],
@@ -230,11 +233,15 @@ class TaskStream:
         title = f"What did each thread do? ({format_count(self.n_tasks)} tasks{unseen})"
         n_lanes = len(self.threads)
         margin = 0.02 * (right - left)
+        names = [self._names[i] for i in self.shown]
+        if len(self.groups) > len(self.shown):
+            names.append("other groups")
+        tall = max(110 + LANE * n_lanes, 75 + LEGEND_LINE * len(names))
         drawn = make_figure(
             title,
             "time (s)",
             "thread",
-            height=int(np.clip(110 + 26 * n_lanes, 180, 640)),
+            height=int(np.clip(tall, 180, 640)),
             x_range=(left - margin, right + margin),
             y_range=(-0.6, n_lanes - 0.4),
             active_scroll="xwheel_zoom",
@@ -260,9 +267,6 @@ class TaskStream:
         ]
         drawn.add_tools(HoverTool(renderers=[bars], tooltips=tips))
         drawn.ygrid.grid_line_color = None
-        names = [short_group(self.groups[i]) for i in self.shown]
-        if len(self.groups) > len(self.shown):
-            names.append("other groups")
         nowhere = ColumnDataSource({side: [np.nan] for side in sides})
         for name, colour in zip(names, self.colours, strict=False):
             label = name if len(name) <= 28 else f"{name[:13]}…{name[-14:]}"

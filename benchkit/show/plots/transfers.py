@@ -21,6 +21,7 @@ from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Blues256
 
 from benchkit.show.plots.base import INK, has, make_figure, nothing, part
+from benchkit.store.text import format_bytes, format_quantity
 
 __all__ = ["transfer_matrix"]
 
@@ -58,7 +59,7 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
         "count": ("transfers", 1), "seconds": ("s", 1),
     }[value]  # fmt: skip
     shown = cells / divisor
-    told = f"{title} ({np.nansum(shown):,.0f} {unit} in all)"
+    told = f"{title} ({_in_all(float(np.nansum(cells)), unit)} in all)"
     most = max(float(np.nanmax(shown, initial=0)), 1e-9)
     mapper = LinearColorMapper(palette=_PALETTE, low=0, high=most, nan_color=(0, 0, 0, 0))
     draw = _cells if len(names) <= MOST_NAMES else _picture
@@ -170,6 +171,12 @@ def _picture(
 
 #: Rows of the matrix lie as they are counted: the axis of senders begins at the top.
 _NAME = "return names[Math.min(names.length - 1, Math.max(0, Math.floor(value)))]"
+
+
+def _in_all(total: float, unit: str) -> str:
+    if not unit.startswith("MiB"):
+        return format_quantity(total, unit)
+    return format_bytes(total) + unit.removeprefix("MiB")
 
 
 def _short(number: float) -> str:
