@@ -141,8 +141,8 @@ Q11 = """
 
 Q12 = """
     select l_shipmode,
-           count(*) filter (o_orderpriority in ('1-URGENT', '2-HIGH')) as high_line_count,
-           count(*) filter (o_orderpriority not in ('1-URGENT', '2-HIGH')) as low_line_count
+           count(*) filter (where o_orderpriority in ('1-URGENT', '2-HIGH')) as high_line_count,
+           count(*) filter (where o_orderpriority not in ('1-URGENT', '2-HIGH')) as low_line_count
     from orders, lineitem
     where o_orderkey = l_orderkey and l_shipmode in ('MAIL', 'SHIP')
       and l_commitdate < l_receiptdate and l_shipdate < l_commitdate

@@ -17,7 +17,7 @@ def data_and_answer(scale, sql, *, shuffles=True):
     """Make the tables, ask DuckDB for the answer to a query, and import what shuffles need."""
     sf = in_steps(max(0.01, scale.linear(1) / (4 * GIB)))
     data = dataset("tpch", sf=sf, parts=max(2, math.ceil(16 * sf)))
-    answer = data.answer(sql.replace("{share}", repr(important_share(data))))
+    answer = data.answer(with_share(sql, data))
     if shuffles:
         warm_up_shuffle()
     return {"data": data, "answer": answer}
@@ -43,6 +43,11 @@ def same_rows(result, prepared):
         else:
             words = [str(value).strip() for value in values]
             expect([str(value).strip() for value in got], equals=words, what=name)
+
+
+def with_share(sql, data):
+    """Return SQL with the one parameter that depends on the data."""
+    return sql.replace("{share}", repr(important_share(data)))
 
 
 def important_share(data):

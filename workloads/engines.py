@@ -9,11 +9,13 @@ from contextlib import suppress
 
 from _tpch_polars import polars_plan
 from _tpch_sql import sql_of
-from _tpch_tables import data_and_answer, same_rows
+from _tpch_tables import data_and_answer, same_rows, with_share
 
 from benchkit.measure import workload
 
-QUERIES = ["q01", "q03", "q05", "q06", "q09", "q21"]
+QUERIES = [f"q{number:02d}" for number in range(1, 23)]
+#: Of one kind each: a Java process takes seconds to start.
+SPARK_QUERIES = ["q01", "q03", "q05", "q06", "q09", "q21"]
 
 
 @workload(
@@ -54,7 +56,7 @@ def _(result, prepared, scale, *, engine):
 
 
 @workload(
-    variants={"query": QUERIES},
+    variants={"query": SPARK_QUERIES},
     tags=["query", "io", "nightly"],
     requires=["pandas", "pyarrow", "dask.dataframe", "duckdb", "pyspark"],
     deadline_s=180,
@@ -105,7 +107,7 @@ def _by_duckdb(query, data, threads):
     with duckdb.connect(config={"threads": threads}) as connection:
         for table in data.manifest["tables"]:
             connection.read_parquet(data.files(table)).create_view(table)
-        return connection.sql(sql_of(query)).df()
+        return connection.sql(with_share(sql_of(query), data)).df()
 
 
 def _by_polars(query, data, threads):

@@ -11,32 +11,35 @@ from benchkit.measure.errors import MissingPackage
 METHODS = ["tasks", "p2p-disk", "p2p-memory"]
 #: Sizes of chunks at the reference: those of a fine grid, and what Dask chooses by itself.
 SMALL, AUTO = 8.5 * 2**20, 128 * 2**20
+#: By names, for workloads that take their input in chunks of either size.
+CHUNKS = {"small": SMALL, "auto": AUTO}
 
 
 @workload(
-    variants={"method": METHODS},
+    variants={"chunks": list(CHUNKS), "method": METHODS},
     tags=[
         "shuffle",
         "transfer",
-        "first-twelve[method=p2p-disk]",
-        "quick[method=p2p-disk]",
+        "first-twelve[chunks=small,method=p2p-disk]",
+        "quick[chunks=small,method=p2p-disk]",
         "nightly",
-        "ci[method=p2p-disk]",
+        "ci[chunks=small,method=p2p-disk]",
     ],
     requires=["numpy", "dask.array"],
 )
-def swap_axes_in_memory(scale, seed, *, method):
+def swap_axes_in_memory(scale, seed, *, chunks, method):
     """Rechunk an array from whole columns to whole rows, all of it in memory.
 
     Every output chunk needs a piece of every input chunk. Stresses the shuffle itself: with
     "tasks" the graph grows with the square of the number of chunks, with P2P only transfer and
     buffers do, on disk or in memory.
 
-    Scale: 0.12 x cluster memory, linear; 18 chunks x the root of the threads each way, so that
-    the pieces of a thread are as many on every cluster. About 3 s on 2 x 1 x 1 GiB.
+    Scale: 0.12 x cluster memory, linear; 18 small chunks x the root of the threads each way, so
+    that the pieces of a thread are as many on every cluster; or chunks of 128 MiB at the
+    reference, by the grain. About 3 s on 2 x 1 x 1 GiB.
     Check: the sum and a sum weighted by row and column equal those before the swap.
     """
-    source, rows = _columns_in_memory(scale, seed)
+    source, rows = _columns_in_memory(scale, seed, chunks)
     return _rechunked(source, rows, method)
 
 
@@ -46,15 +49,18 @@ def _(client, *, method):
 
 
 @swap_axes_in_memory.check
-def _(result, scale, seed):
-    source, _ = _columns_in_memory(scale, seed)
+def _(result, scale, seed, *, chunks):
+    source, _ = _columns_in_memory(scale, seed, chunks)
     _expect_same(result, source)
 
 
-def _columns_in_memory(scale, seed):
+def _columns_in_memory(scale, seed, chunks):
     """Return the array in chunks of whole columns, and the chunks of whole rows."""
     side, _ = scale.linear(0.12, ("x", "x"))
-    step = -(-side // max(3, round(18 * scale.threads**0.5)))
+    if chunks == "small":
+        step = -(-side // max(3, round(18 * scale.threads**0.5)))
+    else:
+        step = min(max(1, round(scale.chunk(AUTO) / 8 / side)), -(-side // 3))
     return random_array((side, side), chunks=(side, step), seed=seed), (step, side)
 
 
@@ -97,22 +103,22 @@ def _columns_out_of_core(scale, seed):
 
 
 @workload(
-    variants={"method": METHODS},
-    tags=["shuffle", "transfer", "nightly", "ci[method=p2p-memory]"],
+    variants={"chunks": list(CHUNKS), "method": METHODS},
+    tags=["shuffle", "transfer", "nightly", "ci[chunks=small,method=p2p-memory]"],
     requires=["numpy", "dask.array"],
 )
-def tiles_to_rows(scale, seed, *, method):
+def tiles_to_rows(scale, seed, *, chunks, method):
     """Rechunk an array from small squares to large chunks that are whole along one axis.
 
     An output chunk needs the tiles of one stripe, so the stripes are problems of their own.
     Stresses how well the scheduler sees that: stripes done one after the other need little
     memory and little transfer, with "tasks" as with P2P.
 
-    Scale: 0.4 x cluster memory, linear; a tile is 8.5 MiB and an output chunk 128 MiB at the
-    reference, both by the grain. About 6 s on 2 x 1 x 1 GiB.
+    Scale: 0.4 x cluster memory, linear; a tile is 8.5 or 128 MiB and an output chunk 128 MiB at
+    the reference, both by the grain. About 6 s on 2 x 1 x 1 GiB.
     Check: the sum and a sum weighted by row and column equal those before.
     """
-    source, stripes = _tiles(scale, seed)
+    source, stripes = _tiles(scale, seed, chunks)
     return _rechunked(source, stripes, method)
 
 
@@ -122,35 +128,36 @@ def _(client, *, method):
 
 
 @tiles_to_rows.check
-def _(result, scale, seed):
-    source, _ = _tiles(scale, seed)
+def _(result, scale, seed, *, chunks):
+    source, _ = _tiles(scale, seed, chunks)
     _expect_same(result, source)
 
 
-def _tiles(scale, seed):
+def _tiles(scale, seed, chunks):
     """Return the array in squares, and the chunks of whole stripes."""
     side, _ = scale.linear(0.4, ("x", "x"))
     width = max(1, round(scale.chunk(AUTO) / 8 / side))
-    return random_array((side, side), chunks=_square(scale, SMALL), seed=seed), (side, width)
+    source = random_array((side, side), chunks=_square(scale, CHUNKS[chunks]), seed=seed)
+    return source, (side, width)
 
 
 @workload(
-    variants={"method": METHODS},
-    tags=["shuffle", "transfer", "nightly", "ci[method=p2p-memory]"],
+    variants={"chunks": list(CHUNKS), "method": METHODS},
+    tags=["shuffle", "transfer", "nightly", "ci[chunks=small,method=p2p-memory]"],
     requires=["numpy", "dask.array"],
 )
-def adjacent_groups(scale, seed, *, method):
+def adjacent_groups(scale, seed, *, chunks, method):
     """Rechunk an array so that chunks of two in a group become chunks of five.
 
     The third of five input chunks along the second axis belongs to both outputs, so neighbours
     share a part of their inputs. Stresses finding problems that are nearly, but not quite,
     independent of each other.
 
-    Scale: 0.4 x cluster memory, linear, 10 x 10 000 values a row; an input chunk is 8.5 MiB and an
-    output chunk 128 MiB at the reference, both by the grain. About 5 s on 2 x 1 x 1 GiB.
+    Scale: 0.4 x cluster memory, linear, 10 x 10 000 values a row; an input chunk is 8.5 or 128 MiB
+    and an output chunk 128 MiB at the reference, both by the grain. About 5 s on 2 x 1 x 1 GiB.
     Check: the sum and a sum weighted by all three positions equal those before.
     """
-    source, groups = _groups(scale, seed)
+    source, groups = _groups(scale, seed, chunks)
     return _rechunked(source, groups, method)
 
 
@@ -160,14 +167,14 @@ def _(client, *, method):
 
 
 @adjacent_groups.check
-def _(result, scale, seed):
-    source, _ = _groups(scale, seed)
+def _(result, scale, seed, *, chunks):
+    source, _ = _groups(scale, seed, chunks)
     _expect_same(result, source)
 
 
-def _groups(scale, seed):
+def _groups(scale, seed, chunks):
     n_rows = max(4, round(scale.linear(0.4) / 8 / 10 / 10_000))
-    before = max(1, round(scale.chunk(SMALL) / 8 / 2 / 5000))
+    before = max(1, round(scale.chunk(CHUNKS[chunks]) / 8 / 2 / 5000))
     after = max(2, round(scale.chunk(AUTO) / 8 / 5 / 10_000))
     source = random_array((n_rows, 10, 10_000), chunks=(before, 2, 5000), seed=seed)
     return source, (after, 5, 10_000)
