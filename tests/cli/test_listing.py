@@ -21,7 +21,9 @@ def test_workloads_are_listed_with_the_size_of_their_data_here(run):
     sizes = {row["name"]: row["size"] for row in rows}
 
     assert {"name", "category", "tags", "available"} <= set(rows[0])
-    assert sizes["rechunk.swap_axes_in_memory[chunks=small,method=tasks]"] == "246 MiB"  # 0.12 x 2 GiB
+    assert (
+        sizes["rechunk.swap_axes_in_memory[chunks=small,method=tasks]"] == "246 MiB"
+    )  # 0.12 x 2 GiB
     assert sizes["join.join_big[factor=0.1]"] == "205 MiB"  # a parameter is its factor
     assert sizes["spill.spilling[data=uncompressible,end=keep]"] == "973 MiB"  # 512 MiB workers
 

@@ -10,7 +10,7 @@ import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
 from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
-from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.dashboard.shell import BROKEN_TITLES, TABLE_STYLES
 from benchkit.show.dashboard.window import Window
 from benchkit.show.escape import esc
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
@@ -77,7 +77,7 @@ class GroupTable:
             show_index=False,
             disabled=True,
             theme="simple",
-            stylesheets=[*TABLE_STYLES, _CLICKABLE],
+            stylesheets=[*TABLE_STYLES, BROKEN_TITLES, _CLICKABLE],
             layout="fit_data",
             sizing_mode="stretch_width",
             pagination="remote",
@@ -181,6 +181,4 @@ def _bar(seconds: dict[str, float], most: float) -> str:
 
 _CLICKABLE = """
 .tabulator-row { cursor: pointer; } .tabulator-cell svg { vertical-align: middle; }
-.tabulator .tabulator-header .tabulator-col .tabulator-col-content .tabulator-col-title {
-  white-space: normal !important; text-overflow: clip; line-height: 1.25; }
 """

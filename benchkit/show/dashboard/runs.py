@@ -7,17 +7,18 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
+from bokeh.models.widgets.tables import NumberFormatter
 
 from benchkit.measure.identity import is_id
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import runs_table
 from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
-from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.dashboard.shell import BROKEN_TITLES, TABLE_STYLES
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.schema import METRICS
-from benchkit.store.text import counted
+from benchkit.store.text import MISSING, counted
 
 __all__ = ["TITLE", "view"]
 
@@ -38,6 +39,8 @@ _TEXTS = {
     "dask": "dask",
 }
 PAGE_SIZE = 25
+#: Width of a column of numbers, in pixels.
+NUMBER = 88
 #: Letters that follow one another so quickly are one filter; Tabulator waits for 300 ms.
 TYPING_MS = 120
 
@@ -64,14 +67,22 @@ def view(state: dict[str, str]) -> Any:
         **_paged(table, state.get("page", "")),
         sizing_mode="stretch_width",
         theme="simple",
-        stylesheets=TABLE_STYLES,
+        stylesheets=[*TABLE_STYLES, BROKEN_TITLES],
         hidden_columns=["id"],
         header_filters={
             name: {"type": "input", "func": "like", "placeholder": "filter"} for name in typed
         },
-        formatters={"open": {"type": "html"}, "beside": {"type": "html"}},
+        formatters={
+            "open": {"type": "html"},
+            "beside": {"type": "html"},
+            **{title: _formatter(digits) for title, _, digits in _NUMBERS.values()},
+        },
         titles={"open": "run"},
-        widths={"open": 64, "beside": 76, "started": 140, "outcome": 130},
+        text_align={title: "right" for title, *_ in _NUMBERS.values()},
+        widths={
+            **{"open": 64, "beside": 76, "started": 140, "outcome": 130},
+            **{title: NUMBER for title, *_ in _NUMBERS.values()},
+        },
         layout="fit_data_stretch",
         configuration={
             "headerFilterLiveFilterDelay": TYPING_MS,
@@ -121,6 +132,11 @@ def view(state: dict[str, str]) -> Any:
         parts.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()}),
         sizing_mode="stretch_width",
     )
+
+
+def _formatter(digits: int) -> NumberFormatter:
+    decimals = f".{'0' * digits}" if digits else ""
+    return NumberFormatter(format=f"0,0{decimals}", nan_format=MISSING)
 
 
 def _paged(table: pd.DataFrame, page: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import panel as pn
 from benchkit.show.dashboard.placeholder import LOADING_STYLES, READY_SCRIPT, placeholder
 
 __all__ = [
+    "BROKEN_TITLES",
     "PANE_STYLES",
     "STYLES",
     "TABLE_STYLES",
@@ -197,6 +198,7 @@ TABLE_STYLES = [
 .tabulator .tabulator-header { border-bottom: 1px solid var(--soft) !important; }
 .tabulator .tabulator-col-title { font-weight: 500; }
 .tabulator .tabulator-cell { border-right: 0 !important; padding: 5px 8px 5px 4px; }
+.tabulator .tabulator-table, .tabulator .tabulator-row { min-width: 100% !important; }
 .tabulator .tabulator-row { border-bottom: 1px solid var(--line) !important; }
 .tabulator .tabulator-row:hover { background: var(--raised) !important; }
 .tabulator .tabulator-header-filter input { background: var(--paper) !important;
@@ -212,6 +214,12 @@ TABLE_STYLES = [
 .tabulator .tabulator-page.active { font-weight: 600; border-color: var(--link) !important; }
 """
 ]
+
+#: For tables with columns narrower than their titles.
+BROKEN_TITLES = """
+.tabulator .tabulator-header .tabulator-col .tabulator-col-content .tabulator-col-title {
+  white-space: normal !important; text-overflow: clip; line-height: 1.25; }
+"""
 
 
 def dress_widgets() -> None:
