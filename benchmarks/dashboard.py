@@ -20,12 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
-from urllib.request import urlopen
 
 import pandas as pd
+import psutil
+import visitor
 from playwright.async_api import TimeoutError
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "show"))
@@ -102,22 +102,26 @@ def make_store(folder: Path, n_runs: int, n_tasks: int, n_rows: int) -> dict[str
     return {"usual": usual, "large": large, "experiment": experiment, "n": str(len(store))}
 
 
-def serve(store: Path) -> tuple[subprocess.Popen, str]:
+def serve(store: Path, num_procs: int) -> tuple[subprocess.Popen, str]:
     command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store), "--port", "0"]
+    command += ["--num-procs", str(num_procs)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     return server, server.stdout.readline().strip()
 
 
+def processes(pid: int) -> list[psutil.Process]:
+    """Return the server's processes: the one that was started, and those it has made."""
+    started = psutil.Process(pid)
+    return [started, *started.children()]
+
+
 def rss_mb(pid: int) -> float:
-    text = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in text.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
+    return sum(each.memory_info().rss for each in processes(pid)) / 2**20
 
 
 def cpu_s(pid: int) -> float:
     """Return what the server has computed so far: unlike times, it knows no busy neighbours."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(sum(each.cpu_times()[:2]) for each in processes(pid))
 
 
 class Table:
@@ -267,17 +271,12 @@ async def crowd(
         for page in pages:
             await page.context.close()
 
-        def document(_: int, address: str = address) -> float:
-            began = time.perf_counter()
-            with urlopen(f"{url}?{address}") as answer:
-                answer.read()
-            return time.perf_counter() - began
-
-        with ThreadPoolExecutor(n_visitors) as pool:
-            asked = [pool.submit(document, i) for i in range(n_visitors)]
-            times = [one.result() for one in asked]
-        label = f"{name}: {n_visitors} at once, page sent"
-        table.line(label, [max(times)], "s", CROWD_S, "crowd")
+        seen = await asyncio.gather(*(visitor.visit(url, address) for _ in range(n_visitors)))
+        for what, times in zip(
+            ("page sent", "all of it sent"), zip(*seen, strict=True), strict=True
+        ):
+            label = f"{name}: {n_visitors} at once, {what}"
+            table.line(label, [max(times)], "s", CROWD_S, "crowd")
     context = await browser.new_context()
     pages = [await context.new_page() for _ in range(n_visitors)]
     address = f"{url}?view=run&id={ids['usual']}"
@@ -306,9 +305,10 @@ async def measure(args: argparse.Namespace, url: str, pid: int, ids: dict[str, s
             else outside.append(r.url),
         )  # fmt: skip
         table = Table()
-        await views(context, url, ids, table, args.repeats, pid)
-        await zoom_and_brush(context, url, ids, table, args.repeats)
-        await tables(context, url, table, args.repeats)
+        if not args.crowd:
+            await views(context, url, ids, table, args.repeats, pid)
+            await zoom_and_brush(context, url, ids, table, args.repeats)
+            await tables(context, url, table, args.repeats)
         await context.close()
         await crowd(browser, url, ids, table, args.visitors, pid)
         await browser.close()
@@ -323,6 +323,8 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=1_000_000, help="Tasks of the largest run.")
     parser.add_argument("--rows", type=int, default=40, help="Workloads of the experiment.")
     parser.add_argument("--visitors", type=int, default=20, help="Visitors at once.")
+    parser.add_argument("--num-procs", type=int, default=1, help="Processes of the server.")
+    parser.add_argument("--crowd", action="store_true", help="Only the visitors at once.")
     parser.add_argument("--repeats", type=int, default=5, help="Visits of a page.")
     parser.add_argument("--quick", action="store_true", help="A small store and few visits.")
     parser.add_argument("--store", type=Path, help="Make the store here, or use what is here.")
@@ -341,7 +343,7 @@ def main() -> None:
         ids = dict(line.split(maxsplit=1) for line in known.read_text().splitlines())
         busy = ", ".join(f"{load:.1f}" for load in os.getloadavg())
         print(f"{ids['n']} runs, {args.tasks} tasks in one, {os.cpu_count()} cores, load {busy}")
-        server, url = serve(path)
+        server, url = serve(path, args.num_procs)
         try:
             asyncio.run(measure(args, url, server.pid, ids))
         finally:

@@ -17,6 +17,8 @@ PORT = 5006
 )
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--show/--no-show", default=False, help="Open a browser.")
+@click.option("--num-procs", default=1, show_default=True, type=click.IntRange(1),
+              help="Processes that share the visitors, where they are many.")  # fmt: skip
 @click.option(
     "--allow-websocket-origin",
     "origins",
@@ -45,6 +47,7 @@ def dashboard(
     port: int,
     address: str,
     show: bool,
+    num_procs: int,
     origins: tuple[str, ...],
     basic_auth: str | None,
     cookie_secret: str | None,
@@ -86,5 +89,6 @@ def dashboard(
         oauth_users=oauth_users,
         allow_marks=allow_marks,
         follow=follow,
+        num_procs=num_procs,
         ready=lambda url: click.echo(url),
     )

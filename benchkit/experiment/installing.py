@@ -176,11 +176,8 @@ def install(
             refresh += (
                 ["--refresh-package", requirement.name] if requirement.name else ["--refresh"]
             )
-    # Compiled once here, as pip does it, or the first processes of an arm would, while others that
-    # may not write beside the code (PYTHONDONTWRITEBYTECODE) would each time.
-    done = _run([*uv, "pip", "sync", "--quiet", "--no-python-downloads", "--compile-bytecode",
-                 "--python", str(inside), *_binary(requirements), *refresh,
-                 str(pinned)])  # fmt: skip
+    done = _run([*uv, "pip", "sync", "--quiet", "--no-python-downloads", "--python", str(inside),
+                 *_binary(requirements), *refresh, str(pinned)])  # fmt: skip
     if done.returncode:
         raise _failure(where, "cannot be installed", done.stderr, requirements)
     return inside

@@ -357,7 +357,7 @@ class Run:
             for row in self.errors().itertuples(index=False)
         ]
         events = self.events()
-        if (events["topic"] == "worker-removed").any():  # which says more of the same
+        if len(events) and (events["topic"] == "worker-removed").any():  # says more of the same
             events = events[events["topic"] != "remove-worker"]
         rows += [
             (row.time, row.topic, row.message)

@@ -89,8 +89,9 @@ WRONG = {
         "the values were counted, not averaged": lambda mean: 10**6,
     },
     "zarr.access_slices": {
-        "a value is off": value_off,
-        "a plane is lost": lambda corner: corner[1:],
+        "a value is off": lambda parts: [value_off(parts[0]), *parts[1:]],
+        "a plane is lost": lambda parts: [*parts[:-1], parts[-1][1:]],
+        "a part is lost": lambda parts: parts[1:],
     },
     "zarr.sum_residuals": {
         "a residual is lost": lambda sums: np.asarray(sums) - [100.0, 0],
@@ -99,8 +100,10 @@ WRONG = {
         "not a number": lambda sums: np.asarray(sums) * np.nan,
     },
     "zarr.select_scalar": {
-        "it is that of another point": lambda height: height + 1e-6,
-        "not a number": nan,
+        "one is that of another point": lambda heights: [heights[1], *heights[1:]],
+        "two have changed places": lambda heights: [heights[1], heights[0], *heights[2:]],
+        "one is lost": lambda heights: heights[1:],
+        "one is not a number": lambda heights: [np.nan, *heights[1:]],
     },
     "io.database": {
         "a row is lost": with_value("count", lambda count: count - 1),

@@ -1,4 +1,4 @@
-"""Serve the app: one process, one store, on an address of this machine."""
+"""Serve the app: one store, on an address of this machine, by one process or several."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tornado.ioloop import PeriodicCallback
+from tornado.process import task_id
 
 from benchkit.errors import MissingExtra, UsageError
 from benchkit.store.store import Store
@@ -19,6 +21,8 @@ __all__ = ["only_these", "serve"]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: All addresses of this machine.
 EVERYWHERE = ("0.0.0.0", "::")
+#: Between two looks at whether the parent process lives.
+PARENT_MS = 500
 #: Panel's own asks a CDN for pictures.
 LOGIN_PAGE = Path(__file__).with_name("login.html")
 
@@ -36,6 +40,7 @@ def serve(
     oauth_users: Sequence[str] = (),
     allow_marks: bool = False,
     follow: str | None = None,
+    num_procs: int = 1,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve the dashboard until it is interrupted.
@@ -63,6 +68,9 @@ def serve(
         Let visitors write marks into the store.
     follow : str, optional
         Begin with this experiment in progress: its id, the beginning of it, or "latest".
+    num_procs : int, default 1
+        Processes that share the visitors. One makes a page while the browser reads its scripts;
+        of several each makes it when a visitor has reached it, but they make many at once.
     ready : callable
         Called with the address of the page once it can be opened.
 
@@ -92,6 +100,8 @@ def serve(
             "--allow-marks beside --oauth-provider lets everybody who has an account there write "
             "into the store: name those who may by --oauth-user"
         )
+    if num_procs > 1 and not hasattr(os, "fork"):
+        raise UsageError("--num-procs: this system cannot fork a process; leave it out")
     port = _free_port(address, port)
     os.environ["BENCHKIT_STORE"] = str(Path(found.path).resolve())
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing from a CDN
@@ -116,28 +126,47 @@ def serve(
         if oauth_users:
             pn.config.authorize_callback = only_these(oauth_users)
     # The frame of a page depends on its view alone: it is sent at once, and what is in it is made
-    # while the browser reads its scripts.
-    pn.config.reuse_sessions = "warm"
+    # while the browser reads its scripts. Of several processes any may get the connection that a
+    # page opens then, and what another one has made is of no use.
+    pn.config.reuse_sessions = "warm" if num_procs == 1 else True
     pn.config.session_key_func = frame_of
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
     server = pn.serve(
         {"/": application},
         port=port,
         address=address,
-        show=show,
+        show=False,
         start=False,
         verbose=False,
         websocket_origin=list(origins) or [f"{name}:{port}" for name in _own_names(address)],
         title="benchkit",
+        **({"num_procs": num_procs} if num_procs > 1 else {}),
         **options,
     )
+    # From here on there are as many of us as processes; the one that made them waits above.
     # Before anybody visits: Panel looks at modules while it makes a page, and must not meet those
     # beside workloads, which lose the name they were imported by.
     workload_catalogue()
     server.start()
-    ready(url)
+    if num_procs > 1:
+        _end_with_parent(server.io_loop)
+    if not task_id():  # the only one, or the first
+        ready(url)
+        if show:
+            server.io_loop.add_callback(server.show, "/")
     threading.Thread(target=warm_up, name="benchkit-warm-up", daemon=True).start()
     server.io_loop.start()
+
+
+def _end_with_parent(loop: Any) -> None:
+    """Let a process end when the one that made it is gone, which may have been killed."""
+    parent = os.getppid()
+
+    def look() -> None:
+        if os.getppid() != parent:
+            loop.stop()
+
+    PeriodicCallback(look, PARENT_MS).start()
 
 
 def only_these(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], bool]:

@@ -1,0 +1,78 @@
+"""A visitor of the dashboard without a browser: twenty browsers are more than this machine has.
+
+Asks for a page, opens the connection that its scripts would open, and says that it is drawn, as
+they would. What comes then is the page's content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from typing import Any
+
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+#: Of the messages of a page one is longer than this: its content.
+CONTENT_BYTES = 10_000
+_DRAWN = {
+    "kind": "MessageSent",
+    "msg_type": "bokeh_event",
+    "msg_data": {"type": "event", "name": "document_ready", "values": {"type": "map"}},
+}
+
+
+async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, float]:
+    """Return after how many seconds a page was sent, and after how many all of it."""
+    began = time.perf_counter()
+    answer = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
+    sent_s = time.perf_counter() - began
+    found = re.search(rb'"token":"([^"]+)"', answer.body)
+    assert found, "a page without a token of its session"
+    token = found[1].decode()
+    request = HTTPRequest(
+        f"{site.replace('http', 'ws', 1)}ws",
+        headers={"Sec-WebSocket-Protocol": f"bokeh, {token}", "Origin": site.rstrip("/")},
+    )
+    connection = await websocket_connect(
+        request, subprotocols=["bokeh", token], max_message_size=2**28
+    )
+    try:
+        return sent_s, await asyncio.wait_for(_content(connection, began), timeout_s)
+    finally:
+        connection.close()
+
+
+async def _content(connection: WebSocketClientConnection, began: float) -> float:
+    kind, _ = await _message(connection)
+    assert kind == "ACK", kind
+    await _say(connection, "PULL-DOC-REQ", {})
+    kind, size = await _message(connection)
+    if size < CONTENT_BYTES:
+        await _say(connection, "PATCH-DOC", {"events": [_DRAWN]})
+    while size < CONTENT_BYTES:
+        kind, size = await _message(connection)
+    return time.perf_counter() - began
+
+
+async def _say(connection: WebSocketClientConnection, kind: str, content: Any) -> None:
+    for part in ({"msgid": kind, "msgtype": kind}, {}, content):
+        await connection.write_message(json.dumps(part))
+
+
+async def _message(connection: WebSocketClientConnection) -> tuple[str, int]:
+    """Return the kind of the next message, and its bytes."""
+    head = json.loads(await _part(connection))
+    size = 0
+    for _ in range(2 + 2 * head.get("num_buffers", 0)):
+        size += len(await _part(connection))
+    return head["msgtype"], size
+
+
+async def _part(connection: WebSocketClientConnection) -> str | bytes:
+    part = await connection.read_message()
+    if part is None:
+        raise ConnectionError("the server closed the connection")
+    return part
