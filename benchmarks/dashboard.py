@@ -273,7 +273,9 @@ async def crowd(
 
         seen = await asyncio.gather(*(visitor.visit(url, address) for _ in range(n_visitors)))
         for what, times in zip(
-            ("page sent", "all of it sent"), zip(*seen, strict=True), strict=True
+            ("page sent", "first screen sent", "all of it sent"),
+            zip(*seen, strict=True),
+            strict=True,
         ):
             label = f"{name}: {n_visitors} at once, {what}"
             table.line(label, [max(times)], "s", CROWD_S, "crowd")

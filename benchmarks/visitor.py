@@ -1,7 +1,7 @@
 """A visitor of the dashboard without a browser: twenty browsers are more than this machine has.
 
 Asks for a page, opens the connection that its scripts would open, and says that it is drawn, as
-they would. What comes then is the page's content.
+they would. What comes then is the page's content: its first screen, and what is below it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 #: Of the messages of a page one is longer than this: its content.
 CONTENT_BYTES = 10_000
+_COME = '"attr":"tags"'
 _DRAWN = {
     "kind": "MessageSent",
     "msg_type": "bokeh_event",
@@ -24,8 +25,8 @@ _DRAWN = {
 }
 
 
-async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, float]:
-    """Return after how many seconds a page was sent, and after how many all of it."""
+async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, float, float]:
+    """Return after how many seconds a page, its first screen and all of it were sent."""
     began = time.perf_counter()
     answer = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
     sent_s = time.perf_counter() - began
@@ -40,21 +41,26 @@ async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, f
         request, subprotocols=["bokeh", token], max_message_size=2**28
     )
     try:
-        return sent_s, await asyncio.wait_for(_content(connection, began), timeout_s)
+        return sent_s, *(await asyncio.wait_for(_content(connection, began), timeout_s))
     finally:
         connection.close()
 
 
-async def _content(connection: WebSocketClientConnection, began: float) -> float:
-    kind, _ = await _message(connection)
+async def _content(connection: WebSocketClientConnection, began: float) -> tuple[float, float]:
+    kind, _, _ = await _message(connection)
     assert kind == "ACK", kind
     await _say(connection, "PULL-DOC-REQ", {})
-    kind, size = await _message(connection)
-    if size < CONTENT_BYTES:
-        await _say(connection, "PATCH-DOC", {"events": [_DRAWN]})
+    kind, text, size = await _message(connection)
+    await _say(connection, "PATCH-DOC", {"events": [_DRAWN]})
     while size < CONTENT_BYTES:
-        kind, size = await _message(connection)
-    return time.perf_counter() - began
+        kind, text, size = await _message(connection)
+    first_s = time.perf_counter() - began
+    # What is to come is a place with this tag, which it loses.
+    coming = '"coming"' in text
+    while coming:
+        kind, text, size = await _message(connection)
+        coming = _COME not in text
+    return first_s, time.perf_counter() - began
 
 
 async def _say(connection: WebSocketClientConnection, kind: str, content: Any) -> None:
@@ -62,13 +68,11 @@ async def _say(connection: WebSocketClientConnection, kind: str, content: Any) -
         await connection.write_message(json.dumps(part))
 
 
-async def _message(connection: WebSocketClientConnection) -> tuple[str, int]:
-    """Return the kind of the next message, and its bytes."""
+async def _message(connection: WebSocketClientConnection) -> tuple[str, str, int]:
+    """Return the kind of the next message, its text, and its bytes."""
     head = json.loads(await _part(connection))
-    size = 0
-    for _ in range(2 + 2 * head.get("num_buffers", 0)):
-        size += len(await _part(connection))
-    return head["msgtype"], size
+    rest = [await _part(connection) for _ in range(2 + 2 * head.get("num_buffers", 0))]
+    return head["msgtype"], str(rest[1]), sum(len(part) for part in rest)
 
 
 async def _part(connection: WebSocketClientConnection) -> str | bytes:

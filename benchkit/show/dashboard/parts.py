@@ -27,6 +27,7 @@ __all__ = [
     "folded",
     "form",
     "glossary",
+    "guarded",
     "head",
     "heading",
     "links",
@@ -181,6 +182,14 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
     code = f"<p><code>{esc(command)}</code></p>" if command else ""
     link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
     return _html(f"<div class='empty'><h2>{esc(title)}</h2><p>{esc(text)}</p>{code}{link}</div>")
+
+
+def guarded(make: Callable[[], Any]) -> Any:
+    """Return a part of a page; one that cannot be made says so in its place."""
+    try:
+        return make()
+    except Exception as error:
+        return message("This part cannot be shown", f"{type(error).__name__}: {error}")
 
 
 def trouble(title: str, error: Exception) -> Any:

@@ -13,26 +13,25 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.previous import beside_previous
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
-from benchkit.show.dashboard.data import kept, open_run, open_store, run_times, runs_table
+from benchkit.show.dashboard.data import open_run, open_store, run_times
 from benchkit.show.dashboard.ends import end_fields
-from benchkit.show.dashboard.groups import GroupTable, choose_group
+from benchkit.show.dashboard.groups import choose_group
 from benchkit.show.dashboard.longest import longest_tasks
 from benchkit.show.dashboard.marks import mark_run
 from benchkit.show.dashboard.provenance import provenance
+from benchkit.show.dashboard.run_overview import group_table, overview, overview_and_before
 from benchkit.show.dashboard.stacks import stacks
-from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.dashboard.trouble import trouble
 from benchkit.show.dashboard.window import Window, align
 from benchkit.show.escape import esc
 from benchkit.show.grafana_link import grafana_link
 from benchkit.show.plots.base import has
-from benchkit.show.plots.busy import BusyThreads, busy_threads, mark_events, window_strip
+from benchkit.show.plots.busy import window_strip
 from benchkit.show.plots.busy import worker_names as names_of
-from benchkit.show.plots.run import memory_by_kind, memory_by_worker, scheduler_load, worker_load
+from benchkit.show.plots.run import scheduler_load, worker_load
 from benchkit.show.plots.stream import TaskStream, task_stream
 from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS
@@ -43,7 +42,6 @@ from benchkit.store.text import format_quantity, format_seconds, short_names
 __all__ = ["TITLE", "head", "pieces", "view"]
 
 TITLE = "Run"
-CLUSTER = "the cluster"
 #: Rows of the table of a group's transfers.
 MOST_PAIRS = 500
 _SPAN_TITLES = {
@@ -123,7 +121,7 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
     def fill(place: int) -> None:
         if not len(pages[place]):
             with window.of_tab(names[place]):
-                pages[place][:] = [_guarded(makers[names[place]], window)]
+                pages[place][:] = [parts.guarded(lambda: makers[names[place]](window))]
 
     fill(names.index(window.tab))
     widget = pn.Tabs(
@@ -140,14 +138,6 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
 
     widget.param.watch(turned, "active")
     return widget
-
-
-def _guarded(make: Callable[[Window], Any], window: Window) -> Any:
-    """Return a part of the page; one that cannot be made says so in its place."""
-    try:
-        return make(window)
-    except Exception as error:
-        return parts.message("This part cannot be shown", f"{type(error).__name__}: {error}")
 
 
 def head(run: Run) -> Any:
@@ -228,84 +218,6 @@ def _about_group(window: Window) -> Any:
     )
 
 
-def _overview(window: Window) -> Any:
-    run = window.run
-    workers = memory_by_worker(run.tree)
-    busy = _busy(window)
-    window.share(workers)
-    return pn.Column(
-        _memory(window),
-        parts.figure(workers),
-        parts.figure(busy),
-        parts.heading(
-            "Task groups",
-            "Thread-seconds within the window; a click points at a group, one more lets it go.",
-        ),
-        _group_table(window),
-        sizing_mode="stretch_width",
-    )
-
-
-def _overview_and_before(window: Window) -> Any:
-    run = window.run
-    usual = kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
-    return pn.Column(
-        _overview(window),
-        parts.heading("Is that usual?", "Against the median of comparable runs before this one."),
-        parts.table(usual, "metric", sortable=False),
-        parts.glossary(metric_terms(window.run.metrics), "What the metrics mean"),
-        sizing_mode="stretch_width",
-    )
-
-
-def _memory(window: Window) -> Any:
-    """Return memory by kind, of the cluster or of one worker."""
-    run = window.run
-    by_place = names_of(run)
-    options = {CLUSTER: ""}
-    for at, name in by_place.items():  # one that was restarted is there twice
-        label = f"worker {name}"
-        options[label if label not in options else f"{label}, restarted (#{at})"] = str(at)
-    choose = pn.widgets.Select(name="Memory of", options=options, width=300, margin=(5, 0))
-    choose.value = window.worker if window.worker in options.values() else ""
-    place = pn.Column(sizing_mode="stretch_width", margin=0)
-
-    def draw(*events: Any) -> None:
-        window.worker = str(choose.value or "")
-        drawn = memory_by_kind(run.tree, int(window.worker) if window.worker else None)
-        mark_events(drawn, run)
-        window.share(drawn)
-        place[:] = [parts.figure(drawn)]
-        if events:
-            window.write()
-
-    draw()
-    choose.param.watch(draw, "value")
-    chooser = [choose] if len(by_place) > 1 and has(run.tree, "workers", "time") else []
-    return pn.Column(*chooser, place, sizing_mode="stretch_width", margin=0)
-
-
-def _busy(window: Window) -> Any:
-    if not window.within.n_tasks:
-        return busy_threads(window.run.tree)
-    busy = BusyThreads(window.run.tree, window.within)
-    window.share(busy.figure)
-    window.follow(lambda: busy.show_window(*(window.part or window.within.whole)))
-    if window.part:
-        busy.show_window(*window.part)
-    return busy.figure
-
-
-def _group_table(window: Window) -> Any:
-    if not window.within.groups:
-        return parts.message("No task groups", "Nothing was recorded of them.")
-    unseen = window.within.n_unseen
-    note = "Serialising is counted without a time: it is in the sums of the whole run only."
-    if unseen:
-        note += f" {unseen} tasks were too many to record; parts of the run miss them."
-    return pn.Column(GroupTable(window).view, parts.words(note), sizing_mode="stretch_width")
-
-
 def _tasks(window: Window) -> Any:
     tree = window.run.tree
     if window.within.n_tasks:
@@ -333,7 +245,7 @@ def _tasks(window: Window) -> Any:
         ),
         longest_tasks(window),
         parts.heading("Task groups", "Thread-seconds within the window, busiest first."),
-        _group_table(window),
+        group_table(window),
         sizing_mode="stretch_width",
     )
 
@@ -412,7 +324,7 @@ def _files(run_id: str) -> list[Path]:
 
 #: What of a page needs no store.
 _PIECES: dict[str, Callable[[Window], Any]] = {
-    "overview": _overview,
+    "overview": overview,
     "tasks": _tasks,
     "stacks": stacks,
     "transfers": _transfers,
@@ -422,6 +334,6 @@ _PIECES: dict[str, Callable[[Window], Any]] = {
 }
 _MAKERS = {
     **_PIECES,
-    "overview": _overview_and_before,
+    "overview": overview_and_before,
     "facts": lambda window: provenance(window.run, _files(window.run.id)),
 }
