@@ -103,7 +103,7 @@ def legend_beside(drawn: Any, *, place: str = "right") -> None:
     legend.glyph_width = legend.glyph_height = 14
     legend.spacing, legend.padding, legend.margin = 2, 4, 0
     if place != "right":
-        legend.orientation = "horizontal"
+        legend.orientation, legend.spacing = "horizontal", 14
 
 
 def nothing(title: str, told: str = "Nothing was recorded.") -> Any:

@@ -123,8 +123,12 @@ def over_nights(
     return drawn
 
 
-#: Bokeh's own formatter says "11/2026"; nights are dates as everywhere else here.
-_DATE = "return new Date(tick).toISOString().slice(0, 10)"
+#: Bokeh's own formatter says "11/2026"; nights are dates as everywhere else here. Those that lie
+#: closer than a day would be the same word again and again.
+_DATE = """
+const close = ticks.length > 1 && ticks[1] - ticks[0] < 864e5;
+return new Date(tick).toISOString().slice(0, close ? 16 : 10).replace("T", " ");
+"""
 
 
 def _unit(units: str, most: float) -> tuple[float, str]:

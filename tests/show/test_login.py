@@ -1,0 +1,106 @@
+"""Logging in by a provider: a small one of our own speaks the protocol that the large ones do."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+from serving import open_page, sees, served
+
+from benchkit import Store
+
+KEY, SECRET = "a-key", "a-secret"
+ADA = "ada@example.org"
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Lets in whom the server's `account` names, without asking for a password."""
+
+    def do_GET(self):
+        where, asked = urlsplit(self.path), parse_qs(urlsplit(self.path).query)
+        if where.path == "/authorize" and asked["client_id"] == [KEY]:
+            back = urlencode({"code": "a-code", "state": asked["state"][0]})
+            self.send_response(302)
+            self.send_header("Location", f"{asked['redirect_uri'][0]}?{back}")
+            self.end_headers()
+        elif where.path == "/user" and self.headers["Authorization"] == "Bearer a-token":
+            self._answer({"email": self.server.account, "name": ADA})
+        else:
+            self.send_error(400)
+
+    def do_POST(self):
+        told = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if (told["code"], told["client_secret"]) == (["a-code"], [SECRET]):
+            self._answer({"access_token": "a-token"})
+        else:
+            self.send_error(401)
+
+    def _answer(self, content):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(content).encode())
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture(scope="module")
+def provider():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def site(provider, tmp_path_factory, a_run):
+    store = Store(tmp_path_factory.mktemp("login") / "store")
+    store.add(a_run)
+    options = ["--oauth-provider", "generic", "--oauth-key", KEY, "--oauth-secret", SECRET]
+    options += ["--cookie-secret", "c", "--oauth-user", ADA, "--allow-marks"]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("authorize", "token", "user"):
+            url = f"http://127.0.0.1:{provider.server_port}/{name}"
+            patch.setenv(f"PANEL_OAUTH_{name.upper()}_URL", url)
+        with served(store.path, *options) as url:
+            yield url
+
+
+@pytest.mark.browser
+def test_who_is_named_comes_in_and_signs_marks(browser, provider, site):
+    provider.account = ADA
+    context = browser.new_context()
+    page = context.new_page()
+
+    open_page(page, f"{site}?view=run")
+
+    sees(page, "tests.sum")
+    expect(page.get_by_label("Author")).to_have_value(ADA)
+    context.close()
+
+
+@pytest.mark.browser
+def test_who_is_not_named_sees_nothing_of_the_store(browser, provider, site):
+    provider.account = "mallory@example.org"  # who calls himself ada
+    context = browser.new_context()
+    page = context.new_page()
+
+    page.goto(f"{site}?view=run")
+
+    sees(page, "not authorized")
+    assert "tests.sum" not in page.content()
+    context.close()
+
+
+@pytest.mark.browser
+def test_without_a_login_there_is_no_page_and_no_connection(browser, site):
+    page = browser.new_context().new_page()
+    answer = page.request.get(f"{site}?view=run", max_redirects=0)
+    assert answer.status == 302
+    assert "/login" in answer.headers["location"]
+    assert page.request.get(f"{site}ws", max_redirects=0).status in (302, 400, 403)
+    page.context.close()
