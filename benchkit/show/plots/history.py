@@ -6,6 +6,7 @@ A `History` and the position of a series in, a Bokeh figure out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -117,6 +118,7 @@ def over_nights(
         _builds(drawn, history, runs, ends)
     _restarts(drawn, history, about, ends, marks, small)
     drawn.add_tools(TapTool(renderers=[*points, *failures]))
+    drawn.x_range.default_span = timedelta(days=2)  # around a single night
     drawn.xaxis[0].formatter = CustomJSTickFormatter(code=_DATE)
     if not small:
         legend_beside(drawn, place="below")
