@@ -7,28 +7,22 @@ content is made while the browser reads its scripts: what is seen first, and the
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import panel as pn
 from bokeh.settings import settings
 from panel.io.resources import LOCAL_DIST
+from tornado.ioloop import IOLoop
 
 from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.turns import Turns
 
 __all__ = ["filled_later"]
 
 #: The page itself is sent before its content is begun with; browsers take longer to read scripts.
 PAUSE_MS = 60
-#: Between the contents of two pages.
-BREATH_MS = 20
-#: What is below the first screen waits while others got their first screens so recently, ...
-OTHERS_MS = 150
-#: ... but not for longer than this.
-PATIENCE_S = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -66,45 +60,23 @@ def filled_later(make: Callable[[], Any], *, below: int = 0) -> Any:
             content = parts.message("This page cannot be shown", told, back=True)
         place.param.update(objects=[content], **({"tags": [], "min_height": None} if below else {}))
 
-    def begin() -> None:
+    def ask() -> None:
+        turns = _turns.setdefault(IOLoop.current(), Turns())
+        turns.ask(document, take, below=bool(below))
+
+    def ask_again() -> None:  # on the loop, whatever thread Panel calls this in
+        document.add_next_tick_callback(ask)
+
+    def take() -> None:
         session = getattr(document.session_context, "session", None)
-        if session is not None and session.connection_count:
+        if session is not None and session.connection_count and not pn.state.loaded:
             # What is put into a page while the browser builds it would be lost.
-            pn.state.onload(fill_in_turn)
+            pn.state.onload(ask_again)
         else:
-            fill_in_turn()
-
-    def fill_in_turn() -> None:
-        # One thread serves all: between two contents it sends the pages that were asked for.
-        now = time.monotonic()
-        if now < _turn.begins or (
-            below and now < patience and _turn.is_of_others(id(document), now)
-        ):
-            document.add_timeout_callback(begin, BREATH_MS)
-            return
-        try:
             fill()
-        finally:
-            now = time.monotonic()
-            _turn.begins = now + BREATH_MS / 1e3
-            if not below:
-                _turn.first, _turn.first_at = id(document), now
 
-    patience = time.monotonic() + PATIENCE_S
-    document.add_timeout_callback(begin, 1 if below else PAUSE_MS)
+    document.add_timeout_callback(ask, 1 if below else PAUSE_MS)
     return place
 
 
-@dataclass
-class _Turn:
-    begins: float = 0.0
-    #: The document whose first screen was made last, and when.
-    first: int = 0
-    first_at: float = -math.inf
-
-    def is_of_others(self, document: int, now: float) -> bool:
-        """Tell whether others wait for their first screens, as far as one can know."""
-        return document != self.first and now < self.first_at + OTHERS_MS / 1e3
-
-
-_turn = _Turn()
+_turns: WeakKeyDictionary[IOLoop, Turns] = WeakKeyDictionary()
