@@ -36,6 +36,7 @@ _EXTRAS = {
     "show": ("panel", "bokeh", "hvplot", "nbconvert"),
     "workloads": ("duckdb", "tpchgen-cli"),
     "cloud": ("obstore",),
+    "s3": ("s3fs",),
     "coiled": ("coiled",),
 }
 
