@@ -41,9 +41,9 @@ What each does in a sentence, how long it takes on 2 workers with 1 thread and 1
 one run differs from the next (coefficient of variation), how many runs a side see a change of 5 %
 four times in five, and how many times as long it takes on 4 workers with 2 GiB each: four times
 the memory for twice the threads. One that differs by more than 15 % is marked: it shows large
-changes only. What is not in the profile `ci` was not measured. Written by
-`python benchmarks/catalogue.py table`; the docstrings say how each scales and how its answer is
-checked.
+changes only. Where there is nothing, it was not measured: what is not in the profile `ci`, and some
+that are. Written by `python benchmarks/catalogue.py table`; the docstrings say how each scales and
+how its answer is checked.
 """
 
 
@@ -56,15 +56,22 @@ def known_rows() -> dict[str, dict[str, Any]]:
 
 
 def facts(noise: str | None, grown: str | None) -> list[dict[str, Any]]:
-    """Return the rows of facts.json: known ones, replaced by what stores know."""
-    rows = known_rows()
+    """Return the rows of facts.json: known ones, replaced by what stores know.
+
+    What an older version of a workload was like is forgotten.
+    """
+    versions = {
+        variant.name: variant.workload.version for variant in collect([WORKLOADS]).variants()
+    }
+    rows = {name: row for name, row in known_rows().items() if versions.get(name) == row["version"]}
     if noise:
         runs = Store(noise, create=False).runs()
-        table = noise_table(runs[runs["scale"] == 1])
-        for row in table.to_dict("records"):
+        runs = runs[(runs["scale"] == 1) & (runs["workload"].map(versions) == runs["version"])]
+        for row in noise_table(runs).to_dict("records"):
             value = row["noise"]
             rows.setdefault(row["workload"], {}).update(
                 workload=row["workload"],
+                version=versions[row["workload"]],
                 n_runs=int(row["n_runs"]),
                 duration=round(row["duration"], 3),
                 noise=round(value, 4) if math.isfinite(value) else None,
