@@ -113,3 +113,13 @@ def test_what_does_not_grow_with_memory_grows_with_the_fraction(name, params):
     full = Scale(memory=2**31, threads=2, workers=2)
 
     assert count(full, **params) == 2 * count(replace(full, fraction=0.5), **params)
+
+
+def test_facts_are_of_workloads_as_they_are_today():
+    versions = {variant.name: variant.workload.version for variant in FOUND.variants()}
+    rows = json.loads((FOLDER / "facts.json").read_text(encoding="utf-8"))
+
+    stale = [row["workload"] for row in rows if versions.get(row["workload"]) != row["version"]]
+
+    assert stale == []  # `python benchmarks/catalogue.py facts` forgets them
+    assert all(row["duration"] > 0 and row["n_runs"] > 0 for row in rows)
