@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import shutil
 import statistics
@@ -152,7 +153,8 @@ async def visit(page, url: str, timeout_s: float = 60) -> tuple[float, float] | 
     except TimeoutError:
         return None
     usable = time.perf_counter() - began
-    return await page.evaluate(PAINTED) / 1e3, usable
+    # A tab that nobody sees may never be painted.
+    return (await page.evaluate(PAINTED) or math.nan) / 1e3, usable
 
 
 async def answered(page, timeout_ms: float = 20_000) -> list[float]:
