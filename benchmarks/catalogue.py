@@ -3,8 +3,11 @@
 ``facts``: writes workloads/facts.json anew, with what stores know in which they were measured::
 
     benchkit ab baseline --null-only -n 5 -k profile:ci --store noise
-    benchkit ab baseline four-workers -n 1 -k profile:ci --store grown
+    taskset -c 0 benchkit run -e baseline -k profile:ci --store grown
+    taskset -c 0,1 benchkit run -e four-workers -k profile:ci --store grown
     python benchmarks/catalogue.py facts --noise noise --grown grown
+
+A cluster that grows has more cores, too: where there are two, the small one gets one of them.
 
 ``table``: prints the catalogue with those facts as Markdown.
 """

@@ -16,7 +16,7 @@ from benchkit.analysis.power import power_table, runs_needed
 from benchkit.analysis.result import Comparison
 from benchkit.analysis.sequential import worth_of_smallest
 
-__all__ = ["LOOKS", "next_step", "power_table", "runs_needed"]
+__all__ = ["LOOKS", "next_step", "power_table", "runs_needed", "surely_within"]
 
 Array = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ def next_step(
         share = max(EXPECTED_SHARE, (changed.sum() + 1) / max(np.isfinite(known).sum(), 1))
         needed = (1 - level) * min(share, 1.0) / len(looks)
         hopeless = _predictive_power(found, look, looks[-1], needed) < hope
-        inside = (found.verdict == "same") | _within(found, level, same)
+        inside = (found.verdict == "same") | surely_within(found, same, level=level)
         step = np.select(
             [changed, inside, hopeless | (look == looks[-1])],
             [np.where(found.estimate < 0, -CHANGED, CHANGED), SAME, UNDECIDED],
@@ -139,8 +139,8 @@ def next_step(
     return decisions
 
 
-def _within(found: Comparison, level: float, same: float) -> NDArray[np.bool_]:
-    """Where two one-sided tests say that a change is smaller than `same`."""
+def surely_within(found: Comparison, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
+    """Where two one-sided tests say that a change is smaller than `same`, shape (tests,)."""
     less = found.probability([same], below=True)[:, 0]
     more = found.probability([-same])[:, 0]
     return np.minimum(less, more) >= level

@@ -14,7 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.design import LOOKS, next_step
+from benchkit.analysis.design import LOOKS, next_step, surely_within
+from benchkit.analysis.effects import compare
 from benchkit.analysis.stepping import chances_of_place, weight_of_events
 
 __all__ = ["CONFIRMING", "Block", "Search"]
@@ -28,6 +29,8 @@ FEWEST, CONFIRMING = 2, 3
 #: Bayes factor from which on events at the ends are a difference, and the number of blocks after
 #: which a bad end that had none, or no more than the good one, is like it.
 STRONG, ENOUGH = 20.0, 5
+#: Builds of the same code differ by as much: surely less at the ends is nothing to search for.
+TRIFLE = 0.01
 #: A build that gave nothing so often is left out.
 TRIES = 2
 
@@ -70,7 +73,8 @@ class Search:
     max_repeats : int, default 20
         Blocks of one pair, at most.
     same : float, default 0.05
-        Ends that differ by less are the same.
+        Ends that are not known to differ, and if so by less, are the same; so are those that
+        differ by less than 1 % for sure.
     by_events : bool, default False
         Search for what fails instead of for what is slow.
 
@@ -140,6 +144,8 @@ class Search:
         good, bad = np.array(values[: reached[-1]], float).T
         # Whoever bisects has reason to think that they differ: hope is not given up early.
         step = abs(int(next_step([good], [bad], same=self.same, looks=looks, hope=0.0)[0]))
+        if step == 1 and surely_within(compare([good], [bad]), TRIFLE)[0]:
+            return "same"
         return ("open", "differ", "same", "undecided")[step]
 
     @property

@@ -63,6 +63,15 @@ def test_ends_that_do_not_differ_are_not_searched():
     assert {block.builds for search in searches for block in search.blocks} == {(0, 29)}
 
 
+@pytest.mark.parametrize(("ratio", "ends"), [(1.003, "same"), (1.03, "differ"), (0.97, "differ")])
+def test_a_sure_difference_that_equal_builds_have_too_is_none(ratio, ends):
+    search = Search(5)
+    for wobble in (1.0, 1.0004, 0.9996):
+        search.saw(Block((0, 4), (10.0, 10.0 * ratio * wobble)))
+
+    assert search.ends == ends
+
+
 def measured(search, truth, *, ratio=1.5):
     """Let a search go on without noise; return the pairs that it asked for."""
     asked = []

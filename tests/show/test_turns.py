@@ -1,5 +1,6 @@
 """Whose turn it is, on a real event loop with documents that call back as Bokeh's do."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,14 @@ def loop():
     loop.close(all_fds=True)
 
 
+def run(loop, seconds):
+    """Let a loop go on for a while, in a thread: a browser's test may have left one in this."""
+    loop.call_later(seconds, loop.stop)
+    thread = threading.Thread(target=loop.start)
+    thread.start()
+    thread.join()
+
+
 def order_of(loop, *wishes):
     """Return what was called, in order; `wishes` are name, document, options."""
     called, turns = [], Turns()
@@ -33,8 +42,7 @@ def order_of(loop, *wishes):
             turns.ask(whose, lambda name=name: called.append(name), **options)
 
     loop.add_callback(ask)
-    loop.call_later(1.5, loop.stop)
-    loop.start()
+    run(loop, 1.5)
     return called
 
 
@@ -73,8 +81,7 @@ def test_an_error_of_one_is_not_the_next_ones(loop, caplog):
         turns.ask(document(loop), lambda: called.append("next"))
 
     loop.add_callback(ask)
-    loop.call_later(1.0, loop.stop)
-    loop.start()
+    run(loop, 1.0)
 
     assert called == ["next"]
     assert "mine" in caplog.text
@@ -89,7 +96,6 @@ def test_turns_are_taken_one_at_a_time_also_by_those_who_come_late(loop):
 
     loop.add_callback(lambda: turns.ask(document(loop), first))
     loop.call_later(0.2, lambda: turns.ask(document(loop), lambda: called.append("much later")))
-    loop.call_later(0.8, loop.stop)
-    loop.start()
+    run(loop, 0.8)
 
     assert called == ["first", "later", "much later"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
-from tornado.ioloop import PeriodicCallback
 from tornado.process import task_id
 
 from benchkit.errors import MissingExtra, UsageError
@@ -22,7 +22,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: All addresses of this machine.
 EVERYWHERE = ("0.0.0.0", "::")
 #: Between two looks at whether the parent process lives.
-PARENT_MS = 500
+PARENT_S = 0.5
 #: Panel's own asks a CDN for pictures.
 LOGIN_PAGE = Path(__file__).with_name("login.html")
 
@@ -131,6 +131,7 @@ def serve(
     pn.config.reuse_sessions = "warm" if num_procs == 1 else True
     pn.config.session_key_func = frame_of
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
+    maker = os.getpid()
     server = pn.serve(
         {"/": application},
         port=port,
@@ -144,29 +145,30 @@ def serve(
         **options,
     )
     # From here on there are as many of us as processes; the one that made them waits above.
+    if num_procs > 1:
+        watch = threading.Thread(target=_end_with, args=(maker,), name="benchkit-end", daemon=True)
+        watch.start()
     # Before anybody visits: Panel looks at modules while it makes a page, and must not meet those
     # beside workloads, which lose the name they were imported by.
     workload_catalogue()
     server.start()
-    if num_procs > 1:
-        _end_with_parent(server.io_loop)
     if not task_id():  # the only one, or the first
         ready(url)
         if show:
             server.io_loop.add_callback(server.show, "/")
     threading.Thread(target=warm_up, name="benchkit-warm-up", daemon=True).start()
     server.io_loop.start()
+    if num_procs > 1:
+        # Nothing is left to be tidied up, and a thread that is stopped amid an import, as the
+        # interpreter stops those that warm up, can hold it up for ever.
+        os._exit(0)
 
 
-def _end_with_parent(loop: Any) -> None:
-    """Let a process end when the one that made it is gone, which may have been killed."""
-    parent = os.getppid()
-
-    def look() -> None:
-        if os.getppid() != parent:
-            loop.stop()
-
-    PeriodicCallback(look, PARENT_MS).start()
+def _end_with(maker: int) -> None:
+    """End this process when the one that made it is gone, which may have been killed."""
+    while os.getppid() == maker:
+        time.sleep(PARENT_S)
+    os._exit(0)
 
 
 def only_these(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], bool]:
