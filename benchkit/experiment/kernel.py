@@ -90,6 +90,26 @@ class _OneKernel(KernelSpecManager):
         return self.spec
 
 
+class _Manager(KernelManager):
+    """Remembers whom it told how to reach the process: papermill never hangs up.
+
+    A notebook leaves ten open files and two threads otherwise (jupyter/nbclient#348), so that a
+    hundred of them meet the 1024 files that a process may open.
+    """
+
+    last: Any = None
+
+    def client(self, **kwargs: Any) -> Any:
+        self.last = super().client(**kwargs)
+        return self.last
+
+    def hang_up(self) -> None:
+        """Close the connections of the last notebook."""
+        if self.last is not None:
+            self.last.stop_channels()
+        self.last = None
+
+
 class MeasuringKernel:
     """A process of the environment under test.
 
@@ -118,7 +138,7 @@ class MeasuringKernel:
         self.folder = Path(folder)
         self.name = name or environment.name
         self._built = built
-        self._manager: KernelManager | None = None
+        self._manager: _Manager | None = None
 
     @property
     def built(self) -> Built:
@@ -145,7 +165,7 @@ class MeasuringKernel:
             display_name=f"benchkit: {self.environment.name}",
             language="python",
         )
-        manager = KernelManager(kernel_name="benchkit", kernel_spec_manager=specs)
+        manager = _Manager(kernel_name="benchkit", kernel_spec_manager=specs)
         # With the manager's own, blocking client nbclient waits for ever on a kernel that died.
         manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -206,14 +226,14 @@ class MeasuringKernel:
         from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
         output.parent.mkdir(parents=True, exist_ok=True)
-        status = "completed"
+        manager, status = self._manager, "completed"
         try:
             papermill.execute_notebook(
                 str(notebook),
                 str(output),
                 parameters=parameters,
                 kernel_name="benchkit",
-                km=self._manager,
+                km=manager,
                 progress_bar=False,
                 autosave_cell_every=0,  # an autosave would fall into the measurement
                 start_timeout=START_TIMEOUT_S,
@@ -238,6 +258,8 @@ class MeasuringKernel:
                 logging.getLogger(name).addFilter(_is_news)
             raise
         finally:
+            if manager is not None and status != "interrupted":
+                manager.hang_up()
             stamp(output, environment=self.environment.name, status=status)
 
     @contextmanager

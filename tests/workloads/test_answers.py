@@ -119,8 +119,9 @@ WRONG = {
         "a result is lost": lambda futures: futures[:-1],
     },
     "futures.large_map_first": {
-        "it is of no item": lambda first: 0,
-        "not a number": nan,
+        "it is of no item": item("answer", 0),
+        "it is another item's": item("item", lambda place: place + 1),
+        "not a number": item("answer", nan),
     },
     "futures.memory_efficient": {
         "an array is lost": item("seen", lambda seen: seen - 1),

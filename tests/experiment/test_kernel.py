@@ -1,0 +1,60 @@
+"""The process that measures, and what is left of its notebooks in the one that drives it."""
+
+import threading
+
+import nbformat
+import psutil
+import pytest
+
+from benchkit.experiment.environment import CURRENT, Environment
+from benchkit.experiment.kernel import KernelTrouble, MeasuringKernel
+
+PARAMETERS = nbformat.v4.new_code_cell("seconds = 0.0", metadata={"tags": ["parameters"]})
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    with MeasuringKernel(Environment(CURRENT), tmp_path / "kernel") as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    def write(code):
+        cells = [PARAMETERS, nbformat.v4.new_code_cell(code)]
+        path = tmp_path / "notebook.ipynb"
+        told = {"language_info": {"name": "python"}}
+        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=told), path)
+        return path
+
+    return write
+
+
+def held():
+    """What this process holds, of which there is only so much: open files and threads."""
+    return psutil.Process().num_fds(), threading.active_count()
+
+
+def test_a_notebook_leaves_neither_open_files_nor_threads(kernel, notebook, tmp_path):
+    path = notebook("import time; time.sleep(seconds)")
+    after = []
+    for _ in range(4):
+        kernel.execute(path, tmp_path / "done.ipynb", {}, timeout_s=60)
+        after.append(held())
+
+    assert after[-1][0] <= after[1][0]
+    assert after[-1][1] <= after[1][1]
+
+
+def test_one_that_raises_or_takes_too_long_leaves_none_either(kernel, notebook, tmp_path):
+    wrong = notebook("import time; time.sleep(seconds); 1 / 0")
+    after = []
+    for seconds, kind in [(0.0, "raised"), (30.0, "timeout")] * 2:
+        with pytest.raises(KernelTrouble) as trouble:
+            kernel.execute(wrong, tmp_path / "done.ipynb", {"seconds": seconds}, timeout_s=2)
+        assert trouble.value.kind == kind
+        after.append(held())
+
+    assert after[2][0] <= after[0][0]
+    assert after[3][0] <= after[1][0]
+    assert after[3][1] <= after[1][1]
