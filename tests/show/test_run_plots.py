@@ -169,6 +169,30 @@ def test_a_pixel_shows_the_group_that_took_most_of_it_and_how_busy_it_was():
     assert fourth == 0  # idle
 
 
+def test_more_threads_than_rows_of_pixels_share_them_and_none_is_lost():
+    threads = np.arange(1300)
+    even = threads[threads % 2 == 0]  # these go on for another second
+    tasks = xr.Dataset(
+        {
+            "start": ("task", np.r_[np.zeros(1300), np.ones(650)]),
+            "duration": ("task", np.ones(1950)),
+            "thread": ("task", np.r_[threads, even].astype("i4")),
+            "group": ("task", np.zeros(1950, "i4")),
+        }
+    )
+    groups = xr.Dataset(coords={"task_group": ("task_group", ["a"])})
+    stream = plots.TaskStream(xr.DataTree.from_dict({"/tasks": tasks, "/task_groups": groups}))
+
+    raster = stream.raster(0.0, 2.0, width=2)
+
+    assert raster.busy_s == pytest.approx(1950)
+    assert raster.image.shape == (434, 2)  # three threads a row, in the last there is one
+    assert set(raster.image[:, 0]) == {4}
+    assert raster.image[:3, 1].tolist() == [3, 2, 3]  # two, one, two of three are busy
+    assert raster.image[-1, 1] == 0
+    assert "3 a row" in stream.figure.yaxis[0].axis_label
+
+
 def test_a_task_too_short_for_a_pixel_has_an_outline():
     stream = plots.TaskStream(stream_of(10))
 

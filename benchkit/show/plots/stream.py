@@ -31,6 +31,8 @@ LEVELS = 4
 #: A group that is pointed at and has no colour of its own.
 CHOSEN = "#cc3311"
 WIDTH = 1200
+#: A screen has no rows of pixels for more threads: they share them.
+MOST_ROWS = 500
 #: Pixels of a lane, and of a line of the legend, which must not reach beyond the figure.
 LANE, LEGEND_LINE = 26, 17
 
@@ -60,7 +62,7 @@ class Raster:
 
     Attributes
     ----------
-    image : ndarray of uint8, shape (n_lanes, width)
+    image : ndarray of uint8, shape (n_rows, width)
         0 is idle; else 1 + colour x `LEVELS` + level.
     busy_s : float
         Thread-seconds in view, exact.
@@ -109,6 +111,10 @@ class TaskStream:
         self.start, self.stop = within.start, within.stop
         self.threads, self._lane, self._group = within.threads, within.lane, within.group
         self.groups = within.groups
+        n_threads = max(1, len(self.threads))
+        #: Threads in a row of the picture, and in each of them: the last may hold fewer.
+        self.per_row = -(-n_threads // MOST_ROWS)
+        self._held = np.bincount(np.arange(n_threads) // self.per_row)
         self._names = list(short_names(within.groups).values())
         seconds = np.bincount(
             self._group, weights=self.stop - self.start, minlength=len(self.groups)
@@ -162,8 +168,9 @@ class TaskStream:
         -------
         Raster
             Each pixel is the group with most of its time; busy time is exact, whatever the zoom.
+            More than `MOST_ROWS` threads share rows.
         """
-        n_lanes, n_colours = max(1, len(self.threads)), len(self.colours)
+        n_rows, n_colours = len(self._held), len(self.colours)
         index = self.inside(left, right)
         pixel = (right - left) / width
         begin = np.maximum(self.start[index], left)
@@ -177,19 +184,20 @@ class TaskStream:
             owner, column, piece = map(
                 np.concatenate, zip((owner, column, piece), more, strict=True)
             )
-        cell = self._lane[index][owner] * width + column
+        cell = self._lane[index][owner] // self.per_row * width + column
         colour = self._colour[self._group[index]][owner]
         time = np.bincount(
-            cell * n_colours + colour, weights=piece, minlength=n_lanes * width * n_colours
-        ).reshape(n_lanes * width, n_colours)
+            cell * n_colours + colour, weights=piece, minlength=n_rows * width * n_colours
+        ).reshape(n_rows * width, n_colours)
         busy = time.sum(axis=1)
-        level = np.ceil(np.clip(busy / pixel, 0, 1) * LEVELS - 1e-9).astype(np.int64)
+        whole = pixel * np.repeat(self._held, width)
+        level = np.ceil(np.clip(busy / whole, 0, 1) * LEVELS - 1e-9).astype(np.int64)
         most = time.argmax(axis=1)
         if self._chosen is not None:  # wherever it ran at all, or a group of short tasks is lost
             most = np.where(time[:, self._chosen] > 0, self._chosen, most)
         image = 1 + most * LEVELS + np.clip(level, 1, LEVELS) - 1
         image[busy <= 0] = 0
-        picture = image.astype(np.uint8).reshape(n_lanes, width)
+        picture = image.astype(np.uint8).reshape(n_rows, width)
         return Raster(picture, float(np.maximum(end - begin, 0.0).sum()))
 
     def show_window(self, left: float, right: float) -> None:
@@ -208,7 +216,7 @@ class TaskStream:
             "x": [left],
             "y": [-0.5],
             "dw": [right - left],
-            "dh": [float(len(self.threads))],
+            "dh": [float(len(self._held) * self.per_row)],
         }
 
     def _rectangles(self, index: np.ndarray) -> dict[str, Any]:
@@ -240,7 +248,7 @@ class TaskStream:
         drawn = make_figure(
             title,
             "time (s)",
-            "thread",
+            "thread" if self.per_row == 1 else f"thread ({self.per_row} a row of pixels)",
             height=int(np.clip(tall, 180, 640)),
             x_range=(left - margin, right + margin),
             y_range=(-0.6, n_lanes - 0.4),
