@@ -25,7 +25,7 @@ def primitives(client, scale, prepared, *, kind):
     scheduler and back. The tasks leave the thread pool, so that all four run on any cluster.
 
     Scale: 100 turns for each of four tasks x the fraction.
-    About 4 s on 2 x 1 x 1 GiB.
+    About 2 s on 2 x 1 x 1 GiB.
     Check: a lock is never held twice and a semaphore never more often than it may; a queue
     delivers each item once and in order; a variable never goes back; each event wakes its waiter.
     """

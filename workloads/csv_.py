@@ -26,7 +26,7 @@ def basic(scale, prepared):
 
     Scale: 600 000 rows (60 MB of text) for each 2 GiB of cluster memory x the fraction, in steps
     of 1, 2, 5; a block is 16 MiB at the reference, by the grain.
-    About 3 s on 2 x 1 x 1 GiB, plus 6 s once to make the data.
+    About 1 s on 2 x 1 x 1 GiB, plus 6 s once to make the data.
     Check: rows and mean tip of each number of passengers, as the recipe counted them.
     """
     import dask.dataframe as dd

@@ -27,7 +27,7 @@ def align(scale):
     Stresses the alignment of divisions and the graph that it makes.
 
     Scale: 0.25 and 0.125 x cluster memory, linear; a partition is 1/128 of one thread's memory.
-    About 4 s on 2 x 1 x 1 GiB.
+    About 8 s on 2 x 1 x 1 GiB.
     Check: rows are those of both together, no column is lost, and every mean is of nothing.
     """
     early, late = _series(scale)
@@ -222,7 +222,7 @@ def rideshare_eda(prepared):
     and every answer is waited for.
 
     Scale: 0.2 x cluster memory, linear; a partition is 1/128 of one thread's memory.
-    About 3 s on 2 x 1 x 1 GiB.
+    About 6 s on 2 x 1 x 1 GiB.
     Check: all answers by NumPy and pandas, from four columns.
     """
     by_zone = prepared.groupby("zone")["tip"].agg(["count", "mean"]).compute()

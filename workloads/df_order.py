@@ -110,7 +110,7 @@ def merge_asof(scale, seed):
     the alignment of two sorted series, and rows that are handed from one partition to the next.
 
     Scale: trades of 0.15 and quotes of 0.015 x cluster memory, linear; a partition is 1/128 of
-    one thread's memory. About 4 s on 2 x 1 x 1 GiB.
+    one thread's memory. About 2 s on 2 x 1 x 1 GiB.
     Check: the number of trades with a quote and the sum of their quotes follow from how trades
     and quotes are spaced.
     """
@@ -151,7 +151,7 @@ def repartition_uneven(scale, seed):
     them, then makes them again, splits the large and joins the small. Stresses that first pass.
 
     Scale: 0.2 x cluster memory, linear; partitions are to be 1/128 of one thread's memory.
-    About 4 s on 2 x 1 x 1 GiB.
+    About 2 s on 2 x 1 x 1 GiB.
     Check: rows hold their number: they are all there, in their order.
     """
     target = int(scale.memory_per_thread / 128)

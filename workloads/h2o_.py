@@ -175,7 +175,7 @@ def q6(prepared, *, method):
     Stresses the shuffle of many small rows, by tasks or P2P.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
-    About 5 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    About 6 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
     Check: every median and deviation, by DuckDB from the same files.
     """
     with shuffle_by(method):
@@ -262,7 +262,7 @@ def q9(prepared, *, method):
     of two keys, one of them text.
 
     Scale: a row for each 2000 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
-    About 7 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    About 4 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
     Check: every group, by DuckDB from the same files.
     """
     with shuffle_by(method):

@@ -16,7 +16,7 @@ def worker_client(client, scale):
     cluster with few threads would stand still if they kept their threads.
 
     Scale: the largest number that takes 180 calls x the fraction; the tenth, on any cluster.
-    About 5 s on 2 x 1 x 1 GiB.
+    About 1 s on 2 x 1 x 1 GiB.
     Check: the number, and that each call was a task of its own.
     """
     return client.submit(_fibonacci, _which(scale), pure=False).result()

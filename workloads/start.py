@@ -90,7 +90,7 @@ def connect(client, scale):
 
     Stresses overhead only: opening the connections, registering, and closing again.
 
-    Scale: 30 clients x the fraction, on any cluster. About 3 s on 2 x 1 x 1 GiB.
+    Scale: 30 clients x the fraction, on any cluster. About 1 s on 2 x 1 x 1 GiB.
     Check: each one's answer, and that the scheduler knows no more clients than before.
     """
     from distributed import Client
@@ -214,7 +214,7 @@ def plugin_install(client, prepared, *, restart):
     workers themselves install and import it; with one their nannies do, and start them again.
     Stresses overhead only: what everyone pays who brings packages to a running cluster.
 
-    Scale: one package, whatever the cluster. About 5 s on 2 x 1 x 1 GiB.
+    Scale: one package, whatever the cluster. About 1 s on 2 x 1 x 1 GiB, more with a restart.
     Check: each worker imports this package, not an earlier one; its process is new, or not.
     """
     before = client.run(os.getpid)

@@ -81,7 +81,7 @@ def q01(prepared):
     Nearly every line is read and four groups are left. Stresses Parquet reading, arithmetic on
     columns and a group-by of eight aggregates that shrinks at once.
 
-    Scale: by scale factor, as q03. About 6 s on 2 x 1 x 1 GiB.
+    Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
     """
     return pricing_summary(prepared["data"]).compute()
@@ -114,7 +114,7 @@ def q03(prepared):
     (columns and filters pushed down to Parquet), two shuffles in a row and a large group-by.
 
     Scale: scale factor 1 for each 4 GiB of cluster memory, in steps of 1, 2, 5; 16 files of a
-    large table for each unit. About 4 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
+    large table for each unit. About 2 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
     Check: the ten rows, by DuckDB from the same files.
     """
     return unshipped_orders(prepared["data"]).compute()
@@ -161,7 +161,7 @@ def q06(prepared):
     No join and no groups. Stresses filters close to the reading of Parquet, and that four
     columns of 16 are read.
 
-    Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
+    Scale: by scale factor, as q03. About 1 s on 2 x 1 x 1 GiB.
     Check: the number, by DuckDB from the same files.
     """
     return forecast_revenue(prepared["data"]).compute()
@@ -209,7 +209,7 @@ def q09(prepared):
     Stresses a search in strings, six joins without a filter on the largest tables, one of them
     on two keys.
 
-    Scale: by scale factor, as q03. About 6 s on 2 x 1 x 1 GiB.
+    Scale: by scale factor, as q03. About 5 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
     """
     return profit_of_green_parts(prepared["data"]).compute()
@@ -333,7 +333,7 @@ def q17(prepared):
     A mean of all lines by part is joined back to the lines of few parts. Stresses a large
     group-by and a join of its result, where a filter could have come first.
 
-    Scale: by scale factor, as q03. About 3 s on 2 x 1 x 1 GiB.
+    Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
     Check: the number, by DuckDB from the same files.
     """
     return small_quantities(prepared["data"]).compute()
@@ -397,7 +397,7 @@ def q21(prepared):
     Stresses joins of large tables with each other and distinct counts in as many groups as
     orders.
 
-    Scale: by scale factor, as q03. About 8 s on 2 x 1 x 1 GiB.
+    Scale: by scale factor, as q03. About 5 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
     """
     return waiting_for_one(prepared["data"]).compute()

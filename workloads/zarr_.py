@@ -28,7 +28,7 @@ def filter_average(prepared, *, threshold):
     reading and decompressing are the least of it.
 
     Scale: 0.125 x cluster memory, linear, in steps of 40 a side; 64 chunks.
-    About 10 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
+    About 5 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
     Check: the mean by the histogram that the recipe counted.
     """
     cube = _cube(prepared)
