@@ -32,7 +32,7 @@ from benchkit.store.store import Store
 
 __all__ = ["Night", "judge_night", "nightly", "read_night"]
 
-#: Events that are news of the night; the others are bookkeeping.
+#: Events that are news of the night, in the order in which they matter; others are bookkeeping.
 NEWS = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
 
 
@@ -66,8 +66,9 @@ class Night:
 
     @property
     def news(self) -> list[dict[str, Any]]:
-        """Events that somebody may want to hear of."""
-        return [event for event in self.events if event["kind"] in NEWS]
+        """Events that somebody may want to hear of, those that matter most first."""
+        told = [event for event in self.events if event["kind"] in NEWS]
+        return sorted(told, key=lambda event: NEWS.index(event["kind"]))
 
     @property
     def worse(self) -> list[dict[str, Any]]:

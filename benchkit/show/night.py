@@ -14,8 +14,6 @@ __all__ = ["night_markdown", "open_series", "workflow_commands"]
 
 #: GitHub drops a step summary above 1 MiB whole; other steps of the job write there too.
 MOST_BYTES = 900_000
-#: News in the order in which they matter.
-_ORDER = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
 
 
 def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
@@ -30,10 +28,9 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
     """
     by_id = {one.id: one for one in night.regressions}
     lines = [f"## {markdown.text(night.sentence)}", ""]
-    news = sorted(night.news, key=lambda event: _ORDER.index(event["kind"]))
-    if news:
+    if night.news:
         lines += ["### News", ""]
-        rows = [_row(event, by_id.get(str(event.get("regression")))) for event in news]
+        rows = [_row(event, by_id.get(str(event.get("regression")))) for event in night.news]
         lines += markdown.table(["", "workload", "metric", "size", "environment", "why"], rows)
     if night.failed:
         lines += ["", "### Runs that failed", ""]

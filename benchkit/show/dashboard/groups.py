@@ -73,7 +73,7 @@ class GroupTable:
         self.view = pn.widgets.Tabulator(
             frame,
             sorters=sorters_of(words["sort"], frame.columns),
-            configuration=first_filters(held),
+            configuration=first_filters(held, words["page"]),
             show_index=False,
             disabled=True,
             theme="simple",

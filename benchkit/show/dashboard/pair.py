@@ -213,7 +213,7 @@ def _group_table(window: PairWindow) -> Any:
     table = pn.widgets.Tabulator(
         shown,
         sorters=sorters_of(window.words["sort"], shown.columns),
-        configuration=first_filters(held),
+        configuration=first_filters(held, window.words["page"]),
         show_index=False,
         disabled=True,
         theme="simple",

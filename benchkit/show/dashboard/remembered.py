@@ -11,6 +11,8 @@ __all__ = ["Rested", "first_filters", "page_of", "remember_table", "sorters_of"]
 
 #: Letters that follow one another more quickly are one entry of the browser's history.
 REST_MS = 600
+#: Leaves out no row, as no table has such a column: with it a table tells of filters when built.
+_BUILT = {"field": "not a column", "type": "!=", "value": "anything"}
 
 
 class Rested:
@@ -54,10 +56,13 @@ def sorters_of(order: str, columns: Any) -> list[dict[str, str]]:
     return [{"field": name, "dir": "desc" if order != name else "asc"}] if name in columns else []
 
 
-def first_filters(held: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a table's configuration must hold for its header's filters to begin so."""
+def first_filters(held: Mapping[str, str], page: str) -> dict[str, Any]:
+    """Return what a table's configuration must hold for its filters and its page to begin so."""
     typed = [{"field": name, "value": value} for name, value in held.items() if value]
-    return {"initialHeaderFilter": typed} if typed else {}
+    return {
+        **({"initialHeaderFilter": typed} if typed else {}),
+        **({"initialFilter": [_BUILT]} if page else {}),
+    }
 
 
 def page_of(word: str, n_rows: int, page_size: int) -> int:
@@ -74,17 +79,19 @@ def remember_table(
     """Call ``note(order, held, page)`` when somebody has sorted, filtered or turned a table.
 
     It is called when the table rests; the first page is no word. `held` is what the filters begin
-    with, as for `first_filters`. A table begins on the page that it was made with, which the
-    browser's own part of it does not do; what is typed later is looked at from the first page on.
+    with, as for `first_filters`. What is typed later is looked at from the first page on.
+
+    A table begins on the page that it was made with, which the browser's own part of it does not:
+    it is turned to that page once it is built, which its first word about filters tells (see
+    `first_filters`).
     """
     begins, table.page = table.page, 1
     typed = {name: value for name, value in held.items() if value}
 
-    def begin() -> None:
-        table.page = begins
-
-    if begins > 1:
-        pn.state.onload(begin)
+    def built(event: Any) -> None:
+        nonlocal begins
+        if begins > 1:
+            table.page, begins = begins, 1
 
     def begin_anew(event: Any) -> None:
         nonlocal typed
@@ -96,6 +103,7 @@ def remember_table(
         note(_order(table), _held(table), str(table.page) if table.page > 1 else "")
 
     table.param.watch(begin_anew, "filters")
+    table.param.watch(built, "filters")
     table.param.watch(Rested(tell), ["sorters", "filters", "page"])
 
 
@@ -109,4 +117,8 @@ def _order(table: pn.widgets.Tabulator) -> str:
 
 def _held(table: pn.widgets.Tabulator) -> dict[str, str]:
     """Return what is typed into the filters of a table's header, by column."""
-    return {str(one["field"]): str(one["value"]) for one in table.filters if one.get("value")}
+    return {
+        str(one["field"]): str(one["value"])
+        for one in table.filters
+        if one.get("value") and one["field"] != _BUILT["field"]
+    }

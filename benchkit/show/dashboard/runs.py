@@ -86,7 +86,7 @@ def view(state: dict[str, str]) -> Any:
         layout="fit_data_stretch",
         configuration={
             "headerFilterLiveFilterDelay": TYPING_MS,
-            **first_filters({name: held.get(name, "") for name in typed}),
+            **first_filters({name: held.get(name, "") for name in typed}, state.get("page", "")),
         },
     )
     told = pn.Column(sizing_mode="stretch_width", margin=0)
