@@ -348,6 +348,8 @@ class Variant:
 
 
 def _is_importable(name: str) -> bool:
+    if name in sys.modules:  # one that puts another module in its place need not have a spec
+        return sys.modules[name] is not None
     try:
         return find_spec(name) is not None
     except (ImportError, ValueError):

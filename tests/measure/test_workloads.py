@@ -1,4 +1,6 @@
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -129,3 +131,16 @@ def test_a_metric_may_not_have_the_name_of_a_group_of_the_run_file():
     assert set(GROUPS) == _GROUPS
     with pytest.raises(BadWorkload, match="tasks is a group of every run file"):
         workload(metrics={"tasks": "1"})(lambda client: None)
+
+
+def test_a_package_that_put_a_module_of_its_own_in_its_place_is_still_there(monkeypatch):
+    # optuna_integration does so: what was measured once was skipped from then on.
+    monkeypatch.setitem(sys.modules, "lazy_package", ModuleType("lazy_package"))
+
+    def total(client):
+        """Count."""
+        return 3
+
+    needy = workload(total, category="array", requires=["lazy_package", "no_such_package"])
+    (variant,) = needy.variants()
+    assert variant.missing_packages() == ["no_such_package"]
