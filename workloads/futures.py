@@ -20,7 +20,7 @@ def single(client, scale):
     nothing to hide it. Noisy by nature; a change of a millisecond in any hop shows.
 
     Scale: 400 tasks x the fraction, on any cluster.
-    About 3 s on 2 x 1 x 1 GiB.
+    About 6.6 s on 2 x 1 x 1 GiB.
     Check: each answer is its argument plus one.
     """
     return [client.submit(_inc, i, pure=False).result() for i in range(_singles(scale))]
@@ -42,7 +42,7 @@ def large_map(client, scale, *, kind):
     that also take the results of five others are placed by their data, and may be stolen.
 
     Scale: 4000 tasks x the fraction, on any cluster.
-    About 4 s on 2 x 1 x 1 GiB.
+    About 12 s on 2 x 1 x 1 GiB.
     Check: the results are those of all items, each once.
     """
     from distributed import wait

@@ -105,7 +105,7 @@ def era5_rechunk(scale, seed, prepared):
     Stresses the shuffle and, behind it, the file system.
 
     Scale: 0.25 x cluster memory, linear, float32; a moment is 721 x 1440 values and a chunk
-    written is 128 MiB at the reference, both by the grain. About 7 s on 2 x 1 x 1 GiB.
+    written is 128 MiB at the reference, both by the grain. About 14 s on 2 x 1 x 1 GiB.
     Check: the sum and a sum weighted by position of what was written, and of what of it is
     missing (land), equal those of the source.
     """
@@ -298,7 +298,7 @@ def satellite_filter(scale, prepared):
     grows from two bytes to eight, and a reduction.
 
     Scale: 0.15 x cluster memory for each band, linear, 60 images; a chunk is 4 MiB at the
-    reference, by the grain. About 7 s on 2 x 1 x 1 GiB.
+    reference, by the grain. About 21 s on 2 x 1 x 1 GiB.
     Check: one band is two to five times the other, by month and place: the index is known.
     """
     import pandas as pd

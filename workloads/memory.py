@@ -32,7 +32,7 @@ def fragmentation(client, scale, seed):
     processes only.
 
     Scale: 0.25 x cluster memory x the fraction in objects of 0.7 to 3.7 kB, in 6 parts a worker.
-    About 3 s on 2 x 1 x 1 GiB.
+    About 0.8 s on 2 x 1 x 1 GiB.
     Check: number and bytes of all objects, as drawn.
     """
     # Sizes come from a formula that is quick: drawing them must not be what takes the time.

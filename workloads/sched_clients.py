@@ -29,7 +29,7 @@ def many_clients(client, scale, prepared):
     wanted keys of its own.
 
     Scale: 500 tasks for each client x the fraction, on any cluster.
-    About 5 s on 2 x 1 x 1 GiB.
+    About 15 s on 2 x 1 x 1 GiB.
     Check: each client has its own results, in order.
     """
     from concurrent.futures import ThreadPoolExecutor

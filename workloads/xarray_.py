@@ -75,7 +75,7 @@ def quadratic_mean(scale, seed, *, result_as):
     result takes another way through Dask's optimisation (dask#10384).
 
     Scale: 0.5 x cluster memory for each velocity, linear; a chunk is 10 moments of 987 x 1920
-    values at the reference, by the grain. About 10 s on 2 x 1 x 1 GiB.
+    values at the reference, by the grain. About 5 s on 2 x 1 x 1 GiB.
     Check: squares average to 1/3 and the product to 1/4 within 5 sigma, and every cell within
     8 sigma; on one latitude the means are those of NumPy.
     """
