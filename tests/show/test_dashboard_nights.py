@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -14,18 +15,19 @@ from benchkit.analysis.history import build_history
 from benchkit.show.dashboard import overview
 from benchkit.show.dashboard.standing import standings
 
-#: Where the last but so many runs of a history are drawn.
-DOT = """back => {
+#: Where the last but so many runs of a history are drawn: those that count, or that failed.
+DOT = """([kind, back]) => {
   const figure = [...Bokeh.documents[0]._all_models.values()].find(
     m => m.type === "Figure" && m.toolbar.tools.length > 3);
-  const source = figure.renderers.find(r => r.data_source.name === "runs").data_source;
+  const source = figure.renderers.find(r => r.data_source.name === kind).data_source;
   const at = source.data.id.length - 1 - back, view = Bokeh.index.find_one(figure);
   const box = view.canvas_view.el.getBoundingClientRect();
   return [box.x + view.frame.x_scale.compute(source.data.x[at]),
           box.y + view.frame.y_scale.compute(source.data.y[at])];
 }"""
 
-CHOSEN = """[...Bokeh.documents[0]._all_models.values()].filter(m => m.name === "runs")
+CHOSEN = """[...Bokeh.documents[0]._all_models.values()]
+  .filter(m => m.name === "runs" || m.name === "failures")
   .reduce((n, m) => n + m.selected.indices.length, 0)"""
 
 
@@ -127,16 +129,31 @@ def test_odd_addresses_are_answered_in_words(page, site, address, message):
 def test_two_nights_of_a_history_stand_side_by_side(page, site):
     page.goto(f"{site}?view=history&workload={SLOWER}&environment=main")
     page.wait_for_function(READY)
-    page.mouse.click(*page.evaluate(DOT, 0))
+    page.mouse.click(*page.evaluate(DOT, ["runs", 0]))
     page.wait_for_url("**view=run&id=**")
     page.go_back()
     page.wait_for_url("**view=history**")
     page.wait_for_function(READY)
+    hold_both(page, ["runs", 0], ["runs", 1])
+    expect(page.get_by_text("B − A").first).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_good_night_and_a_failed_one_stand_side_by_side(page, site, store):
+    page.goto(f"{site}?view=history&workload={FAILING}&environment=main")
+    page.wait_for_function(READY)
+
+    hold_both(page, ["failures", 0], ["runs", 0])
+
+    ids, outcomes = parse_qs(urlsplit(page.url).query), store.runs().set_index("id")["outcome"]
+    assert [outcomes[ids[name][0]] for name in "ab"] == ["ok", "failed"]
+
+
+def hold_both(page, first, second):
+    """Click two dots with Shift held, and wait for the page of two runs."""
     page.keyboard.down("Shift")
-    page.mouse.click(*page.evaluate(DOT, 0))
+    page.mouse.click(*page.evaluate(DOT, first))
     page.wait_for_function(f"{CHOSEN} === 1")
     page.wait_for_timeout(600)  # two taps in quick succession would be one double tap
-    page.mouse.click(*page.evaluate(DOT, 1))
-
+    page.mouse.click(*page.evaluate(DOT, second))
     page.wait_for_url("**view=pair&a=**&b=**")
-    expect(page.get_by_text("B − A").first).to_be_visible()

@@ -94,9 +94,9 @@ def _first() -> str:
 
 
 def _state() -> dict[str, str]:
-    """Return what the address says; each name once, and nothing longer than a name may be."""
+    """Return what the address says, each name once; servers take no longer addresses."""
     return {
-        name: values[0].decode("utf-8", "replace")[:500]
+        name: values[0].decode("utf-8", "replace")
         for name, values in pn.state.session_args.items()
         if values
     }

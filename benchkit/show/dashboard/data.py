@@ -38,6 +38,7 @@ __all__ = [
     "kept",
     "noise_of",
     "nights_of",
+    "nights_of_workload",
     "open_run",
     "open_store",
     "regressions",
@@ -92,12 +93,20 @@ def nights_of(metric: str, night: str = "") -> History:
 
     Without a night, or with one that never was, as they are known now.
     """
-    store = open_store()
-    history = _nights_of(str(store.path), _version(store), metric)
+    # What is found out about a metric (its changes) is kept with its series; runs are shared.
+    history = kept(lambda: all_nights().select(metric=metric), "nights", metric)
     names = [night_name(time) for time in history.times] if night else []
     if night not in names:
         return history
     return kept(lambda: _begun(history.until(names.index(night))), "nights", metric, night)
+
+
+def nights_of_workload(workload: str) -> History:
+    """Return the nightly series of every metric of one workload; not to be changed.
+
+    Its changes are found out when they are asked for, without those of all other workloads.
+    """
+    return kept(lambda: all_nights().select(workload=workload), "workload", workload)
 
 
 def _begun(history: History) -> History:
@@ -114,12 +123,15 @@ def shown_metrics() -> list[str]:
     return list(dict.fromkeys(all_nights().series["metric"]))
 
 
-def standings_of(metric: str, night: str = "") -> list[Standing]:
-    """Return how each series of a metric stood on a night, else the last; not to be changed."""
+def standings_of(metric: str, night: str = "") -> tuple[History, list[Standing]]:
+    """Return the nights of a metric until one, else the last, and how each series stood then.
 
-    def make() -> list[Standing]:
-        store = open_store()
-        return standings(nights_of(metric, night), store.events(), store.marks())
+    Not to be changed. Both at once: rows of one are no rows of what a later run has added to.
+    """
+
+    def make() -> tuple[History, list[Standing]]:
+        store, history = open_store(), nights_of(metric, night)
+        return history, standings(history, store.events(), store.marks())
 
     return kept(make, "standings", metric, night)
 
@@ -150,12 +162,6 @@ def _nights(path: str, version: str) -> History:
     directed = [name for name in METRICS if worse_direction(name)]
     store = open_store()
     return build_history(store.runs(), metrics=directed, marks=store.marks())
-
-
-# What is found out about a metric (its changes) is kept with its series; runs are shared.
-@pn.cache(max_items=40, policy="LRU")
-def _nights_of(path: str, version: str, metric: str) -> History:
-    return _nights(path, version).select(metric=metric)
 
 
 def open_run(run_id: str) -> Run:
@@ -196,13 +202,7 @@ def _times(path: str, run_id: str) -> Within:
 
 def noise_of(metric: str) -> pd.DataFrame:
     """Return the noise of each set of comparable runs in one metric; not to be changed."""
-    store = open_store()
-    return _noise_of(str(store.path), _version(store), metric)
-
-
-@pn.cache(max_items=40, policy="LRU")
-def _noise_of(path: str, version: str, metric: str) -> pd.DataFrame:
-    return run_noise(runs_table(), metric)
+    return kept(lambda: run_noise(runs_table(), metric), "noise", metric)
 
 
 def attributes_of(run_id: str) -> dict[str, Any]:
@@ -258,15 +258,17 @@ def kept(make: Callable[[], Any], *name: str) -> Any:
     For what takes seconds, such as opening all runs of an experiment to explain it.
     """
     store = open_store()
-    return _kept(_Question((str(store.path), _version(store), *name), make))
+    return _answers(str(store.path), _version(store))(_Question(name, [make]))
 
 
 @dataclass(frozen=True)
 class _Question:
+    """What is asked, and what answers it once: a maker may hold a whole run, an answer does not."""
+
     name: tuple[str, ...]
-    make: Callable[[], Any] = field(compare=False)
+    makers: list[Callable[[], Any]] = field(compare=False)
 
 
-@lru_cache(maxsize=60)
-def _kept(question: _Question) -> Any:
-    return question.make()
+@pn.cache(max_items=1)
+def _answers(path: str, version: str) -> Callable[[_Question], Any]:
+    return lru_cache(maxsize=100)(lambda question: question.makers.pop()())

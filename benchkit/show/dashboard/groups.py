@@ -121,8 +121,7 @@ class GroupTable:
         return pd.DataFrame(found)
 
     def _frame(self) -> pd.DataFrame:
-        part = self._window.part
-        table = self._window.within.group_seconds(part)
+        table = self._window.within.group_seconds(self._window.of_tasks)
         self._group_of = [str(name) for name in table.index]
         for name in self._activities:
             if name not in table:

@@ -14,7 +14,13 @@ from benchkit.analysis.history import ABOUT, History
 from benchkit.analysis.regressions import Regression
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
-from benchkit.show.dashboard.data import all_nights, open_store, regressions, shown_metrics
+from benchkit.show.dashboard.data import (
+    all_nights,
+    nights_of_workload,
+    open_store,
+    regressions,
+    shown_metrics,
+)
 from benchkit.show.dashboard.marks import mark_series
 from benchkit.show.dashboard.remembered import Rested
 from benchkit.show.dashboard.standing import series_label
@@ -39,18 +45,17 @@ def view(state: dict[str, str]) -> Any:
 
     ``zero=1`` begins its axis at 0, ``from`` and ``to`` are the days that are looked at.
     """
-    history, metrics = all_nights(), shown_metrics()
+    metrics = shown_metrics()
     if not metrics:
         return parts.message(
             "No nights yet",
             "Measure a selection every night, then this page shows how it went:",
             "benchkit nightly -k profile:nightly",
         )
-    keys = history.series.drop_duplicates("key")
-    workloads = sorted(keys["workload"].unique())
     if "workload" not in state:
-        return _list(workloads)
-    mine = keys[keys["workload"] == state["workload"]]
+        return _list(sorted(all_nights().series["workload"].unique()))
+    history = nights_of_workload(state["workload"])
+    mine = keys = history.series.drop_duplicates("key")
     if mine.empty:
         return parts.message(
             "No such workload",
@@ -65,8 +70,7 @@ def view(state: dict[str, str]) -> Any:
         elif state.get(name):
             gone.append(f"{name} {state[name]}")
     about = mine.iloc[0].to_dict()
-    places = {series_label(row): row for row in
-              keys[keys["workload"] == state["workload"]].to_dict("records")}  # fmt: skip
+    places = {series_label(row): row for row in keys.to_dict("records")}
     where = pn.widgets.Select(
         name="Where", options=list(places), value=series_label(about), width=320
     )
@@ -198,14 +202,18 @@ def _body(
     return [*content, parts.links(ways)]
 
 
-#: Shift adds to what is chosen: the first of two runs waits for the second, the older is A.
+#: With Shift the first of two runs waits for the second, in whichever figure and of whichever kind
+#: they are: each kind has a source of its own. The older is A.
 _CLICKED = """
-const chosen = [...source.selected.indices].sort((a, b) => source.data.x[a] - source.data.x[b]);
-const ids = chosen.map(at => source.data.id[at]);
-if (window.benchkitShift && ids.length > 1)
-  window.location.search = `?view=pair&a=${ids[0]}&b=${ids[ids.length - 1]}`;
-else if (!window.benchkitShift && ids.length)
-  window.location.search = `?view=run&id=${ids[0]}`;
+const held = (window.benchkitHeld ??= new Map());
+if (!window.benchkitShift) held.clear();
+for (const at of source.selected.indices) held.set(source.data.id[at], source.data.x[at]);
+const ids = [...held.keys()].sort((a, b) => held.get(a) - held.get(b));
+if (window.benchkitShift ? ids.length > 1 : ids.length) {
+  held.clear();
+  window.location.search = window.benchkitShift
+    ? `?view=pair&a=${ids[0]}&b=${ids[ids.length - 1]}` : `?view=run&id=${ids[0]}`;
+}
 """
 
 

@@ -9,7 +9,8 @@ import panel as pn
 
 from benchkit.analysis.within import Within
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.window import Window
+from benchkit.show.dashboard.remembered import Rested
+from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.show.escape import esc
 from benchkit.show.plots.busy import worker_names
 from benchkit.store.text import short_names
@@ -23,9 +24,20 @@ _TITLES = ("key", "worker", "thread", "start (s)", "took (s)", "result (MiB)", "
 def longest_tasks(window: Window) -> Any:
     """Return the tasks of the chosen group, the longest first; they follow window and group."""
     place = pn.Column(sizing_mode="stretch_width", margin=0)
+    drawn = [""]
+
+    def fill() -> None:
+        drawn[0] = window.group
+        place[:] = _table(window) if window.group else []
+
+    # Keys of a million tasks take some tenths of a second to read: not at each step of a drag.
+    rested = Rested(fill, lambda: window.range)
 
     def show() -> None:
-        place[:] = _table(window) if window.group else []
+        if drawn[0] != window.group:
+            fill()
+        elif window.group:
+            rested()
 
     show()
     window.follow(show)
@@ -38,6 +50,8 @@ def _table(window: Window) -> list[Any]:
     found = within.inside(*(window.part or within.whole))
     found = found[within.group[found] == group]
     title = f"Tasks of {short_names(within.groups)[window.group]}"
+    if not window.has_times:
+        return [parts.heading(title, NO_TIMES)]
     if not len(found):
         return [parts.heading(title, "None computed within the window.")]
     return [

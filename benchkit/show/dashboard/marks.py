@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
 import panel as pn
 
+from benchkit.analysis.history import ABOUT
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.data import open_store
@@ -41,14 +43,14 @@ def mark_series(about: Mapping[str, Any], metric: str) -> list[Any]:
     Parameters
     ----------
     about : mapping
-        The series: ``workload``, ``environment``, ``host``.
+        The series, by the names in `ABOUT`; what of it is not known is not asked of runs either.
     metric : str
         The metric that is looked at.
     """
     if not _allowed():
         return []
     workload = str(about["workload"])
-    where = {name: str(about[name]) for name in ("environment", "host")}
+    where = {name: about[name] for name in ABOUT[1:] if pd.notna(about[name])}
     every = {"workload": workload, "where": where}
     kinds = {
         f"Accept the change of {metric}: known and wanted": ("accept", {**every, "metric": metric}),

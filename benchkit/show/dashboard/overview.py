@@ -13,7 +13,7 @@ from benchkit.analysis.history import ABOUT, History, night_name
 from benchkit.analysis.levels import worse_direction
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
-from benchkit.show.dashboard.data import all_nights, nights_of, shown_metrics, standings_of
+from benchkit.show.dashboard.data import all_nights, shown_metrics, standings_of
 from benchkit.show.dashboard.standing import STATES, Standing, series_label
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
@@ -88,8 +88,7 @@ def _minute(night: str) -> str:
 
 
 def _body(metric: str, find: str, show: str, chosen: str) -> list[Any]:
-    history = nights_of(metric, chosen)
-    ones = standings_of(metric, chosen)
+    history, ones = standings_of(metric, chosen)
     counts = Counter(one.state for one in ones)
     told = [f"{counts[name]} {STATES[name][1]}" for name in STATES if counts[name]]
     night = _minute(night_name(history.times[-1]))

@@ -39,8 +39,8 @@ PAGE_SIZE = 20
 def view(state: dict[str, str]) -> Any:
     """Return the page of the runs that ``a`` and ``b`` name.
 
-    ``from`` and ``to`` (s after the start of each) and ``group`` say what is looked at, ``sort``
-    and ``holds`` how the table is sorted and what its names hold.
+    ``from`` and ``to`` (s after the start of each) and ``group`` say what is looked at, ``sort``,
+    ``holds`` and ``page`` how the table is sorted, what its names hold and where in it.
     """
     if not {"a", "b"} <= set(state):
         return parts.message(
@@ -58,11 +58,7 @@ def view(state: dict[str, str]) -> Any:
         *_controls(window),
         parts.figure(overlay),
         *_threads(window),
-        parts.heading(
-            "Task groups",
-            "Thread-seconds within the window, B − A, the largest difference first; one run a "
-            "side is a look, not a verdict.",
-        ),
+        parts.heading("Task groups", _about_groups(window)),
         _group_table(window),
         parts.heading("Key figures"),
         parts.table(_figures(runs), "metric", sortable=False),
@@ -92,8 +88,13 @@ class PairWindow(Window):
     def state(self, **changed: Any) -> dict[str, Any]:
         """Return the keys of the page's address, some of them changed."""
         kept = super().state()
-        mine = ("from", "to", "group", "sort", "holds")
+        mine = ("from", "to", "group", "sort", "holds", "page")
         return {**self.ids, **{name: kept[name] for name in mine}, **changed}
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it is known of both when tasks computed."""
+        return all(within.n_tasks for within in self.withins)
 
     def groups_of(self, within: Within) -> list[str]:
         """Return the groups of one run that the chosen name stands for."""
@@ -137,21 +138,27 @@ def _controls(window: PairWindow) -> list[Any]:
     told = parts.words(window.told)
     whole = pn.widgets.Button(name="Whole runs", button_type="default", width=110, align="end")
     whole.on_click(window.reset)
+    swapped = {"a": window.ids["b"], "b": window.ids["a"]}
+
+    def onward() -> Any:
+        return parts.way("Lead on", {address("pair", **window.state(**swapped)): "swap A and B"})
+
+    lead = onward()
 
     def show() -> None:
+        lead.object = onward().object
         group.value = window.group
         parts.say(told, window.told)
         whole.disabled = window.part is None
 
     show()
     window.follow(show)
-    swapped = {"a": window.ids["b"], "b": window.ids["a"]}
     return [
         parts.figure(strip),
         pn.Row(
             *(group, *end_fields(window), whole, pn.Column(told, width=330, align="end")), margin=0
         ),
-        parts.way("Lead on", {address("pair", **window.state(**swapped)): "swap A and B"}),
+        lead,
     ]
 
 
@@ -187,13 +194,27 @@ def _follower(window: PairWindow, within: Within, curve: BusyThreads, stream: Ta
     return show
 
 
+def _about_groups(window: PairWindow) -> str:
+    where = "within the window" if window.has_times else "of the whole runs, whatever the window"
+    told = (
+        f"Thread-seconds {where}, B − A, the largest difference first; one run a side is a look, "
+        "not a verdict."
+    )
+    for name, within in zip(NAMES, window.withins, strict=True):
+        if not within.n_tasks:
+            told += f" Of {name} it is not known when each task computed."
+        elif within.n_unseen:
+            told += f" Of {name} {within.n_unseen} tasks were too many to record: parts miss them."
+    return told
+
+
 def _group_table(window: PairWindow) -> Any:
     numbers = NumberFormatter(format="0,0.000", nan_format="–")
     counts = NumberFormatter(format="0,0", nan_format="–")
     names: list[str] = []
 
     def frame() -> Any:
-        found = group_differences(window.withins[0], window.withins[1], window.part)
+        found = group_differences(window.withins[0], window.withins[1], window.of_tasks)
         names[:] = [str(name) for name in found.index]
         most = float(found["difference"].abs().max()) if len(found) else 0.0
         bars = [_bar(value, most) for value in found["difference"]]

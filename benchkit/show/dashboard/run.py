@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
+from benchkit.analysis.history import ABOUT
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
@@ -25,7 +26,7 @@ from benchkit.show.dashboard.provenance import provenance
 from benchkit.show.dashboard.run_overview import group_table, overview, overview_and_before
 from benchkit.show.dashboard.stacks import stacks
 from benchkit.show.dashboard.trouble import trouble
-from benchkit.show.dashboard.window import Window, align
+from benchkit.show.dashboard.window import NO_TIMES, Window, align
 from benchkit.show.escape import esc
 from benchkit.show.grafana_link import grafana_link
 from benchkit.show.plots.base import has
@@ -86,9 +87,10 @@ def pieces(window: Window) -> Any:
 
 def _lead(run: Run) -> list[Any]:
     """Return the ways that lead on from a run: to others, and to Grafana if that was set up."""
+    series = {name: run.record.get(name) for name in ABOUT}
     ways = {
         address("runs", workload=run.workload, pick=run.id): "hold it beside another run",
-        address("history", workload=run.workload): "history of the workload",
+        address("history", **series): "history of the workload",
         address("workloads", name=run.workload): "what it does, its noise and its source",
         address("environments", name=run.tree.attrs.get("environment")): "its environment",
     }
@@ -302,6 +304,8 @@ def _shuffles(run: Run) -> list[Any]:
 def _pairs(window: Window) -> list[Any]:
     """Return who sent what to the tasks of the chosen group within the window."""
     title = f"Fetched for {short_names(window.within.groups)[window.group]}"
+    if not window.has_times:
+        return [parts.heading(title, NO_TIMES)]
     found = window.within.transfers_of(window.group, window.part)
     if found.empty:
         return [parts.heading(title, "Nothing was fetched for its tasks within the window.")]

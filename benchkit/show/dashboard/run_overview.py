@@ -12,7 +12,7 @@ from benchkit.show.dashboard.data import kept, runs_table
 from benchkit.show.dashboard.groups import GroupTable
 from benchkit.show.dashboard.loading import filled_later
 from benchkit.show.dashboard.terms import metric_terms
-from benchkit.show.dashboard.window import Window
+from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.show.plots.base import has
 from benchkit.show.plots.busy import BusyThreads, busy_threads, mark_events
 from benchkit.show.plots.busy import worker_names as names_of
@@ -112,6 +112,8 @@ def group_table(window: Window) -> Any:
         return parts.message("No task groups", "Nothing was recorded of them.")
     unseen = window.within.n_unseen
     note = "Serialising is counted without a time: it is in the sums of the whole run only."
-    if unseen:
+    if not window.has_times:
+        note = f"Of the whole run, whatever the window. {NO_TIMES}"
+    elif unseen:
         note += f" {unseen} tasks were too many to record; parts of the run miss them."
     return pn.Column(GroupTable(window).view, parts.words(note), sizing_mode="stretch_width")

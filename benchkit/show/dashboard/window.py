@@ -21,7 +21,7 @@ from benchkit.show.dashboard.address import remember
 from benchkit.show.plots.busy import whole_time
 from benchkit.store.run import Run
 
-__all__ = ["Window", "align"]
+__all__ = ["NO_TIMES", "Window", "align"]
 
 #: Room on the left and right of every plot over time, so that moments lie below one another
 #: whatever the numbers of the axis and the words of the legend.
@@ -35,6 +35,8 @@ REST_MS = 500
 #: table of groups is sorted, what its names hold and which page of it is shown; of call stacks the
 #: tasks, what is looked for, and what is looked at.
 WORDS = ("sort", "holds", "page", "prefix", "find", "frames")
+#: What is said where times of tasks are asked for.
+NO_TIMES = "When each task computed was not recorded: the light capture counts tasks only."
 #: Ends closer to those of the whole than this share of it are the whole.
 SAME = 1e-3
 
@@ -131,6 +133,16 @@ class Window:
         near = SAME * (self.whole[1] - self.whole[0])
         held = left <= self.whole[0] + near and right >= self.whole[1] - near
         return None if held or not right > left else (left, right)
+
+    @property
+    def of_tasks(self) -> tuple[float, float] | None:
+        """The part of the run that its tasks are asked about: the whole where none has a time."""
+        return self.part if self.has_times else None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it is known when tasks computed: the light capture counts them only."""
+        return bool(self.within.n_tasks)
 
     @property
     def told(self) -> str:

@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
+from benchkit.analysis.history import ABOUT
 from benchkit.analysis.noise import EFFECTS
 from benchkit.errors import BenchkitError
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import (
-    all_nights,
     attributes_of,
+    nights_of_workload,
     noise_of,
     runs_table,
     workload_catalogue,
@@ -241,15 +242,13 @@ def _set_cells(row: Mapping[str, Any], metric: str) -> list[str]:
 
 def _over_time(name: str, runs: pd.DataFrame, metric: str) -> Any:
     """Return its nights as a figure; where there are none, its runs as a line."""
-    history = all_nights()
-    mine = history.series[
-        (history.series["workload"] == name) & (history.series["metric"] == metric)
-    ]
+    history = nights_of_workload(name)
+    mine = history.series[history.series["metric"] == metric]
     if len(mine):
         row = max(mine.index, key=lambda place: np.isfinite(history.values[place]).sum())
         links = {
-            address("history", metric=metric, **{k: one[k] for k in ("workload", "environment",
-                    "host")}): f"History in {series_label(one)}"
+            address("history", metric=metric, **{k: one[k] for k in ABOUT}):
+            f"History in {series_label(one)}"
             for one in mine.to_dict("records")
         }  # fmt: skip
         return pn.Column(

@@ -200,7 +200,8 @@ def _states(metric: str) -> dict[str, str]:
     """Return the most serious state of each workload's series on the last night."""
     if metric not in shown_metrics():
         return {}
-    return {str(one.about["workload"]): one.state for one in reversed(standings_of(metric))}
+    _, ones = standings_of(metric)
+    return {str(one.about["workload"]): one.state for one in reversed(ones)}
 
 
 def _body(state: Mapping[str, str]) -> list[Any]:

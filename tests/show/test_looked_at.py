@@ -1,0 +1,176 @@
+"""What pages look at, without a browser: windows of runs, and what is kept for all visitors."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pandas as pd
+import panel as pn
+import pytest
+from nights import FASTER, SLOWER, fill
+from serving import with_record
+
+from benchkit.analysis.history import ABOUT
+from benchkit.analysis.within import Within
+from benchkit.measure.identity import new_id
+from benchkit.show.dashboard import data, marks, pair
+from benchkit.show.dashboard.groups import GroupTable
+from benchkit.show.dashboard.longest import longest_tasks
+from benchkit.show.dashboard.run_overview import group_table
+from benchkit.show.dashboard.window import NO_TIMES, Window
+from benchkit.store.run import Run
+from benchkit.store.store import Store
+
+
+def light(a_run):
+    """Return a run as the light capture leaves it: groups are counted, tasks have no times."""
+    run = with_record(a_run, id=new_id(), capture="light")
+    for name in ("tasks", "task_events"):
+        if name in run.children:
+            del run[name]
+    return run
+
+
+def looked_at(tree, share=0.5, **state):
+    """Return a window that holds the last part of a run."""
+    window = Window(Run(tree), Within(tree), state)
+    left, right = window.whole
+    window.range.update(start=right - share * (right - left), end=right)
+    return window
+
+
+def words_of(view):
+    return " ".join(str(pane.object) for pane in view.select(pn.pane.HTML))
+
+
+def test_a_run_without_times_of_tasks_shows_its_whole_whatever_the_window(a_run):
+    tree = light(a_run)
+    window = looked_at(tree)
+    whole = GroupTable(Window(Run(tree), Within(tree), {})).view.value
+
+    shown = GroupTable(window).view.value
+
+    assert window.part is not None
+    assert len(shown)
+    pd.testing.assert_frame_equal(shown, whole)
+    assert NO_TIMES in words_of(group_table(window))
+    window.group = window.within.groups[0]
+    assert NO_TIMES in words_of(longest_tasks(window))
+
+
+def test_a_run_with_times_of_tasks_shows_its_part(a_run):
+    whole = GroupTable(Window(Run(a_run), Within(a_run), {})).view.value
+    part = GroupTable(looked_at(a_run)).view.value
+
+    assert part["total (s)"].sum() < whole["total (s)"].sum()
+    assert NO_TIMES not in words_of(group_table(looked_at(a_run)))
+
+
+def a_pair(trees, **state):
+    runs = [Run(tree) for tree in trees]
+    return pair.PairWindow(runs, [Within(tree) for tree in trees], state)
+
+
+def test_a_side_without_times_of_tasks_is_no_difference(a_run):
+    window = a_pair([a_run, light(a_run)])
+    left, right = window.whole
+    window.range.update(start=(left + right) / 2, end=right)
+
+    shown = pair._group_table(window).value
+
+    assert window.part is not None
+    assert shown["A (s)"].sum() > 0
+    assert shown["B (s)"].tolist() == pytest.approx(shown["A (s)"].tolist())
+    assert shown["B − A (s)"].tolist() == pytest.approx([0] * len(shown))
+    told = pair._about_groups(window)
+    assert "of the whole runs" in told
+    assert "Of B it is not known" in told
+
+
+def test_two_runs_are_swapped_as_they_are_looked_at(a_run):
+    window = a_pair([a_run, with_record(a_run, id=new_id())], page="2")
+    lead = pair._controls(window)[-1]
+    left, right = window.whole
+
+    window.range.update(start=(left + right) / 2, end=right)
+    window.choose(window.names[0])
+
+    found = window.state()
+    assert found["page"] == "2"
+    assert f"a={window.ids['b']}" in lead.object
+    assert f"from={found['from']}" in lead.object
+    assert "group=" in lead.object
+
+
+@pytest.fixture
+def store(tmp_path, a_run, monkeypatch):
+    store = fill(tmp_path / "store", a_run, n_nights=12)
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+    return store
+
+
+class Large:
+    """Stands for a run of a million tasks."""
+
+
+def test_an_answer_is_kept_and_not_what_it_was_made_from(store):
+    run, made = Large(), []
+    gone = weakref.ref(run)
+
+    def make(run=run):
+        made.append(type(run).__name__)
+        return len(made)
+
+    assert data.kept(make, "test", "size") == 1
+    assert data.kept(make, "test", "size") == 1
+    del run, make
+    gc.collect()
+
+    assert gone() is None
+    assert made == ["Large"]
+
+
+def test_what_failed_is_asked_again(store):
+    def fail():
+        raise ValueError("not yet")
+
+    with pytest.raises(ValueError, match="not yet"):
+        data.kept(fail, "test", "later")
+    assert data.kept(lambda: 1, "test", "later") == 1
+
+
+def test_answers_are_of_the_store_as_it_is(store, a_run):
+    before = data.kept(lambda: len(store.runs()), "test", "runs")
+    Store(store.path).add(with_record(a_run, id=new_id()))
+
+    assert data.kept(lambda: len(store.runs()), "test", "runs") == before + 1
+
+
+def test_standings_come_with_the_nights_that_they_are_rows_of(store):
+    history, ones = data.standings_of("duration")
+
+    assert ones
+    assert all(history.series["workload"][one.row] == one.about["workload"] for one in ones)
+
+
+def test_the_nights_of_a_workload_are_those_of_all(store):
+    mine, all_of_them = data.nights_of_workload(SLOWER), data.all_nights()
+
+    assert set(mine.series["workload"]) == {SLOWER}
+    assert {SLOWER, FASTER} <= set(all_of_them.series["workload"])
+    for row, about in enumerate(mine.series.to_dict("records")):
+        assert mine.changes[row] == all_of_them.changes[all_of_them.find(about)]
+
+
+def test_a_mark_is_about_the_series_that_is_looked_at(store, monkeypatch):
+    monkeypatch.setenv(marks.MARKS_VARIABLE, "1")
+    about = data.nights_of_workload(SLOWER).series.iloc[0].to_dict()
+    form = pn.Column(*marks.mark_series(about, "duration"))
+    reason, author, _ = form.select(pn.widgets.TextInput)
+    reason.value, author.value = "wanted", "me"
+    form.select(pn.widgets.Button)[0].clicks += 1
+
+    (mark,) = Store(store.path).marks()
+    assert mark["where"] == {name: about[name] for name in ABOUT[1:] if about[name] is not None}
+    assert "scale" in mark["where"]
