@@ -22,6 +22,10 @@ def tell(topic, number):
 
 def numbers_told(client, topic, *, first, stop):
     """Return what tasks of these numbers told, sorted; a number twice for one that ran twice."""
+    return sorted(number for _, number in events_told(client, topic, first=first, stop=stop))
+
+
+def events_told(client, topic, *, first, stop):
+    """Return when (s since the epoch) tasks of these numbers told them, and the numbers."""
     blocks = range(first // TOGETHER, (stop - 1) // TOGETHER + 1)
-    events = [event for block in blocks for event in client.get_events(f"{topic}/{block}")]
-    return sorted(number for _, number in events)
+    return [event for block in blocks for event in client.get_events(f"{topic}/{block}")]

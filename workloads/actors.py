@@ -17,7 +17,7 @@ def calls(client, scale):
     calls in flight together, and latency of single ones.
 
     Scale: 1000 + 1000 calls x the fraction, on any cluster.
-    About 5.6 s on 2 x 1 x 1 GiB.
+    About 6 s on 2 x 1 x 1 GiB.
     Check: the awaited calls return consecutive counts, and the last one is the number of calls.
     """
     count = _count(scale)

@@ -18,7 +18,7 @@ def ols(scale, seed):
     reduction.
 
     Scale: 0.2 x cluster memory, linear, 50 columns; a chunk is 50 MiB at the reference, by the
-    grain. About 2.6 s on 2 x 1 x 1 GiB.
+    grain. About 3 s on 2 x 1 x 1 GiB.
     Check: coefficients are within 5 / sqrt(rows) of those that made y; the residuals' variance is
     that of the noise.
     """

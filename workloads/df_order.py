@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _frames import frame_of, one_row
+from _frames import frame_of, gathered, one_row
 from _shuffle import warm_up_shuffle
 
 from benchkit.measure import expect, random_frame, workload
@@ -130,8 +130,8 @@ def _(result, scale, seed):
     import numpy as np
 
     trades, quotes = _market(scale, seed)
-    prices = trades["float_0"].compute().to_numpy()
-    asked = quotes["quote"].compute().to_numpy()
+    prices = gathered(trades["float_0"]).to_numpy()
+    asked = gathered(quotes["quote"]).to_numpy()
     number = np.arange(len(prices))
     quoted = (number % TRADES < TIMELY) & (number // TRADES < len(asked))
     matched = asked[number[quoted] // TRADES]

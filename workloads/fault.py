@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from _failures import set_allowed_failures
 from _told import new_topic, numbers_told, tell
 
 from benchkit.measure import expect, workload
@@ -175,7 +176,7 @@ def nanny_restart(client, scale, prepared):
 
 @nanny_restart.prepare
 def _(client):
-    before = client.run_on_scheduler(_set_allowed_failures, value=ALLOWED_FAILURES)
+    before = client.run_on_scheduler(set_allowed_failures, value=ALLOWED_FAILURES)
     return {"before": before, "topic": new_topic("fault")}
 
 
@@ -201,7 +202,7 @@ def _(result, scale):
 @nanny_restart.cleanup
 def _(client, prepared=None):
     if prepared is not None:
-        client.run_on_scheduler(_set_allowed_failures, value=prepared["before"])
+        client.run_on_scheduler(set_allowed_failures, value=prepared["before"])
 
 
 def _tasks(scale):
@@ -288,9 +289,3 @@ def _eat(*, topic):
         time.sleep(NAP_S / 5)
     time.sleep(RECOVERY_TIMEOUT_S / 4)
     return len(eaten)
-
-
-def _set_allowed_failures(dask_scheduler, value):
-    before = dask_scheduler.allowed_failures
-    dask_scheduler.allowed_failures = value
-    return before

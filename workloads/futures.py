@@ -20,7 +20,7 @@ def single(client, scale):
     nothing to hide it. Noisy by nature; a change of a millisecond in any hop shows.
 
     Scale: 400 tasks x the fraction, on any cluster.
-    About 6.6 s on 2 x 1 x 1 GiB.
+    About 7 s on 2 x 1 x 1 GiB.
     Check: each answer is its argument plus one.
     """
     return [client.submit(_inc, i, pure=False).result() for i in range(_singles(scale))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 
+from _told import new_topic, numbers_told, tell
 from _two_workers import two_workers
 
 from benchkit.measure import expect, random_array, workload
@@ -32,7 +33,7 @@ def fragmentation(client, scale, seed):
     processes only.
 
     Scale: 0.25 x cluster memory x the fraction in objects of 0.7 to 3.7 kB, in 6 parts a worker.
-    About 0.8 s on 2 x 1 x 1 GiB.
+    About 1 s on 2 x 1 x 1 GiB.
     Check: number and bytes of all objects, as drawn.
     """
     # Sizes come from a formula that is quick: drawing them must not be what takes the time.
@@ -208,14 +209,14 @@ def amm_retire(client, scale, seed, prepared):
     return {
         "sums": sums,
         "seconds": seconds,
-        "made": [number for _, number in client.get_events(prepared["topic"])],
+        "made": numbers_told(client, prepared["topic"], first=0, stop=count),
         "workers": list(client.nthreads()),
     }
 
 
 @amm_retire.prepare
 def _(client):
-    return {"leaving": two_workers(client)[0], "topic": f"benchkit-retire-{time.time_ns()}"}
+    return {"leaving": two_workers(client)[0], "topic": new_topic("retire")}
 
 
 @amm_retire.check
@@ -342,9 +343,7 @@ def _held(scale):
 
 
 def _make_and_tell(number, *, length, seed, topic):
-    from distributed import get_worker
-
-    get_worker().log_event(topic, number)
+    tell(topic, number)
     return _make(number, length=length, seed=seed)
 
 

@@ -36,7 +36,7 @@ def xgboost_train(client, scale, seed, prepared):
     one task on each of them at once.
 
     Scale: 0.01 x cluster memory, linear; 20 features, 4 chunks for each thread; 5 rounds.
-    About 0.9 s on 2 x 1 x 1 GiB.
+    About 1 s on 2 x 1 x 1 GiB.
     Check: there is a prediction for each row of the test data; the error on the training data,
     from predictions, is what the training's log says last; and it is below that of the mean.
     """
@@ -79,23 +79,27 @@ def _(result, prepared):
 @workload(
     tags=["ml", "io", "join", "ci", "nightly"],
     requires=["numpy", "pandas", "pyarrow", "dask.dataframe"],
+    version=2,
     deadline_s=180,
 )
-def preprocess(prepared):
+def preprocess(prepared, scale):
     """Make features of for-hire trips: times, cleaned fees, boroughs, categories.
 
     Month, weekday and hour of the pickup, a flag for what is missing, fees that were texts, trips
     that took far too long left out, both places' boroughs merged in, texts made categories that
-    all partitions know. Stresses what a real preparation does: uneven files, a quantile in the
-    middle, merges with a small table, and categories, which need a pass of their own.
+    all partitions know. Stresses what a real preparation does: uneven files, cut to parts of one
+    size before and after, a quantile in the middle, merges with a small table, and categories,
+    which need a pass of their own.
 
-    Scale: 0.02 x cluster memory x the fraction, in 10 files of very different lengths.
-    About 2.4 s on 2 x 1 x 1 GiB.
+    Scale: 0.05 x cluster memory x the fraction, in 10 files of very different lengths; partitions
+    are to be 100 MB at the reference, by the grain. About 4 s on 2 x 1 x 1 GiB.
     Check: rows, sums and counts by borough, by pandas from the same files.
     """
     import dask.dataframe as dd
 
-    frame = dd.read_parquet(prepared["folder"])
+    size = int(scale.chunk("100 MB"))
+    # Persisted at once, as in df.repartition_uneven.
+    frame = dd.read_parquet(prepared["folder"]).repartition(partition_size=size).persist()
     frame = frame.map_partitions(_clean, meta=_clean(frame._meta)).dropna(subset=["trip_time"])
     limit = OUTLIER * frame["trip_time"].quantile(0.75).compute()
     frame = frame[frame["trip_time"] < limit]
@@ -106,7 +110,7 @@ def preprocess(prepared):
     frame["route"] = frame["PU_borough"].astype(str) + "-" + frame["DO_borough"].astype(str)
     names = ["license", "PU_borough", "DO_borough", "route", "month", "weekday", "hour"]
     frame = frame.astype({name: "category" for name in names}).persist()
-    frame = frame.categorize(columns=names)
+    frame = frame.categorize(columns=names).repartition(partition_size=size).persist()
     routes = frame.groupby("route", observed=True)["trip_miles"].agg(["count", "sum"]).compute()
     return {
         "limit": float(limit),
@@ -124,7 +128,7 @@ def _(client, scale, seed):
 
     folder = new_folder()
     shares = np.random.default_rng(seed).lognormal(0, 1, 10)
-    rows = max(2000, scale.linear(0.02) // 100)
+    rows = max(2000, scale.linear(0.05) // 100)
     lengths = np.maximum(20, shares / shares.sum() * rows).astype(int).tolist()
     client.gather(
         client.map(_write_trips, range(10), lengths, folder=folder, seed=seed, pure=False)
@@ -216,7 +220,7 @@ def embarrassingly_parallel(client, prepared):
     shows is the start of tasks, and work that holds the GIL beside the worker's own.
 
     Scale: 12 archives for each GiB of cluster memory x the fraction, in steps of 1, 2, 5, of 40
-    files of 50 kB. About 0.4 s on 2 x 1 x 1 GiB, plus 1 s once to make the data.
+    files of 50 kB. About 1 s on 2 x 1 x 1 GiB, plus 1 s once to make the data.
     Check: the count of every month is what was planted, and so are the first month with any, and
     those with most and fewest.
     """

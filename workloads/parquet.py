@@ -94,7 +94,7 @@ def read_hive(prepared):
     not needed for long: texts, mostly.
 
     Scale: 16 files of 50 000 rows for each 2 GiB of cluster memory x the fraction, in steps of
-    1, 2, 5. About 1.6 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
+    1, 2, 5. About 2 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
     Check: every value, by PyArrow from the first row of each file.
     """
     import dask.dataframe as dd
@@ -239,7 +239,7 @@ def column_projection_filter(client, prepared):
     Stresses the reader's use of footers, of ranges, and of reading ahead.
 
     Scale: 0.1 x cluster memory x the fraction, in files of 20 row groups of 1/20 of a thread's
-    memory. About 0.3 s on 2 x 1 x 1 GiB.
+    memory. About 1 s on 2 x 1 x 1 GiB.
     Check: rows and sums, by PyArrow from the row groups that the filter leaves.
     """
     import dask.dataframe as dd

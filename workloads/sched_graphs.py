@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from importlib.util import find_spec
 
 from _graphs import (
     BUILDS,
@@ -17,9 +18,10 @@ from _graphs import (
 )
 
 from benchkit.measure import expect, workload
+from benchkit.measure.errors import MissingPackage
 
 #: Blocks along each side of what is built: about a second each.
-SIDES = {"rechunk": 36, "overlap": 20, "tensordot": 16}
+SIDES = {"rechunk": 36, "overlap": 20, "tensordot": 16, "groupby": 24}
 N_PAYLOADS = 500
 
 
@@ -82,8 +84,9 @@ def _(client, result, prepared):
 def graph_build(scale, *, kind):
     """Build and optimise the graph of an array on the client, and compute nothing.
 
-    Stresses the client: rechunking, overlaps and contractions make thousands of tasks before the
-    first of them can run (distributed#3750). The number of tasks is the same on every machine.
+    Stresses the client: rechunking, overlaps, contractions and xarray's groups (without flox) make
+    thousands of tasks before the first of them can run (distributed#3750). The number of tasks is
+    the same on every machine.
 
     Scale: blocks by the fraction, on any cluster: the client is one process.
     About 1 s on 2 x 1 x 1 GiB.
@@ -94,6 +97,12 @@ def graph_build(scale, *, kind):
     graph, keys = built(kind, _side(scale, kind))
     # No graph may be returned bare: Dask would look for collections in it.
     return SimpleNamespace(graph=graph, keys=keys)
+
+
+@graph_build.prepare
+def _(*, kind):
+    if kind == "groupby" and find_spec("xarray") is None:
+        raise MissingPackage("xarray: not installed")
 
 
 @graph_build.check

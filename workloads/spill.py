@@ -8,6 +8,8 @@ import tempfile
 import time
 import zlib
 
+from _failures import set_allowed_failures
+from _frames import gathered
 from _two_workers import two_workers
 
 from benchkit.measure import expect, random_array, random_frame, workload
@@ -65,7 +67,7 @@ def spilling(client, scale, seed, *, data, end):
 @spilling.prepare
 def _(client):
     # A worker that dies of memory is a failure of this workload, not something to try again.
-    client.run_on_scheduler(_allow_no_failures)
+    return client.run_on_scheduler(set_allowed_failures, value=0)
 
 
 @spilling.check
@@ -77,6 +79,12 @@ def _(result, *, data):
     return {"spilled_share": result["spilled_share"]}
 
 
+@spilling.cleanup
+def _(client, prepared=None):
+    if prepared is not None:
+        client.run_on_scheduler(set_allowed_failures, value=prepared)
+
+
 @workload(
     variants={"data": ["uncompressible", "compressible"]},
     tags=["memory", "disk", "transfer", "ci[data=uncompressible]", "nightly"],
@@ -84,6 +92,7 @@ def _(result, *, data):
     cluster={"memory_limit": "512 MiB"},
     features=["nanny"],
     deadline_s=180,
+    metrics={"spilled_share": "1"},
 )
 def dot_product(scale, seed, *, data):
     """Multiply a square array with its transpose, where array and products fill the memory.
@@ -92,18 +101,26 @@ def dot_product(scale, seed, *, data):
     products that need them. Stresses the choice of what is spilled, and transfers of spilled data.
 
     Scale: quadratic, 0.2 x cluster memory where the laws meet (two workers of 512 MiB), because
-    work grows with the square; 5 chunks a side. About 10 s on 2 x 1 x 512 MiB.
+    work grows with the square; 5 chunks a side, and more where 32 products a thread need them.
+    About 10 s on 2 x 1 x 512 MiB. The metric is what was written to disk, as a share of the array.
     Check: the sum over columns of their sums squared.
     """
     array = _dot_operand(scale, seed, data)
     return (array @ array.T).sum()
 
 
+@dot_product.prepare
+def _(client):
+    return sum(client.run(_bytes_written).values())
+
+
 @dot_product.check
-def _(result, scale, seed, *, data):
+def _(client, result, scale, seed, prepared, *, data):
+    written = sum(client.run(_bytes_written).values()) - prepared
     array = _dot_operand(scale, seed, data)
     wanted = (array.sum(axis=0) ** 2).sum().compute()
     expect(float(result), close_to=float(wanted), rtol=1e-9, what="sum of the product")
+    return {"spilled_share": written / array.nbytes}
 
 
 @workload(
@@ -144,7 +161,7 @@ def repeated_merge(client, scale, seed):
 
 @repeated_merge.check
 def _(result, scale, seed):
-    left, right = (side.compute() for side in _series(scale, seed))
+    left, right = (gathered(side) for side in _series(scale, seed))
     both = left.index.intersection(right.index)
     first = left["float_0"].mean() + left["float_1"].mean()
     second = left.loc[both].sum(axis=1).mean() + right.loc[both].sum(axis=1).mean()
@@ -254,13 +271,15 @@ def _spilled_bytes(dask_worker):
     return getattr(dask_worker.data, "spilled_total", (0, 0))[0]
 
 
-def _allow_no_failures(dask_scheduler):
-    dask_scheduler.allowed_failures = 0
+def _bytes_written(dask_worker):
+    """Return what a worker has written to disk in its life; before Dask counted that, nothing."""
+    counted = getattr(dask_worker.data, "cumulative_metrics", {})
+    return sum(value for name, value in counted.items() if name == ("disk-write", "bytes"))
 
 
 def _dot_operand(scale, seed, data):
     side, _ = scale.quadratic(0.2, DOT_REFERENCE_BYTES, ("x", "x"))
-    chunk = max(1, round(side / 4.5))
+    chunk = max(1, round(side / max(4.5, (32 * scale.threads) ** (1 / 3))))
     return random_array((side, side), chunks=(chunk, chunk), data=data, seed=seed)
 
 

@@ -41,6 +41,8 @@ __all__ = [
     "words",
 ]
 
+#: When a file has left for the browser.
+FORGET_MS = 1000
 #: A row of a table is about so high.
 ROW_HEIGHT_REM = 1.9
 _REACHED = "tabindex='0' role='group' aria-label='table'"
@@ -218,7 +220,7 @@ def download(name: str, make: Callable[[], Any], told: str = "", width: int = 38
         return io.StringIO(_as_csv(made)) if isinstance(made, pd.DataFrame) else made
 
     # Saved, never shown as a page of ours: a performance report may hold anybody's scripts.
-    return pn.widgets.FileDownload(
+    widget = pn.widgets.FileDownload(
         callback=content,
         filename=name,
         label=told or name,
@@ -226,6 +228,14 @@ def download(name: str, make: Callable[[], Any], told: str = "", width: int = 38
         width=width,
         margin=(2, 0),
     )
+
+    def sent(event: Any) -> None:
+        # Else the whole file, as text, would stay here and in the page for as long as it is open.
+        if event.new and pn.state.curdoc is not None:
+            pn.state.curdoc.add_timeout_callback(lambda: widget.param.update(data=None), FORGET_MS)
+
+    widget.param.watch(sent, "data")
+    return widget
 
 
 def _as_csv(frame: pd.DataFrame) -> str:
