@@ -218,4 +218,4 @@ def test_a_run_is_saved_as_its_file(page, site, store):
 
         with open(download.value.path(), "rb") as saved:
             assert saved.read() == store.file(run_id).read_bytes()
-        page.wait_for_function(f"{HELD}.length > 0 && {HELD}.every(data => data === null)")
+        page.wait_for_function(f"{HELD}.length > 0 && {HELD}.every(data => !data)")
