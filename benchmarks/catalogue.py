@@ -44,8 +44,8 @@ What each does in a sentence, how long it takes on 2 workers with 1 thread and 1
 one run differs from the next (coefficient of variation), how many runs a side see a change of 5 %
 four times in five, and how many times as long it takes on 4 workers with 2 GiB each: four times
 the memory for twice the threads. One that differs by more than 15 % is marked: it shows large
-changes only. Where there is nothing, it was not measured: what is not in the profile `ci`, and of
-four times the data what does not grow with memory. Written by
+changes only. Where there is nothing, it was not measured: what is not in the profile `ci`; four
+times the data were given to some categories only. Written by
 `python benchmarks/catalogue.py table`; the docstrings say how each scales and how its answer is
 checked.
 """

@@ -272,8 +272,10 @@ def _spilled_bytes(dask_worker):
 
 
 def _bytes_written(dask_worker):
-    """Return what a worker has written to disk in its life; before Dask counted that, nothing."""
-    counted = getattr(dask_worker.data, "cumulative_metrics", {})
+    """Return what a worker has written to disk in its life; NaN where Dask does not count that."""
+    counted = getattr(dask_worker.data, "cumulative_metrics", None)
+    if counted is None:
+        return float("nan")
     return sum(value for name, value in counted.items() if name == ("disk-write", "bytes"))
 
 

@@ -28,7 +28,7 @@ def anom_mean(scale, seed, *, data):
 
     Each root chunk is needed twice, for the group means and for the difference. Stresses
     back-pressure: a scheduler that makes roots faster than they can be let go fills the memory
-    (distributed#2602). Moments count one to seven times: plain means are zero whatever the groups.
+    (distributed#2602). Moments have weights, as plain means are zero whatever the groups.
 
     Scale: 0.16 x cluster memory, linear; a chunk is one row of 10 MiB at the reference, by the
     grain; a group for each 100 rows. About 8 s on 2 x 1 x 1 GiB.
@@ -74,10 +74,14 @@ def _n_days(rows):
 
 
 def _weights(rows):
-    """Return how often each moment counts, otherwise for those of one day."""
+    """Return what each moment counts: days differ, and so do the moments of one day.
+
+    With the same sum for each day, means of one day would pass for those of another.
+    """
     import numpy as np
 
-    return np.arange(rows) // 2 % 7 + 1.0
+    time, n_days = np.arange(rows), _n_days(rows)
+    return 1.0 + time % n_days + time // n_days % 3
 
 
 def _geometry(scale):

@@ -153,7 +153,6 @@ WRONG = {
         "a column is not a number": array_with(not_a_number),
         "a column is lost": lambda result: np.asarray(result)[:-1],
         "nothing was computed": np.zeros_like,
-        "the mean of all was taken away": lambda result: np.asarray(result) + 1e-3,
     },
     "parquet.write_wide": {
         "a column is off": rows_with(lambda sums: sums * (1 + 1e-7)),
@@ -232,3 +231,29 @@ def test_sizes_come_from_the_clusters_memory(client, variant):
 
     # Four times as much by the linear law, twice by the quadratic one; datasets come in steps.
     assert 1.5 < made[1] / made[0] < 8
+
+
+@pytest.mark.parametrize("wrong", ["the mean of all", "the mean of the other day", "nothing"])
+def test_anomalies_against_a_wrong_climatology_are_refused(wrong):
+    (variant,) = [
+        each for each in proved_here(WRONG) if each.name.startswith("xarray.anom_mean[data=u")
+    ]
+    names = variant.workload.main.__globals__
+    array = names["_array"](TINY, 0, "uncompressible").compute()
+    n_days, weights = names["_n_days"](len(array)), names["_weights"](len(array))
+    day = np.arange(len(array)) % n_days
+    means = np.stack([array[day == each].mean(axis=0) for each in range(n_days)])
+    taken = {
+        "the truth": means[day],
+        "the mean of all": array.mean(axis=0),
+        "the mean of the other day": means[(day + 1) % n_days],
+        "nothing": 0.0,
+    }
+
+    def check(climatology):
+        result = ((array - climatology) * weights[:, None]).mean(axis=0)
+        variant.workload.call("check", result=result, scale=TINY, seed=0, data="uncompressible")
+
+    check(taken["the truth"])
+    with pytest.raises(WrongAnswer):
+        check(taken[wrong])

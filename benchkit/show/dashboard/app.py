@@ -94,7 +94,7 @@ def _first() -> str:
 
 
 def _state() -> dict[str, str]:
-    """Return what the address says, each name once; servers take no longer addresses."""
+    """Return what the address says, each name once; the server takes no more than 64 kB of it."""
     return {
         name: values[0].decode("utf-8", "replace")
         for name, values in pn.state.session_args.items()
