@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from perturbing import nan, prove, proved_here, rows_with, swapped_values, with_value
+from perturbing import VARIANTS, nan, prove, proved_here, rows_with, swapped_values, with_value
+
+from benchkit.measure.errors import WrongAnswer
 
 
 def a_group_is_lost(frame):
@@ -68,3 +70,17 @@ WRONG = {
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
     prove(client, variant, WRONG)
+
+
+def test_a_correlation_that_is_none_may_differ_by_rounding_alone():
+    q9 = {each.workload.name: each.workload for each in VARIANTS}["h2o.q9"]
+    known = pd.DataFrame({"id2": [1, 2], "r2": [1e-35, 0.5]})
+    names = ["id2", "r2"]
+
+    def check(r2):
+        result = pd.Series([r2, 0.5], index=pd.Index([1, 2], name="id2"))
+        q9.call("check", result=result, prepared=(names, known))
+
+    check(2e-34)
+    with pytest.raises(WrongAnswer, match="r2"):
+        check(1e-6)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import dask
 import pytest
 from distributed import Client, LocalCluster
-from perturbing import TINY, item, nan, prove, proved_here, run_variant, times
+from perturbing import TINY, VARIANTS, item, nan, prove, proved_here, run_variant, times
 
 #: They end or replace workers, so they get a cluster of their own.
 CONSUME_THEIR_CLUSTER = {"memory.amm_retire", "spill.repeated_merge"}
@@ -124,3 +124,16 @@ def test_all_workers_take_part_though_the_client_tells_of_five_by_default():
 @pytest.mark.parametrize("variant", CONSUMING, ids=lambda variant: variant.name)
 def test_the_check_of_one_that_ends_workers_refuses_wrong_answers(own_client, variant):
     prove(own_client, variant, WRONG)
+
+
+def test_spilling_gives_back_how_many_failures_the_scheduler_allows(client):
+    spilling = {each.workload.name: each.workload for each in VARIANTS}["spill.spilling"]
+
+    def allowed():
+        return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.allowed_failures)
+
+    before = allowed()
+    prepared = spilling.call("prepare", client=client)
+    assert (before, allowed()) == (3, 0)
+    spilling.call("cleanup", client=client, prepared=prepared)
+    assert allowed() == before
