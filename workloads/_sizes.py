@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import math
 
+from benchkit.measure import dataset
+
 
 def in_steps(value):
     """Return the largest of 1, 2, 5, 10, 20, 50, ... up to a value: few datasets serve all."""
     power = 10.0 ** math.floor(math.log10(value) + 1e-9)
     return max(step * power for step in (1, 2, 5) if step * power <= value * (1 + 1e-9))
+
+
+def rideshare(scale):
+    """Return trips of 0.05 x cluster memory, at 100 bytes each, in 10 files for each thread."""
+    rows = max(2000, scale.linear(0.05) // 100)
+    return dataset("rideshare", rows=rows, files=10 * scale.threads)

@@ -19,13 +19,15 @@ def new_folder():
 
 def remove_folder(prepared):
     """Remove the folder that a workload had prepared, if it came so far."""
-    if prepared is not None:
+    if prepared is not None and "folder" in prepared:
         shutil.rmtree(prepared["folder"], ignore_errors=True)
 
 
 def write_zarr(dataset, folder):
-    """Write a dataset to a zarr store in a folder; return the store's path."""
+    """Write a dataset to a zarr store in a folder, in chunks of its own; return the path."""
     store = f"{folder}/written.zarr"
+    for name in dataset.variables:
+        dataset[name].encoding.clear()  # the chunks of where it was read
     dataset.to_zarr(store, mode="w", consolidated=False)
     return store
 

@@ -53,7 +53,11 @@ def _(result, prepared):
     expect(result["mean"].to_numpy(), close_to=means, rtol=1e-9, what="mean tip")
 
 
-@workload(tags=["io", "parsing", "ci", "nightly"], requires=["pandas", "pyarrow", "dask.dataframe"])
+@workload(
+    tags=["io", "parsing", "ci", "nightly"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+    version=2,
+)
 def to_parquet(prepared):
     """Read tables with faults from text, clean them, keep two newspapers, write Parquet.
 
@@ -61,7 +65,7 @@ def to_parquet(prepared):
     file. Stresses the parser where Python functions convert values, and text methods; one
     partition is a file, as in most real pipelines of this kind.
 
-    Scale: 5000 lines of 58 columns a file, a file for each 50 MiB of cluster memory x the
+    Scale: 2000 lines of 58 columns a file, a file for each 40 MiB of cluster memory x the
     fraction, in steps of 1, 2, 5.
     About 4 s on 2 x 1 x 1 GiB, plus 15 s once to make the data.
     Check: rows and the sum of a cleaned column in the files written, as the recipe planted them.
@@ -87,8 +91,8 @@ def to_parquet(prepared):
 
 @to_parquet.prepare
 def _(scale):
-    files = int(in_steps(max(2, scale.linear(1) / (50 * 2**20))))
-    rows = 5000 if files >= 10 else 1000
+    files = int(in_steps(max(2, scale.linear(1) / (40 * 2**20))))
+    rows = 2000 if files >= 10 else 1000
     return dataset("gdelt", files=files, rows_per_file=rows), new_folder()
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tarfile
 
 from _digits import forest_score, random_forests
 from _regression import regression
-from _sizes import in_steps
-from _written import new_folder
+from _sizes import in_steps, rideshare
 
 from benchkit.measure import dataset, expect, workload
 
@@ -17,10 +15,6 @@ XGBOOST_ROUNDS = 5
 WORD = re.compile(rb"matplotlib", re.IGNORECASE)
 #: Trips that take longer than this times the third quartile are left out.
 OUTLIER = 2.5
-ZONES = 263
-BOROUGHS = ["Bronx", "Brooklyn", "EWR", "Manhattan", "Queens", "Staten Island", "Unknown"]
-SUPER = {"Bronx": "Upper", "Manhattan": "Upper", "Brooklyn": "Lower", "Queens": "Lower",
-         "Staten Island": "Others", "EWR": "Others", "Unknown": "Unknown"}  # fmt: skip
 
 
 @workload(
@@ -79,7 +73,7 @@ def _(result, prepared):
 @workload(
     tags=["ml", "io", "join", "ci", "nightly"],
     requires=["numpy", "pandas", "pyarrow", "dask.dataframe"],
-    version=2,
+    version=3,
     deadline_s=180,
 )
 def preprocess(prepared, scale):
@@ -91,19 +85,20 @@ def preprocess(prepared, scale):
     size before and after, a quantile in the middle, merges with a small table, and categories,
     which need a pass of their own.
 
-    Scale: 0.05 x cluster memory x the fraction, in 10 files of very different lengths; partitions
-    are to be 100 MB at the reference, by the grain. About 4 s on 2 x 1 x 1 GiB.
+    Scale: 0.05 x cluster memory x the fraction, at 100 bytes a trip, in 10 files for each thread,
+    of very different lengths; partitions are to be 100 MB at the reference, by the grain.
+    About 4 s on 2 x 1 x 1 GiB, plus 3 s once to make the data.
     Check: rows, sums and counts by borough, by pandas from the same files.
     """
     import dask.dataframe as dd
 
     size = int(scale.chunk("100 MB"))
     # Persisted at once, as in df.repartition_uneven.
-    frame = dd.read_parquet(prepared["folder"]).repartition(partition_size=size).persist()
+    frame = dd.read_parquet(prepared.files("trips")).repartition(partition_size=size).persist()
     frame = frame.map_partitions(_clean, meta=_clean(frame._meta)).dropna(subset=["trip_time"])
     limit = OUTLIER * frame["trip_time"].quantile(0.75).compute()
     frame = frame[frame["trip_time"] < limit]
-    zones = _zones()
+    zones = _zones(prepared)
     for side in ("PU", "DO"):
         named = zones.rename(columns={"zone": f"{side}LocationID", "borough": f"{side}_borough"})
         frame = frame.merge(named, on=f"{side}LocationID", how="left")
@@ -123,30 +118,22 @@ def preprocess(prepared, scale):
 
 
 @preprocess.prepare
-def _(client, scale, seed):
-    import numpy as np
-
-    folder = new_folder()
-    shares = np.random.default_rng(seed).lognormal(0, 1, 10)
-    rows = max(2000, scale.linear(0.05) // 100)
-    lengths = np.maximum(20, shares / shares.sum() * rows).astype(int).tolist()
-    client.gather(
-        client.map(_write_trips, range(10), lengths, folder=folder, seed=seed, pure=False)
-    )
-    return {"folder": folder}
+def _(scale):
+    return rideshare(scale)
 
 
 @preprocess.check
 def _(result, prepared):
     import pandas as pd
 
-    frame = _clean(pd.read_parquet(prepared["folder"]))
+    files = prepared.files("trips", here=True)
+    frame = _clean(pd.concat(map(pd.read_parquet, files), ignore_index=True))
     # Dask's quantile of partitions of different lengths is an estimate (on a tiny cluster its value
     # was 10 % off), and is taken as it is when its rank is near.
     below = float((frame["trip_time"] < result["limit"] / OUTLIER).mean())
     expect(below, close_to=0.75, rtol=0, atol=0.08, what="rank of the third quartile")
     frame = frame[frame["trip_time"] < result["limit"]]
-    boroughs = _zones().set_index("zone")["borough"]
+    boroughs = _zones(prepared).set_index("zone")["borough"]
     route = (
         frame["PULocationID"].map(boroughs).astype(str)
         + "-"
@@ -162,12 +149,6 @@ def _(result, prepared):
     expect(routes["count"].to_numpy(), equals=wanted["count"].to_numpy(), what="trips by route")
     expect(routes["sum"].to_numpy(), close_to=wanted["sum"].to_numpy(), rtol=1e-9, what="miles")
     expect(result["known"], equals=True, what="the categories are known")
-
-
-@preprocess.cleanup
-def _(prepared=None):
-    if prepared is not None:
-        shutil.rmtree(prepared["folder"], ignore_errors=True)
 
 
 @workload(
@@ -282,13 +263,12 @@ def _try(number, params, *, study):
     return score
 
 
-def _zones():
-    import numpy as np
+def _zones(prepared):
+    """Return the number of each zone, and the group of boroughs that it is in as ``borough``."""
     import pandas as pd
 
-    zone = np.arange(1, ZONES + 1)
-    borough = [SUPER[BOROUGHS[(number * 5) % len(BOROUGHS)]] for number in zone.tolist()]
-    return pd.DataFrame({"zone": zone, "borough": borough})
+    zones = pd.read_parquet(prepared.files("zones", here=True)[0])
+    return zones[["zone", "group"]].rename(columns={"group": "borough"})
 
 
 def _clean(frame):
@@ -303,26 +283,3 @@ def _clean(frame):
         on_scene_missing=frame["on_scene"].isna(),
         airport_fee=pd.to_numeric(fee).astype("f8"),
     ).drop(columns=["pickup", "on_scene"])
-
-
-def _write_trips(number, rows, *, folder, seed):
-    import numpy as np
-    import pandas as pd
-
-    rng = np.random.default_rng([seed, number])
-    pickup = pd.Timestamp("2019-02-01") + pd.to_timedelta(rng.integers(0, 10**8, rows), unit="s")
-    on_scene = pd.Series(pickup + pd.Timedelta("60s")).mask(rng.random(rows) < 0.1)
-    frame = pd.DataFrame(
-        {
-            "license": rng.choice(["HV0002", "HV0003", "HV0004", "HV0005"], rows),
-            "pickup": pickup,
-            "on_scene": on_scene,
-            "PULocationID": rng.integers(1, ZONES + 1, rows),
-            "DOLocationID": rng.integers(1, ZONES + 1, rows),
-            "trip_miles": rng.lognormal(1, 1, rows),
-            "trip_time": rng.lognormal(6.5, 0.8, rows),
-            "tips": rng.choice([0.0, 1.0, 2.5], rows),
-            "airport_fee": rng.choice(["None", "0.0", "2.5"], rows),
-        }
-    )
-    frame.to_parquet(f"{folder}/{number:02d}.parquet", index=False)

@@ -86,7 +86,11 @@ def _(prepared=None):
         shutil.rmtree(prepared["folder"], ignore_errors=True)
 
 
-@workload(tags=["io", "groupby", "ci", "nightly"], requires=["pandas", "pyarrow", "dask.dataframe"])
+@workload(
+    tags=["io", "groupby", "ci", "nightly"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+    max_threads=16,
+)
 def read_hive(prepared):
     """Read a table that is laid out in folders by year and quarter, and take the first rows.
 

@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
-from benchkit.measure.errors import BadParameter, UsageError, did_you_mean
+from benchkit.measure.errors import BadParameter, MissingPackage, UsageError, did_you_mean
 
-__all__ = ["Recipe", "find_recipe", "recipe"]
+__all__ = ["Recipe", "find_recipe", "need", "recipe", "versions_of"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -115,3 +116,24 @@ def find_recipe(name: str) -> Recipe:
         hint = did_you_mean(name, _RECIPES, f"there are {', '.join(sorted(_RECIPES)) or 'none'}")
         raise UsageError(f"no recipe named {name!r}: {hint}")
     return _RECIPES[name]
+
+
+def need(package: str, name: str) -> None:
+    """Refuse to make a recipe's data where a package is not installed.
+
+    Raises
+    ------
+    MissingPackage
+        It is not.
+    """
+    try:
+        import_module(package)
+    except ImportError as error:
+        raise MissingPackage(
+            f"recipe {name} needs {package}, not installed here: pip install {package}"
+        ) from error
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """Return the versions of what made data, for their manifest."""
+    return {package: str(import_module(package).__version__) for package in packages}

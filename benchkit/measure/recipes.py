@@ -1,4 +1,4 @@
-"""The shipped recipes: TPC-H, the h2o group-by table, a wide time series.
+"""The shipped recipes, of which TPC-H, the h2o group-by table and a wide time series are here.
 
 What each dataset contains and why; where it is kept is the business of `datasets`, whose calls
 are offered here too, so that this module is the one door. Generators are imported when a dataset
@@ -11,23 +11,38 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchkit.measure.archive_recipes import nex_nc, tarballs
 from benchkit.measure.datasets import Dataset, clear, data_folder, dataset, list_datasets
 from benchkit.measure.errors import DatasetTrouble, MissingPackage
-from benchkit.measure.recipe import Recipe, recipe
+from benchkit.measure.raster_recipes import cmip, era5, era5_surface, int_cube, nwm, sentinel
+from benchkit.measure.recipe import Recipe, need, recipe, versions_of
+from benchkit.measure.table_recipes import gdelt, hive, rideshare, spark_like, taxi_csv
 
 __all__ = [
     "Dataset",
     "Recipe",
     "clear",
+    "cmip",
     "data_folder",
     "dataset",
+    "era5",
+    "era5_surface",
+    "gdelt",
     "h2o",
+    "hive",
+    "int_cube",
     "list_datasets",
+    "nex_nc",
+    "nwm",
     "recipe",
+    "rideshare",
+    "sentinel",
+    "spark_like",
+    "tarballs",
+    "taxi_csv",
     "tpch",
     "wide",
 ]
@@ -63,7 +78,7 @@ def tpch(folder: Path, *, sf: float = 0.1, parts: int = 4) -> Mapping[str, Any]:
     parts : int
         Files of each large table.
     """
-    _need("pyarrow", "tpch")
+    need("pyarrow", "tpch")
     program = _program("tpchgen-cli", "tpch")
     raw = folder / "raw"
     command = [program, "parquet", "-s", str(sf), "--parts", str(parts), "-o", str(raw), "-q"]
@@ -86,7 +101,7 @@ def tpch(folder: Path, *, sf: float = 0.1, parts: int = 4) -> Mapping[str, Any]:
         "rows": rows,
         "tables": {table: f"{table}/*.parquet" for table in rows},
         "seed": 0,  # TPC-H fixes its own
-        "generators": {"tpchgen-cli": version.stdout.split()[-1], **_versions("pyarrow")},
+        "generators": {"tpchgen-cli": version.stdout.split()[-1], **versions_of("pyarrow")},
     }
 
 
@@ -116,7 +131,7 @@ def h2o(
     files : int
         Files of about equal length.
     """
-    _need("pyarrow", "h2o")
+    need("pyarrow", "h2o")
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
@@ -147,7 +162,7 @@ def h2o(
         "rows": {"h2o": rows},
         "tables": {"h2o": "*.parquet"},
         "seed": H2O_SEED,
-        "generators": _versions("numpy", "pyarrow"),
+        "generators": versions_of("numpy", "pyarrow"),
     }
 
 
@@ -177,8 +192,8 @@ def wide(
     seed : int
         Seed of the data.
     """
-    _need("pandas", "wide")
-    _need("pyarrow", "wide")
+    need("pandas", "wide")
+    need("pyarrow", "wide")
     from benchkit.measure.generate import WIDE, frame_maker
 
     make = frame_maker(WIDE, rows_per_file, freq="10ms", seed=seed)
@@ -188,7 +203,7 @@ def wide(
         "rows": {"wide": files * rows_per_file},
         "tables": {"wide": "*.parquet"},
         "seed": seed,
-        "generators": _versions("numpy", "pandas", "pyarrow"),
+        "generators": versions_of("numpy", "pandas", "pyarrow"),
     }
 
 
@@ -219,15 +234,6 @@ def _relaxed(kind: Any) -> Any:
     return pa.string() if str(kind) in ("string_view", "large_string") else kind
 
 
-def _need(package: str, name: str) -> None:
-    try:
-        import_module(package)
-    except ImportError as error:
-        raise MissingPackage(
-            f"recipe {name} needs {package}, not installed here: pip install {package}"
-        ) from error
-
-
 def _program(program: str, name: str) -> str:
     """Find a program that pip put beside this Python, or one on the path."""
     beside = shutil.which(program, path=str(Path(sys.executable).parent))
@@ -237,10 +243,3 @@ def _program(program: str, name: str) -> str:
             f"recipe {name} needs {program}, not installed here: pip install {program}"
         )
     return found
-
-
-def _versions(*packages: str) -> dict[str, str]:
-    return {package: str(import_module(package).__version__) for package in packages}
-
-
-import benchkit.measure.more_recipes  # noqa: E402, F401  (its recipes join those above)

@@ -7,12 +7,17 @@ from perturbing import FEW_ROWS, VARIANTS, prove
 
 READERS = [
     "csv.basic",
+    "df.rideshare_eda",
+    "geo.atmospheric_circulation",
+    "geo.cloud_optimize",
+    "geo.zonal_average",
     "h2o.q1",
     "ml.embarrassingly_parallel",
     "parquet.read_hive",
     "parquet.read_spark_like",
     "tpch.q06",
     "zarr.access_slices",
+    "zarr.select_scalar",
 ]
 
 

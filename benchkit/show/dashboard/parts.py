@@ -229,10 +229,13 @@ def download(name: str, make: Callable[[], Any], told: str = "", width: int = 38
         margin=(2, 0),
     )
 
+    def forget() -> None:
+        widget.param.update(data="")
+
     def sent(event: Any) -> None:
         # Else the whole file, as text, would stay here and in the page for as long as it is open.
         if event.new and pn.state.curdoc is not None:
-            pn.state.curdoc.add_timeout_callback(lambda: widget.param.update(data=""), FORGET_MS)
+            pn.state.curdoc.add_timeout_callback(forget, FORGET_MS)
 
     widget.param.watch(sent, "data")
     return widget

@@ -1,4 +1,4 @@
-"""More shipped recipes: text, partitioned and oddly written tables, a cube, archives.
+"""The shipped recipes of tables as they are found: text, folders by year, uneven or odd Parquet.
 
 Continues `recipes`, which is the one door to all of them. What a recipe knows of its data (sums,
 counts) is in the manifest under ``known``, so that checks need not read everything again.
@@ -6,24 +6,25 @@ counts) is in the manifest under ``known``, so that checks need not read everyth
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.errors import MissingPackage
-from benchkit.measure.recipe import recipe
+from benchkit.measure.recipe import need, recipe, versions_of
 
-__all__ = ["gdelt", "hive", "int_cube", "spark_like", "tarballs", "taxi_csv"]
+__all__ = ["gdelt", "hive", "rideshare", "spark_like", "taxi_csv"]
 
 #: Columns of a line of GDELT's table of events; the last is the address of the source.
 GDELT_COLUMNS = 58
 #: Which of them hold numbers with a fraction, and now and then a stray "#".
 GDELT_FLOATS = (30, 34, 39)
 NEWSPAPERS = ("washingtonpost", "nytimes")
-WORD = b"matplotlib"
+#: Zones of New York's taxis, and the group that each of its boroughs is put into.
+N_ZONES = 263
+BOROUGHS = {
+    "Bronx": "Upper", "Brooklyn": "Lower", "EWR": "Others", "Manhattan": "Upper",
+    "Queens": "Lower", "Staten Island": "Others", "Unknown": "Unknown",
+}  # fmt: skip
 
 
 @recipe(
@@ -50,7 +51,7 @@ def taxi_csv(folder: Path, *, rows_per_month: int = 20_000, seed: int = 0) -> Ma
     seed : int
         Seed of the data.
     """
-    _need("pandas", "taxi_csv")
+    need("pandas", "taxi_csv")
     import numpy as np
     import pandas as pd
 
@@ -92,7 +93,7 @@ def taxi_csv(folder: Path, *, rows_per_month: int = 20_000, seed: int = 0) -> Ma
         "tables": {"taxi": "*.csv"},
         "seed": seed,
         "known": {"counts": counts.tolist(), "tip_cents": cents.tolist()},
-        "generators": _versions("numpy", "pandas"),
+        "generators": versions_of("numpy", "pandas"),
     }
 
 
@@ -124,7 +125,7 @@ def gdelt(
     seed : int
         Seed of the data.
     """
-    _need("numpy", "gdelt")
+    need("numpy", "gdelt")
     import numpy as np
 
     kept, tenths = 0, 0
@@ -160,7 +161,7 @@ def gdelt(
         "tables": {"events": "*.csv"},
         "seed": seed,
         "known": {"kept": kept, "tenths": tenths},
-        "generators": _versions("numpy"),
+        "generators": versions_of("numpy"),
     }
 
 
@@ -186,7 +187,7 @@ def hive(folder: Path, *, rows_per_file: int = 50_000, seed: int = 0) -> Mapping
     seed : int
         Seed of the data.
     """
-    _need("pyarrow", "hive")
+    need("pyarrow", "hive")
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
@@ -212,7 +213,7 @@ def hive(folder: Path, *, rows_per_file: int = 50_000, seed: int = 0) -> Mapping
         "rows": {"hive": 16 * rows_per_file},
         "tables": {"hive": "hive/*/*/*.parquet"},
         "seed": seed,
-        "generators": _versions("numpy", "pyarrow"),
+        "generators": versions_of("numpy", "pyarrow"),
     }
 
 
@@ -242,7 +243,7 @@ def spark_like(
     seed : int
         Seed of the data.
     """
-    _need("pyarrow", "spark_like")
+    need("pyarrow", "spark_like")
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
@@ -264,120 +265,71 @@ def spark_like(
         "rows": {"spark_like": 3 * files * rows_per_sample},
         "tables": {"spark_like": "part-*.parquet"},
         "seed": seed,
-        "generators": _versions("numpy", "pyarrow"),
+        "generators": versions_of("numpy", "pyarrow"),
     }
 
 
 @recipe(
-    "int_cube",
+    "rideshare",
     version=1,
     sizes={
-        "tiny": {"side": 40},
-        "ci": {"side": 200},
-        "laptop": {"side": 500},
-        "cluster": {"side": 2000},
+        "tiny": {"rows": 2000, "files": 4},
+        "ci": {"rows": 1_000_000},
+        "laptop": {"rows": 20_000_000, "files": 100},
+        "cluster": {"rows": 1_000_000_000, "files": 700},
     },
 )
-def int_cube(folder: Path, *, side: int = 200, seed: int = 0) -> Mapping[str, Any]:
-    """Make a cube of int32 in zarr, uniform from 0 to 255, a quarter of a side in a chunk.
-
-    Parameters
-    ----------
-    folder : Path
-        Where to write; the array is ``cube.zarr`` below it.
-    side : int
-        Length of each of the three axes.
-    seed : int
-        Seed of the data.
-    """
-    _need("zarr", "int_cube")
-    import numpy as np
-    import zarr
-
-    chunk = max(30, -(-side // 4))
-    cube = zarr.open_array(
-        str(folder / "cube.zarr"), mode="w", shape=(side,) * 3, chunks=(chunk,) * 3, dtype="i4"
-    )
-    histogram = np.zeros(256, dtype=int)
-    planes: list[int] = []
-    for begin in range(0, side, chunk):
-        rng = np.random.default_rng([seed, begin])
-        slab = rng.integers(0, 256, (min(chunk, side - begin), side, side), dtype="i4")
-        cube[begin : begin + chunk] = slab
-        histogram += np.bincount(slab.ravel(), minlength=256)
-        planes += slab.sum(axis=(1, 2), dtype="i8").tolist()
-    return {
-        "rows": {"cube": side**3},
-        "tables": {},
-        "seed": seed,
-        "known": {"histogram": histogram.tolist(), "planes": planes},
-        "generators": _versions("numpy", "zarr"),
-    }
-
-
-@recipe(
-    "tarballs",
-    version=1,
-    sizes={
-        "tiny": {"files": 8, "blobs": 10, "blob_bytes": 2000},
-        "ci": {"files": 24, "blobs": 40, "blob_bytes": 50_000},
-        "laptop": {"files": 48, "blobs": 200, "blob_bytes": 100_000},
-        "cluster": {"files": 5000, "blobs": 500, "blob_bytes": 500_000},
-    },
-)
-def tarballs(
-    folder: Path, *, files: int = 24, blobs: int = 40, blob_bytes: int = 50_000, seed: int = 0
+def rideshare(
+    folder: Path, *, rows: int = 1_000_000, files: int = 20, seed: int = 0
 ) -> Mapping[str, Any]:
-    """Make monthly archives of small binary files, of which more and more name a certain word.
+    """Make trips of for-hire vehicles in Parquet files of very different lengths, and their zones.
 
-    The word is written in upper, lower or mixed case, and in none of the first two archives.
+    One tenth of the trips lack the moment when the car was on scene; the airport's fee is a text,
+    "None" for half of them. 263 zones lie in 7 boroughs, and these in 3 groups and "Unknown".
 
     Parameters
     ----------
     folder : Path
-        Where to write.
-    files, blobs, blob_bytes : int
-        Archives, files in each, bytes of a file.
+        Where to write; the tables are ``trips`` and ``zones``.
+    rows, files : int
+        Trips, and files that hold them: lengths are log-normal, the longest about ten times the
+        median.
     seed : int
         Seed of the data.
     """
-    _need("numpy", "tarballs")
+    need("pandas", "rideshare")
+    need("pyarrow", "rideshare")
     import numpy as np
+    import pandas as pd
 
-    spellings = [WORD, WORD.upper(), WORD.title(), b"MatPlotLib"]
-    counts = {}
-    for number in range(files):
+    shares = np.random.default_rng(seed).lognormal(0, 1, files)
+    lengths = np.maximum(1, shares / shares.sum() * rows).astype(int)
+    for number, length in enumerate(lengths.tolist()):
         rng = np.random.default_rng([seed, number])
-        month = f"{number // 12 + 5:02d}{number % 12 + 1:02d}"
-        share = 0 if number < 2 else 0.6 * number / files
-        hits = rng.random(blobs) < share
-        with tarfile.open(folder / f"{month}.tar", "w") as tar:
-            for i, hit in enumerate(hits):
-                blob = bytearray(rng.bytes(blob_bytes))
-                if hit:
-                    place = int(rng.integers(0, blob_bytes - len(WORD)))
-                    blob[place : place + len(WORD)] = spellings[int(rng.integers(len(spellings)))]
-                info = tarfile.TarInfo(f"{month}/{i:05d}.bin")
-                info.size = len(blob)
-                tar.addfile(info, io.BytesIO(bytes(blob)))
-        counts[month] = int(hits.sum())
+        pickup = pd.Timestamp("2019-02-01") + pd.to_timedelta(rng.integers(0, 10**8, length), "s")
+        on_scene = pd.Series(pickup + pd.Timedelta("60s")).mask(rng.random(length) < 0.1)
+        columns = {
+            "license": rng.choice(["HV0002", "HV0003", "HV0004", "HV0005"], length),
+            "on_scene": on_scene,
+            "pickup": pickup,
+            "PULocationID": rng.integers(1, N_ZONES + 1, length),
+            "DOLocationID": rng.integers(1, N_ZONES + 1, length),
+            "trip_miles": rng.lognormal(1, 1, length),
+            "trip_time": rng.lognormal(6.5, 0.8, length),
+            "tolls": np.where(rng.random(length) < 0.05, 6.94, 0.0),
+            "congestion_surcharge": rng.choice([0.0, 0.75, 2.75], length),
+            "airport_fee": rng.choice(["None", "None", "0.0", "2.5"], length),
+            "wav": rng.choice(["Y", "N"], length, p=[0.1, 0.9]),
+            "tips": rng.choice([0.0, 0.0, 1.0, 2.5], length),
+        }
+        pd.DataFrame(columns).to_parquet(folder / f"trips-{number:05d}.parquet", index=False)
+    zone = np.arange(1, N_ZONES + 1)
+    boroughs = [list(BOROUGHS)[number * 5 % len(BOROUGHS)] for number in zone.tolist()]
+    zones = {"zone": zone, "borough": boroughs, "group": [BOROUGHS[name] for name in boroughs]}
+    pd.DataFrame(zones).to_parquet(folder / "zones.parquet", index=False)
     return {
-        "rows": {"tarballs": files * blobs},
-        "tables": {"tarballs": "*.tar"},
+        "rows": {"trips": int(lengths.sum()), "zones": N_ZONES},
+        "tables": {"trips": "trips-*.parquet", "zones": "zones.parquet"},
         "seed": seed,
-        "known": {"counts": counts, "blobs": blobs},
-        "generators": _versions("numpy"),
+        "generators": versions_of("numpy", "pandas", "pyarrow"),
     }
-
-
-def _need(package: str, name: str) -> None:
-    try:
-        import_module(package)
-    except ImportError as error:
-        raise MissingPackage(
-            f"recipe {name} needs {package}, not installed here: pip install {package}"
-        ) from error
-
-
-def _versions(*packages: str) -> dict[str, str]:
-    return {package: str(import_module(package).__version__) for package in packages}

@@ -1,0 +1,377 @@
+"""The shipped recipes of arrays: a cube, weather, water, climate and satellite images.
+
+Continues `recipes`, which is the one door to all of them. Stores are in zarr's format 2, which
+releases of zarr before 3 read, too: environments of any age share them. Dimensions and times are
+named as xarray reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchkit.measure.recipe import need, recipe, versions_of
+
+__all__ = ["cmip", "era5", "era5_surface", "int_cube", "nwm", "sentinel"]
+
+#: Pressure levels, latitudes and longitudes of a model's output.
+CMIP_LEVELS, CMIP_LATITUDES, CMIP_LONGITUDES = 19, 30, 48
+#: Days of a year before each month, where there are no leap days.
+DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
+#: From this day on, satellite images carry an offset.
+SENTINEL_OFFSET, SENTINEL_OFFSET_FROM = 1000, "2022-01-25"
+#: The first image, and the days from one to the next.
+SENTINEL_FIRST, SENTINEL_STEP = "2021-11-02", 5
+
+
+@recipe(
+    "cmip",
+    version=1,
+    sizes={
+        "tiny": {"years": 4},
+        "ci": {"years": 150},
+        "laptop": {"years": 1000},
+        "cluster": {"years": 50_000},
+    },
+)
+def cmip(folder: Path, *, years: int = 150, seed: int = 0) -> Mapping[str, Any]:
+    """Make a climate model's heights ``zg(time, plev, lat, lon)``, monthly, a year in a chunk.
+
+    Its calendar has no leap days.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write; the store is ``zg.zarr`` below it.
+    years : int
+        Years from 1850 on.
+    seed : int
+        Seed of the data.
+    """
+    need("zarr", "cmip")
+    import numpy as np
+
+    store = _store(folder / "zg.zarr")
+    dims = ("time", "plev", "lat", "lon")
+    shape = (12 * years, CMIP_LEVELS, CMIP_LATITUDES, CMIP_LONGITUDES)
+    heights = _array(store, "zg", dims, shape, (12, *shape[1:]), "f4", units="m")
+    for year in range(years):
+        rng = np.random.default_rng([seed, year])
+        heights[12 * year : 12 * (year + 1)] = rng.random((12, *shape[1:]), dtype="f4")
+    # The 15th of each month.
+    days = (np.arange(years)[:, None] * 365 + np.array(DAYS_BEFORE) + 14).reshape(-1)
+    _coordinate(store, "time", days, units="days since 1850-01-01", calendar="noleap")
+    _coordinate(store, "plev", np.geomspace(1e5, 1e2, CMIP_LEVELS), units="Pa")
+    _coordinate(store, "lat", np.linspace(-87.0, 87.0, CMIP_LATITUDES))
+    _coordinate(store, "lon", np.linspace(0.0, 352.5, CMIP_LONGITUDES))
+    return _facts(seed, {"zg": int(np.prod(shape))})
+
+
+@recipe(
+    "era5",
+    version=1,
+    sizes={
+        "tiny": {"days": 2, "latitudes": 8},
+        "ci": {"days": 10, "latitudes": 60},
+        "laptop": {"days": 10, "latitudes": 361},
+        "cluster": {"days": 30, "latitudes": 721},
+    },
+)
+def era5(
+    folder: Path, *, days: int = 10, levels: int = 5, latitudes: int = 60, seed: int = 0
+) -> Mapping[str, Any]:
+    """Make hourly fields ``U, V, T, W(time, level, lat, lon)`` of float32, an hour in a chunk.
+
+    `T` has something in common with `V`, and `W` with `U`: their products have means that are not
+    zero. What they are, by day, is in ``expected.zarr``: covariances around the globe, by NumPy.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write; the store is ``fields.zarr`` below it.
+    days, levels, latitudes : int
+        Days from 2001-01-01 on, levels, and latitudes; there are twice as many longitudes.
+    seed : int
+        Seed of the data.
+    """
+    need("zarr", "era5")
+    import numpy as np
+
+    store, answers = _store(folder / "fields.zarr"), _store(folder / "expected.zarr")
+    dims = ("time", "level", "lat", "lon")
+    shape = (24 * days, levels, latitudes, 2 * latitudes)
+    fields = {
+        name: _array(store, name, dims, shape, (1, *shape[1:]), "f4")
+        for name in ("U", "V", "T", "W")
+    }
+    _coordinate(store, "time", np.arange(24 * days), units="hours since 2001-01-01")
+    by_day = {
+        name: _array(answers, name, dims[:3], (days, *shape[1:3]), (1, *shape[1:3]), "f8")
+        for name in ("UV", "VT", "UW")
+    }
+    for day in range(days):
+        sums = {name: np.zeros(shape[1:3]) for name in by_day}
+        for hour in range(24 * day, 24 * (day + 1)):
+            rng = np.random.default_rng([seed, hour])
+            u, v, t, w = rng.random((4, *shape[1:]), dtype="f4")
+            moment = {"U": u, "V": v, "T": t + v, "W": w - u}
+            for name, values in moment.items():
+                fields[name][hour] = values
+            for name, total in sums.items():
+                one, other = (moment[part].astype(float) for part in name)
+                total += (one * other).mean(-1) - one.mean(-1) * other.mean(-1)
+        for name, total in sums.items():
+            by_day[name][day] = total / 24
+    return _facts(seed, dict.fromkeys(fields, int(np.prod(shape))))
+
+
+@recipe(
+    "era5_surface",
+    version=1,
+    sizes={
+        "tiny": {"moments": 100, "latitudes": 8},
+        "ci": {"latitudes": 60},
+        "laptop": {"latitudes": 181},
+        "cluster": {"latitudes": 721},
+    },
+)
+def era5_surface(
+    folder: Path,
+    *,
+    variable: str = "t2m",
+    moments: int = 4384,
+    latitudes: int = 60,
+    moments_per_chunk: int = 1,
+    seed: int = 0,
+) -> Mapping[str, Any]:
+    """Make a field ``(time, lat, lon)`` of float32, every six hours from 2019 on.
+
+    4384 moments are three years, the second of which is a leap year.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write; the store is ``surface.zarr`` below it.
+    variable : {"t2m", "sst"}
+        Its name. Sea has a temperature: ``sst`` is not a number over land, a quarter of all.
+    moments, latitudes, moments_per_chunk : int
+        Moments, latitudes (there are twice as many longitudes), moments in a chunk.
+    seed : int
+        Seed of the data.
+    """
+    need("zarr", "era5_surface")
+    import numpy as np
+
+    store = _store(folder / "surface.zarr")
+    shape = (moments, latitudes, 2 * latitudes)
+    chunks = (moments_per_chunk, *shape[1:])
+    field = _array(store, variable, ("time", "lat", "lon"), shape, chunks, "f4")
+    _coordinate(store, "time", 6 * np.arange(moments), units="hours since 2019-01-01")
+    down, across = np.indices(shape[1:])
+    is_land = ((down // 7 + across // 11) % 4 == 0) & (variable == "sst")
+    sums = []
+    for begin in range(0, moments, moments_per_chunk):
+        rng = np.random.default_rng([seed, begin])
+        values = rng.random((min(moments_per_chunk, moments - begin), *shape[1:]), dtype="f4")
+        sums += np.where(is_land, 0.0, values).sum(axis=(1, 2), dtype=float).tolist()
+        values[:, is_land] = np.nan
+        field[begin : begin + moments_per_chunk] = values
+    known = {"sums": sums, "missing": int(is_land.sum())}
+    return _facts(seed, {variable: int(np.prod(shape))}, known)
+
+
+@recipe(
+    "nwm",
+    version=1,
+    sizes={
+        "tiny": {"moments": 20, "tile": 8, "across": 2},
+        "ci": {"moments": 730, "tile": 100, "across": 2},
+        "laptop": {"moments": 730, "tile": 350, "across": 8},
+        "cluster": {"moments": 730, "tile": 350, "across": 80},
+    },
+)
+def nwm(
+    folder: Path, *, moments: int = 730, tile: int = 100, across: int = 2, seed: int = 0
+) -> Mapping[str, Any]:
+    """Make depths of water ``(time, y, x)`` of float32, and a raster of counties.
+
+    Tiles of ten moments lie in two rows. Counties are stripes, two a tile, whose borders ignore
+    tiles; 0 is in no county. Coordinates of the two differ by 1e-9.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write; the stores are ``depth.zarr`` and ``counties.zarr`` below it.
+    moments, tile, across : int
+        Hours from 2020-01-01 on, places along each side of a tile, and tiles in a row.
+    seed : int
+        Seed of the data.
+    """
+    need("zarr", "nwm")
+    import numpy as np
+
+    water, counties = _store(folder / "depth.zarr"), _store(folder / "counties.zarr")
+    shape = (moments, 2 * tile, across * tile)
+    depth = _array(water, "depth", ("time", "y", "x"), shape, (10, tile, tile), "f4", units="m")
+    down, over = np.indices(shape[1:])
+    column = (over + down // 3) * across // (shape[2] + shape[1])
+    county = 1 + column + across * (down // max(1, tile - 1))
+    county[(down + over) % 17 == 0] = 0
+    # Numbered without gaps; 0 stays 0, there is always one.
+    county = np.unique(county, return_inverse=True)[1].reshape(county.shape)
+    _array(counties, "county", ("y", "x"), county.shape, (tile, tile), "i4")[:] = county
+    for store, off in ((water, 0.0), (counties, 1e-9)):
+        _coordinate(store, "y", np.arange(shape[1]) + off)
+        _coordinate(store, "x", np.arange(shape[2]) - off)
+    _coordinate(water, "time", np.arange(moments), units="hours since 2020-01-01")
+    sums = []
+    for begin in range(0, moments, 10):
+        rng = np.random.default_rng([seed, begin])
+        values = rng.random((min(10, moments - begin), *shape[1:]), dtype="f4")
+        sums += values[:, county > 0].sum(axis=1, dtype=float).tolist()
+        depth[begin : begin + 10] = values
+    return _facts(seed, {"depth": int(np.prod(shape)), "county": county.size}, {"sums": sums})
+
+
+@recipe(
+    "sentinel",
+    version=1,
+    sizes={
+        "tiny": {"images": 60, "tile": 16, "across": 1},
+        "ci": {"images": 60, "tile": 256, "across": 1},
+        "laptop": {"images": 60, "tile": 1024, "across": 4},
+        "cluster": {"images": 60, "tile": 1024, "across": 200},
+    },
+)
+def sentinel(
+    folder: Path, *, images: int = 60, tile: int = 256, across: int = 1
+) -> Mapping[str, Any]:
+    """Make two bands ``B08, B11(time, y, x)`` of 16-bit numbers, an image of a tile in a chunk.
+
+    Where there are data, the first is two to five times the second, by month and place: the ratio
+    is in ``expected.zarr``. A fifth of each image is 0: no data. From 2022-01-25 on, values carry
+    an offset of 1000. Nothing is drawn at random.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write; the store is ``bands.zarr`` below it.
+    images, tile, across : int
+        Images, places along each side of a tile, and tiles, which lie in a row.
+    """
+    need("zarr", "sentinel")
+    import numpy as np
+
+    store, answers = _store(folder / "bands.zarr"), _store(folder / "expected.zarr")
+    dims, shape, chunks = ("time", "y", "x"), (images, tile, across * tile), (1, tile, tile)
+    first, second = (_array(store, name, dims, shape, chunks, "u2") for name in ("B08", "B11"))
+    days = SENTINEL_STEP * np.arange(images)
+    _coordinate(store, "time", days, units=f"days since {SENTINEL_FIRST}")
+    dates = np.datetime64(SENTINEL_FIRST) + days
+    month_of = dates.astype("datetime64[M]").astype(int) % 12 + 1
+    months = np.unique(month_of)
+    y, x = np.indices(shape[1:])
+    ratios = 2 + (months[:, None, None] + y // 8 + x // 8) % 4
+    _array(answers, "ratio", ("month", "y", "x"), ratios.shape, chunks, "u1")[:] = ratios
+    _coordinate(answers, "month", months)
+    for number, date in enumerate(dates):
+        values = 500 + (y * 31 + x * 17 + number * 101) % 2003
+        offset = SENTINEL_OFFSET * (date >= np.datetime64(SENTINEL_OFFSET_FROM))
+        has_data = (y + x + number) % 5 > 0
+        ratio = ratios[np.searchsorted(months, month_of[number])]
+        first[number] = np.where(has_data, values * ratio + offset, 0)
+        second[number] = np.where(has_data, values + offset, 0)
+    return _facts(0, dict.fromkeys(("B08", "B11"), int(np.prod(shape))))
+
+
+@recipe(
+    "int_cube",
+    version=2,
+    sizes={
+        "tiny": {"side": 40},
+        "ci": {"side": 200},
+        "laptop": {"side": 500},
+        "cluster": {"side": 2000},
+    },
+)
+def int_cube(folder: Path, *, side: int = 200, seed: int = 0) -> Mapping[str, Any]:
+    """Make a cube of int32 in zarr, uniform from 0 to 255, a quarter of a side in a chunk.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write; the array is ``cube.zarr`` below it.
+    side : int
+        Length of each of the three axes.
+    seed : int
+        Seed of the data.
+    """
+    need("zarr", "int_cube")
+    import numpy as np
+
+    chunk = max(30, -(-side // 4))
+    cube = _array(folder, "cube.zarr", ("z", "y", "x"), (side,) * 3, (chunk,) * 3, "i4")
+    histogram = np.zeros(256, dtype=int)
+    planes: list[int] = []
+    for begin in range(0, side, chunk):
+        rng = np.random.default_rng([seed, begin])
+        slab = rng.integers(0, 256, (min(chunk, side - begin), side, side), dtype="i4")
+        cube[begin : begin + chunk] = slab
+        histogram += np.bincount(slab.ravel(), minlength=256)
+        planes += slab.sum(axis=(1, 2), dtype="i8").tolist()
+    return _facts(seed, {"cube": side**3}, {"histogram": histogram.tolist(), "planes": planes})
+
+
+def _facts(
+    seed: int, values: Mapping[str, int], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the manifest's facts of stores: how many values there are of each variable."""
+    return {
+        "rows": dict(values),
+        "tables": {},
+        "seed": seed,
+        "known": dict(known or {}),
+        "generators": versions_of("numpy", "zarr"),
+    }
+
+
+def _store(path: Path) -> Path:
+    """Make an empty zarr group."""
+    import zarr
+
+    zarr.open_group(str(path), mode="w", **_format())
+    return path
+
+
+def _array(
+    store: Path,
+    name: str,
+    dims: Sequence[str],
+    shape: Sequence[int],
+    chunks: Sequence[int],
+    dtype: str,
+    **attributes: str,
+) -> Any:
+    """Make an array of a group, without values; nothing in it stands for a missing one."""
+    import zarr
+
+    array = zarr.open_array(
+        str(store / name), mode="w", shape=tuple(shape), chunks=tuple(chunks), dtype=dtype,
+        fill_value=None, **_format(),
+    )  # fmt: skip
+    array.attrs.update(_ARRAY_DIMENSIONS=list(dims), **attributes)
+    return array
+
+
+def _coordinate(store: Path, dim: str, values: Any, **attributes: str) -> None:
+    _array(store, dim, (dim,), values.shape, values.shape, values.dtype.str, **attributes)[:] = (
+        values
+    )
+
+
+def _format() -> dict[str, Any]:
+    import zarr
+
+    # Releases before 3 know format 2 only, and no such argument.
+    return {} if int(zarr.__version__.split(".")[0]) < 3 else {"zarr_format": 2}
