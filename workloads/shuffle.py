@@ -94,6 +94,7 @@ def _(result, scale, seed):
     variants={"method": ["tasks", "p2p"]},
     tags=["shuffle", "overhead", "nightly", "ci[method=p2p]"],
     requires=REQUIRES,
+    version=2,
 )
 def many_partitions(scale, seed, *, method):
     """Shuffle very many small partitions by an integer key.
@@ -101,8 +102,8 @@ def many_partitions(scale, seed, *, method):
     Stresses pure overhead: the time of "p2p" should grow with the number of partitions, that of
     "tasks" with that times its logarithm.
 
-    Scale: 200 partitions of 1000 rows for each thread x the fraction.
-    About 43 s on 2 x 1 x 1 GiB.
+    Scale: 100 partitions of 1000 rows for each thread x the fraction.
+    About 12 s on 2 x 1 x 1 GiB.
     Check: each key is in one partition only, with as many rows and the same sum of payload as
     before the shuffle.
     """
@@ -184,7 +185,7 @@ def _skewed(scale, seed):
 
 
 def _crumbs(scale, seed):
-    count = max(12, round(200 * scale.threads * scale.fraction))
+    count = max(12, round(100 * scale.threads * scale.fraction))
     partition_bytes = 3 * 8 * ROWS
     frame = random_frame(
         count * partition_bytes, {"float": 3}, partition_bytes=partition_bytes, seed=seed

@@ -52,7 +52,7 @@ WRONG = {
     },
 }
 #: Partitions that come by the thread: a few show as much as many.
-FEW = {"shuffle.many_partitions": replace(TINY, fraction=0.05)}
+FEW = {"shuffle.many_partitions": replace(TINY, fraction=0.1)}
 KILLS = "shuffle.p2p_worker_loss"
 
 
