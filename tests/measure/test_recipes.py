@@ -1,13 +1,16 @@
 import shutil
 import sys
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import xarray as xr
 from pyarrow import parquet
 
+from benchkit.measure import recipes
 from benchkit.measure.errors import DatasetTrouble, MissingPackage
-from benchkit.measure.recipes import dataset, h2o, tpch, wide
+from benchkit.measure.recipes import dataset
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +24,9 @@ def schema_of(made, table):
 
 
 def test_each_recipe_has_the_four_named_sizes():
-    for each in (tpch, h2o, wide):
+    every = [each for each in vars(recipes).values() if isinstance(each, recipes.Recipe)]
+    assert len(every) >= 16
+    for each in every:
         assert list(each.sizes) == ["tiny", "ci", "laptop", "cluster"]
         for size in each.sizes:
             assert each.bind(size) == {**each.bind(), **each.sizes[size]}
@@ -115,3 +120,37 @@ def test_a_generator_that_fails_is_quoted(folder):
         dataset("tpch", sf=-1.0)
 
     assert [path.name for path in folder.iterdir() if path.name.startswith("tpch")] == []
+
+
+def test_a_ride_has_a_zone_and_files_are_of_very_different_lengths():
+    made = dataset("rideshare", rows=20_000, files=10)
+    lengths = [parquet.read_metadata(path).num_rows for path in made.files("trips")]
+    trips = pd.concat(map(pd.read_parquet, made.files("trips")))
+    zones = pd.read_parquet(made.files("zones")[0])
+
+    assert sum(lengths) == made.manifest["rows"]["trips"] == pytest.approx(20_000, abs=10)
+    assert max(lengths) > 4 * min(lengths)
+    assert trips["on_scene"].isna().mean() == pytest.approx(0.1, abs=0.02)
+    assert set(trips["airport_fee"]) == {"None", "0.0", "2.5"}
+    assert set(trips["PULocationID"]) | set(trips["DOLocationID"]) <= set(zones["zone"])
+    assert (len(zones), zones["borough"].nunique(), zones["group"].nunique()) == (263, 7, 4)
+
+
+def test_no_file_of_events_begins_with_a_fault():
+    made = dataset("gdelt", files=40, rows_per_file=50)
+
+    lines = [open(path).read().splitlines() for path in made.files("events")]
+    assert {line[0].count("\t") for line in lines} == {57}
+    assert any(line.count("\t") == 59 for each in lines for line in each)
+
+
+def test_an_archive_of_a_climate_knows_values_and_sums():
+    made = dataset("nex_nc", size="tiny")
+
+    for name in ("tas", "pr"):
+        known, files = made.manifest["known"][name], made.files(name)
+        with xr.open_mfdataset(files, engine="h5netcdf") as opened:
+            values = opened[name].load()
+        assert values.shape == (730, 4, 8)
+        assert [float(values[tuple(place)]) for place in known["points"]] == known["values"]
+        np.testing.assert_allclose(values.sum(("lat", "lon"), dtype=float), known["sums"])
