@@ -40,11 +40,13 @@ def three_years(scale):
 
 
 def water_and_counties(scale):
-    """Return depths of 0.1 x cluster memory, 100 moments; ten of a tile are 4.25 MiB by grain."""
-    moments = 100
-    tile = max(4, round((scale.chunk("4.25 MiB") / 4 / 10) ** 0.5))
-    across = max(2, round(scale.linear(0.1) / 4 / moments / tile**2 / 2))
-    return dataset("nwm", moments=moments, tile=tile, across=across)
+    """Return depths of 0.1 x cluster memory, 100 days; ten of a tile are 4.25 MiB by the grain."""
+    return _water(scale, share=0.1, days=100, ten_days="4.25 MiB")
+
+
+def two_years_of_water(scale):
+    """Return depths of 0.04 x cluster memory, 730 days; ten of a tile are 0.75 MiB by the grain."""
+    return _water(scale, share=0.04, days=730, ten_days="0.75 MiB")
 
 
 def satellite_images(scale):
@@ -59,6 +61,12 @@ def archive(scale):
     latitudes = max(4, round((scale.chunk("32 MiB") / 4 / 365 / 2) ** 0.5))
     years = max(2, round(scale.linear(0.1) / 4 / 365 / 2 / latitudes**2 / 2))
     return dataset("nex_nc", years=years, latitudes=latitudes)
+
+
+def _water(scale, *, share, days, ten_days):
+    tile = max(4, round((scale.chunk(ten_days) / 4 / 10) ** 0.5))
+    across = max(2, round(scale.linear(share) / 4 / days / tile**2 / 2))
+    return dataset("nwm", days=days, tile=tile, across=across)
 
 
 def _maps(scale, share):

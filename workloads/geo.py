@@ -261,7 +261,7 @@ def zonal_average(prepared):
     be equal. Stresses flox's reduction over two dimensions, where each tile holds few of the
     groups.
 
-    Scale: 0.1 x cluster memory, linear, 100 moments of float32; a chunk is ten moments of a tile,
+    Scale: 0.1 x cluster memory, linear, 100 days of float32; a chunk is ten days of a tile,
     4.25 MiB at the reference, by the grain; two counties a tile.
     About 5 s on 2 x 1 x 1 GiB, plus 4 s once to make the data.
     Check: at the first and the last moment, NumPy's `bincount`; at all, the sum over all

@@ -183,28 +183,28 @@ def era5_surface(
 
 @recipe(
     "nwm",
-    version=1,
+    version=2,
     sizes={
-        "tiny": {"moments": 20, "tile": 8, "across": 2},
-        "ci": {"moments": 730, "tile": 100, "across": 2},
-        "laptop": {"moments": 730, "tile": 350, "across": 8},
-        "cluster": {"moments": 730, "tile": 350, "across": 80},
+        "tiny": {"days": 20, "tile": 8, "across": 2},
+        "ci": {"days": 730, "tile": 100, "across": 2},
+        "laptop": {"days": 730, "tile": 350, "across": 8},
+        "cluster": {"days": 730, "tile": 350, "across": 80},
     },
 )
 def nwm(
-    folder: Path, *, moments: int = 730, tile: int = 100, across: int = 2, seed: int = 0
+    folder: Path, *, days: int = 730, tile: int = 100, across: int = 2, seed: int = 0
 ) -> Mapping[str, Any]:
     """Make depths of water ``(time, y, x)`` of float32, and a raster of counties.
 
-    Tiles of ten moments lie in two rows. Counties are stripes, two a tile, whose borders ignore
+    Tiles of ten days lie in two rows. Counties are stripes, two a tile, whose borders ignore
     tiles; 0 is in no county. Coordinates of the two differ by 1e-9.
 
     Parameters
     ----------
     folder : Path
         Where to write; the stores are ``depth.zarr`` and ``counties.zarr`` below it.
-    moments, tile, across : int
-        Hours from 2020-01-01 on, places along each side of a tile, and tiles in a row.
+    days, tile, across : int
+        Days from 2001-01-01 on, places along each side of a tile, and tiles in a row.
     seed : int
         Seed of the data.
     """
@@ -212,7 +212,7 @@ def nwm(
     import numpy as np
 
     water, counties = _store(folder / "depth.zarr"), _store(folder / "counties.zarr")
-    shape = (moments, 2 * tile, across * tile)
+    shape = (days, 2 * tile, across * tile)
     depth = _array(water, "depth", ("time", "y", "x"), shape, (10, tile, tile), "f4", units="m")
     down, over = np.indices(shape[1:])
     column = (over + down // 3) * across // (shape[2] + shape[1])
@@ -224,11 +224,11 @@ def nwm(
     for store, off in ((water, 0.0), (counties, 1e-9)):
         _coordinate(store, "y", np.arange(shape[1]) + off)
         _coordinate(store, "x", np.arange(shape[2]) - off)
-    _coordinate(water, "time", np.arange(moments), units="hours since 2020-01-01")
+    _coordinate(water, "time", np.arange(days), units="days since 2001-01-01")
     sums = []
-    for begin in range(0, moments, 10):
+    for begin in range(0, days, 10):
         rng = np.random.default_rng([seed, begin])
-        values = rng.random((min(10, moments - begin), *shape[1:]), dtype="f4")
+        values = rng.random((min(10, days - begin), *shape[1:]), dtype="f4")
         sums += values[:, county > 0].sum(axis=1, dtype=float).tolist()
         depth[begin : begin + 10] = values
     return _facts(seed, {"depth": int(np.prod(shape)), "county": county.size}, {"sums": sums})
