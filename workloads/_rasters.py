@@ -8,8 +8,6 @@ LEVELS = 5
 #: From this day on, satellite images carry an offset.
 OFFSET, OFFSET_FROM = 1000, "2022-01-25"
 N_IMAGES = 60
-#: One machine makes the data, and more than 200 GiB would take it hours.
-MOST_THREADS = 200
 
 
 def atmosphere(scale):
@@ -41,12 +39,12 @@ def three_years(scale):
 
 def water_and_counties(scale):
     """Return depths of 0.1 x cluster memory, 100 days; ten of a tile are 4.25 MiB by the grain."""
-    return _water(scale, share=0.1, days=100, ten_days="4.25 MiB")
+    return _water(scale.linear(0.1), days=100, ten_days=scale.chunk("4.25 MiB"))
 
 
 def two_years_of_water(scale):
     """Return depths of 0.04 x cluster memory, 730 days; ten of a tile are 0.75 MiB by the grain."""
-    return _water(scale, share=0.04, days=730, ten_days="0.75 MiB")
+    return _water(scale.linear(0.04), days=730, ten_days=scale.chunk("0.75 MiB"))
 
 
 def satellite_images(scale):
@@ -63,9 +61,9 @@ def archive(scale):
     return dataset("nex_nc", years=years, latitudes=latitudes)
 
 
-def _water(scale, *, share, days, ten_days):
-    tile = max(4, round((scale.chunk(ten_days) / 4 / 10) ** 0.5))
-    across = max(2, round(scale.linear(share) / 4 / days / tile**2 / 2))
+def _water(nbytes, *, days, ten_days):
+    tile = max(4, round((ten_days / 4 / 10) ** 0.5))
+    across = max(2, round(nbytes / 4 / days / tile**2 / 2))
     return dataset("nwm", days=days, tile=tile, across=across)
 
 

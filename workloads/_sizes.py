@@ -6,6 +6,9 @@ import math
 
 from benchkit.measure import dataset
 
+#: One machine makes the data: for more threads it would be at it for half an hour.
+MOST_THREADS = 50
+
 
 def in_steps(value):
     """Return the largest of 1, 2, 5, 10, 20, 50, ... up to a value: few datasets serve all."""

@@ -39,6 +39,13 @@ def read_zarr(store):
     return xr.open_zarr(store, consolidated=False)
 
 
+def read_here(store):
+    """Return the dataset of a zarr store as the client's own, read without Dask."""
+    import xarray as xr
+
+    return xr.open_zarr(store, consolidated=False, chunks=None)
+
+
 def write_objects(client, count, *, nbytes, seed):
     """Return the paths of new files of random bytes, in a folder of their own."""
     folder = new_folder()

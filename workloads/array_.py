@@ -266,7 +266,7 @@ def fancy_index(scale, seed, *, indices):
 
     Scale: 0.1 x cluster memory, linear, 256 columns; indices that are not sorted make as many
     pieces as there are chunks, squared: they do not scale.
-    About 4 s on 2 x 1 x 1 GiB; shuffled indices 29 s.
+    About 3 s on 2 x 1 x 1 GiB; shuffled indices 29 s.
     Check: rows hold their number, so the sum and the sum weighted by position follow from the
     indices alone.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _frames import frame_of, gathered, keyed_frame, one_row, shuffle_by
 from _shuffle import warm_up_shuffle
-from _sizes import rideshare
+from _sizes import MOST_THREADS, rideshare
 
 from benchkit.measure import expect, workload
 from benchkit.measure.sizing import timeseries
@@ -216,7 +216,12 @@ def _(result, scale, seed):
     expect(float(result["means"]), close_to=float((sums / rows).sum()), what="sum of means")
 
 
-@workload(tags=["query", "io", "latency", "nightly", "ci"], requires=REQUIRES, version=2)
+@workload(
+    tags=["query", "io", "latency", "nightly", "ci"],
+    requires=REQUIRES,
+    max_threads=MOST_THREADS,
+    version=2,
+)
 def rideshare_eda(prepared):
     """Ask a table of trips what one asks first: how many, what is missing, who tips, and where.
 
@@ -224,7 +229,7 @@ def rideshare_eda(prepared):
     put to data in memory. Stresses latency: graphs are small, and every answer is waited for.
 
     Scale: 0.05 x cluster memory x the fraction, at 100 bytes a trip, in 10 files for each thread.
-    About 6 s on 2 x 1 x 1 GiB, plus 3 s once to make the data.
+    About 6 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
     Check: all answers by DuckDB over the same files.
     """
     import dask.dataframe as dd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from types import SimpleNamespace
 
@@ -10,7 +11,6 @@ from _climatology import DAYS, HOURS, WINDOW, climatology, climatology_of_block,
 from _fingerprints import fingerprint
 from _grids import axis_weights, both_axes, interpolated, interpolated_by_axes
 from _rasters import (
-    MOST_THREADS,
     OFFSET,
     OFFSET_FROM,
     atmosphere,
@@ -20,8 +20,9 @@ from _rasters import (
     three_years,
     water_and_counties,
 )
+from _sizes import MOST_THREADS
 from _tasks import known_since
-from _written import new_folder, read_zarr, remove_folder, write_zarr
+from _written import new_folder, read_here, read_zarr, remove_folder, write_zarr
 
 from benchkit.measure import expect, workload
 
@@ -29,6 +30,8 @@ from benchkit.measure import expect, workload
 PRODUCTS = ("UV", "VT", "UW")
 #: A resource that no worker has: tasks that need it are known to the scheduler and stay there.
 NOBODY = "benchkit-nobody"
+#: A chunk of two or more dimensions, among the files of a dataset that workloads read lazily.
+CHUNK = re.compile(r"(?!expected|counties).*/\d+(\.\d+)+")
 
 
 @workload(
@@ -46,7 +49,7 @@ def atmospheric_circulation(prepared):
 
     Scale: 0.2 x cluster memory for the four fields, linear, hourly, float32; a chunk is one hour
     of 3 MiB at the reference, by the grain.
-    About 8 s on 2 x 1 x 1 GiB, plus 10 s once to make the data.
+    About 13 s on 2 x 1 x 1 GiB, plus 4 s once to make the data.
     Check: the daily covariances that the recipe found with NumPy.
     """
     import xarray as xr
@@ -66,7 +69,7 @@ def _(scale):
 
 @atmospheric_circulation.check
 def _(result, prepared):
-    written, known = read_zarr(result), read_zarr(prepared["data"].path / "expected.zarr")
+    written, known = read_zarr(result), read_here(prepared["data"].path / "expected.zarr")
     for name in PRODUCTS:
         got = written[name].transpose("time", "level", "lat").to_numpy()
         wanted = known[name].to_numpy()
@@ -95,7 +98,7 @@ def era5_rechunk(prepared, scale):
 
     Scale: 0.25 x cluster memory, linear, float32; a moment is 721 x 1440 values and a chunk
     written is 128 MiB at the reference, both by the grain.
-    About 14 s on 2 x 1 x 1 GiB, plus 10 s once to make the data.
+    About 11 s on 2 x 1 x 1 GiB, plus 9 s once to make the data.
     Check: the sum and a sum weighted by position of what was written, and of what of it is
     missing (land), equal those of the source; the sum of each moment is what the recipe counted.
     """
@@ -151,7 +154,7 @@ def climatology_highlevel(prepared):
     they leave behind.
 
     Scale: 0.005 x cluster memory, linear, 4384 moments of float32; a chunk is 8 MiB at the
-    reference, by the grain. About 15 s on 2 x 1 x 1 GiB.
+    reference, by the grain. About 24 s on 2 x 1 x 1 GiB.
     Check: on one latitude, NumPy's product with the matrix of weights; everywhere, means over the
     days, which no window changes.
     """
@@ -195,7 +198,7 @@ def climatology_map_blocks(prepared, scale):
     the result is cut into days. Stresses rechunking there and back, and moves no more than that.
 
     Scale: 0.005 x cluster memory, linear, 4384 moments of float32; a chunk is 8 MiB at the
-    reference, by the grain. About 4 s on 2 x 1 x 1 GiB.
+    reference, by the grain. About 3 s on 2 x 1 x 1 GiB.
     Check: that of `climatology_highlevel`.
     """
     import numpy as np
@@ -223,6 +226,13 @@ def _(result, prepared):
     _expect_climatology(result, prepared)
 
 
+def _expect_known_sums(maps, prepared):
+    """Compare the sum of each moment (time, lat, lon) with what the recipe counted."""
+    known = prepared["data"].manifest["known"]["sums"]
+    sums = maps.astype(float).sum(axis=(1, 2)).compute()
+    expect(sums, close_to=known, rtol=1e-9, what="sum of each moment as it was read")
+
+
 def _series(prepared):
     return read_zarr(prepared["data"].at("surface.zarr"))["t2m"].astype(float)
 
@@ -233,6 +243,7 @@ def _expect_climatology(result, prepared):
     import numpy as np
 
     series = _series(prepared)
+    _expect_known_sums(series.data, prepared)
     time, middle = series["time"].to_index(), series.shape[1] // 2
     expect(result.shape, equals=(len(HOURS), DAYS, *series.shape[1:]), what="shape")
     # The last day of a year without a leap day counts twice.
@@ -262,8 +273,8 @@ def zonal_average(prepared):
     groups.
 
     Scale: 0.1 x cluster memory, linear, 100 days of float32; a chunk is ten days of a tile,
-    4.25 MiB at the reference, by the grain; two counties a tile.
-    About 5 s on 2 x 1 x 1 GiB, plus 4 s once to make the data.
+    4.25 MiB at the reference, by the grain; three counties for two tiles.
+    About 7 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
     Check: at the first and the last moment, NumPy's `bincount`; at all, the sum over all
     counties, which the recipe counted.
     """
@@ -272,7 +283,7 @@ def zonal_average(prepared):
     from flox.xarray import xarray_reduce
 
     depth = read_zarr(prepared["data"].at("depth.zarr"))["depth"]
-    counties = read_zarr(prepared["data"].at("counties.zarr"))["county"].load()
+    counties = read_here(prepared["data"].at("counties.zarr"))["county"].load()
     depth, counties = xr.align(depth, counties, join="override")
     known = np.arange(1, int(counties.max()) + 1)
     means = xarray_reduce(depth, counties.rename("county"), func="mean", expected_groups=(known,))
@@ -289,17 +300,18 @@ def _(result, prepared):
     import numpy as np
 
     data = prepared["data"]
-    depth = read_zarr(data.path / "depth.zarr")["depth"]
-    flat = read_zarr(data.path / "counties.zarr")["county"].to_numpy().reshape(-1)
+    depth = read_here(data.path / "depth.zarr")["depth"]
+    flat = read_here(data.path / "counties.zarr")["county"].to_numpy().reshape(-1)
     counts = np.bincount(flat)[1:]
     expect(result.shape, equals=(depth.sizes["time"], len(counts)), what="shape")
     got = np.asarray(result, dtype=float)
     for place in (0, -1):
         moment = depth[place].to_numpy().reshape(-1)
         wanted = np.bincount(flat, weights=moment)[1:] / counts
-        expect(got[place], close_to=wanted, rtol=1e-5, what=f"moment {place}")
+        expect(got[place], close_to=wanted, rtol=1e-4, what=f"moment {place}")
+    # Depths are float32, and some ways to add them stay there.
     known = data.manifest["known"]["sums"]
-    expect(got @ counts, close_to=known, rtol=1e-6, what="sum over all counties")
+    expect(got @ counts, close_to=known, rtol=1e-5, what="sum over all counties")
 
 
 @workload(
@@ -316,7 +328,7 @@ def satellite_filter(prepared):
     grows from two bytes to eight, and a reduction.
 
     Scale: 0.15 x cluster memory for each band, linear, 60 images; a chunk is 4 MiB at the
-    reference, by the grain. About 21 s on 2 x 1 x 1 GiB, plus 15 s once to make the data.
+    reference, by the grain. About 17 s on 2 x 1 x 1 GiB, plus 9 s once to make the data.
     Check: one band is two to five times the other, by month and place: the index is known.
     """
     import pandas as pd
@@ -342,7 +354,7 @@ def _(scale):
 def _(result, prepared):
     import numpy as np
 
-    ratio = read_zarr(prepared["data"].path / "expected.zarr")["ratio"].astype(float)
+    ratio = read_zarr(prepared["data"].at("expected.zarr"))["ratio"].astype(float)
     got = read_zarr(result)["humidity"].transpose("month", "y", "x")
     expect(got["month"].to_numpy(), equals=ratio["month"].to_numpy().tolist(), what="months")
     expect(got.shape, equals=ratio.shape, what="shape")
@@ -369,7 +381,7 @@ def regrid(prepared, *, to):
     task needs the same matrix. Stresses shipping it: its size is that of several maps.
 
     Scale: 0.05 x cluster memory, linear, float32; a chunk is one map of 721 x 1440 values at the
-    reference, by the grain. About 4 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    reference, by the grain. About 2 s on 2 x 1 x 1 GiB, plus 1 s once to make the data.
     Check: the sum and a sum weighted by position equal those of maps interpolated along one axis,
     then the other, from products with two small matrices.
     """
@@ -397,6 +409,7 @@ def _(scale):
 @regrid.check
 def _(result, prepared, *, to):
     maps = read_zarr(prepared["data"].at("surface.zarr"))["t2m"].data
+    _expect_known_sums(maps, prepared)
     along, around = axis_weights(maps.shape, to)
     by_axes = maps.map_blocks(
         interpolated_by_axes, along, around, dtype=float,
@@ -451,7 +464,7 @@ def submission(client, scale, prepared, *, of):
     Metrics are the seconds until the graph is sent and until the scheduler knows it, by its own
     record of events. `cloud_optimize` is left out: workers open its files while it is built.
 
-    Scale: that of the other workload. About 1 s on 2 x 1 x 1 GiB.
+    Scale: that of the other workload. About 3 s on 2 x 1 x 1 GiB.
     Check: the scheduler knows as many tasks as the graph has, all that is asked for is among
     them, and none of them ran.
     """
@@ -502,12 +515,14 @@ def _(scale, *, of):
 
 
 @submission.check
-def _(client, result):
+def _(client, result, prepared):
     from dask.core import flatten
 
     tasks = client.run_on_scheduler(_tasks_of_nobody)
     count = len(dict(result.graph.__dask_graph__()))
     expect(len(tasks), equals=count, what="tasks that the scheduler knows")
+    chunks = sum(CHUNK.fullmatch(name) is not None for name in prepared["data"].manifest["files"])
+    expect(count, at_least=chunks, what="tasks, one at least for each chunk that is read")
     expect(len(set(flatten(result.keys)) - set(tasks)), equals=0, what="results it does not know")
     expect(set(tasks.values()), equals={"no-worker", "waiting"}, what="states of tasks")
     expect(result.building, at_least=0, at_most=result.submission, what="time until it was sent")

@@ -7,7 +7,7 @@ import tarfile
 
 from _digits import forest_score, random_forests
 from _regression import regression
-from _sizes import in_steps, rideshare
+from _sizes import MOST_THREADS, in_steps, rideshare
 
 from benchkit.measure import dataset, expect, workload
 
@@ -73,6 +73,7 @@ def _(result, prepared):
 @workload(
     tags=["ml", "io", "join", "ci", "nightly"],
     requires=["numpy", "pandas", "pyarrow", "dask.dataframe"],
+    max_threads=MOST_THREADS,
     version=3,
     deadline_s=180,
 )
@@ -87,7 +88,7 @@ def preprocess(prepared, scale):
 
     Scale: 0.05 x cluster memory x the fraction, at 100 bytes a trip, in 10 files for each thread,
     of very different lengths; partitions are to be 100 MB at the reference, by the grain.
-    About 4 s on 2 x 1 x 1 GiB, plus 3 s once to make the data.
+    About 4 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
     Check: rows, sums and counts by borough, by pandas from the same files.
     """
     import dask.dataframe as dd

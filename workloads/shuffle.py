@@ -103,7 +103,7 @@ def many_partitions(scale, seed, *, method):
     "tasks" with that times its logarithm.
 
     Scale: 100 partitions of 1000 rows for each thread x the fraction.
-    About 12 s on 2 x 1 x 1 GiB.
+    About 18 s on 2 x 1 x 1 GiB.
     Check: each key is in one partition only, with as many rows and the same sum of payload as
     before the shuffle.
     """

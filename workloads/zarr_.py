@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+from _sizes import MOST_THREADS
+
 from benchkit.measure import dataset, expect, workload
 
 #: What the recipe of a climate model calls its output.
 STORE = "zg.zarr"
 #: Two of the cube's 64 chunks for each.
-MOST_THREADS = 32
+CUBE_THREADS = 32
 #: How often what takes some hundredths of a second is done: once alone tells noise.
 TIMES = 20
 
@@ -18,7 +20,7 @@ TIMES = 20
     variants={"threshold": [50, 100, 200, 255]},
     tags=["io", "unknown-chunks", "ci[threshold=200]", "nightly"],
     requires=["numpy", "zarr", "dask.array"],
-    max_threads=MOST_THREADS,
+    max_threads=CUBE_THREADS,
 )
 def filter_average(prepared, *, threshold):
     """Average the values of a cube that are above a threshold.
@@ -57,7 +59,7 @@ def _(result, prepared, *, threshold):
     variants={"part": ["third", "chunk", "item"]},
     tags=["io", "slicing", "latency", "ci[part=chunk]", "nightly"],
     requires=["numpy", "zarr", "dask.array"],
-    max_threads=MOST_THREADS,
+    max_threads=CUBE_THREADS,
     version=2,
 )
 def access_slices(prepared, scale, *, part):
@@ -96,7 +98,7 @@ def _(result, prepared, scale, *, part):
 @workload(
     tags=["io", "root-tasks", "ci", "nightly"],
     requires=["numpy", "zarr", "dask.array"],
-    max_threads=MOST_THREADS,
+    max_threads=CUBE_THREADS,
 )
 def sum_residuals(prepared):
     """Subtract the mean along one axis from a cube, and add up what is left.
@@ -138,6 +140,7 @@ def _(result, prepared):
 @workload(
     tags=["io", "latency", "overhead", "ci", "nightly"],
     requires=["numpy", "zarr", "xarray", "cftime", "dask.array"],
+    max_threads=MOST_THREADS,
     version=3,
 )
 def select_scalar(prepared):
@@ -147,7 +150,7 @@ def select_scalar(prepared):
     all chunks, and culling all but one of them.
 
     Scale: 0.05 x cluster memory, linear, a chunk is a year of months on 19 levels; 20 points x the
-    fraction, each in a file that is opened anew. About 2 s on 2 x 1 x 1 GiB.
+    fraction, each in a file that is opened anew. About 1 s on 2 x 1 x 1 GiB.
     Check: the values, as zarr reads them there without Dask.
     """
     import xarray as xr

@@ -27,6 +27,7 @@ from uuid import uuid4
 
 import dask
 
+from benchkit.measure.deadline import not_counted
 from benchkit.measure.errors import (
     BadParameter,
     BenchkitError,
@@ -173,6 +174,8 @@ class Dataset:
 def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
     """Return a dataset, made now if it is not there yet, and copied to where workers read.
 
+    The time that this takes counts for no deadline of a workload's steps.
+
     Parameters
     ----------
     name : str
@@ -197,10 +200,11 @@ def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
     """
     chosen = find_recipe(name)
     bound = chosen.bind(size, **params)
-    found = _made(chosen, bound)
-    if not data_url():
-        return found
-    return replace(found, url=publish(found.path, found.manifest, MANIFEST, found.label))
+    with not_counted():  # made once, however large it is
+        found = _made(chosen, bound)
+        if not data_url():
+            return found
+        return replace(found, url=publish(found.path, found.manifest, MANIFEST, found.label))
 
 
 def _made(chosen: Recipe, bound: dict[str, Any]) -> Dataset:

@@ -12,16 +12,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from benchkit.measure.errors import DeadlinePassed
 
-__all__ = ["ask_with_timeout", "deadline", "stacks_of"]
+__all__ = ["ask_with_timeout", "deadline", "not_counted", "stacks_of"]
 
 #: How long the evidence may take; a hung cluster does not answer, and the run must end.
 EVIDENCE_TIMEOUT_S = 10.0
+#: Deadlines that run in this process, in any thread.
+_RUNNING: list[_Deadline] = []
 
 
 def deadline(
@@ -49,6 +51,25 @@ def deadline(
     return _Deadline(seconds, step, evidence)
 
 
+@contextmanager
+def not_counted() -> Iterator[None]:
+    """Stop the clocks of this thread's deadlines in the body of a `with`.
+
+    For what is done once and kept, such as making data, however long it takes.
+    """
+    mine = [each for each in _RUNNING if each.runner is threading.current_thread()]
+    begin = time.monotonic()
+    for each in mine:
+        each.stopped_at = each.stopped_at or begin
+    try:
+        yield
+    finally:
+        for each in mine:
+            if each.stopped_at == begin:  # not one that stopped before us
+                each.spared += time.monotonic() - begin
+                each.stopped_at = None
+
+
 class _Deadline:
     """The state of one deadline.
 
@@ -63,6 +84,9 @@ class _Deadline:
         self.ended = threading.Event()
         self.fired = self.arrived = False
         self.handler: Any = None
+        #: Seconds that do not count, and since when the clock has been stopped.
+        self.spared = 0.0
+        self.stopped_at: float | None = None
 
     def __enter__(self) -> None:
         self.runner = threading.current_thread()
@@ -71,11 +95,17 @@ class _Deadline:
             self.handler = signal.getsignal(signal.SIGINT)
             signal.signal(signal.SIGINT, self._on_signal)
         self.begin = time.monotonic()
+        _RUNNING.append(self)
         threading.Thread(target=self._watch, name="benchkit-deadline", daemon=True).start()
 
+    def _left(self) -> float:
+        # While the clock stands still so does this.
+        return self.seconds + self.spared - ((self.stopped_at or time.monotonic()) - self.begin)
+
     def _watch(self) -> None:
-        if self.ended.wait(self.seconds):
-            return
+        while (left := self._left()) > 0:
+            if self.ended.wait(left):
+                return
         self.evidence()
         with self.lock:
             if self.ended.is_set():
@@ -101,7 +131,8 @@ class _Deadline:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self.lock:
             self.ended.set()
-        late = time.monotonic() - self.begin > self.seconds
+        _RUNNING.remove(self)
+        late = self._left() < 0
         if self.fired:
             self._await_interrupt()
         if self.by_signal:

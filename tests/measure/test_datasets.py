@@ -293,7 +293,7 @@ def test_what_an_environment_lacks_the_python_of_benchkit_makes(monkeypatch, tmp
     def lacks(package):
         raise ImportError(package)
 
-    monkeypatch.setattr(recipes, "import_module", lacks)
+    monkeypatch.setattr(sys.modules["benchkit.measure.recipe"], "import_module", lacks)
     made = recipes.dataset("h2o", size="tiny")
     assert made.answer("select count(*) as n from h2o")["n"].tolist() == [20_000]
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from benchkit.measure.deadline import ask_with_timeout, deadline
+from benchkit.measure.deadline import ask_with_timeout, deadline, not_counted
 from benchkit.measure.errors import DeadlinePassed
 
 
@@ -103,3 +103,26 @@ def test_a_question_is_asked_no_longer_than_it_may_take():
     assert ask_with_timeout(lambda: 7, 5) == 7
     assert ask_with_timeout(lambda: 1 / 0, 5) == {"trouble": "ZeroDivisionError: division by zero"}
     assert ask_with_timeout(threading.Event().wait, 0.05) is None
+
+
+def test_what_is_made_once_does_not_count_and_the_rest_does():
+    with deadline(0.3, "prepare"):
+        with not_counted():
+            with not_counted():
+                time.sleep(0.4)
+            time.sleep(0.1)
+
+    with pytest.raises(DeadlinePassed, match="prepare"):
+        hang_after_making()
+
+
+def hang_after_making():
+    with deadline(0.3, "prepare"):
+        with not_counted():
+            time.sleep(0.4)
+        threading.Event().wait(60)
+
+
+def test_another_threads_deadline_goes_on():
+    with not_counted():
+        assert isinstance(in_a_thread(busy), DeadlinePassed)
