@@ -1,6 +1,7 @@
 """Whose turn it is, on a real event loop with documents that call back as Bokeh's do."""
 
 import threading
+from contextvars import ContextVar
 from types import SimpleNamespace
 
 import pytest
@@ -99,3 +100,21 @@ def test_turns_are_taken_one_at_a_time_also_by_those_who_come_late(loop):
     run(loop, 0.8)
 
     assert called == ["first", "later", "much later"]
+
+
+def test_nobody_acts_in_the_name_of_who_was_before(loop):
+    """Panel keeps whose page it is in the context, which a timer hands on: pages stayed empty."""
+    page, found, turns = ContextVar("page", default="nobody's"), [], Turns()
+
+    def first():
+        page.set("the first one's")
+
+    def ask():
+        page.set("who asks")
+        turns.ask(document(loop), first)
+        turns.ask(document(loop), lambda: found.append(page.get()))
+
+    loop.add_callback(ask)
+    run(loop, 0.5)
+
+    assert found == ["nobody's"]

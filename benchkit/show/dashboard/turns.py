@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from contextvars import Context
 from itertools import count
 from typing import Any
 
@@ -16,7 +17,7 @@ from tornado.ioloop import IOLoop
 __all__ = ["Turns"]
 
 #: Between two contents.
-BREATH_S = 0.02
+BREATH_S = 0.002
 #: Who does not take a turn within this time, for the visitor has left, loses it.
 PATIENCE_S = 0.5
 
@@ -50,7 +51,8 @@ class Turns:
         loop = IOLoop.current()
         if self._timer is not None:
             loop.remove_timeout(self._timer)
-        self._timer = loop.call_later(seconds, self._give)
+        # Of nobody's context: by it Panel knows whose page it is, and the next turn is another's.
+        self._timer = Context().run(loop.call_later, seconds, self._give)
 
     def _give(self) -> None:
         self._timer = None
