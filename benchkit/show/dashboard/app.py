@@ -28,6 +28,7 @@ from benchkit.show.dashboard import (
 )
 from benchkit.show.dashboard.data import all_nights
 from benchkit.show.dashboard.loading import filled_later
+from benchkit.show.dashboard.quick_bokeh import hurry_up
 from benchkit.show.dashboard.shell import dress_widgets, listen_at_once, page
 
 __all__ = ["VIEWS", "application", "frame_of"]
@@ -103,4 +104,5 @@ def _state() -> dict[str, str]:
 
 
 if pn.state.served:  # by `panel serve` on this file
+    hurry_up()
     application().servable()

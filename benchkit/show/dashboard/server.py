@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -23,6 +24,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 #: Between two looks at whether the parent process lives.
 PARENT_S = 0.5
+#: New objects before Python looks for garbage among them: a page makes a hundred thousand, and most
+#: stay until its visitor leaves.
+GARBAGE = (20_000, 20, 20)
 #: Panel's own asks a CDN for pictures.
 LOGIN_PAGE = Path(__file__).with_name("login.html")
 
@@ -109,9 +113,10 @@ def serve(
         import panel as pn
 
         from benchkit.show.dashboard.app import application, frame_of
-        from benchkit.show.dashboard.data import warm_up, workload_catalogue
+        from benchkit.show.dashboard.data import workload_catalogue
         from benchkit.show.dashboard.follow import FOLLOW_VARIABLE
         from benchkit.show.dashboard.marks import MARKS_VARIABLE
+        from benchkit.show.dashboard.quick_bokeh import hurry_up
     except ImportError as error:
         raise MissingExtra("show", str(error.name)) from error
     os.environ[MARKS_VARIABLE] = "1" if allow_marks else ""
@@ -151,17 +156,31 @@ def serve(
     # Before anybody visits: Panel looks at modules while it makes a page, and must not meet those
     # beside workloads, which lose the name they were imported by.
     workload_catalogue()
+    hurry_up()
     server.start()
     if not task_id():  # the only one, or the first
         ready(url)
         if show:
             server.io_loop.add_callback(server.show, "/")
-    threading.Thread(target=warm_up, name="benchkit-warm-up", daemon=True).start()
+    threading.Thread(target=_warm_up, name="benchkit-warm-up", daemon=True).start()
     server.io_loop.start()
     if num_procs > 1:
         # Nothing is left to be tidied up, and a thread that is stopped amid an import, as the
         # interpreter stops those that warm up, can hold it up for ever.
         os._exit(0)
+
+
+def _warm_up() -> None:
+    """Read what most pages need; then let Python's search for garbage pass over what is there.
+
+    What was imported and read stays: to look through all of it took 0.2 s, amid somebody's page.
+    """
+    from benchkit.show.dashboard.data import warm_up
+
+    warm_up()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 def _end_with(maker: int) -> None:
