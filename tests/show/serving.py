@@ -21,8 +21,11 @@ expect.set_options(timeout=30_000)  # on a busy machine a page takes its time
 
 
 @contextmanager
-def served(store, *options) -> Iterator[str]:
-    """Serve the dashboard of a store; gives its address."""
+def served(store, *options, page=None) -> Iterator[str]:
+    """Serve the dashboard of a store; gives its address.
+
+    A page that is shown leaves before the server ends: its styles may still be on their way.
+    """
     server = subprocess.Popen(
         [
             *(sys.executable, "-m", "benchkit", "dashboard"),
@@ -33,6 +36,8 @@ def served(store, *options) -> Iterator[str]:
     )
     try:
         yield server.stdout.readline().strip()
+        if page is not None:
+            page.goto("about:blank")
     finally:
         server.terminate()
         server.wait(10)

@@ -203,7 +203,7 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
             run["duration"] = run["duration"] * 0 + duration
             del run.attrs["duration"]
             store.add(run)
-    with served(store.path) as url:
+    with served(store.path, page=page) as url:
         page.goto(url)
         page.get_by_role("link", name="Compare").click()
         sees(page, "main, new, null: 1 workload, 9 runs")
@@ -287,7 +287,7 @@ def test_an_empty_store_names_the_command_that_fills_it(page, tmp_path, artifact
     file.unlink()
     for cached in Path(store.path, "index").rglob("*.json"):
         cached.unlink()
-    with served(store.path) as url:
+    with served(store.path, page=page) as url:
         page.goto(url)
         page.wait_for_function(READY)
         sees(page, "benchkit run -k tag:quick")
@@ -299,7 +299,7 @@ def test_an_empty_store_names_the_command_that_fills_it(page, tmp_path, artifact
 def test_a_million_tasks_are_drawn_and_zoomed_to_rectangles(page, tmp_path, artifacts, a_run):
     store = Store(tmp_path / "store")
     run_id = store.add(many_tasks(a_run))
-    with served(store.path) as url:
+    with served(store.path, page=page) as url:
         page.goto(f"{url}?view=run&id={run_id}&tab=tasks")
         page.wait_for_function(f"{TITLES}.includes('1 000 000 tasks')")
         draws(page, 1)

@@ -81,15 +81,15 @@ def own_store(tmp_path, a_run):
 
 
 @pytest.fixture
-def following(own_store):
+def following(own_store, page):
     """A server that begins with the experiment in progress."""
-    with served(own_store.path, "--follow", EXPERIMENT[:13]) as url:
+    with served(own_store.path, "--follow", EXPERIMENT[:13], page=page) as url:
         yield url
 
 
 @pytest.fixture
-def own_site(own_store):
-    with served(own_store.path) as url:
+def own_site(own_store, page):
+    with served(own_store.path, page=page) as url:
         yield url
 
 
@@ -253,7 +253,7 @@ def test_a_run_can_be_marked_only_where_the_server_allows_it(page, site, store, 
     sees(page, "The whole,")
     assert button.count() == 0
 
-    with served(own_store.path, "--allow-marks") as url:
+    with served(own_store.path, "--allow-marks", page=page) as url:
         open_page(page, f"{url}?view=run&id={own_store.ids()[0]}")
         sees(page, "The whole,")
         button.click()
@@ -335,7 +335,7 @@ def test_two_selections_are_compared_from_a_form(page, site):
 def test_the_page_of_logins_asks_nobody_outside(page, store, tmp_path):
     (tmp_path / "users.json").write_text(json.dumps({"ada": "secret"}))
     options = ("--basic-auth", str(tmp_path / "users.json"), "--cookie-secret", "s" * 32)
-    with served(store.path, *options) as url:
+    with served(store.path, *options, page=page) as url:
         page.goto(url)  # the fixture refuses what leaves this machine
         page.get_by_label("User").fill("ada")
         page.get_by_label("Password").fill("wrong")

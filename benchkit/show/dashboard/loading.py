@@ -9,15 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import panel as pn
 from bokeh.settings import settings
 from panel.io.resources import LOCAL_DIST
-from tornado.ioloop import IOLoop
 
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.turns import Turns
+from benchkit.show.dashboard.turns import turns_here
 
 __all__ = ["filled_later"]
 
@@ -61,8 +59,7 @@ def filled_later(make: Callable[[], Any], *, below: int = 0) -> Any:
         place.param.update(objects=[content], **({"tags": [], "min_height": None} if below else {}))
 
     def ask() -> None:
-        turns = _turns.setdefault(IOLoop.current(), Turns())
-        turns.ask(document, take, below=bool(below))
+        turns_here().ask(document, take, below=bool(below))
 
     def ask_again() -> None:  # on the loop, whatever thread Panel calls this in
         document.add_next_tick_callback(ask)
@@ -77,6 +74,3 @@ def filled_later(make: Callable[[], Any], *, below: int = 0) -> Any:
 
     document.add_timeout_callback(ask, 1 if below else PAUSE_MS)
     return place
-
-
-_turns: WeakKeyDictionary[IOLoop, Turns] = WeakKeyDictionary()

@@ -15,6 +15,7 @@ import psutil
 from tornado.process import task_id
 
 from benchkit.errors import MissingExtra, UsageError
+from benchkit.show.dashboard.shares import Shares
 from benchkit.store.store import Store
 
 __all__ = ["only_these", "serve"]
@@ -137,6 +138,8 @@ def serve(
     pn.config.session_key_func = frame_of
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
     maker = os.getpid()
+    if num_procs > 1:
+        Shares(num_procs).install()
     server = pn.serve(
         {"/": application},
         port=port,

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from contextvars import Context
 from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tornado.ioloop import IOLoop
 
-__all__ = ["Turns"]
+__all__ = ["Turns", "turns_here"]
 
 #: Between two contents.
 BREATH_S = 0.002
@@ -29,6 +30,9 @@ class Turns:
         self._waiting: list[tuple[bool, int, Any, Callable[[], None]]] = []
         self._number = count()
         self._timer: Any = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def ask(self, document: Any, act: Callable[[], None], *, below: bool = False) -> None:
         """Let something be called in its turn, with the lock of its document.
@@ -69,3 +73,11 @@ class Turns:
             act()
         finally:
             self._call_in(BREATH_S)
+
+
+_all: WeakKeyDictionary[IOLoop, Turns] = WeakKeyDictionary()
+
+
+def turns_here() -> Turns:
+    """Return the turns of those who are served by this thread's loop."""
+    return _all.setdefault(IOLoop.current(), Turns())
