@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Any
 
-__all__ = ["esc"]
+__all__ = ["esc", "prose"]
 
 
 def esc(value: Any) -> str:
@@ -17,3 +18,14 @@ def esc(value: Any) -> str:
     '&lt;script&gt;'
     """
     return html.escape(str(value), quote=True)
+
+
+def prose(text: str) -> str:
+    """Return a sentence as markup that shows what stands between backquotes as code.
+
+    Examples
+    --------
+    >>> prose("`benchkit run` makes <one>")
+    '<code>benchkit run</code> makes &lt;one&gt;'
+    """
+    return re.sub("`([^`]+)`", r"<code>\1</code>", esc(text))

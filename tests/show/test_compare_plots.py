@@ -1,6 +1,7 @@
 """Figures of comparisons say what the report says."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,30 @@ def test_the_forest_shows_all_workloads_changed_ones_on_top_with_their_symbols(r
     assert "(%)" in drawn.xaxis[0].axis_label
 
 
+def test_the_forest_shows_the_one_of_many_that_changed_most():
+    many = [f"x.w{i:02}" for i in range(50)]
+    contender = runs("B", seed=2, workloads=many, change={"x.w04": 1.6, "x.w09": 0.5})
+    report = compare(runs("A", seed=1, workloads=many), contender)
+    drawn = plots.forest(report, "duration")
+    changes = data_of(drawn, "change")
+
+    assert max(changes) == pytest.approx(60, abs=10)
+    assert drawn.x_range.start < min(changes)
+    assert drawn.x_range.end > max(changes)
+
+
+def test_an_endless_interval_does_not_make_all_effects_of_a_forest_look_alike():
+    many = [f"x.w{i:02}" for i in range(20)]
+    report = compare(
+        runs("A", seed=1, workloads=many), runs("B", seed=2, workloads=many, change={"x.w04": 1.2})
+    )
+    frame = report.frame.copy()
+    frame.loc[frame["workload"] == "x.w11", ["high", "selected_high"]] = 40.0
+    drawn = plots.forest(replace(report, frame=frame), "duration")
+
+    assert 20 < drawn.x_range.end < 60
+
+
 def test_the_heat_map_is_sure_of_the_change_and_of_no_more(report):
     drawn = plots.heat_map(report, "duration")
     cells = {
@@ -51,6 +76,9 @@ def test_the_heat_map_is_sure_of_the_change_and_of_no_more(report):
     assert cells["x.w03", "+5"] > 0.99
     assert cells["x.w03", "+60"] < 0.01
     assert cells["x.w07", "−5"] < -0.99
+    labels = [name for name in drawn.xaxis[0].major_label_overrides.values() if name]
+    less = [f"−{percent}" for percent in range(80, -1, -10)]
+    assert labels == [*less, *(f"+{percent}" for percent in range(0, 81, 10))]
 
 
 def test_every_run_is_a_dot(report):

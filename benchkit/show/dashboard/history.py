@@ -238,7 +238,7 @@ def _regressions(about: dict[str, Any]) -> list[Regression]:
 
 def _regression(one: Regression) -> Any:
     facts = {
-        "size": one.size,
+        "size when found": one.size,
         "first night": one.night[:16].replace("T", " "),
         "cause": f"{one.cause}: {one.reason}" if one.reason else one.cause,
         "explanation": one.facts.get("explanation"),

@@ -16,7 +16,7 @@ from pandas.api.types import is_numeric_dtype
 
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard.shell import PANE_STYLES, TABLE_STYLES, WIDGET_STYLES
-from benchkit.show.escape import esc
+from benchkit.show.escape import esc, prose
 
 __all__ = [
     "columns",
@@ -65,12 +65,12 @@ def say(line: Any, text: str, *, kind: str = "soft") -> None:
 
 
 def _line(text: str, kind: str) -> str:
-    return f"<p class='{esc(kind)}'>{esc(text)}</p>"
+    return f"<p class='{esc(kind)}'>{prose(text)}</p>"
 
 
 def heading(text: str, below: str = "") -> Any:
     """Return the title of a section, with a line that says how to read it."""
-    line = f"<p class='soft'>{esc(below)}</p>" if below else ""
+    line = f"<p class='soft'>{prose(below)}</p>" if below else ""
     return _html(f"<h2>{esc(text)}</h2>{line}")
 
 
@@ -183,7 +183,7 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
     """Return what is shown in place of data: what is missing, and what brings it."""
     code = f"<p><code>{esc(command)}</code></p>" if command else ""
     link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
-    return _html(f"<div class='empty'><h2>{esc(title)}</h2><p>{esc(text)}</p>{code}{link}</div>")
+    return _html(f"<div class='empty'><h2>{esc(title)}</h2><p>{prose(text)}</p>{code}{link}</div>")
 
 
 def guarded(make: Callable[[], Any]) -> Any:

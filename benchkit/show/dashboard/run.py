@@ -107,7 +107,7 @@ _TABS = """
 :host { color: var(--ink); }
 .bk-header { border-color: var(--line) !important; }
 .bk-tab { color: var(--soft) !important; background: none !important; border: 0 !important;
-  padding: .4rem 1rem .4rem 0 !important; font-size: 14px; }
+  margin-right: 1rem; padding: .4rem 0 !important; font-size: 14px; }
 .bk-tab.bk-active { color: var(--ink) !important; box-shadow: inset 0 -2px var(--link); }
 """
 

@@ -43,9 +43,12 @@ def _below(window: Window) -> Any:
     """Return what of the overview is below the first screen."""
     run = window.run
     usual = kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
+    against = "Against the median of comparable runs before this one."
+    if not usual["runs before"].any():
+        against, usual = "No comparable run was before this one.", usual[["this run"]]
     return pn.Column(
         *_busy_and_groups(window),
-        parts.heading("Is that usual?", "Against the median of comparable runs before this one."),
+        parts.heading("Is that usual?", against),
         parts.table(usual, "metric", sortable=False),
         parts.glossary(metric_terms(window.run.metrics), "What the metrics mean"),
         sizing_mode="stretch_width",

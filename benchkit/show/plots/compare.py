@@ -22,6 +22,7 @@ from bokeh.models import (
     Segment,
 )
 from bokeh.models.annotations import ColorBar, Span
+from numpy.typing import NDArray
 
 from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
 from benchkit.analysis.report import Report
@@ -37,6 +38,8 @@ MOST_ROWS = 60
 ROW_HEIGHT = 22
 MOST_PARTS = 7
 _NO_ROW = "No row is of this metric."
+#: Intervals are shown at least so far beyond the effects (%).
+LEAST_REACH = 5.0
 #: Parts smaller than this share of the largest cannot be seen.
 LEAST_SHARE = 0.005
 #: Pale towards the middle, so that the ground of the page shows, by day and by night.
@@ -149,21 +152,29 @@ def forest(report: Report, metric: str = "duration") -> Any:
             ],
         )
     )
-    _fit(drawn, [low, high, frame["null_low"], frame["null_high"]])
+    _fit(drawn, frame["ratio"], [low, high, frame["null_low"], frame["null_high"]])
     legend_beside(drawn, place="below")
     drawn.ygrid.grid_line_color = None
     return drawn
 
 
-def _fit(drawn: Any, ratios: list[pd.Series]) -> None:
-    """Show all effects, and let one endless interval not flatten the others."""
-    ends = np.concatenate([(ratio.to_numpy(float) - 1) * 100 for ratio in ratios])
-    ends = ends[np.isfinite(ends)]
-    if not len(ends):
+def _fit(drawn: Any, effects: pd.Series, ends: list[pd.Series]) -> None:
+    """Show every effect, and of intervals what does not make all effects look alike."""
+    shown = _percent(effects)
+    if not len(shown):
         return
-    low, high = np.percentile(ends, [2, 98])
+    low, high = min(shown.min(), 0.0), max(shown.max(), 0.0)
+    reach = max(high - low, LEAST_REACH)
+    beyond = np.concatenate([shown, *map(_percent, ends)])
+    low, high = max(beyond.min(), low - reach), min(beyond.max(), high + reach)
     margin = max(0.08 * (high - low), 2.0)
-    drawn.x_range.start, drawn.x_range.end = min(low, 0) - margin, max(high, 0) + margin
+    drawn.x_range.start, drawn.x_range.end = min(low, 0.0) - margin, max(high, 0.0) + margin
+
+
+def _percent(ratios: pd.Series) -> NDArray[np.float64]:
+    """Return what is known of ratios as changes in %."""
+    known = ratios.to_numpy(float)
+    return (known[np.isfinite(known)] - 1) * 100
 
 
 def heat_map(report: Report, metric: str = "duration") -> Any:
@@ -223,7 +234,8 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
         )
     )
     drawn.xaxis.ticker = list(range(0, n_columns))
-    names = {i: name if i % 2 == (len(steps) + 1) % 2 else "" for i, name in enumerate(columns)}
+    from_middle = [*reversed(range(len(steps))), *range(len(steps))]
+    names = {i: columns[i] if step % 2 == 0 else "" for i, step in enumerate(from_middle)}
     drawn.xaxis.major_label_overrides = names
     drawn.grid.grid_line_color = None
     bar = ColorBar(

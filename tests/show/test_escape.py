@@ -1,0 +1,18 @@
+"""What runs say is shown and never obeyed, also where a sentence has code in it."""
+
+import pytest
+
+from benchkit.show.escape import prose
+
+
+@pytest.mark.parametrize(
+    ("text", "markup"),
+    [
+        ("`benchkit run` makes one", "<code>benchkit run</code> makes one"),
+        ("`<img src=x>` & 'more'", "<code>&lt;img src=x&gt;</code> &amp; &#x27;more&#x27;"),
+        ("a lone ` stays", "a lone ` stays"),
+        ("``", "``"),
+    ],
+)
+def test_what_stands_between_backquotes_is_code(text, markup):
+    assert prose(text) == markup
