@@ -14,7 +14,7 @@ VARIABLES = ("tas", "pr")
 @workload(
     category="geo",
     tags=["io", "shuffle", "nightly", "ci"],
-    requires=["numpy", "pandas", "dask.array", "xarray", "zarr", "h5netcdf"],
+    requires=["numpy", "pandas", "dask.array", "xarray", "zarr", "h5netcdf", "h5py"],
     max_threads=MOST_THREADS,
     version=2,
 )

@@ -101,7 +101,7 @@ def nex_nc(
     seed : int
         Seed of the data.
     """
-    for package in ("pandas", "xarray", "h5netcdf"):
+    for package in ("pandas", "xarray", "h5netcdf", "h5py"):
         need(package, "nex_nc")
     import numpy as np
     import pandas as pd
