@@ -12,6 +12,9 @@ from serving import READY, open_page, sees, served
 
 from benchkit.store.run import Run
 
+#: Messages of Bokeh's protocol are sent as a header, metadata and content, each by itself.
+N_PARTS = 3
+
 ROW = ".tabulator-row .tabulator-cell[tabulator-field='{}']"
 N_NIGHTS = 20
 
@@ -219,3 +222,40 @@ def test_a_run_is_saved_as_its_file(page, site, store):
         with open(download.value.path(), "rb") as saved:
             assert saved.read() == store.file(run_id).read_bytes()
         page.wait_for_function(f"{HELD}.length > 0 && {HELD}.every(data => !data)")
+
+
+def hold_back(page, word):
+    """Let nothing of a kind that a page says reach its server; gives it, and who lets it go."""
+    held, servers, parts = [], [], []
+
+    def between(browser):
+        servers.append(browser.connect_to_server())
+        browser.on_message(said)
+
+    def said(part):
+        parts.append(part)
+        if len(parts) == N_PARTS:
+            if word in parts[-1]:
+                held.extend(parts)
+            else:
+                send(parts)
+            parts.clear()
+
+    def send(some):
+        for part in some:
+            servers[-1].send(part)
+
+    page.route_web_socket("**/ws*", between)
+    return held, lambda: send(held)
+
+
+@pytest.mark.browser
+def test_a_table_is_turned_though_the_page_is_not_painted_yet(page, site):
+    held, let_go = hold_back(page, "document_ready")
+    page.goto(f"{site}?view=runs&page=2")
+    active = page.locator(".tabulator-page.active")
+    expect(active).to_be_visible()
+    page.wait_for_timeout(1000)  # the table has told that it is built
+    assert held, "nothing was kept back"
+    let_go()
+    expect(active).to_have_text("2")
