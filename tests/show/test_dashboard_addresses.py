@@ -259,3 +259,12 @@ def test_a_table_is_turned_though_the_page_is_not_painted_yet(page, site):
     assert held, "nothing was kept back"
     let_go()
     expect(active).to_have_text("2")
+
+
+@pytest.mark.browser
+def test_a_row_is_opened_though_the_page_is_not_painted_yet(page, site):
+    held, _ = hold_back(page, "document_ready")
+    page.goto(f"{site}?view=runs")
+    page.locator(ROW.format("environment")).first.click()
+    page.wait_for_url("**view=run&id=**")
+    assert held, "the page was painted"

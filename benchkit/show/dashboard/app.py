@@ -26,10 +26,11 @@ from benchkit.show.dashboard import (
     runs,
     workloads,
 )
+from benchkit.show.dashboard.connection import listen_at_once
 from benchkit.show.dashboard.data import all_nights
 from benchkit.show.dashboard.loading import filled_later
 from benchkit.show.dashboard.quick_bokeh import hurry_up
-from benchkit.show.dashboard.shell import dress_widgets, listen_at_once, page
+from benchkit.show.dashboard.shell import dress_widgets, page
 
 __all__ = ["VIEWS", "application", "frame_of"]
 

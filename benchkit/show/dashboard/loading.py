@@ -15,6 +15,7 @@ from bokeh.settings import settings
 from panel.io.resources import LOCAL_DIST
 
 from benchkit.show.dashboard import parts
+from benchkit.show.dashboard.connection import is_being_painted, once_painted
 from benchkit.show.dashboard.turns import turns_here
 
 __all__ = ["filled_later"]
@@ -65,10 +66,8 @@ def filled_later(make: Callable[[], Any], *, below: int = 0) -> Any:
         document.add_next_tick_callback(ask)
 
     def take() -> None:
-        session = getattr(document.session_context, "session", None)
-        if session is not None and session.connection_count and not pn.state.loaded:
-            # What is put into a page while the browser builds it would be lost.
-            pn.state.onload(ask_again)
+        if is_being_painted(document):
+            once_painted(document, ask_again)
         else:
             fill()
 

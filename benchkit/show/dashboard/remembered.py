@@ -86,9 +86,6 @@ def remember_table(
     `first_filters`).
     """
     begins, table.page = table.page, 1
-    # What Panel hurries with, filters among it, it does without the document's lock, which fails
-    # while the page is not painted yet (`shell.listen_at_once`): what else a page says has it.
-    table._priority_changes = []  # type: ignore[misc]
     typed = {name: value for name, value in held.items() if value}
 
     def built(event: Any) -> None:

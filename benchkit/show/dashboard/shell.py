@@ -19,7 +19,6 @@ __all__ = [
     "TABLE_STYLES",
     "WIDGET_STYLES",
     "dress_widgets",
-    "listen_at_once",
     "page",
 ]
 
@@ -230,29 +229,6 @@ def dress_widgets() -> None:
     )
     for kind in widgets:
         kind.stylesheets = [WIDGET_STYLES]  # type: ignore[assignment]
-
-
-def listen_at_once() -> None:
-    """Let answers reach the browser from its first word on.
-
-    Panel thinks that a page is not connected before its last figure is painted, and drops changes
-    until then; a click in the first second would change nothing, for good. A browser that has
-    something to say holds the document already.
-    """
-    document = pn.state.curdoc
-    connected = getattr(pn.state, "_connected", None)
-    if document is None or document.session_context is None or connected is None:
-        return
-
-    def heard(event: Any) -> None:
-        if getattr(event, "setter", None) is not None:  # from the browser, not from the server
-            connected[document] = True
-
-    def told(event: Any) -> None:
-        connected[document] = True
-
-    document.on_change(heard)
-    document.on_message("bokeh_event", told)
 
 
 def page(
