@@ -44,9 +44,8 @@ What each does in a sentence, how long it takes on 2 workers with 1 thread and 1
 one run differs from the next (coefficient of variation), how many runs a side see a change of 5 %
 four times in five, and how many times as long it takes on 4 workers with 2 GiB each: four times
 the memory for twice the threads. One that differs by more than 15 % is marked: it shows large
-changes only. Where there is nothing, it was not measured: what is not in the profile `ci`; four
-times the data were given to some categories only. Written by
-`python benchmarks/catalogue.py table`; the docstrings say how each scales and how its answer is
+changes only. Where there is nothing, it was not measured: what is not in the profile `ci`. Written
+by `python benchmarks/catalogue.py table`; the docstrings say how each scales and how its answer is
 checked.
 """
 #: A factor that is 2 within what one run a side can tell.
@@ -104,9 +103,9 @@ def table() -> Iterable[str]:
     if grown:
         yield (
             f"Of {len(grown)} that were given four times the data, "
-            f"{sum(factor <= TWICE for factor in grown)} took at most {TWICE:g} times as long. One "
-            "run a side, on one machine: workers share its disk and its memory, however many they "
-            "are.\n"
+            f"{sum(factor <= TWICE for factor in grown)} took at most {TWICE:g} times as long. A "
+            "run a side, or the middle one of three, on one machine: workers share its disk and "
+            "its memory, however many they are.\n"
         )
     for category, members in groupby(variants, key=lambda variant: variant.workload.category):
         yield f"## {category}\n"
