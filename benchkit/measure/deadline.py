@@ -18,7 +18,7 @@ from typing import Any
 
 from benchkit.measure.errors import DeadlinePassed
 
-__all__ = ["ask_with_timeout", "deadline", "not_counted", "stacks_of"]
+__all__ = ["ask_with_timeout", "deadline", "not_counted", "stacks_of", "standstill"]
 
 #: How long the evidence may take; a hung cluster does not answer, and the run must end.
 EVIDENCE_TIMEOUT_S = 10.0
@@ -185,6 +185,32 @@ def stacks_of(client: Any) -> dict[str, Any]:
     )
     stacks["workers"] = ask_with_timeout(lambda: client.run(_worker_stacks()), half)
     return stacks
+
+
+#: State of a task on the scheduler -> what is said of such tasks.
+_UNDONE = {
+    "no-worker": "that no worker may run",
+    "processing": "on workers",
+    "queued": "queued",
+    "waiting": "waiting for others",
+}
+
+
+def standstill(client: Any) -> str:
+    """Return in words what the tasks that are not done wait for; nothing if that is not known."""
+
+    # A nested function is pickled by value: the scheduler need not have benchkit.
+    def count(dask_scheduler: Any) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for task in list(dask_scheduler.tasks.values()):
+            counts[task.state] = counts.get(task.state, 0) + 1
+        return counts
+
+    counts = ask_with_timeout(lambda: client.run_on_scheduler(count), EVIDENCE_TIMEOUT_S / 2)
+    told = [
+        f"{counts[name]} {words}" for name, words in _UNDONE.items() if (counts or {}).get(name)
+    ]
+    return "tasks: " + ", ".join(told) if told else ""
 
 
 def _worker_stacks() -> Callable[[], dict[str, str]]:

@@ -22,7 +22,7 @@ from distributed.client import futures_of
 from distributed.comm import CommClosedError
 
 from benchkit.measure.cluster import ClusterSpec, Opened
-from benchkit.measure.deadline import ask_with_timeout, deadline, stacks_of
+from benchkit.measure.deadline import ask_with_timeout, deadline, stacks_of, standstill
 from benchkit.measure.errors import (
     BadCluster,
     ClusterTrouble,
@@ -189,7 +189,9 @@ class _Execution:
             raise
         except BaseException as error:
             trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            return self._outcome_of(error), _line(error), trace
+            where = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
+            line = "; ".join(filter(None, [_line(error), where]))
+            return self._outcome_of(error), line, trace
         return "ok", "", ""
 
     def _outcome_of(self, error: BaseException) -> str:
@@ -336,8 +338,8 @@ class _Execution:
     # -- evidence -----------------------------------------------------------------------------
 
     def _gather_evidence(self, client: Any) -> None:
-        """Save where everything hangs: stacks, and the cluster's own dump beside the recording."""
-        self.evidence["stacks"] = stacks_of(client)
+        """Save where all hangs: stacks, and the cluster's own dump beside the recording."""
+        self.evidence |= {"stacks": stacks_of(client), "standstill": standstill(client)}
         dump = str(self.writer.path / "cluster-dump")
         ask_with_timeout(lambda: client.dump_cluster_state(dump))
 

@@ -93,10 +93,22 @@ def test_a_hang_ends_as_timeout_with_its_stacks(tmp_path):
     run = measured(hanging, tmp_path)
 
     assert run.outcome == "timeout"
-    assert "deadline of 3 s" in run.error
+    assert "deadline of 3 s; tasks: 1 on workers" in run.error
     stacks = json.loads(run.tree.attrs["evidence"])["stacks"]
     assert any("('hung', 0)" in tasks for tasks in stacks["tasks"].values())
     assert any("Dask-Default-Threads" in name for one in stacks["workers"].values() for name in one)
+
+
+@pytest.mark.slow
+def test_tasks_that_no_worker_may_run_are_told_of(tmp_path):
+    @workload(category="t", deadline_s=3)
+    def homeless(client):
+        return client.map(str, range(5), workers=["tcp://127.0.0.1:1"])
+
+    run = measured(homeless, tmp_path)
+
+    assert run.outcome == "timeout"
+    assert "tasks: 5 that no worker may run" in run.error
 
 
 @pytest.mark.slow
