@@ -4,8 +4,9 @@
     python benchmarks/dashboard.py --quick
 
 Makes a store in a temporary folder (months of nights, an experiment, a run of a million tasks),
-serves it by `benchkit dashboard` in a process of its own, and drives Chromium. Prints medians and
-worst values beside the budgets and asserts nothing: times belong to the machine. Interactions end
+serves it by `benchkit dashboard`, and drives Chromium; visitors at once also share a server of two
+processes, which is what crowds are for. Prints medians and worst values beside the budgets and
+asserts nothing: times belong to the machine. Interactions end
 when the last answer of the server has been painted. Needs Debian's chromium.
 """
 
@@ -327,7 +328,9 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=1_000_000, help="Tasks of the largest run.")
     parser.add_argument("--rows", type=int, default=40, help="Workloads of the experiment.")
     parser.add_argument("--visitors", type=int, default=20, help="Visitors at once.")
-    parser.add_argument("--num-procs", type=int, default=1, help="Processes of the server.")
+    parser.add_argument("--num-procs", type=int, nargs="+", default=[1, 2],
+                        help="Processes of the server; with the first all is measured, with "
+                        "others visitors at once only.")  # fmt: skip
     parser.add_argument("--crowd", action="store_true", help="Only the visitors at once.")
     parser.add_argument("--repeats", type=int, default=5, help="Visits of a page.")
     parser.add_argument("--quick", action="store_true", help="A small store and few visits.")
@@ -347,12 +350,15 @@ def main() -> None:
         ids = dict(line.split(maxsplit=1) for line in known.read_text().splitlines())
         busy = ", ".join(f"{load:.1f}" for load in os.getloadavg())
         print(f"{ids['n']} runs, {args.tasks} tasks in one, {os.cpu_count()} cores, load {busy}")
-        server, url = serve(path, args.num_procs)
-        try:
-            asyncio.run(measure(args, url, server.pid, ids))
-        finally:
-            server.terminate()
-            server.wait(10)
+        for num_procs in args.num_procs:
+            print(f"--num-procs {num_procs}")
+            server, url = serve(path, num_procs)
+            try:
+                asyncio.run(measure(args, url, server.pid, ids))
+            finally:
+                server.terminate()
+                server.wait(10)
+            args.crowd = True
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def dashboard(
       benchkit dashboard --store ./benchkit-store --show
       benchkit dashboard --follow
       benchkit dashboard --address 0.0.0.0 --allow-websocket-origin bench.example.org:5006 \\
-          --basic-auth users.json
+          --basic-auth users.json --cookie-secret "$(openssl rand -hex 32)"
     """
     from benchkit.experiment.plan import read_plan
     from benchkit.show.dashboard.server import serve

@@ -25,7 +25,7 @@ OUTCOME_WORDS = {
     "ok": ("✓", "ok"),
     "wrong_answer": ("✗", "wrong answer"),
     "failed": ("✗", "failed"),
-    "timeout": ("⧗", "timed out"),
+    "timeout": ("◷", "timed out"),
     "lost_workers": ("⚠", "lost workers"),
     "infrastructure": ("⚠", "infrastructure"),
     "skipped": ("↷", "skipped"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bokeh.models.annotations import ColorBar
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
 
@@ -14,6 +15,7 @@ from test_explain import run
 from benchkit import plots
 from benchkit.analysis.comparison import compare
 from benchkit.analysis.explain import explain
+from benchkit.store.schema import METRICS
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,26 @@ def test_a_metric_nobody_measured_is_said_to_be_missing(report):
         assert "No row is of this metric." in draw(report, "cost").html_attributes["aria-label"]
 
 
+def test_titles_name_a_metric_in_words(report):
+    for draw in (plots.forest, plots.heat_map, plots.raw_points):
+        assert METRICS["duration"].long_name in draw(report, "duration").title.text
+        assert "my cost" in draw(report, "my_cost").html_attributes["aria-label"]
+
+
+def test_a_heat_map_of_too_few_runs_does_not_say_that_nothing_was_measured(report):
+    unsure = replace(report, frame=report.frame.assign(p=float("nan")))
+    told = plots.heat_map(unsure, "duration").html_attributes["aria-label"]
+
+    assert "two runs a side" in told
+    assert "No row" not in told
+
+
+def test_the_scale_of_the_heat_map_is_named(report):
+    (bar,) = plots.heat_map(report, "duration").select(ColorBar)
+
+    assert bar.title == "how sure"
+
+
 def test_a_long_report_counts_what_is_the_same_instead_of_drawing_it():
     many = [f"x.w{i:03}" for i in range(90)]
     report = compare(
@@ -111,6 +133,14 @@ def test_a_long_report_in_which_all_is_the_same_shows_the_first_of_it(draw):
 
     assert "30 more are not shown" in drawn.title.text
     assert drawn.renderers
+
+
+def test_a_waterfall_of_what_got_faster_speaks_of_no_extra_seconds():
+    found = explain([run({"a": (6, 0)}, 4.0)] * 2, [run({"a": (2, 0)}, 2.0)] * 2)
+    drawn = plots.waterfall(found)
+
+    assert drawn.title.text.startswith("Where were seconds saved?")
+    assert "(+)" in drawn.xaxis[0].axis_label
 
 
 def test_the_waterfall_ends_in_the_whole():

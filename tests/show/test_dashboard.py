@@ -213,12 +213,15 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         sees(page, "▲ slower")
         sees(page, "What differs between main and new")
         draws(page, 3)
-        sees(page, "± 1.0%")  # the noise of one run
+        sees(page, "± 1.0 %")  # the noise of one run
         page.screenshot(path=artifacts / "dashboard-compare.png", full_page=True)
 
         page.get_by_label("Metric").select_option(label="wall time of the workload")
         page.wait_for_url("**metric=duration**")
         sees(page, "Hidden by the filters: 2 same.")
+        page.goto(f"{url}?view=compare&experiment=e1&metric=memory_peak")
+        page.wait_for_function(READY)
+        sees(page, "tests.sum in new")  # the cause of what took longer, whatever metric is asked
         page.get_by_label("Metric").select_option(label="time and memory")
         expect(page.get_by_text("Hidden by the filters")).to_have_count(0)
         page.get_by_label("Verdict").select_option(label="worse (1)")
@@ -226,7 +229,7 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         sees(page, "Hidden by the filters: 2 same.")
         page.get_by_label("Find").fill("nowhere")
         page.get_by_label("Find").press("Enter")
-        sees(page, "No row is what is asked for.")
+        sees(page, "No row matches the filters.")
         page.goto(f"{url}?view=compare&experiment=e1&verdict=same&category=tests&metric=cpu_time")
         page.wait_for_function(READY)
         expect(page.get_by_label("Verdict")).to_have_value(re.compile("^same"))
@@ -364,6 +367,7 @@ def test_a_store_that_is_not_there_is_refused_in_one_line(tmp_path):
     ("options", "message"),
     [
         (["--allow-websocket-origin", "*", "--address", "0.0.0.0"], "name the hosts"),
+        (["--allow-websocket-origin", "*:5006"], "'*:5006' lets any web page read"),
         (["--basic-auth", "nowhere.json"], "no such file of users"),
         (["--follow", "nosuch"], "experiment 'nosuch': no experiment of that id"),
     ],

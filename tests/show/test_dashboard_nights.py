@@ -6,6 +6,7 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
+import pandas as pd
 import pytest
 from nights import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
@@ -61,15 +62,61 @@ def test_rows_stand_in_the_order_in_which_they_matter(store):
 
 def test_what_never_ended_ok_is_told_though_it_has_no_series(tmp_path, a_run, monkeypatch):
     store = fill(tmp_path / "store", a_run, n_nights=5, never_ok=HOSTILE)
-    monkeypatch.setenv("BENCHKIT_STORE", store.path)
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
-    (cells,) = overview._never_ok([], 4)
+    ((run, since),) = overview._never_ok("", 4)
+    cells = overview._never_cells(run, since)
     assert "failed, never ok" in cells[0]
     assert "&lt;script&gt;" in cells[1]
     assert "<script>" not in cells[1]
     assert store.runs(workload=HOSTILE)["id"].iloc[-1] in cells[1]
     assert "since 2026" in cells[4]
-    assert overview._never_ok(["other"], 4) == []
+    assert overview._never_ok("other", 4) == []
+    (row,) = overview._as_file("duration", HOSTILE, "news", "").to_dict("records")
+    assert (row["state"], row["workload"]) == ("failed, never ok", HOSTILE)
+    assert "<" not in overview._as_markdown(pd.DataFrame([row])).read()
+
+
+def chosen(state):
+    """Return what the overview's choice of rows begins with."""
+    (show,) = overview.view(state).select(lambda part: getattr(part, "name", "") == "Show")
+    return show.value
+
+
+def test_the_overview_of_many_series_begins_with_those_that_need_a_look(store, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+
+    assert chosen({}) == "all"
+    monkeypatch.setattr(overview, "MANY", 5)
+    assert chosen({}) == "news"
+    assert chosen({"show": "all"}) == "all"
+
+
+def test_the_rows_of_the_overview_are_saved_as_they_are_filtered(store, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+
+    rows = overview._as_file("duration", "vorticity main", "news", "")
+
+    (row,) = rows.to_dict("records")
+    assert (row["workload"], row["state"]) == (SLOWER, "regressed, new")
+    assert row["change"] == pytest.approx(0.14)
+    assert row["low"] < row["change"] < row["high"]
+    assert (row["metric"], row["units"]) == ("duration", "s")
+    lines = overview._as_markdown(rows).read().splitlines()
+    assert len(lines) == 3
+    assert "+14 %" in lines[-1]
+    assert overview._as_file("duration", "nothing-like-it", "all", "").empty
+
+
+def test_a_small_drawing_tells_those_who_hear_it_what_became_of_the_series(store, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+    history, ones = overview.standings_of("duration")
+    one = next(one for one in ones if one.state == "regressed")
+
+    drawn = overview._spark(one, history, "duration")
+
+    told = re.search('aria-label="(.*?)"', drawn).group(1)
+    assert told == f"{SLOWER}, 60 nights: regressed, new, +14 % since {one.since}"
 
 
 @pytest.mark.browser
@@ -95,7 +142,7 @@ def test_from_the_overview_a_click_leads_to_the_history_and_on_to_a_run(page, si
     expect(page.get_by_text("82 % of it is transfer in the group sum.")).to_be_visible()
     page.wait_for_function(READY)
     page.screenshot(path=artifacts / "dashboard-history.png", full_page=True)
-    page.locator("input[type=checkbox]").check()
+    page.get_by_label("Axis from zero").check()
     page.wait_for_url("**zero=1**")
     page.locator("tbody a[href*='view=run']").first.click()
 

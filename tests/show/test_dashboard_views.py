@@ -181,7 +181,9 @@ def axe(page, **options):
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_axe_finds_nothing_serious_on_any_view_and_hostile_words_stay_words(browser, site, store):
+def test_axe_finds_nothing_serious_on_any_view_and_hostile_words_stay_words(
+    browser, site, store, artifacts
+):
     runs = store.runs()
     # The newest are those whose every word is hostile.
     before, run = runs.loc[runs["experiment"] == EXPERIMENT, "id"].iloc[-2:]
@@ -201,14 +203,16 @@ def test_axe_finds_nothing_serious_on_any_view_and_hostile_words_stay_words(brow
     page = context.new_page()
     page.set_default_timeout(60_000)
     found = []
-    for address in addresses:
+    for number, address in enumerate(addresses):
         page.goto(f"{site}?{address}")
         page.wait_for_function(READY)
         page.wait_for_timeout(200)
         assert page.evaluate("window.hacked") is None, address
+        view = f"{number:02d}-{'-'.join(re.findall(r'(?:view|tab)=([a-z]+)', address))}"
         # The dark is other colours, not another page.
         for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             page.emulate_media(color_scheme=theme)
+            page.screenshot(path=artifacts / f"view-{view}-{theme}.png", full_page=True)
             for one in axe(page, **options):
                 if one["impact"] in ("serious", "critical") and one["id"] not in EXCEPTIONS:
                     places = [node["html"][:120] for node in one["nodes"][:3]]

@@ -1,14 +1,18 @@
 import numpy as np
 import pandas as pd
+import panel as pn
 import pytest
 import xarray as xr
 from bokeh.embed import file_html
+from bokeh.models.annotations import ColorBar
 from bokeh.resources import INLINE
 from playwright.sync_api import expect
 from synthetic_runs import make_run
 
 from benchkit import plots
+from benchkit.show.dashboard import pair, stacks
 from benchkit.show.plots.flame import flame_frames
+from benchkit.show.plots.flame_difference import merged_frames
 from benchkit.store.run import Run
 
 PROFILE = pd.DataFrame(
@@ -101,6 +105,16 @@ def test_pairs_of_which_nobody_told_are_hatched(a_run):
     assert len(hatched[0].data_source.data["x"]) == n_unknown
 
 
+def test_no_transfer_is_almost_the_ground_of_the_page_whatever_that_is(a_run):
+    (bar,) = plots.transfer_matrix(a_run).select(ColorBar)
+    palette = bar.color_mapper.palette
+    opacity = [int(colour[7:], 16) for colour in palette]
+
+    assert {colour[:7] for colour in palette} == {"#3d85c6"}
+    assert 0 < opacity[0] < 40
+    assert opacity[-1] == 255
+
+
 @pytest.mark.browser
 def test_pairs_of_hundreds_of_workers_are_one_picture(browser, artifacts, tmp_path):
     count, rng = 300, np.random.default_rng(0)
@@ -151,6 +165,88 @@ def test_what_was_not_recorded_is_said():
 
     for draw in (plots.flame_graph, plots.transfer_matrix):
         assert "Nothing was recorded" in draw(bare).html_attributes["aria-label"]
+
+
+LATER = PROFILE.assign(
+    function=["sum", "add", "deep", "fresh", "load", "<b>read</b>", "deeper"],
+    file=["", "/venv/lib/python3.12/site-packages/numpy/add.py", *PROFILE["file"][2:]],
+    count=[90, 70, 10, 15, 50, 45, 55],
+)
+
+
+@pytest.fixture
+def two_profiled(profiled, monkeypatch):
+    before, after = profiled, profiled.copy()
+    kept = {id(before): PROFILE, id(after): LATER}
+    monkeypatch.setattr(Run, "profile", lambda self: kept[id(self.tree)])
+    return before, after
+
+
+def test_calls_of_two_runs_are_the_same_wherever_their_packages_are():
+    before = PROFILE.assign(
+        file=PROFILE["file"].where(
+            PROFILE.index != 1, "/x/lib/python3.11/site-packages/numpy/add.py"
+        )
+    )
+    merged = merged_frames(before, LATER).set_index("function")
+
+    assert merged.loc["add", ["a", "b"]].tolist() == pytest.approx([0.4, 0.7])
+    assert merged.loc["other", ["a", "b"]].tolist() == pytest.approx([0.15, 0.0])
+    assert merged.loc["fresh", ["a", "b"]].tolist() == pytest.approx([0.0, 0.15])
+    assert len(merged) == len(PROFILE) + 1
+
+
+def test_the_difference_is_as_wide_as_b_and_says_more_less_and_new(two_profiled):
+    drawn = plots.flame_difference(*two_profiled)
+    told = pd.DataFrame(source(drawn, "frames")).set_index("name")
+
+    assert told["right"].max() == pytest.approx(1.4)
+    assert {"▲ sum (tasks)", "▼ load (tasks)", "▲ add", "new: fresh", "deep"} <= set(told.index)
+    assert told.loc["▲ deeper", "change"] == pytest.approx(0.3)
+    assert not any("other" in name for name in told.index)
+    assert "0.15 s of A in calls that B has not are not shown" in drawn.title.text
+
+
+def test_calls_that_b_has_no_more_are_shown_inside_their_callers_if_asked_for(two_profiled):
+    drawn = plots.flame_difference(*two_profiled, gone=True)
+    told = pd.DataFrame(source(drawn, "frames")).set_index("name")
+
+    lost, caller = told.loc["gone: other"], told.loc["▲ sum (tasks)"]
+    assert lost["right"] - lost["left"] == pytest.approx(0.15)
+    assert caller["left"] <= lost["left"]
+    assert lost["right"] <= caller["right"] + 1e-9
+    assert caller["right"] - caller["left"] == pytest.approx(0.9 + 0.15)
+    assert "not shown" not in drawn.title.text
+
+
+def test_a_run_without_call_stacks_is_named(a_run):
+    drawn = plots.flame_difference(make_run(groups=False), a_run)
+
+    assert "Of A no call stacks" in drawn.html_attributes["aria-label"]
+
+
+def test_a_page_of_two_runs_shows_what_only_the_first_has_when_asked_to(two_profiled):
+    page = stacks.stack_difference(*map(Run, two_profiled))
+    (gone,), (figure,) = page.select(pn.widgets.Checkbox), page.select(pn.pane.Bokeh)
+    assert "are not shown" in figure.object.title.text
+
+    gone.value = True
+
+    (figure,) = page.select(pn.pane.Bokeh)
+    assert "gone: other" in list(source(figure.object, "frames")["name"])
+
+
+def test_a_page_of_two_runs_says_of_which_there_are_no_call_stacks(a_run):
+    _, told = pair._stacks([Run(a_run), Run(make_run(groups=False))])
+
+    assert "Of B none were recorded" in told.object
+
+
+def test_a_run_does_not_differ_from_itself(a_run):
+    told = source(plots.flame_difference(a_run, a_run), "frames")
+
+    assert not np.abs(told["change"]).any()
+    assert len({*told["colour"]}) == 1
 
 
 @pytest.mark.browser

@@ -1,13 +1,17 @@
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
+import panel as pn
 import pytest
+from bokeh.core.validation.check import check_integrity
 from bokeh.document import Document
-from bokeh.models import HoverTool
+from bokeh.models import HoverTool, Label
 
 from benchkit import plots
 from benchkit.analysis.history import build_history
+from benchkit.show.dashboard import workload
 
 NIGHTS = 60
 
@@ -58,6 +62,77 @@ def test_the_step_is_told_with_its_size_and_its_interval(history):
     assert "since 2026-11-01" in told["tip"][0]
 
 
+def runs_shown(drawn):
+    """Ids of the runs of a figure with where each lies, and as what."""
+    kept = [r.data_source.data for r in drawn.renderers if r.data_source.name == "runs"]
+    return {
+        name: (y, marker)
+        for data in kept
+        for name, y, marker in zip(data["id"], data["y"], data["marker"], strict=True)
+    }
+
+
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_a_run_that_was_set_aside_is_in_view_though_no_night_is_as_long(from_zero):
+    rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
+    rows[10] |= {"comparable": False, "reason": "disk full", "duration": 14.0}
+    drawn = plots.over_nights(
+        build_history(pd.DataFrame(rows), metrics=["duration"]), 0, from_zero=from_zero
+    )
+
+    y, marker = runs_shown(drawn)[rows[10]["id"]]
+    assert (y, marker) == (14.0, "circle")
+    assert drawn.y_range.start <= y <= drawn.y_range.end
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_runs_far_beyond_the_others_are_counted_at_the_edge(small, from_zero):
+    rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
+    rows[10] |= {"comparable": False, "reason": "disk full", "duration": 400.0}
+    drawn = plots.over_nights(
+        build_history(pd.DataFrame(rows), metrics=["duration"]), 0, from_zero=from_zero, small=small
+    )
+
+    assert not check_integrity(drawn.references()).error
+    assert drawn.y_range.end < 40
+    y, marker = runs_shown(drawn)[rows[10]["id"]]
+    assert 0.95 * drawn.y_range.end < y < drawn.y_range.end
+    assert marker == "triangle"
+    assert [each.text for each in drawn.select(Label)] == ["1 run beyond this axis"]
+    assert "1 run beyond this axis" in drawn.html_attributes["aria-label"]
+
+
+def test_a_drop_beside_a_rise_points_down():
+    rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
+    for row in rows[52:]:
+        row["duration"] *= 0.5
+    history = build_history(pd.DataFrame(rows), metrics=["duration"])
+
+    for small in (False, True):
+        told = sources(plots.over_nights(history, 0, small=small))["changes"]
+        assert told["marker"] == ["triangle", "inverted_triangle"]
+
+
+@pytest.mark.parametrize(
+    ("about", "shown"),
+    [
+        ({}, True),
+        ({"workload": "array.*", "where": {"environment": "main"}}, True),
+        ({"workload": "array.other"}, False),
+        ({"where": {"host": "elsewhere"}}, False),
+        ({"where": {"night": "2026-11-01*"}}, True),  # a tag
+        ({"since": "2026-11-12"}, False),
+        ({"where": 7}, False),  # written by hand
+    ],
+)
+def test_a_bankruptcy_is_drawn_on_what_it_was_declared_of(history, about, shown):
+    mark = {"kind": "bankruptcy", "before": "2026-11-10T00:00:00+00:00", "reason": "disks", **about}
+    told = sources(plots.over_nights(history, 0, marks=[mark]))
+
+    assert ("restarts" in told) is shown
+
+
 def test_other_packages_are_marked_where_they_came(history):
     told = sources(plots.over_nights(history, 0))["builds"]
 
@@ -94,6 +169,68 @@ def test_a_series_that_was_never_measured_says_so(history):
     drawn = plots.over_nights(empty, 0)
 
     assert "Nothing was recorded" in drawn.html_attributes["aria-label"]
+
+
+@pytest.fixture
+def workload_page(history, monkeypatch):
+    runs = history.runs.assign(params=[{}] * len(history.runs))
+    known = {
+        "nights_of_workload": lambda name: history,
+        "runs_table": lambda: runs.sort_values("started", ascending=False),
+        "workload_catalogue": lambda: SimpleNamespace(variants=list),
+        "noise_of": lambda metric: pd.DataFrame({"workload": []}),
+        "attributes_of": lambda run: {},
+        "remember": lambda view, state: None,
+    }
+    for name, made in known.items():
+        monkeypatch.setattr(workload, name, made)
+    return workload.view({"name": "array.sum"})
+
+
+def test_the_nights_of_a_workload_begin_where_its_history_does_and_lead_to_runs(workload_page):
+    (pane,) = workload_page.select(pn.pane.Bokeh)
+    kept = [r.data_source for r in pane.object.renderers if r.data_source.name]
+    clicked = [source for source in kept if source.name in ("runs", "failures")]
+
+    assert "not from 0" in pane.object.yaxis[0].axis_label
+    assert clicked
+    assert all(source.selected.js_property_callbacks for source in clicked)
+
+
+def test_the_last_runs_of_a_workload_tell_the_metric_that_is_chosen(workload_page):
+    def told():
+        return " ".join(str(pane.object) for pane in workload_page.select(pn.pane.HTML))
+
+    assert "memory peak" not in told()
+    (choose,) = workload_page.select(pn.widgets.Select)
+    choose.value = "memory_peak"
+
+    assert "memory peak" in told()
+    assert "GiB" in told()
+
+
+@pytest.mark.parametrize("metric", ["duration", "outcome"])
+def test_runs_of_a_bisection_without_a_result_lie_below_all_that_have_one(metric):
+    runs = pd.DataFrame(
+        {
+            "id": ["1", "2", "3"], "arm": ["good", "bad", "bad"], "block": [0, 0, 1],
+            "outcome": ["ok", "ok", "lost_workers"], "duration": [10.0, 9.0, np.nan],
+        }
+    )  # fmt: skip
+    table = pd.DataFrame(
+        {"build": ["good", "bad"], "runs": [1, 2], "verdict": ["good", "first bad"]}
+    )
+    found = SimpleNamespace(workload="array.sum", metric=metric, runs=runs, table=lambda: table)
+    drawn = plots.bisection_steps(found)
+
+    failed = sources(drawn)["failed"]
+    values = [
+        r.data_source.data["change"] for r in drawn.renderers if "change" in r.data_source.data
+    ]
+    assert failed["bottom"] == [drawn.y_range.start]
+    assert failed["bottom"][0] < np.concatenate(values).min()
+    assert "change" not in failed
+    assert list(failed["outcome"]) == ["lost workers"]
 
 
 def test_a_sparkline_is_well_formed_breaks_where_nothing_is_and_is_named():

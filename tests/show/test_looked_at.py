@@ -14,13 +14,16 @@ from serving import with_record
 
 from benchkit.analysis.history import ABOUT
 from benchkit.analysis.within import Within
+from benchkit.experiment.status import DONE, OPEN, Status
 from benchkit.measure.identity import new_id
-from benchkit.show.dashboard import data, marks, pair
+from benchkit.show.dashboard import cause, compare, data, marks, pair
+from benchkit.show.dashboard import run as run_page
 from benchkit.show.dashboard.groups import GroupTable
 from benchkit.show.dashboard.longest import longest_tasks
 from benchkit.show.dashboard.run_overview import group_table
 from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
 
@@ -168,6 +171,61 @@ def test_the_nights_of_a_workload_are_those_of_all(store):
     assert {SLOWER, FASTER} <= set(all_of_them.series["workload"])
     for row, about in enumerate(mine.series.to_dict("records")):
         assert mine.changes[row] == all_of_them.changes[all_of_them.find(about)]
+
+
+def test_key_figures_stand_beside_what_is_usual(store):
+    run = data.open_run(data.nights_of_workload(SLOWER).runs["id"].iloc[-1])
+    usual = data.usual_of(run)
+
+    told = words_of(pn.Column(run_page.head(run, usual)))
+
+    row = usual.loc[METRICS["duration"].long_name]
+    assert f"{row['change']} on {row['median before']}" in told
+    assert " on " not in words_of(pn.Column(run_page.head(run)))
+
+
+def test_beside_the_other_arm_the_baseline_is_always_a():
+    first = {"baseline": "b-first", "new": "n-first"}
+
+    assert "a=b-first&amp;b=n-2" in cause._beside(first, "new", "n-2")
+    assert "a=b-2&amp;b=n-first" in cause._beside(first, "baseline", "b-2")
+
+
+@pytest.mark.parametrize("state", [OPEN, DONE])
+def test_a_comparison_that_still_grows_says_so(store, monkeypatch, state):
+    entries = pd.DataFrame({"state": [DONE, DONE, state], "arm": ["a", "b", "a"]})
+    status = Status("e1", {}, entries, pd.DataFrame(), alive=True, left_s=10.0)
+    monkeypatch.setattr(compare, "read_status", lambda store, experiment: status)
+
+    told = words_of(pn.Column(*compare._interim(store, "e1")))
+
+    assert ("Interim, 1 run of 3 still to come" in told) is (state == OPEN)
+
+
+def test_memory_is_explained_by_kind():
+    kinds = pd.DataFrame(
+        {"kind": ["managed"], "bytes": [2**30], "low": [2**29], "high": [2**31],
+         "baseline": [2**30], "contender": [2**31]}
+    )  # fmt: skip
+
+    told = words_of(pn.Column(*cause._memory(kinds)))
+
+    assert all(text in told for text in ("+1.00 GiB", "+512 MiB to +2.00 GiB", "2.00 GiB"))
+    assert cause._memory(kinds.iloc[:0]) == []
+
+
+def test_who_logged_in_signs_as_nobody_else(store, monkeypatch):
+    monkeypatch.setenv(marks.MARKS_VARIABLE, "1")
+    monkeypatch.setattr(type(pn.state), "user", property(lambda state: "ada"))
+    form = pn.Column(*marks.mark_run(data.open_run(data.runs_table()["id"].iloc[0])))
+    reason, author = form.select(pn.widgets.TextInput)
+    reason.value, author.value = "broken disk", "somebody else"
+    form.select(pn.widgets.Button)[0].clicks += 1
+
+    assert [mark["by"] for mark in Store(store.path).marks() if mark["kind"] == "exclude"] == [
+        "ada"
+    ]
+    assert author.disabled
 
 
 def test_a_mark_is_about_the_series_that_is_looked_at(store, monkeypatch):

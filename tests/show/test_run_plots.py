@@ -1,11 +1,18 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import panel as pn
 import pytest
 import xarray as xr
-from bokeh.models import Image, Quad, Span
+from bokeh.models import HoverTool, Image, Quad, Range1d, Span
 
 from benchkit import Store, plots
+from benchkit.analysis.within import Within
+from benchkit.show.dashboard import pair
+from benchkit.show.dashboard.trouble import trouble
+from benchkit.show.plots.busy import mark_events, window_strip
+from benchkit.store.run import Run
 
 STORE = Path(__file__).parents[1] / "data" / "1"
 DRAW = [
@@ -68,6 +75,86 @@ def test_the_line_of_all_threads_is_as_high_as_threads_were_at_once(a_run, joine
     assert line.location == 100 * threads
 
 
+def tips_of(drawn):
+    return [tip for tool in drawn.select(HoverTool) for tip in tool.tooltips]
+
+
+def words_of(drawn):
+    return [item.label.value for item in drawn.legend[0].items]
+
+
+def test_what_hovering_tells_has_a_name_and_its_unit(a_run):
+    network = plots.worker_load(a_run)[1]
+
+    assert ("memory", "$y{0.00} GiB") in tips_of(plots.memory_by_worker(a_run))
+    assert ("received", "@net_read{0,0.0} MiB/s") in tips_of(network)
+    for draw in DRAW:
+        assert all(name for drawn in figures(draw(a_run)) for name, _ in tips_of(drawn))
+
+
+def test_a_dashed_line_is_named_in_the_legend(a_run):
+    cpu, *_ = plots.worker_load(a_run)
+
+    assert "limit of a worker" in words_of(plots.memory_by_worker(a_run))
+    assert "all threads" in words_of(cpu)
+    assert "all threads" in words_of(plots.busy_threads(a_run))
+
+
+def test_figures_of_two_runs_are_read_out_by_names_of_their_own(a_run):
+    runs = [Run(a_run), Run(a_run)]
+    window = pair.PairWindow(runs, [Within(run.tree) for run in runs], {})
+    shown = pn.Column(*pair._controls(window), *pair._threads(window))
+    drawn = [pane.object for pane in shown.select(pn.pane.Bokeh)]
+
+    names = [each.html_attributes["aria-label"] for each in drawn]
+    assert names == [each.title.text for each in drawn]
+    assert len({*names}) == len(names) == 5
+
+
+def test_the_strip_says_what_it_is_of_and_in_which_unit(a_run):
+    title = window_strip(a_run, (0.0, 1.0), Range1d(start=0, end=1)).title.text
+
+    assert "(s)" in title
+    assert "memory" in title
+
+
+@pytest.fixture
+def lossy(a_run, monkeypatch):
+    events = pd.DataFrame(
+        {
+            "time": [1.0, 2.0, 3.0], "worker": [0, 1, 0],
+            "topic": ["worker-status-change", "worker-removed", "steal"],
+            "message": ['{"status": "paused", "before": "running"}', '{"n_lost": 1}', "{}"],
+        }
+    )  # fmt: skip
+    monkeypatch.setattr(Run, "events", lambda self: events)
+    return Run(a_run)
+
+
+@pytest.mark.parametrize(("worker", "times"), [(None, [1.0, 2.0]), (1, [2.0]), (7, [])])
+def test_on_the_memory_of_one_worker_are_its_own_events(lossy, worker, times):
+    drawn = plots.memory_by_kind(lossy.tree)
+    mark_events(drawn, lossy, worker)
+
+    upright = [span.location for span in drawn.select(Span) if span.dimension == "height"]
+    assert sorted(upright) == times
+
+
+def test_an_event_is_told_in_words(lossy):
+    drawn = plots.memory_by_kind(lossy.tree)
+    mark_events(drawn, lossy)
+
+    (told,) = [r.data_source.data for r in drawn.renderers if "what" in r.data_source.data]
+    assert list(told["text"]) == ["from running to paused", "1 lost"]
+    assert all(name for name, _ in tips_of(drawn))
+
+
+def test_trouble_says_that_it_is_of_the_whole_run(lossy):
+    told = " ".join(str(pane.object) for pane in trouble(lossy).select(pn.pane.HTML))
+
+    assert "whatever the window" in told
+
+
 def many_workers(a_run, count):
     tree = a_run.copy()
     workers = tree["workers"].to_dataset().isel(worker=[0] * count)
@@ -92,6 +179,8 @@ def test_many_workers_are_rows_of_colours_the_first_at_the_top(a_run):
     assert renderer.glyph.color_mapper.high == pytest.approx(limit)
     assert drawn.yaxis[0].major_label_overrides[59.5] == "w0"
     assert drawn.yaxis[0].axis_label == "60 workers"
+    (tool,) = drawn.select(HoverTool)
+    assert tool.formatters["@who"].args["names"][:2] == ["w0", "w1"]
 
 
 def test_a_worker_that_has_left_is_no_zero(a_run):

@@ -16,7 +16,7 @@ from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import kept, open_run
-from benchkit.show.dashboard.terms import metric_terms
+from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.compare import waterfall
 from benchkit.store.store import Store
@@ -73,8 +73,10 @@ def cause_of_change(
             f"{workload}: {arm} against {report.baseline}",
             lines=[_said(row) for row in rows.to_dict("records")],
         ),
-        parts.glossary(metric_terms(rows["metric"]), "What the metrics mean"),
-        parts.way("Lead on", {back: "the whole comparison"}),
+        parts.glossary(
+            {name: metric_term(name) for name in rows["metric"]}, "What the metrics mean"
+        ),
+        parts.way("See also", {back: "the whole comparison"}),
         place,
         sizing_mode="stretch_width",
     )
@@ -102,6 +104,7 @@ def _content(
         parts.figure(waterfall(found)),
         parts.rows(_PARTS, _part_rows(found.parts, list(first.values())), tight=True),
         parts.glossary(_TERMS),
+        *_memory(found.memory),
         parts.heading("Runs of both", "The first of each arm is the one whose groups are linked."),
         parts.rows(_RUNS, _run_rows(sides, first), tight=True),
     ]
@@ -150,6 +153,33 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
     return rows
 
 
+def _memory(table: pd.DataFrame) -> list[Any]:
+    """Return what the memory of the cluster was when it was highest, by kind, in both arms."""
+    if table.empty:
+        return []
+    rows = [
+        [
+            esc(str(row["kind"]).replace("_", ", ")),
+            _more_bytes(row["bytes"]),
+            f"{_more_bytes(row['low'])} to {_more_bytes(row['high'])}"
+            if np.isfinite(row["low"])
+            else MISSING,
+            esc(format_quantity(row["baseline"], "B")),
+            esc(format_quantity(row["contender"], "B")),
+        ]
+        for row in table.to_dict("records")
+    ]
+    told = "By kind, at the moment when the cluster's memory was highest; means of all runs."
+    return [
+        parts.heading("Where the memory went", told),
+        parts.rows(("kind", *_PARTS[1:-1]), rows, tight=True),
+    ]
+
+
+def _more_bytes(number: float) -> str:
+    return ("+" if number >= 0 else "−") + format_quantity(abs(number), "B")
+
+
 def _full_names(run_id: str) -> dict[str, str]:
     """Return name without Dask's hash -> the first group of that name in a run."""
     tree = open_run(run_id).tree
@@ -163,7 +193,6 @@ def _full_names(run_id: str) -> dict[str, str]:
 def _run_rows(sides: Mapping[str, pd.DataFrame], first: Mapping[str, str]) -> list[list[str]]:
     rows = []
     for arm, side in sides.items():
-        (other,) = (run_id for name, run_id in first.items() if name != arm)
         for run in side.to_dict("records"):
             run_id = str(run["id"])
             block = run.get("block")
@@ -175,7 +204,14 @@ def _run_rows(sides: Mapping[str, pd.DataFrame], first: Mapping[str, str]) -> li
                     f"{run['started']:%Y-%m-%d %H:%M}",
                     esc(format_seconds(run.get("duration"))),
                     esc(format_quantity(run.get("memory_peak"), "B")),
-                    f"<a href='{esc(address('pair', a=other, b=run_id))}'>⇄</a>",
+                    _beside(first, arm, run_id),
                 ]
             )
     return rows
+
+
+def _beside(first: Mapping[str, str], arm: str, run_id: str) -> str:
+    """Return the link to a run beside the other arm's first; the baseline is always A."""
+    a, b = (run_id if name == arm else other for name, other in first.items())
+    told = f"{run_id[:13]} of {arm} beside the first run of the other"
+    return f"<a href='{esc(address('pair', a=a, b=b))}' aria-label='{esc(told)}'>⇄</a>"

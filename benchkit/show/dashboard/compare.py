@@ -13,6 +13,7 @@ from benchkit.analysis.comparison import check_metrics, compare, compare_experim
 from benchkit.analysis.levels import worse_direction
 from benchkit.analysis.report import Report
 from benchkit.errors import BenchkitError
+from benchkit.experiment.status import OPEN, RUNNING, read_status
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
@@ -70,6 +71,7 @@ def view(state: dict[str, str]) -> Any:
     pn.state.onload(explain)
     return pn.Column(
         parts.head(f"{' and '.join(report.contenders)} against {report.baseline}"),
+        *(_interim(store, state["experiment"]) if state.get("experiment") else ()),
         filtered_comparison(make, state, _measured(report, runs)),
         causes,
         sizing_mode="stretch_width",
@@ -84,7 +86,7 @@ def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Rep
 
         def compare_in(metric: str) -> Report:
             return kept(
-                lambda: compare_experiment(runs, experiment, metrics=_with_memory(metric)),
+                lambda: compare_experiment(runs, experiment, metrics=_with_usual(metric)),
                 *("experiment", experiment, metric),
             )
 
@@ -97,7 +99,7 @@ def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Rep
             lambda: compare(
                 sides[0],
                 {other: sides[1]},
-                metrics=_with_memory(metric),
+                metrics=_with_usual(metric),
                 names=(one, "contender"),
             ),
             # An age such as 7d means another moment later.
@@ -112,8 +114,29 @@ def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Rep
     return compare_sides, pd.concat(latest)
 
 
-def _with_memory(metric: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([metric, "memory_mean", "memory_peak"]))
+def _with_usual(metric: str) -> tuple[str, ...]:
+    """Return a metric and those that always go with it: causes are those of a longer duration."""
+    return tuple(dict.fromkeys([metric, "duration", "memory_mean", "memory_peak"]))
+
+
+def _interim(store: Store, experiment: str) -> list[Any]:
+    """Return what says that runs are still to come, if they are."""
+    try:
+        status = read_status(store, experiment)
+    except BenchkitError:  # its plan is not in this store
+        return []
+    n_left = status.count(OPEN) + status.count(RUNNING)
+    if not (n_left and status.alive):
+        return []
+    told = f"Interim, {counted(n_left, 'run')} of {len(status.entries)} still to come"
+    return [
+        parts.way(told, {address("follow", experiment=status.id): "see how far it is"}),
+        parts.words(
+            "Who looks often is misled more often than the intervals say: wait for the end before "
+            "you decide.",
+            kind="bad",
+        ),
+    ]
 
 
 def _measured(report: Report, runs: pd.DataFrame) -> list[str]:
@@ -167,7 +190,7 @@ def _experiments(store: Store) -> Any:
         parts.head("Experiments", lines=["Environments that were measured side by side."]),
         parts.links(
             {
-                f"?view=compare&experiment={row['id']}": (
+                address("compare", experiment=row["id"]): (
                     f"{row['started']}  {row['arms']}: {counted(row['workloads'], 'workload')}, "
                     f"{counted(row['runs'], 'run')}"
                     + (f", {row['not ok']} not ok" if row["not ok"] else "")

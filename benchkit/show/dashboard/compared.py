@@ -16,7 +16,7 @@ import panel as pn
 from benchkit.analysis.report import Report
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
-from benchkit.show.dashboard.terms import metric_terms
+from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.compare import forest, heat_map, raw_points
 from benchkit.store.schema import METRICS
@@ -144,7 +144,7 @@ def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) ->
     if len(left.frame) > MOST_ROWS:
         told += f" The first {MOST_ROWS} of {len(left.frame)} rows are shown."
     if left.frame.empty:
-        nothing = parts.message("Nothing to show", "No row is what is asked for.")
+        nothing = parts.message("Nothing to show", "No row matches the filters.")
         return [*said, parts.words(told), nothing]
     return [
         *said,
@@ -152,7 +152,8 @@ def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) ->
         parts.rows(*_markup(left, {**sides, **state}), tight=True, tall=TALL),
         parts.download("comparison.csv", lambda: left.frame, "These rows as CSV", 160),
         parts.glossary(
-            {**_TERMS, **metric_terms(report.metrics)}, "What the columns and metrics mean"
+            {**_TERMS, **{name: metric_term(name) for name in report.metrics}},
+            "What the columns and metrics mean",
         ),
         *(parts.figure(draw(left, metric)) for draw in (forest, heat_map, raw_points)),
     ]
@@ -213,7 +214,7 @@ def comparison_table(report: Report) -> pd.DataFrame:
                 "interval": f"{format_change(low)} to {format_change(high)}",
                 "verdict": f"{symbol}{row['verdict']}{more}",
                 **null,
-                "noise": f"± {noise:.1%}" if np.isfinite(noise) else MISSING,
+                "noise": f"± {noise:.1%}".replace("%", " %") if np.isfinite(noise) else MISSING,
                 "runs": f"{row['n_baseline']} + {row['n_contender']}",
                 "note": row["note"],
             }

@@ -21,6 +21,7 @@ import panel as pn
 from benchkit.analysis.history import History, build_history, night_name
 from benchkit.analysis.levels import worse_direction
 from benchkit.analysis.noise import run_noise
+from benchkit.analysis.previous import beside_previous
 from benchkit.analysis.regressions import Regression, read_ledger
 from benchkit.analysis.within import Within
 from benchkit.errors import BenchkitError
@@ -46,6 +47,7 @@ __all__ = [
     "runs_table",
     "shown_metrics",
     "standings_of",
+    "usual_of",
     "warm_up",
     "workload_catalogue",
 ]
@@ -198,6 +200,11 @@ def run_times(run_id: str) -> Within:
 @pn.cache(max_items=8, policy="LRU")
 def _times(path: str, run_id: str) -> Within:
     return Within(_tree(path, run_id))
+
+
+def usual_of(run: Run) -> pd.DataFrame:
+    """Return the metrics of a run beside the medians of runs before; not to be changed."""
+    return kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
 
 
 def noise_of(metric: str) -> pd.DataFrame:

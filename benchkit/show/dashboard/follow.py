@@ -23,7 +23,7 @@ from benchkit.experiment.status import (
 )
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
-from benchkit.show.dashboard.data import open_store
+from benchkit.show.dashboard.data import kept, open_store
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.escape import esc
 from benchkit.store.store import Store
@@ -35,6 +35,8 @@ TITLE = "Live"
 #: How `benchkit dashboard --follow` tells the app which experiment.
 FOLLOW_VARIABLE = "BENCHKIT_FOLLOW"
 PERIOD_MS = 3000
+#: What one visitor has read is what all see for so long: less than a period, so it never lags two.
+FRESH_S = 2
 #: Symbol and word of each state; a colour is never alone.
 _STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
 _METRICS = ("duration", "memory_mean", "memory_peak")
@@ -75,7 +77,7 @@ def _content(state: dict[str, str], followed: list[str]) -> tuple[Callable[[], l
     """Return what makes the content of the page, and what it follows from: the same, if equal."""
     store = open_store()
     asked = state.get("experiment") or os.environ.get(FOLLOW_VARIABLE, "")
-    wanted = asked if asked not in ("", "latest") else latest_running(store)
+    wanted = asked if asked not in ("", "latest") else _running(str(store.path))
     wanted = wanted or "".join(followed)
     if not wanted:
         last = _last(store)
@@ -95,10 +97,21 @@ def _content(state: dict[str, str], followed: list[str]) -> tuple[Callable[[], l
             )
         return lambda: content, ("none", last)
     followed[:] = [wanted]
-    status = read_status(store, wanted)
+    status = _status(str(store.path), wanted)
     left = round(status.left_s / 5) * 5
     signature = (status.id, tuple(status.entries["state"]), status.alive, left)
-    return lambda: [_head(status), _plan(status), *_interim(status)], signature
+    return lambda: [*_head(status), _plan(status), *_interim(status)], signature
+
+
+@pn.cache(max_items=1, ttl=FRESH_S)
+def _running(path: str) -> str:
+    return latest_running(open_store())
+
+
+# Not to be changed: it reads the plan, the index and what is being recorded, for all who look.
+@pn.cache(max_items=4, ttl=FRESH_S)
+def _status(path: str, experiment: str) -> Status:
+    return read_status(open_store(), experiment)
 
 
 def _last(store: Store) -> str:
@@ -108,7 +121,7 @@ def _last(store: Store) -> str:
         return ""
 
 
-def _head(status: Status) -> Any:
+def _head(status: Status) -> list[Any]:
     done, failed, open_ = (status.count(state) for state in (DONE, FAILED, OPEN))
     total, running = len(status.entries), status.count(RUNNING)
     finished = total > 0 and done + failed == total
@@ -126,17 +139,14 @@ def _head(status: Status) -> Any:
     }
     if status.alive and not finished:
         tiles["left, about" + (", or less" if adaptive else "")] = format_seconds(status.left_s)
-    return parts.head(
+    head = parts.head(
         f"Experiment {status.id[:13]}",
         state=words,
         good=not failed,
-        lines=[
-            f"benchkit {command}" if command else "",
-            f"Now: {line}" if line else "",
-            "" if finished or status.alive else resume,
-        ],
+        lines=[f"benchkit {command}" if command else "", f"Now: {line}" if line else ""],
         tiles=tiles,
     )
+    return [head] if finished or status.alive else [head, parts.words(resume)]
 
 
 def _plan(status: Status) -> Any:
@@ -188,7 +198,11 @@ def _interim(status: Status) -> list[Any]:
         "intervals say. Wait for the end before you decide."
     )
     try:
-        report = compare_experiment(status.runs, status.id, metrics=_METRICS)
+        report = kept(
+            lambda: compare_experiment(status.runs, status.id, metrics=_METRICS),
+            # The store may hold a run already that was not there when the status was read.
+            *("interim", status.id, str(len(status.runs))),
+        )
     except BenchkitError as error:
         return [parts.heading(title, f"Not yet: {error}")]
     rows = [
@@ -210,5 +224,11 @@ def _interim(status: Status) -> list[Any]:
         parts.heading(title, told),
         parts.table(shown, "workload", sortable=False),
         parts.glossary(metric_terms(_METRICS), "What the metrics mean"),
-        parts.way("Lead on", {address("compare", experiment=status.id): "the comparison in full"}),
+        parts.way(
+            "See also",
+            {
+                address("compare", experiment=status.id): "the comparison in full"
+                + ("" if finished else ", as far as it has come")
+            },
+        ),
     ]

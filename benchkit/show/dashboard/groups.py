@@ -85,7 +85,7 @@ class GroupTable:
             page=page_of(words["page"], len(frame), PAGE_SIZE),
             formatters={
                 "by activity": {"type": "html"},
-                "tasks": _COUNT,
+                **{name: _COUNT for name in ("tasks", "raised", "retried")},
                 **{name: _SECONDS for name in frame if name.endswith("(s)")},
                 **{name: _MIB for name in frame if name.endswith("(MiB)")},
             },

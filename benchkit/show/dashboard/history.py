@@ -30,14 +30,14 @@ from benchkit.show.plots.history import over_nights
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_quantity
+from benchkit.store.text import counted, format_quantity
 
-__all__ = ["TITLE", "view"]
+__all__ = ["CLICKS", "TITLE", "linked", "view"]
 
 TITLE = "History"
 #: Other metrics below the one that is looked at, and runs in the table.
 MOST_SMALL, MOST_RUNS = 6, 60
-_CLICKS = "A click on a dot opens the run; two clicks with Shift held put two runs side by side."
+CLICKS = "A click on a dot opens the run; two clicks with Shift held put two runs side by side."
 
 
 def view(state: dict[str, str]) -> Any:
@@ -59,7 +59,7 @@ def view(state: dict[str, str]) -> Any:
     if mine.empty:
         return parts.message(
             "No such workload",
-            f"Nothing of {state['workload']!r} was measured at night.",
+            f"There are no nightly runs of {state['workload']!r}.",
             back=True,
         )
     gone = []
@@ -107,7 +107,7 @@ def view(state: dict[str, str]) -> Any:
     for widget in (where, choose, zero):
         widget.param.watch(draw, "value")
     return pn.Column(
-        parts.head(str(state["workload"]), lines=[_CLICKS]),
+        parts.head(str(state["workload"]), lines=[CLICKS]),
         *([parts.words(f"Never measured in {', '.join(gone)}: another series.")] if gone else []),
         pn.Row(where, choose, zero),
         body,
@@ -118,7 +118,10 @@ def view(state: dict[str, str]) -> Any:
 
 def _list(workloads: list[str]) -> Any:
     content = [
-        parts.head("Workloads over time", lines=[f"{len(workloads)} were measured at night."])
+        parts.head(
+            "Workloads over time",
+            lines=[f"{counted(len(workloads), 'workload')} with nightly runs."],
+        )
     ]
     for category, names in groupby(sorted(workloads), lambda name: name.partition(".")[0]):
         links = {address("history", workload=name): name for name in names}
@@ -168,7 +171,7 @@ def _body(
         title = "Nothing to draw"
         content.append(parts.message(title, f"{METRICS[metric].long_name} was not measured here."))
     else:
-        large = _linked(over_nights(history, row, marks=marks, from_zero=from_zero))
+        large = linked(over_nights(history, row, marks=marks, from_zero=from_zero))
         if large.xaxis[0].visible:
             large.x_range = days
         content.append(parts.figure(large))
@@ -189,7 +192,7 @@ def _body(
             one.x_range, one.xaxis[0].ticker = days, timed[0].xaxis[0].ticker
             one.xaxis[0].formatter = timed[0].xaxis[0].formatter
         for one in drawn:
-            _linked(one)
+            linked(one)
         small.param.update(objects=[parts.figure(one) for one in drawn], tags=[])
 
     pn.state.onload(fill)  # five sixths of the work: the page is painted before it
@@ -217,8 +220,8 @@ if (window.benchkitShift ? ids.length > 1 : ids.length) {
 """
 
 
-def _linked(drawn: Any) -> Any:
-    """Let a click on a run open its page, and two with Shift hold two runs side by side."""
+def linked(drawn: Any) -> Any:
+    """Let a click on a run of a figure open its page, and two with Shift hold two side by side."""
     for renderer in drawn.renderers:
         source = renderer.data_source
         if source.name in ("runs", "failures"):

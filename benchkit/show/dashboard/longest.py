@@ -12,7 +12,7 @@ from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.remembered import Rested
 from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.show.escape import esc
-from benchkit.show.plots.busy import worker_names
+from benchkit.show.plots.base import worker_names
 from benchkit.store.text import short_names
 
 __all__ = ["longest_tasks"]
@@ -73,7 +73,7 @@ def _cells(window: Window, chosen: np.ndarray) -> list[list[str]]:
     within, run = window.within, window.run
     rows = within.row[chosen]
     tasks: Any = run.tree["tasks"]
-    names = worker_names(run)
+    names = dict(enumerate(worker_names(run.tree)))
     nbytes, ok, workers = (tasks[name].values[rows] for name in ("nbytes", "ok", "worker"))
     keys = run.task_keys(rows)
     return [

@@ -63,13 +63,15 @@ def mark_series(about: Mapping[str, Any], metric: str) -> list[Any]:
 def _form(kinds: Mapping[str, tuple[str, dict[str, Any]]], *, moment: str) -> list[Any]:
     kind = pn.widgets.Select(name="Mark", options=list(kinds), width=440)
     reason = pn.widgets.TextInput(name="Reason", placeholder="why", width=300)
-    author = pn.widgets.TextInput(name="Author", value=str(pn.state.user or ""), width=160)
+    user = str(pn.state.user or "")
+    # Who logged in signs as nobody else.
+    author = pn.widgets.TextInput(name="Author", value=user, disabled=bool(user), width=160)
     when = pn.widgets.TextInput(name=moment, placeholder="now", width=290)
     write = pn.widgets.Button(name="Write the mark", button_type="primary", align="end")
     answer = pn.Column(sizing_mode="stretch_width")
 
     def written(event: Any) -> None:
-        texts = [str(field.value or "") for field in (reason, author, when)]
+        texts = [str(reason.value or ""), user or str(author.value or ""), str(when.value or "")]
         answer[:] = [_write(kinds[str(kind.value)], *texts)]
 
     write.on_click(written)

@@ -16,11 +16,14 @@ from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import open_run, run_times
 from benchkit.show.dashboard.ends import end_fields
+from benchkit.show.dashboard.loading import filled_later
 from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.dashboard.stacks import stack_difference
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.dashboard.window import Window, align
 from benchkit.show.escape import esc
+from benchkit.show.plots.base import has, retitle
 from benchkit.show.plots.busy import BusyThreads, whole_time, window_strip
 from benchkit.show.plots.pair import PAIR_COLOURS, memory_overlay
 from benchkit.show.plots.stream import TaskStream
@@ -34,6 +37,8 @@ NAMES = ("A", "B")
 ALL = "all task groups"
 BAR, BAR_HEIGHT = 150, 12
 PAGE_SIZE = 20
+#: Pixels of call stacks, which are made later.
+BELOW = 500
 
 
 def view(state: dict[str, str]) -> Any:
@@ -60,6 +65,7 @@ def view(state: dict[str, str]) -> Any:
         *_threads(window),
         parts.heading("Task groups", _about_groups(window)),
         _group_table(window),
+        *_stacks(runs),
         parts.heading("Key figures"),
         parts.table(_figures(runs), "metric", sortable=False),
         parts.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
@@ -129,7 +135,7 @@ def _head(runs: list[Run]) -> Any:
 def _controls(window: PairWindow) -> list[Any]:
     strip = window_strip(window.run.tree, window.whole, window.range)
     align(strip)
-    strip.title.text = "Window of time of both (memory of B): drag across this strip or any plot"
+    retitle(strip, "Window of time (s) of both, over the memory of B: drag across this or any plot")
     options = {ALL: "", **{name: name for name in window.names}}
     group = pn.widgets.Select(
         name="Task group", options=options, value=window.group, width=300, margin=(5, 10, 5, 0)
@@ -141,7 +147,7 @@ def _controls(window: PairWindow) -> list[Any]:
     swapped = {"a": window.ids["b"], "b": window.ids["a"]}
 
     def onward() -> Any:
-        return parts.way("Lead on", {address("pair", **window.state(**swapped)): "swap A and B"})
+        return parts.way("See also", {address("pair", **window.state(**swapped)): "swap A and B"})
 
     lead = onward()
 
@@ -169,8 +175,9 @@ def _threads(window: PairWindow) -> list[Any]:
         if not within.n_tasks:
             continue
         curve, stream = BusyThreads(run.tree, within), TaskStream(run.tree, within)
-        curve.figure.title.text = f"{name}: what were threads busy with?"
-        stream.figure.title.text = f"{name}: {stream.figure.title.text.lower()}"
+        retitle(curve.figure, f"{name}: what were threads busy with?")
+        title = stream.figure.title.text
+        retitle(stream.figure, f"{name}: {title[0].lower()}{title[1:]}")
         window.share(curve.figure, stream.figure)
         window.follow(_follower(window, within, curve, stream))
         busy.append(parts.figure(curve.figure))
@@ -283,6 +290,22 @@ def _bar(value: float, most: float) -> str:
         f"<rect x='{left:.1f}' width='{width:.1f}' height='{BAR_HEIGHT}' fill='{colour}'/>"
         f"<line x1='{half}' x2='{half}' y1='0' y2='{BAR_HEIGHT}' stroke='#8a95a2'/></svg>"
     )
+
+
+def _stacks(runs: list[Run]) -> list[Any]:
+    """Return the call stacks of both, laid over one another once the first screen is there."""
+    without = [
+        name for name, run in zip(NAMES, runs, strict=True) if not has(run.tree, "profile", "frame")
+    ]
+    if without:
+        told = f"Of {' and '.join(without)} none were recorded: capture in full takes them."
+        return [parts.heading("Call stacks"), parts.words(told)]
+    return [
+        parts.heading("Call stacks", "Of the whole runs, whatever the window and the group."),
+        filled_later(
+            lambda: parts.guarded(lambda: stack_difference(runs[0], runs[1])), below=BELOW
+        ),
+    ]
 
 
 def _figures(runs: list[Run]) -> Any:

@@ -76,17 +76,23 @@ def heading(text: str, below: str = "") -> Any:
 
 def head(
     title: str, *, state: str = "", good: bool = True, lines: Sequence[str] = (), error: str = "",
-    tiles: Mapping[str, str] | None = None,
+    tiles: Mapping[str, str] | None = None, below: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
-    """Return the head of a view: a title, its state in a word, lines of context, key figures."""
+    """Return the head of a view: a title, its state in a word, lines of context, key figures.
+
+    What is told below a key figure goes by the figure's label.
+    """
     tone = "good" if good else "bad"
     markup = f"<h1>{esc(title)} <span class='{tone}'>{esc(state)}</span></h1>"
     if error:
         markup += f"<p class='bad'>{esc(error)}</p>"
     markup += "".join(f"<p class='soft'>{esc(line)}</p>" for line in lines if line)
     if tiles:
+        below = below or {}
         inside = "".join(
-            f"<div><b>{esc(value)}</b><br><small>{esc(label)}</small></div>"
+            f"<div><b>{esc(value)}</b><br><small>{esc(label)}</small>"
+            + (f"<br><small class='soft'>{esc(below[label])}</small>" if label in below else "")
+            + "</div>"
             for label, value in tiles.items()
         )
         markup += f"<div class='tiles'>{inside}</div>"

@@ -68,7 +68,11 @@ def first_filters(held: Mapping[str, str], page: str) -> dict[str, Any]:
 def page_of(word: str, n_rows: int, page_size: int) -> int:
     """Return the page that a word of the address asks for, or the nearest that there is."""
     last = max(1, -(-n_rows // page_size))
-    return min(max(1, int(word)), last) if word.isascii() and word.isdigit() else 1
+    if not (word.isascii() and word.isdigit()):
+        return 1
+    # Python makes no number of more than 4300 digits; a page has no more than its last one has.
+    digits = word.lstrip("0")
+    return last if len(digits) > len(str(last)) else min(max(1, int(digits or 0)), last)
 
 
 def remember_table(

@@ -17,7 +17,7 @@ from benchkit.analysis.history import ABOUT
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
-from benchkit.show.dashboard.data import open_run, open_store, run_times
+from benchkit.show.dashboard.data import open_run, open_store, run_times, usual_of
 from benchkit.show.dashboard.ends import end_fields
 from benchkit.show.dashboard.groups import choose_group
 from benchkit.show.dashboard.longest import longest_tasks
@@ -29,9 +29,8 @@ from benchkit.show.dashboard.trouble import trouble
 from benchkit.show.dashboard.window import NO_TIMES, Window, align
 from benchkit.show.escape import esc
 from benchkit.show.grafana_link import grafana_link
-from benchkit.show.plots.base import has
+from benchkit.show.plots.base import has, worker_names
 from benchkit.show.plots.busy import window_strip
-from benchkit.show.plots.busy import worker_names as names_of
 from benchkit.show.plots.run import scheduler_load, worker_load
 from benchkit.show.plots.stream import TaskStream, task_stream
 from benchkit.show.plots.transfers import transfer_matrix
@@ -66,7 +65,7 @@ def view(state: dict[str, str]) -> Any:
         return parts.message("This run cannot be shown", str(error), back=True)
     window = Window(run, run_times(run.id), state)
     return pn.Column(
-        head(run),
+        head(run, usual_of(run)),
         *_lead(run),
         *_controls(window),
         _tabs(window, _MAKERS),
@@ -97,10 +96,10 @@ def _lead(run: Run) -> list[Any]:
     try:
         board = grafana_link(run)
     except BenchkitError as error:
-        return [parts.way("Lead on", ways), parts.words(str(error), kind="bad")]
+        return [parts.way("See also", ways), parts.words(str(error), kind="bad")]
     if board:
         ways[board] = "Grafana at that time"
-    return [parts.way("Lead on", ways)]
+    return [parts.way("See also", ways)]
 
 
 _TABS = """
@@ -142,15 +141,22 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
     return widget
 
 
-def head(run: Run) -> Any:
-    """Return what a run was, how it ended, and its key figures."""
+def head(run: Run, usual: pd.DataFrame | None = None) -> Any:
+    """Return what a run was, how it ended, and its key figures beside what is usual."""
     symbol, text = OUTCOME_WORDS.get(run.outcome, ("?", run.outcome))
     metrics = run.metrics
+    shown = {name: label for name, label in KEY_FIGURES.items() if name in metrics}
     tiles = {
-        label: format_quantity(metrics[name], METRICS[name].units)
-        for name, label in KEY_FIGURES.items()
-        if name in metrics
+        label: format_quantity(metrics[name], METRICS[name].units) for name, label in shown.items()
     }
+    before = {}
+    if usual is not None and usual["runs before"].any():
+        rows = {label: usual.loc[METRICS[name].long_name] for name, label in shown.items()}
+        before = {
+            label: f"{row['change']} on {row['median before']}"
+            for label, row in rows.items()
+            if row["runs before"]
+        }
     tags = ", ".join(f"{name}={value}" for name, value in run.tags.items())
     level = str(run.tree.attrs.get("capture") or "")
     told = (
@@ -166,6 +172,7 @@ def head(run: Run) -> Any:
         lines=[run.context, ", ".join(part for part in told if part)],
         error=run.error,
         tiles=tiles,
+        below=before,
     )
 
 
@@ -309,7 +316,7 @@ def _pairs(window: Window) -> list[Any]:
     found = window.within.transfers_of(window.group, window.part)
     if found.empty:
         return [parts.heading(title, "Nothing was fetched for its tasks within the window.")]
-    names = names_of(window.run)
+    names = pd.Series(worker_names(window.run.tree), dtype=object)
     for end in ("source", "destination"):
         found[end] = found[end].map(names).fillna("–").astype(object)
     found = found.rename(columns={"source": "from worker", "destination": "to worker"})

@@ -6,16 +6,14 @@ from typing import Any
 
 import panel as pn
 
-from benchkit.analysis.previous import beside_previous
 from benchkit.show.dashboard import parts
-from benchkit.show.dashboard.data import kept, runs_table
+from benchkit.show.dashboard.data import usual_of
 from benchkit.show.dashboard.groups import GroupTable
 from benchkit.show.dashboard.loading import filled_later
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.dashboard.window import NO_TIMES, Window
-from benchkit.show.plots.base import has
+from benchkit.show.plots.base import has, worker_names
 from benchkit.show.plots.busy import BusyThreads, busy_threads, mark_events
-from benchkit.show.plots.busy import worker_names as names_of
 from benchkit.show.plots.run import memory_by_kind, memory_by_worker
 
 __all__ = ["group_table", "overview", "overview_and_before"]
@@ -42,7 +40,7 @@ def overview_and_before(window: Window) -> Any:
 def _below(window: Window) -> Any:
     """Return what of the overview is below the first screen."""
     run = window.run
-    usual = kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
+    usual = usual_of(run)
     against = "Against the median of comparable runs before this one."
     if not usual["runs before"].any():
         against, usual = "No comparable run was before this one.", usual[["this run"]]
@@ -74,19 +72,17 @@ def _busy_and_groups(window: Window) -> list[Any]:
 def _memory(window: Window) -> Any:
     """Return memory by kind, of the cluster or of one worker."""
     run = window.run
-    by_place = names_of(run)
-    options = {CLUSTER: ""}
-    for at, name in by_place.items():  # one that was restarted is there twice
-        label = f"worker {name}"
-        options[label if label not in options else f"{label}, restarted (#{at})"] = str(at)
+    names = worker_names(run.tree)
+    options = {CLUSTER: "", **{f"worker {name}": str(at) for at, name in enumerate(names)}}
     choose = pn.widgets.Select(name="Memory of", options=options, width=300, margin=(5, 0))
     choose.value = window.worker if window.worker in options.values() else ""
     place = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def draw(*events: Any) -> None:
         window.worker = str(choose.value or "")
-        drawn = memory_by_kind(run.tree, int(window.worker) if window.worker else None)
-        mark_events(drawn, run)
+        worker = int(window.worker) if window.worker else None
+        drawn = memory_by_kind(run.tree, worker)
+        mark_events(drawn, run, worker)
         window.share(drawn)
         place[:] = [parts.figure(drawn)]
         if events:
@@ -94,7 +90,7 @@ def _memory(window: Window) -> Any:
 
     draw()
     choose.param.watch(draw, "value")
-    chooser = [choose] if len(by_place) > 1 and has(run.tree, "workers", "time") else []
+    chooser = [choose] if len(names) > 1 and has(run.tree, "workers", "time") else []
     return pn.Column(*chooser, place, sizing_mode="stretch_width", margin=0)
 
 

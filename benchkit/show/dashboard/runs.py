@@ -38,9 +38,11 @@ _TEXTS = {
     "host": "host",
     "dask": "dask",
 }
+#: Columns that hold links, which no filter looks into.
+LINKS = ("open", "beside")
 PAGE_SIZE = 25
 #: Width of a column of numbers, in pixels.
-NUMBER = 88
+NUMBER = 78
 #: Letters that follow one another so quickly are one filter; Tabulator waits for 300 ms.
 TYPING_MS = 120
 
@@ -55,8 +57,8 @@ def view(state: dict[str, str]) -> Any:
     picked = state.get("pick", "")
     table = _table(frame, picked if is_id(picked) else "")
     columns = list(table.columns)
-    typed = [n for n in columns if table[n].dtype == object and n not in ("open", "beside")]
-    held = {name: state[name] for name in columns if state.get(name)}
+    typed = [n for n in columns if table[n].dtype == object and n not in LINKS]
+    held = {name: state[name] for name in columns if state.get(name) and name not in LINKS}
     for name in held.keys() - set(typed):
         table = _holding(table, name, held[name])
     widget = pn.widgets.Tabulator(
@@ -80,7 +82,7 @@ def view(state: dict[str, str]) -> Any:
         titles={"open": "run"},
         text_align={title: "right" for title, *_ in _NUMBERS.values()},
         widths={
-            **{"open": 64, "beside": 76, "started": 140, "outcome": 130},
+            **{"open": 56, "beside": 66, "started": 136, "host": 80, "outcome": 118},
             **{title: NUMBER for title, *_ in _NUMBERS.values()},
         },
         layout="fit_data_stretch",
@@ -115,7 +117,7 @@ def view(state: dict[str, str]) -> Any:
     remember_table(widget, begun, note)
 
     def opened(event: Any) -> None:
-        if event.column == "beside":  # a link of its own
+        if event.column in LINKS:  # the browser's: with Ctrl held it opens a tab beside this one
             return
         run_id = str(table["id"].iloc[event.row])
         location = pn.state.location

@@ -11,18 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 from tornado.process import task_id
 
 from benchkit.errors import MissingExtra, UsageError
+from benchkit.show.dashboard.hosts import LOOPBACK, host_of, only_known_hosts, own_names
 from benchkit.show.dashboard.shares import Shares
 from benchkit.store.store import Store
 
 __all__ = ["only_these", "serve"]
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-#: All addresses of this machine.
-EVERYWHERE = ("0.0.0.0", "::")
 #: Between two looks at whether the parent process lives.
 PARENT_S = 0.5
 #: New objects before Python looks for garbage among them: a page makes a hundred thousand, and most
@@ -94,7 +91,7 @@ def serve(
     _require_login(oauth, basic_auth, cookie_secret)
     if oauth_users and not oauth:
         raise UsageError("--oauth-user says who may log in by --oauth-provider, which is missing")
-    public = address not in LOOPBACK or any(_host(origin) not in LOOPBACK for origin in origins)
+    public = address not in LOOPBACK or any(host_of(origin) not in LOOPBACK for origin in origins)
     if allow_marks and public and not (oauth or basic_auth):
         raise UsageError(
             "--allow-marks beside a public --address or origin lets anybody write into the store: "
@@ -147,11 +144,14 @@ def serve(
         show=False,
         start=False,
         verbose=False,
-        websocket_origin=list(origins) or [f"{name}:{port}" for name in _own_names(address)],
+        # Bokeh takes what follows the first colon for a port.
+        websocket_origin=list(origins)
+        or [f"{name}:{port}" for name in own_names(address) if ":" not in name],
         title="benchkit",
         **({"num_procs": num_procs} if num_procs > 1 else {}),
         **options,
     )
+    only_known_hosts(server._tornado, address, origins)
     # From here on there are as many of us as processes; the one that made them waits above.
     if num_procs > 1:
         watch = threading.Thread(target=_end_with, args=(maker,), name="benchkit-end", daemon=True)
@@ -207,30 +207,17 @@ def only_these(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], boo
     return may_come
 
 
-def _host(origin: str) -> str:
-    """Return the host of an origin, without the port."""
-    return origin.rpartition(":")[0].strip("[]") if ":" in origin else origin
-
-
-def _own_names(address: str) -> list[str]:
-    """Return what visitors may call a server that listens on an address."""
-    names = {address, "localhost"}
-    if address in EVERYWHERE:
-        names = {"localhost", socket.gethostname(), socket.getfqdn()}
-        for addresses in psutil.net_if_addrs().values():
-            names |= {one.address for one in addresses if one.family == socket.AF_INET}
-    # Bokeh takes what follows the first colon for a port.
-    return sorted(name for name in names if name and ":" not in name)
-
-
 def _require_sense(
     address: str, origins: Sequence[str], basic_auth: str | None, cookie_secret: str | None
 ) -> None:
-    if "*" in origins and address not in LOOPBACK:
-        raise UsageError(
-            "--allow-websocket-origin '*' beside a public --address lets any web page read the "
-            "store through its visitors: name the hosts"
-        )
+    # Bokeh takes `*:5006` and `*:*` for every host, too. Whatever the address: a web page that a
+    # visitor has open elsewhere could read the store, on this machine as well.
+    for origin in origins:
+        if host_of(origin) == "*":
+            raise UsageError(
+                f"--allow-websocket-origin {origin!r} lets any web page read the store through "
+                "its visitors: name the hosts"
+            )
     if basic_auth and not Path(basic_auth).is_file():
         raise UsageError(f"--basic-auth {basic_auth!r}: no such file of users and passwords")
     if basic_auth and not cookie_secret:

@@ -10,6 +10,7 @@ from typing import Any
 
 import panel as pn
 
+from benchkit.show.dashboard.keyboard import KEYS_BUTTON, KEYS_DIALOG, KEYS_SCRIPT, KEYS_STYLES
 from benchkit.show.dashboard.placeholder import LOADING_STYLES, READY_SCRIPT, placeholder
 
 __all__ = [
@@ -30,10 +31,34 @@ _TEMPLATE = """
 <link rel="icon" href="data:,">
 <style>{{ styles }}</style>
 <script>
-  const chosen = localStorage.getItem("benchkit-theme");
+  // What this browser keeps under a name: nothing where it may not keep anything.
+  function stored(name, value) {
+    try {
+      if (value === undefined) return localStorage.getItem(name);
+      localStorage.setItem(name, value);
+    } catch { return null; }
+  }
+  // Everything that a selector finds, also in shadow roots, as it stands on the page.
+  function benchkitAll(selector, root = document.getElementById("main"), found = []) {
+    for (const one of root.querySelectorAll("*")) {
+      if (one.matches(selector) && one.checkVisibility({visibilityProperty: true})) found.push(one);
+      if (one.shadowRoot) benchkitAll(selector, one.shadowRoot, found);
+    }
+    return found;
+  }
+  const chosen = stored("benchkit-theme");
   if (chosen) document.documentElement.dataset.theme = chosen;
-  // The address holds the whole state, so going back is loading it.
-  window.addEventListener("popstate", () => window.location.reload());
+  // The address holds the whole state, so going back is loading it; but a way to a place within the
+  // page, such as its content, is heard as going back, too.
+  let shown = location.search;
+  for (const name of ["pushState", "replaceState"]) {
+    const write = history[name];
+    history[name] = function (...given) {
+      write.apply(this, given);
+      shown = location.search;
+    };
+  }
+  addEventListener("popstate", () => { if (location.search !== shown) location.reload(); });
   // Clicks on runs of a history ask for it.
   window.addEventListener("pointerdown", e => { window.benchkitShift = e.shiftKey; }, true);
   // What widgets leave unsaid to those who hear the page: names of boxes to tick, and that the
@@ -82,8 +107,9 @@ _TEMPLATE = """
     const now = document.documentElement.dataset.theme || dark;
     const next = now === "dark" ? "light" : "dark";
     document.documentElement.dataset.theme = next;
-    localStorage.setItem("benchkit-theme", next);
+    stored("benchkit-theme", next);
   }
+  {{ keys_script }}
   {{ ready_script }}
 </script>
 {% endblock %}
@@ -97,9 +123,14 @@ _TEMPLATE = """
        {% if item.name == current %}aria-current="page"{% endif %}>{{ item.title }}</a>
     {% endfor %}
   </nav>
-  <button type="button" onclick="benchkitTheme()"
-          aria-label="Switch between light and dark">◐</button>
+  <div class="buttons">
+    {{ keys_button }}
+    <button type="button" onclick="benchkitTheme()"
+            aria-label="Switch between light and dark">◐</button>
+  </div>
 </header>
+{{ keys_dialog }}
+<div id="lost" role="alert"></div>
 <main id="main">{{ placeholder }}{{ embed(roots.view) }}</main>
 {{ embed(roots.location) if roots.location }}
 {% endblock %}
@@ -125,6 +156,7 @@ nav a { color: var(--soft); text-decoration: none; padding: .15rem 0; }
 nav a[aria-current] { color: var(--ink); border-bottom: 2px solid var(--link); }
 header button { font: inherit; background: none; border: 1px solid var(--line); color: var(--ink);
   border-radius: 6px; width: 2rem; height: 1.8rem; cursor: pointer; }
+header .buttons { display: flex; gap: .4rem; }
 a:focus-visible, button:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 main { max-width: 84rem; margin: 0 auto; padding: 1rem 1.4rem 4rem; }
 .skip { position: absolute; left: -999px; } .skip:focus { left: 1rem; top: .5rem; }
@@ -156,6 +188,7 @@ details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); widt
 a:focus-visible, summary:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.4rem; margin: .4rem 0; }
 dt { color: var(--soft); } dd { margin: 0; max-width: 60rem; }
+tr:has(a:focus-visible) { background: var(--raised); }
 .columns { columns: 15rem auto; list-style: none; padding: 0; margin: .4rem 0;
   font-variant-numeric: tabular-nums; }
 form { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; align-items: end; margin: .4rem 0 1rem; }
@@ -202,7 +235,9 @@ TABLE_STYLES = [
 .tabulator .tabulator-row:hover { background: var(--raised) !important; }
 .tabulator .tabulator-header-filter input { background: var(--paper) !important;
   color: var(--ink) !important; border: 1px solid var(--line) !important; border-radius: 4px; }
+.tabulator .tabulator-row:has(a:focus-visible) { background: var(--raised) !important; }
 .tabulator .tabulator-row a { color: var(--link); }
+.tabulator .tabulator-row a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 .tabulator .tabulator-col .tabulator-col-sorter { display: none !important; }
 .tabulator .tabulator-col[aria-sort=ascending] .tabulator-col-sorter,
 .tabulator .tabulator-col[aria-sort=descending] .tabulator-col-sorter { display: flex !important; }
@@ -238,9 +273,12 @@ def page(
     template = pn.Template(_TEMPLATE)
     template.location = True
     template.add_variable("page_title", title)
-    template.add_variable("styles", STYLES + LOADING_STYLES)
+    template.add_variable("styles", STYLES + LOADING_STYLES + KEYS_STYLES)
     template.add_variable("placeholder", placeholder(name))
     template.add_variable("ready_script", READY_SCRIPT)
+    template.add_variable("keys_script", KEYS_SCRIPT)
+    template.add_variable("keys_button", KEYS_BUTTON)
+    template.add_variable("keys_dialog", KEYS_DIALOG)
     template.add_variable("current", current)
     template.add_variable("navigation", navigation)
     template.add_panel("view", view)

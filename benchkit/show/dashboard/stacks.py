@@ -1,4 +1,4 @@
-"""Call stacks of a run: the flame graph of all tasks or of one prefix, and what is looked for."""
+"""Call stacks of a run, of all tasks or of one prefix, and how those of two runs differ."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from benchkit.show.dashboard.remembered import Rested
 from benchkit.show.dashboard.window import Window
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_graph
+from benchkit.show.plots.flame_difference import flame_difference
+from benchkit.store.run import Run
 
-__all__ = ["stacks"]
+__all__ = ["stack_difference", "stacks"]
 
 ALL, EVERYTHING, DRAGGED = "all tasks", "everything", "as dragged"
 #: So many of the widest calls can be chosen by the keyboard.
@@ -101,6 +103,27 @@ def stacks(window: Window) -> Any:
         parts.words(
             "A click makes a call as wide as the page, two clicks show everything again. The graph "
             "is of the whole run, whatever the window."
+        ),
+        sizing_mode="stretch_width",
+    )
+
+
+def stack_difference(a: Run, b: Run) -> Any:
+    """Return where tasks of one run spent more or less than those of another."""
+    gone = pn.widgets.Checkbox(name="Show what only A has", value=False)
+    shown = pn.Column(sizing_mode="stretch_width")
+
+    def draw(*events: Any) -> None:
+        shown[:] = [parts.figure(flame_difference(a.tree, b.tree, gone=bool(gone.value)))]
+
+    draw()
+    gone.param.watch(draw, "value")
+    return pn.Column(
+        gone,
+        shown,
+        parts.words(
+            "As wide as in B; ▲ and red: more than in A, ▼ and blue: less. A click makes a call as "
+            "wide as the page, two clicks show everything again."
         ),
         sizing_mode="stretch_width",
     )

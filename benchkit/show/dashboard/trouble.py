@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 import panel as pn
 
 from benchkit.show.dashboard import parts
-from benchkit.show.plots.busy import worker_names
+from benchkit.show.events import in_words
+from benchkit.show.plots.base import worker_names
 from benchkit.store.run import Run
-from benchkit.store.text import MISSING, format_bytes
+from benchkit.store.text import MISSING
 
 __all__ = ["trouble"]
 
@@ -25,8 +24,9 @@ _LINE_HEAD = re.compile(r"^[\d-]+ [\d:,.]+ - (?:distributed\.)?(?P<logger>[\w.-]
 
 def trouble(run: Run) -> Any:
     """Return what went wrong, tracebacks, warnings and all events of the cluster."""
-    names = pd.Series(worker_names(run), dtype=object)
+    names = pd.Series(worker_names(run.tree), dtype=object)
     content = [
+        parts.words("Of the whole run, whatever the window and the task group."),
         *_wrong(run), *_tracebacks(run, names), *_logs(run, names), *_events(run, names),
     ]  # fmt: skip
     return pn.Column(*content, sizing_mode="stretch_width")
@@ -91,36 +91,3 @@ def _events(run: Run, names: pd.Series) -> list[Any]:
     )
     shown = shown.set_index("event")
     return [parts.heading("Events", told), parts.table(shown, "event", long="what")]
-
-
-def in_words(message: str) -> str:
-    """Return what an event says, which is kept as JSON, as a person would write it.
-
-    Examples
-    --------
-    >>> in_words('{"n_lost": 1, "expected": false}'), in_words('{"rss": 1035849728}')
-    ('1 lost, not expected', '988 MiB in use')
-    """
-    try:
-        facts = json.loads(message)
-    except ValueError:
-        return message
-    if not isinstance(facts, dict):
-        return message
-    if facts.keys() == {"status", "before"}:
-        return f"from {facts['before']} to {facts['status']}"
-    return ", ".join(_fact(name, value) for name, value in facts.items())
-
-
-def _fact(name: str, value: Any) -> str:
-    """Return one of the facts of an event: counts, sizes, and what is so or is not."""
-    words = name.replace("_", " ")
-    if isinstance(value, bool):
-        return words if value else f"not {words}"
-    if name == "rss" and isinstance(value, int | float):
-        return f"{format_bytes(value)} in use"
-    if name.startswith("n_"):
-        return f"{value} {words[2:]}"
-    if isinstance(value, Mapping | list):
-        return f"{words} {json.dumps(value)}"
-    return f"{words} {value}"

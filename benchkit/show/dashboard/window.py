@@ -149,7 +149,7 @@ class Window:
         """The window in words."""
         length = self.whole[1] - self.whole[0]
         if self.part is None:
-            return f"The whole, {_seconds(length)}"
+            return f"The whole run, {_seconds(length)}"
         left, right = self.part
         told = f"{_seconds(right - left)} of {_seconds(length)}"
         return f"{told}: {left:.3f} to {right:.3f} s"

@@ -23,6 +23,7 @@ from benchkit.show.dashboard.data import (
     runs_table,
     workload_catalogue,
 )
+from benchkit.show.dashboard.history import CLICKS, linked
 from benchkit.show.dashboard.standing import series_label
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
@@ -81,7 +82,7 @@ def view(state: dict[str, str]) -> Any:
             )
         return _unknown(name)
     about = _attributes(runs)
-    body = pn.Column(sizing_mode="stretch_width")
+    body, last = (pn.Column(sizing_mode="stretch_width", margin=0) for _ in range(2))
     metrics = [m for m in METRICS if m in runs and runs[m].notna().any()]
     content: list[Any] = [_head(name, runs, variants.get(name), about)]
     if metrics:
@@ -93,19 +94,17 @@ def view(state: dict[str, str]) -> Any:
 
         def draw(*events: Any) -> None:
             body[:] = _measured(name, runs, choose.value)
+            last[:] = _runs(runs, choose.value)
             if events:
                 remember("workloads", {"name": name, "metric": choose.value})
 
         draw()
         choose.param.watch(draw, "value")
-        content += [choose, body]
+        content += [choose, body, last]
+    elif runs.empty:
+        content.append(parts.message("Never measured", "Measure it:", f"benchkit run '{name}'"))
     else:
-        content.append(
-            parts.message("Never measured", "Measure it:", f"benchkit run '{name}'")
-            if runs.empty
-            else parts.words("None of its runs has a metric.")
-        )
-    content += _runs(runs, metrics[0] if metrics else "duration") if len(runs) else []
+        content += [parts.words("None of its runs has a metric."), *_runs(runs, "duration")]
     content += _source(variants.get(name), about)
     others = [one for one in siblings if one != name]
     if others:
@@ -252,8 +251,10 @@ def _over_time(name: str, runs: pd.DataFrame, metric: str) -> Any:
             for one in mine.to_dict("records")
         }  # fmt: skip
         return pn.Column(
-            parts.heading("Over the nights", f"In {series_label(history.series.iloc[row])}."),
-            parts.figure(over_nights(history, int(row), height=260)),
+            parts.heading(
+                "Over the nights", f"In {series_label(history.series.iloc[row])}. {CLICKS}"
+            ),
+            parts.figure(linked(over_nights(history, int(row), from_zero=False, height=260))),
             parts.links(links),
             sizing_mode="stretch_width",
         )

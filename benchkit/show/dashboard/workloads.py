@@ -221,7 +221,7 @@ def _body(state: Mapping[str, str]) -> list[Any]:
     nights = set(all_nights().series["workload"])
     content: list[Any] = [parts.head(_count(rows), lines=_hidden(rows, kept))]
     if not kept:
-        return [*content, parts.message("Nothing to show", "No workload is what is asked for.")]
+        return [*content, parts.message("Nothing to show", "No workload matches the filters.")]
     return [
         *content,
         parts.rows(_TITLES, [_cells(row, metric, nights) for row in kept], tight=True),

@@ -10,10 +10,12 @@ from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
 from benchkit.show.plots.busy import BusyThreads, busy_threads
-from benchkit.show.plots.compare import forest, heat_map, raw_points, response, waterfall
+from benchkit.show.plots.compare import forest, heat_map, raw_points, waterfall
 from benchkit.show.plots.flame import flame_graph
+from benchkit.show.plots.flame_difference import flame_difference
 from benchkit.show.plots.history import over_nights
 from benchkit.show.plots.pair import memory_overlay
+from benchkit.show.plots.response import response
 from benchkit.show.plots.run import (
     memory_by_kind,
     memory_by_worker,
@@ -32,6 +34,7 @@ __all__ = [
     "TaskStream",
     "bisection_steps",
     "busy_threads",
+    "flame_difference",
     "flame_graph",
     "forest",
     "heat_map",

@@ -6,16 +6,34 @@ one figure serves a light page, a dark one and a notebook.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import xarray as xr
 from bokeh.core.properties import expr, value
-from bokeh.models import ColumnDataSource, Stack, VArea
-from bokeh.models.annotations import Legend, LegendItem
+from bokeh.models import ColumnDataSource, Line, Stack, VArea
+from bokeh.models.annotations import Legend, LegendItem, Span
 from bokeh.models.glyph import Glyph
 from bokeh.plotting import figure
 
-__all__ = ["INK", "add", "add_stack", "has", "legend_beside", "make_figure", "nothing", "part"]
+from benchkit.show.theme import OTHER
+from benchkit.store.schema import METRICS
+
+__all__ = [
+    "INK",
+    "add",
+    "add_limit",
+    "add_stack",
+    "has",
+    "legend_beside",
+    "make_figure",
+    "metric_words",
+    "nothing",
+    "part",
+    "retitle",
+    "worker_names",
+]
 
 #: 4.0 : 1 on white and 4.4 : 1 on the dark ground of our pages.
 INK = "#748190"
@@ -93,6 +111,17 @@ def add_stack(
         add(drawn, glyph, source, legend=label, name=names[at])
 
 
+def add_limit(drawn: Any, heights: Iterable[float], legend: str) -> None:
+    """Add dashed lines across a figure at some heights; its legend says what they are."""
+    look: dict[str, Any] = {"line_color": OTHER, "line_dash": "dashed"}
+    spans = [Span(location=height, dimension="width", **look) for height in heights]
+    for span in spans:
+        drawn.add_layout(span)
+    if spans:  # a legend shows what has data: a line that lies nowhere
+        nowhere = {"x": [float("nan")], "y": [float("nan")]}
+        add(drawn, Line(x="x", y="y", **look), nowhere, legend=legend)
+
+
 def legend_beside(drawn: Any, *, place: str = "right") -> None:
     """Put the legend outside of the data, so that it covers nothing."""
     legend = drawn.legend[0]
@@ -120,6 +149,17 @@ def nothing(title: str, told: str = "Nothing was recorded.") -> Any:
     return drawn
 
 
+def retitle(drawn: Any, title: str) -> None:
+    """Give a figure another title, also for who has it read out."""
+    drawn.title.text = title
+    drawn.html_attributes = {**drawn.html_attributes, "aria-label": title}
+
+
+def metric_words(name: str) -> str:
+    """Return a metric in words; one that a workload gave itself has its name only."""
+    return METRICS[name].long_name if name in METRICS else name.replace("_", " ")
+
+
 def has(tree: xr.DataTree, group: str, dim: str) -> bool:
     """Tell whether a run has a group with at least one entry along a dimension."""
     return group in tree.children and bool(tree[group].sizes.get(dim))
@@ -129,3 +169,18 @@ def part(tree: xr.DataTree, name: str) -> xr.Dataset:
     """Return one group of a run as a Dataset."""
     node: Any = tree[name]
     return node.to_dataset()
+
+
+def worker_names(tree: xr.DataTree) -> list[str]:
+    """Return what each worker of a run is called, in their order, each name once.
+
+    A nanny gives the worker that it starts anew the name of the one before.
+    """
+    if not has(tree, "workers", "worker"):
+        return []
+    came: Counter[str] = Counter()
+    names = []
+    for name in map(str, part(tree, "workers")["name"].values):
+        names.append(f"{name} (restart {came[name]})" if came[name] else name)
+        came[name] += 1
+    return names

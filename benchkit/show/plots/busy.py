@@ -14,17 +14,20 @@ from bokeh.models import ColumnDataSource, HoverTool, Line, Range1d, RangeTool, 
 from bokeh.models.annotations import Span
 
 from benchkit.analysis.within import Within
+from benchkit.show.events import in_words
 from benchkit.show.plots.base import (
     INK,
     add,
+    add_limit,
     add_stack,
     has,
     legend_beside,
     make_figure,
     nothing,
     part,
+    worker_names,
 )
-from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
+from benchkit.show.theme import ACTIVITY_COLOURS
 from benchkit.store.run import Run
 
 __all__ = ["BusyThreads", "busy_threads", "mark_events", "whole_time", "window_strip"]
@@ -95,10 +98,7 @@ class BusyThreads:
         names = [name for name in ACTIVITY_COLOURS if name in self._source.data]
         add_stack(drawn, self._source, names, [ACTIVITY_COLOURS[name] for name in names], names)
         n_threads = int(tree.attrs.get("n_threads") or 0)
-        if n_threads:
-            drawn.add_layout(
-                Span(location=n_threads, dimension="width", line_color=OTHER, line_dash="dashed")
-            )
+        add_limit(drawn, [n_threads] if n_threads else [], "all threads")
         line = add(drawn, Line(x="time", y=names[0], line_alpha=0), self._source)
         tips = [("time", "@time{0.00} s"), *((name, f"@{{{name}}}{{0.00}}") for name in names)]
         drawn.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
@@ -139,7 +139,7 @@ def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d)
     figure
         Process memory of the cluster over the whole run.
     """
-    title = "Window of time: drag across this strip or any plot below"
+    title = "Window of time (s) over the cluster's memory: drag across this strip or any plot below"
     left, right = whole
     # Ticks and labels of the plots below tell the moments; here they would only take room.
     drawn = make_figure(
@@ -168,26 +168,39 @@ def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d)
     return drawn
 
 
-def mark_events(drawn: Any, run: Run) -> None:
-    """Mark on a figure over time when workers were paused, restarted or lost."""
+def mark_events(drawn: Any, run: Run, worker: int | None = None) -> None:
+    """Mark on a figure over time when workers were paused, restarted or lost.
+
+    Parameters
+    ----------
+    drawn : figure
+        Whose x axis is in s after clock on.
+    run : Run
+        Whose events.
+    worker : int, optional
+        Index of the worker that the figure is of; without it all of them.
+    """
     events = run.events()
     events = events[events["topic"].isin(list(_MARKED))] if len(events) else events
+    if worker is not None and len(events):
+        events = events[events["worker"] == worker]
     if events.empty:
         return
+    n_events = len(events)
     events = events.head(MOST_MARKS)
     for row in events.itertuples():
         drawn.add_layout(
             Span(location=row.time, dimension="height", line_color=_MARKED[row.topic],
                  line_dash="dotted", line_alpha=0.7)
         )  # fmt: skip
-    names = pd.Series(worker_names(run))
+    names = pd.Series(worker_names(run.tree), dtype=object)
     source = ColumnDataSource(
         {
             "time": events["time"],
             "y": np.zeros(len(events)),
             "what": events["topic"],
             "worker": events["worker"].map(names).fillna("–"),
-            "text": events["message"],
+            "text": events["message"].map(in_words),
             "colour": events["topic"].map(_MARKED),
         }
     )
@@ -197,14 +210,8 @@ def mark_events(drawn: Any, run: Run) -> None:
             x="time", y="y", marker="triangle", size=10, line_color="colour", fill_color="colour"
         ),
         source,
-        legend="events",
+        legend="events" if n_events <= MOST_MARKS else f"first {MOST_MARKS} of {n_events} events",
     )
-    tips = [("", "@what"), ("worker", "@worker"), ("time", "@time{0.00} s"), ("", "@text")]
+    tips = [("event", "@what"), ("worker", "@worker"), ("time", "@time{0.00} s")]
+    tips.append(("what", "@text"))
     drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips))
-
-
-def worker_names(run: Run) -> dict[int, str]:
-    """Return what each worker of a run is called, by its index."""
-    if not has(run.tree, "workers", "worker"):
-        return {}
-    return {i: str(name) for i, name in enumerate(part(run.tree, "workers")["name"].values)}

@@ -6,7 +6,6 @@ told by place and symbol, not by colour alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 from bokeh.models import (
     BasicTicker,
     ColumnDataSource,
+    CustomJSTickFormatter,
     HBar,
     HoverTool,
     LinearColorMapper,
@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
 from benchkit.analysis.report import Report
-from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
-from benchkit.show.theme import ACTIVITY_COLOURS, OTHER, SERIES
+from benchkit.show.plots.base import INK, add, legend_beside, make_figure, metric_words, nothing
+from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 
-__all__ = ["forest", "heat_map", "raw_points", "response", "waterfall"]
+__all__ = ["forest", "heat_map", "raw_points", "waterfall"]
 
 _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
@@ -38,6 +38,7 @@ MOST_ROWS = 60
 ROW_HEIGHT = 22
 MOST_PARTS = 7
 _NO_ROW = "No row is of this metric."
+_NOT_KNOWN = "How sure it is cannot be told: that takes two runs a side."
 #: Intervals are shown at least so far beyond the effects (%).
 LEAST_REACH = 5.0
 #: Parts smaller than this share of the largest cannot be seen.
@@ -47,6 +48,13 @@ _DIVERGING = (
     "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
     "#d6604dcc", "#b2182b",
 )  # fmt: skip
+
+
+#: The side of a probability is a word, not its colour alone.
+_SURE = """
+const side = tick > 0 ? " more" : tick < 0 ? " less" : "";
+return `${Math.round(100 * Math.abs(tick))} %${side}`;
+"""
 
 
 def _rows(report: Report, metric: str) -> tuple[pd.DataFrame, str]:
@@ -97,7 +105,7 @@ def forest(report: Report, metric: str = "duration") -> Any:
         is what the baseline does to itself; an interval that touches it is noise.
     """
     frame, hidden = _rows(report, metric)
-    question = f"Which workloads changed in {metric}?"
+    question = f"Which workloads changed in {metric_words(metric)}?"
     if frame.empty:
         return nothing(question, _NO_ROW)
     labels = _labels(frame, report)
@@ -193,9 +201,11 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
         Columns are changes from -80 to +80 %, cells the probability of a change beyond that.
     """
     frame, hidden = _rows(report, metric)
-    question = f"How sure is a change in {metric} beyond so many per cent?"
-    if frame.empty or frame["p"].isna().all():
+    question = f"How sure is a change in {metric_words(metric)} beyond so many per cent?"
+    if frame.empty:
         return nothing(question, _NO_ROW)
+    if frame["p"].isna().all():
+        return nothing(question, _NOT_KNOWN)
     table = report.effects.table()
     index = frame["row"].to_numpy()
     steps = np.round(np.asarray(table.thresholds) * 100, 6)
@@ -244,6 +254,9 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
         width=10,
         major_label_text_color=INK,
         background_fill_alpha=0,
+        title="how sure",
+        title_text_color=INK,
+        formatter=CustomJSTickFormatter(code=_SURE),
     )
     drawn.add_layout(bar, "right")
     return drawn
@@ -265,7 +278,7 @@ def raw_points(report: Report, metric: str = "duration") -> Any:
         A dot is a run. What an interval hides (two modes, an outlier) shows here.
     """
     frame, hidden = _rows(report, metric)
-    question = f"What did each run give in {metric}?"
+    question = f"What did each run give in {metric_words(metric)}?"
     if frame.empty:
         return nothing(question, _NO_ROW)
     labels = _labels(frame, report)
@@ -299,86 +312,17 @@ def raw_points(report: Report, metric: str = "duration") -> Any:
             )
             columns = {"x": x, "y": y, "label": text}
             add(drawn, dot, columns, legend=words[arm], name=words[arm])
-    drawn.add_tools(HoverTool(tooltips=[("", "@label"), ("arm", "$name"), ("", "@x{0.0} %")]))
+    drawn.add_tools(
+        HoverTool(
+            tooltips=[("workload", "@label"), ("arm", "$name"), ("of the median", "@x{0.0} %")]
+        )
+    )
     drawn.add_layout(Span(location=100, dimension="height", line_color=INK, line_width=1))
     drawn.yaxis.ticker = list(range(len(labels)))
     drawn.yaxis.major_label_overrides = {len(labels) - 1 - i: n for i, n in enumerate(labels)}
     legend_beside(drawn, place="below")
     drawn.ygrid.grid_line_color = None
     return drawn
-
-
-def response(
-    report: Report, points: Mapping[str, Mapping[str, Any]], key: str, metric: str = "duration"
-) -> Any:
-    """Draw how a metric answers to a setting that was swept: a curve per workload.
-
-    Parameters
-    ----------
-    report : Report
-        A comparison whose contenders are the points of a sweep.
-    points : mapping of str to mapping
-        Values by key of each contender, as the plan of the experiment holds them.
-    key : str
-        The setting along the x axis.
-    metric : str, default "duration"
-        Which metric.
-
-    Returns
-    -------
-    figure
-        Change in % of the baseline with its interval, at each value; arms that also differ in
-        other settings are curves of their own.
-    """
-    question = f"How does {metric} answer to {key}?"
-    frame = report.frame[report.frame["metric"] == metric]
-    frame = frame[[key in points.get(str(name), {}) for name in frame["contender"]]]
-    if frame.empty:
-        return nothing(question)
-    values = [points[str(name)][key] for name in frame["contender"]]
-    known = list(dict.fromkeys(values))
-    known = sorted(known, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))
-    others = [
-        ", ".join(f"{k.rpartition('.')[2]}={v}" for k, v in points[str(name)].items() if k != key)
-        for name in frame["contender"]
-    ]
-    frame = frame.assign(place=[known.index(value) for value in values], other=others)
-    drawn = make_figure(
-        question,
-        key,
-        f"change against {report.baseline} (%)",
-        height=340,
-        tools="save",
-        x_range=(-0.4, len(known) - 0.6),
-    )
-    groups = list(frame.groupby(["workload", "other"], sort=False))[: len(SERIES)]
-    for colour, ((workload, other), rows) in zip(SERIES, groups, strict=False):
-        rows = rows.sort_values("place")
-        name = f"{workload}, {other}" if other else str(workload)
-        label = name if len(name) <= 40 else f"{name[:19]}…{name[-20:]}"
-        percent = {side: (rows[side] - 1) * 100 for side in ("ratio", "low", "high")}
-        source = ColumnDataSource(
-            {"x": rows["place"], **percent, "name": [name] * len(rows), "verdict": rows["verdict"]}
-        )
-        drawn.line("x", "ratio", source=source, color=colour, width=1.8, legend_label=label)
-        drawn.segment("x", "low", "x", "high", source=source, color=colour, line_width=1.2)
-        dots = drawn.scatter("x", "ratio", source=source, color=colour, size=7)
-        tips = [
-            ("workload", "@name"),
-            ("change", "@ratio{+0.0} %"),
-            ("interval", "@low{+0.0} to @high{+0.0} %"),
-            ("verdict", "@verdict"),
-        ]
-        drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips))
-    drawn.add_layout(Span(location=0, dimension="width", line_color=INK, line_width=1))
-    drawn.xaxis.ticker = list(range(len(known)))
-    drawn.xaxis.major_label_overrides = {i: str(value) for i, value in enumerate(known)}
-    legend_beside(drawn)
-    return drawn
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def waterfall(explanation: Explanation) -> Any:
@@ -392,9 +336,11 @@ def waterfall(explanation: Explanation) -> Any:
     Returns
     -------
     figure
-        Seconds of wall time that each task group and activity takes more; lines are intervals.
+        Seconds of wall time that each task group and activity takes more, or less where they are
+        negative; lines are intervals.
     """
-    question = "Where did the extra seconds go?"
+    slower = explanation.total_s >= 0
+    question = "Where did the extra seconds go?" if slower else "Where were seconds saved?"
     parts = explanation.parts
     if parts.empty:
         return nothing(question)
@@ -427,7 +373,7 @@ def waterfall(explanation: Explanation) -> Any:
     counts = f"{explanation.n_baseline} + {explanation.n_contender} runs"
     drawn = make_figure(
         _title(question, "", counts),
-        "more wall time than the baseline (s)",
+        "wall time more (+) or less (−) than the baseline (s)",
         "part" if len(labels) < 5 else "task group and activity",
         y_range=labels[::-1],
         height=100 + ROW_HEIGHT * len(labels),
@@ -438,8 +384,8 @@ def waterfall(explanation: Explanation) -> Any:
     add(drawn, Segment(**_INTERVAL, line_color=INK, line_width=1.2), source)
     drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
     tips = [
-        ("", "@label"),
-        ("more", "@seconds{+0.000} s"),
+        ("part", "@label"),
+        ("change", "@seconds{+0.000} s"),
         ("interval", "@low{+0.000} to @high{+0.000} s"),
     ]
     drawn.add_tools(HoverTool(tooltips=tips))

@@ -5,6 +5,7 @@ A run's DataTree in, a Bokeh figure out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from benchkit.show.plots.base import has, make_figure, nothing
 from benchkit.show.theme import OTHER, group_colour
 from benchkit.store.run import Run
 
-__all__ = ["flame_frames", "flame_graph"]
+__all__ = ["draw_frames", "flame_frames", "flame_graph", "pale", "widest"]
 
 #: Frames narrower than this share of what is shown cannot be seen.
 LEAST_SHARE = 1 / 800
@@ -101,14 +102,61 @@ def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") ->
         profile["parent"] = np.where(above < 0, -1, place[np.maximum(above, 0)])
     frames = flame_frames(profile)
     total = float(frames["right"].max())
-    wide = frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
+    wide = widest(frames)
     told = f"{total:.0f} samples of 10 ms"
     hit = _matches(wide, find)
     if find:  # also in frames that are too narrow to be drawn
         told += f", {find!r} in {_covered(frames[_matches(frames, find)]) / total:.1%} of them"
+    share = wide["count"] / total
+    columns = {
+        "share": share * 100,
+        "own": wide["own"] / total * 100,
+        "colour": [
+            pale(_colour(row)) if here else "#d5dae0"
+            for row, here in zip(wide.itertuples(), hit | (not find), strict=True)
+        ],
+    }
+    tips = [("of all", "@share{0.0} %"), ("itself", "@own{0.0} %")]
+    return draw_frames(f"{title} ({told})", "samples", wide, columns, tips)
+
+
+def widest(frames: pd.DataFrame) -> pd.DataFrame:
+    """Return of frames that are laid out those that can be seen, the widest first."""
+    total = float(frames["right"].max())
+    return frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
+
+
+def draw_frames(
+    title: str,
+    unit: str,
+    wide: pd.DataFrame,
+    columns: Mapping[str, Any],
+    tips: list[tuple[str, str]],
+    *,
+    marks: Sequence[str] = (),
+) -> Any:
+    """Draw frames that are laid out as boxes to be clicked at.
+
+    Parameters
+    ----------
+    title, unit : str
+        Of the figure, and what its axis counts.
+    wide : DataFrame
+        As `widest` returns it.
+    columns : mapping
+        What else is known of each frame; its ``colour``.
+    tips : list of tuple of str
+        What hovering tells besides name and place.
+    marks : sequence of str, optional
+        What is put before the name of each frame.
+    """
+    total = float(wide["right"].max())
+    names = [_name(row) for row in wide.itertuples()]
+    if marks:
+        names = [f"{mark} {name}".strip() for mark, name in zip(marks, names, strict=True)]
     drawn = make_figure(
-        f"{title} ({told})",
-        "samples",
+        title,
+        unit,
         "calls",
         height=90 + ROW_HEIGHT * int(wide["depth"].max() + 1),
         x_range=Range1d(start=0.0, end=total, bounds=(0, total)),
@@ -117,7 +165,6 @@ def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") ->
         min_border_left=40,
     )
     drawn.yaxis.visible = drawn.ygrid.visible = False
-    share = wide["count"] / total
     source = ColumnDataSource(
         {
             "left": wide["left"],
@@ -125,15 +172,10 @@ def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") ->
             "bottom": wide["depth"] + 0.04,
             "top": wide["depth"] + 0.96,
             "middle": wide["depth"] + 0.5,
-            "name": [_name(row) for row in wide.itertuples()],
+            "name": names,
             "place": [f"{row.file}:{row.line}" if row.line else "" for row in wide.itertuples()],
-            "share": share * 100,
-            "own": wide["own"] / total * 100,
-            "colour": [
-                _pale(_colour(row)) if here else "#d5dae0"
-                for row, here in zip(wide.itertuples(), hit | (not find), strict=True)
-            ],
             "label": [""] * len(wide),
+            **columns,
         },
         name="frames",
     )
@@ -146,10 +188,10 @@ def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") ->
         "left", "middle", "label", source=source, x_offset=3, text_baseline="middle",
         text_font_size="11px", text_color=_TEXT, text_alpha=1.0, nonselection_alpha=1.0,
     )  # fmt: skip
-    tips = [("", "@name"), ("", "@place"), ("of all", "@share{0.0} %"), ("itself", "@own{0.0} %")]
-    drawn.add_tools(HoverTool(renderers=[boxes], tooltips=tips))
-    words = {"source": source, "range": drawn.x_range, "width": CHARACTER, "figure": drawn}
-    fit = CustomJS(args=words, code=_FIT)
+    told = [("call", "@name"), ("in", "@place"), *tips]
+    drawn.add_tools(HoverTool(renderers=[boxes], tooltips=told))
+    args = {"source": source, "range": drawn.x_range, "width": CHARACTER, "figure": drawn}
+    fit = CustomJS(args=args, code=_FIT)
     drawn.x_range.js_on_change("start", fit)
     drawn.x_range.js_on_change("end", fit)
     drawn.js_on_change("inner_width", fit)
@@ -195,7 +237,7 @@ def _colour(row: Any) -> str:
     return group_colour(owner) if owner else OTHER
 
 
-def _pale(colour: str, share: float = 0.55) -> str:
+def pale(colour: str, share: float = 0.55) -> str:
     """Return a colour mixed with white, so that text on it can be read."""
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in parts)

@@ -5,7 +5,7 @@ A `History` and the position of a series in, a Bokeh figure out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -22,32 +22,25 @@ from bokeh.models import (
     Segment,
     TapTool,
 )
+from bokeh.models.annotations import Label
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.history import History
-from benchkit.analysis.levels import worse_direction
 from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
-from benchkit.show.plots.sparkline import BETTER, WORSE
+from benchkit.show.plots.happenings import BUILD, draw_builds, draw_changes, draw_restarts
+from benchkit.show.plots.sparkline import WORSE
 from benchkit.show.theme import SERIES
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_change, format_quantity
+from benchkit.store.text import counted, format_quantity
 
 __all__ = ["over_nights"]
 
 _POINT = SERIES[0]
-_UPRIGHT: dict[str, Any] = {"x0": "x", "y0": "bottom", "x1": "x", "y1": "top"}
-#: Of a change's label, as a share of the figure.
-LABEL_WIDTH = 0.1
+#: Runs farther from the others than so many times what these take up are shown at the edge.
+FARTHEST = 1.5
+#: Of a triangle at the edge, in pixels.
+EDGE_SIZE = 9
 _BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-#: Facts of a run that changed between two nights explain a step -> how they are called.
-_BUILD = {
-    "dask": "dask",
-    "distributed": "distributed",
-    "python": "Python",
-    "git_commit": "commit",
-    "packages_hash": "packages",
-}
 
 
 def over_nights(
@@ -92,7 +85,8 @@ def over_nights(
         return nothing(title)
     divisor, unit = _unit(metric.units, float(np.nanmax(values)))
     runs = history.runs[history.runs["key"] == about["key"]]
-    ends = _ends(runs, metric.name, values / divisor, from_zero)
+    ok = runs[(runs["outcome"] == "ok") & runs[metric.name].notna()]
+    ends = _ends(ok, metric.name, values / divisor, divisor, from_zero)
     drawn = make_figure(
         title if not small else metric.long_name,
         "" if small else "night (UTC)",
@@ -110,13 +104,13 @@ def over_nights(
         "aria-label": f"{about['workload']}: {metric.long_name} over {int(known.sum())} nights",
     }
     _levels(drawn, history, row, divisor, small)
-    points = _points(drawn, history, runs, metric.name, divisor, small)
+    points = _points(drawn, history, ok, metric.name, divisor, ends, small)
     failures = _failures(drawn, history, runs, ends[0], small)
     _median(drawn, history.times, values / divisor, small)
-    _changes(drawn, history, row, ends, divisor, small)
+    draw_changes(drawn, history, row, ends, divisor, small)
     if not small:
-        _builds(drawn, history, runs, ends)
-    _restarts(drawn, history, about, ends, marks, small)
+        draw_builds(drawn, history, runs, ends)
+    draw_restarts(drawn, history, about, runs, ends, marks, small)
     drawn.add_tools(TapTool(renderers=[*points, *failures]))
     drawn.x_range.default_span = timedelta(days=2)  # around a single night
     drawn.xaxis[0].formatter = CustomJSTickFormatter(code=_DATE)
@@ -143,29 +137,60 @@ def _unit(units: str, most: float) -> tuple[float, str]:
 
 
 def _ends(
-    runs: pd.DataFrame, name: str, values: NDArray[np.float64], from_zero: bool
+    ok: pd.DataFrame,
+    name: str,
+    medians: NDArray[np.float64],
+    divisor: float,
+    from_zero: bool,
 ) -> tuple[float, float]:
-    """Return the ends of the axis: with room for labels above and for failures below."""
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    """Return the ends of the axis: with room for labels above and for failures below.
+
+    All runs are inside, those set aside too, but for the few that are so far off that they would
+    flatten all the others.
+    """
+    each = ok[name].to_numpy(float) / divisor
+    counted = each[ok["comparable"].to_numpy(bool)]
+    usual = np.concatenate([medians[np.isfinite(medians)], np.quantile(counted, [0.05, 0.95])])
+    low, high = float(usual.min()), float(usual.max())
+    reach = FARTHEST * (high if from_zero else _spread(low, high))
+    near = each[(each >= low - reach) & (each <= high + reach)]
+    low, high = min(low, near.min(initial=low)), max(high, near.max(initial=high))
     if from_zero:
         return 0.0, high * 1.22 if high > 0 else 1.0
-    room = (high - low) or abs(high) * 0.1 or 1.0
-    return low - 0.15 * room, high + 0.3 * room
+    return low - 0.15 * _spread(low, high), high + 0.3 * _spread(low, high)
+
+
+def _spread(low: float, high: float) -> float:
+    return (high - low) or abs(high) * 0.1 or 1.0
 
 
 def _points(
-    drawn: Any, history: History, runs: pd.DataFrame, name: str, divisor: float, small: bool
+    drawn: Any,
+    history: History,
+    ok: pd.DataFrame,
+    name: str,
+    divisor: float,
+    ends: tuple[float, float],
+    small: bool,
 ) -> list[Any]:
-    """Draw the runs; those that a mark sets aside are hollow."""
-    ok = runs[(runs["outcome"] == "ok") & runs[name].notna()]
+    """Draw the runs; those that a mark sets aside are hollow, those beyond the axis at its end."""
     found = []
+    beyond = 0
+    inset = 0.03 * (ends[1] - ends[0])  # that a triangle at the edge is whole
     for counts, words in ((True, "runs"), (False, "runs set aside")):
         part = ok[ok["comparable"] == counts]
         if part.empty:
             continue
+        values = part[name].to_numpy(float) / divisor
+        above, below = values > ends[1], values < ends[0]
+        outside = above | below
+        beyond += int(outside.sum())
+        marker = np.select([above, below], ["triangle", "inverted_triangle"], "circle")
         columns = {
             "x": history.times[part["night"].to_numpy(int)],
-            "y": part[name].to_numpy(float) / divisor,
+            "y": np.select([above, below], [ends[1] - inset, ends[0] + inset], values),
+            "marker": marker.tolist(),
+            "size": np.where(outside, EDGE_SIZE, 4 if small else 6),
             "id": part["id"].astype(str).tolist(),
         }
         if not small:
@@ -174,8 +199,9 @@ def _points(
         source = ColumnDataSource(columns, name="runs")
         look: dict[str, Any] = {"line_color": _POINT, "fill_color": _POINT if counts else None,
                 "fill_alpha": 0.45, "line_alpha": 0.6}  # fmt: skip
-        dot = Scatter(x="x", y="y", size=4 if small else 6, **look)
-        chosen = Scatter(x="x", y="y", size=6, **look | {"line_color": INK, "line_width": 2})
+        look |= {"x": "x", "y": "y", "marker": "marker", "size": "size"}
+        dot = Scatter(**look)
+        chosen = Scatter(**look | {"line_color": INK, "line_width": 2})
         dots = add(
             drawn, dot, source, legend="" if small else words,
             **({} if small else {"selection_glyph": chosen}),
@@ -187,7 +213,19 @@ def _points(
         if not counts:
             tips.append(("set aside", "@reason"))
         drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips, point_policy="snap_to_data"))
+    if beyond:
+        _tell_beyond(drawn, beyond, ends[1])
     return found
+
+
+def _tell_beyond(drawn: Any, count: int, top: float) -> None:
+    """Say at the edge that runs lie beyond it, whose triangles are where the axis ends."""
+    told = Label(
+        x=4, y=top, x_units="screen", y_offset=-2, text_baseline="top", text_font_size="11px",
+        text_color=INK, text=f"{counted(count, 'run')} beyond this axis",
+    )  # fmt: skip
+    drawn.add_layout(told)
+    drawn.html_attributes["aria-label"] += f", {told.text}"
 
 
 def _told(history: History, runs: pd.DataFrame) -> dict[str, list[str]]:
@@ -205,7 +243,7 @@ def _told(history: History, runs: pd.DataFrame) -> dict[str, list[str]]:
 def _build(record: Mapping[str, Any]) -> str:
     parts = [
         f"{word} {str(record[name])[:10]}"
-        for name, word in _BUILD.items()
+        for name, word in BUILD.items()
         if record.get(name) and pd.notna(record[name])
     ]
     return ", ".join(parts)
@@ -278,147 +316,3 @@ def _levels(drawn: Any, history: History, row: int, divisor: float, small: bool)
     )
     columns = {"x0": np.array(x0), "x1": np.array(x1), "level": levels}
     add(drawn, level_line, columns, legend="" if small else "level")
-
-
-def _changes(
-    drawn: Any, history: History, row: int, ends: tuple[float, float], divisor: float, small: bool
-) -> None:
-    """Mark where the level changed, with its size: worse and better by symbol and colour."""
-    changes = history.changes[row]
-    if not changes:
-        return
-    worse = worse_direction(str(history.series["metric"].iloc[row]))
-    top = ends[1] - 0.09 * (ends[1] - ends[0])
-    times = history.times[[change.index for change in changes]]
-    colours = [WORSE if change.direction == worse else BETTER for change in changes]
-    source = ColumnDataSource(
-        {
-            "x": times,
-            "top": np.full(len(changes), top),
-            "bottom": np.full(len(changes), ends[0]),
-            "colour": colours,
-            "label": [_size(change) for change in changes],
-            "tip": [_words(change, history) for change in changes],
-        },
-        name="changes",
-    )
-    dashes = Segment(**_UPRIGHT, line_color="colour", line_width=1.5, line_dash=[4, 3])
-    add(drawn, dashes, source)
-    mark = Scatter(
-        x="x", y="top", size=9, line_color="colour", fill_color="colour",
-        marker="inverted_triangle" if all(c.direction < 0 for c in changes) else "triangle",
-    )  # fmt: skip
-    marks = add(drawn, mark, source)
-    # Near the right end a label would leave the picture.
-    lines = _lines([change.index / len(history.times) for change in changes])
-    heights = top - 0.06 * (ends[1] - ends[0]) * lines
-    late = [change.index > 0.85 * len(history.times) for change in changes]
-    for is_late in {*late}:
-        chosen = [place for place, value in enumerate(late) if value == is_late]
-        if small:
-            break
-        drawn.text(
-            times[chosen], heights[chosen], [source.data["label"][i] for i in chosen],
-            text_color=INK, text_font_size="12px", text_baseline="middle",
-            text_align="right" if is_late else "left", x_offset=-9 if is_late else 9,
-        )  # fmt: skip
-    if not small:
-        drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("changed", "@tip")]))
-
-
-def _lines(places: Sequence[float]) -> NDArray[np.int64]:
-    """Return a line for each label, by its place from 0 to 1, so that neighbours do not collide."""
-    lines = np.zeros(len(places), int)
-    for at in range(1, len(places)):
-        if places[at] - places[at - 1] < LABEL_WIDTH:
-            lines[at] = (lines[at - 1] + 1) % 4
-    return lines
-
-
-def _size(change: ChangePoint) -> str:
-    symbol = "▲" if change.direction > 0 else "▼"
-    return f"{symbol} {format_change(change.ratio)}"
-
-
-def _words(change: ChangePoint, history: History) -> str:
-    low, high = format_change(change.low), format_change(change.high)
-    since, seen = (str(history.times[n])[:10] for n in (change.index, change.detected_at))
-    return f"{format_change(change.ratio)} ({low} to {high}) since {since}, seen {seen}"
-
-
-def _builds(drawn: Any, history: History, runs: pd.DataFrame, ends: tuple[float, float]) -> None:
-    """Draw a tick at the axis where the packages or the code became others."""
-    names = [name for name in _BUILD if name in runs]
-    nights = runs.drop_duplicates("night", keep="last").sort_values("night")
-    facts = nights[names].astype(object).where(nights[names].notna(), "")
-    changed = (facts != facts.shift()).to_numpy() & (facts.shift().fillna("") != "").to_numpy()
-    at = np.flatnonzero(changed.any(axis=1))
-    if not at.size:
-        return
-    tips = []
-    for place in at.tolist():
-        before, now = facts.iloc[place - 1], facts.iloc[place]
-        parts = [
-            f"{_BUILD[name]} {str(before[name])[:10]} → {str(now[name])[:10]}"
-            for name, is_new in zip(names, changed[place], strict=True)
-            if is_new
-        ]
-        tips.append(", ".join(parts))
-    height = 0.045 * (ends[1] - ends[0])
-    source = ColumnDataSource(
-        {
-            "x": history.times[nights["night"].to_numpy(int)[at]],
-            "bottom": np.full(at.size, ends[0]),
-            "top": np.full(at.size, ends[0] + height),
-            "night": [str(history.times[n])[:10] for n in nights["night"].to_numpy(int)[at]],
-            "tip": tips,
-        },
-        name="builds",
-    )
-    tick = Segment(**_UPRIGHT, line_color=SERIES[3], line_width=4)
-    ticks = add(drawn, tick, source, legend="other packages")
-    tooltips = [("night", "@night"), ("changed", "@tip")]
-    drawn.add_tools(HoverTool(renderers=[ticks], tooltips=tooltips, line_policy="interp"))
-
-
-def _restarts(
-    drawn: Any,
-    history: History,
-    about: pd.Series,
-    ends: tuple[float, float],
-    marks: Iterable[Mapping[str, Any]],
-    small: bool,
-) -> None:
-    """Draw where the series begins anew, and other marks that name a moment, with the reason."""
-    mine = history.segments[
-        (history.segments["key"] == about["key"])
-        & history.segments["metric"].isin(["", about["metric"]])
-    ]
-    told = [(history.times[row.night], str(row.reason)) for row in mine.itertuples()]
-    first, last = history.times[0], history.times[-1]
-    for mark in marks:
-        at = mark.get("before") if mark.get("kind") == "bankruptcy" else None
-        if at:
-            moment = pd.Timestamp(at)
-            time = moment.tz_convert(None) if moment.tzinfo else moment
-            if first <= time.to_datetime64() <= last:
-                reason = f"{mark['kind']}: {mark.get('reason') or ''}"
-                told.append((time.to_datetime64(), reason))
-    if not told:
-        return
-    source = ColumnDataSource(
-        {
-            "x": np.array([time for time, _ in told]),
-            "bottom": np.full(len(told), ends[0]),
-            "top": np.full(len(told), ends[1]),
-            "night": [str(time)[:10] for time, _ in told],
-            "tip": [reason for _, reason in told],
-        },
-        name="restarts",
-    )
-    line = Segment(**_UPRIGHT, line_color=SERIES[5], line_width=1.5)
-    lines = add(drawn, line, source, legend="" if small else "begins anew")
-    if small:
-        return
-    tooltips = [("night", "@night"), ("begins anew", "@tip")]
-    drawn.add_tools(HoverTool(renderers=[lines], tooltips=tooltips, line_policy="interp"))

@@ -61,7 +61,7 @@ def memory_overlay(trees: Sequence[xr.DataTree], names: Sequence[str]) -> Any:
                 "time", "spilled", source=source, color=colour, line_dash="dashed",
                 legend_label=f"{name}, spilled",
             )  # fmt: skip
-        tips = [("", name), ("time", "@time{0.0} s"), ("memory", "@process{0.00} GiB")]
+        tips = [("run", name), ("time", "@time{0.0} s"), ("memory", "@process{0.00} GiB")]
         tips += [("spilled", "@spilled{0.00} GiB")]
         drawn.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
         end = float(tree["duration"]) if "duration" in tree.data_vars else np.nan

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Line, NumeralTickFormatter
-from bokeh.models.annotations import Span
 
 from benchkit.show.plots.base import (
     add,
+    add_limit,
     add_stack,
     has,
     legend_beside,
     make_figure,
     nothing,
     part,
+    worker_names,
 )
 from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
@@ -122,12 +123,11 @@ def memory_by_worker(tree: xr.DataTree) -> Any:
         return worker_heat(tree)
     drawn = _lines(tree, title, "memory (GiB)", "process", 1 / GIB)
     limits = part(tree, "workers")["memory_limit"].values
-    for limit in np.unique(limits[limits > 0])[:3]:
-        drawn.add_layout(
-            Span(location=limit / GIB, dimension="width", line_color=OTHER, line_dash="dashed")
-        )
+    add_limit(drawn, np.unique(limits[limits > 0])[:3] / GIB, "limit of a worker")
     drawn.y_range.start = 0
     _show_limit(drawn, float(limits.max(initial=0)) / GIB, _highest(tree) / GIB)
+    if drawn.legend:
+        legend_beside(drawn)
     return drawn
 
 
@@ -169,9 +169,8 @@ def worker_load(tree: xr.DataTree) -> list[Any]:
     data = part(tree, "workers")
     n_threads = _most_threads(data)
     cpu = _sums(data, titles[0], "CPU (% of a core)", {"cpu": "all workers"}, 1.0)
-    cpu.add_layout(
-        Span(location=100 * n_threads, dimension="width", line_color=OTHER, line_dash="dashed")
-    )
+    if cpu.legend:
+        add_limit(cpu, [100 * n_threads], "all threads")
     _show_limit(cpu, 100.0 * n_threads, float(data["cpu"].sum("worker").values.max(initial=0)))
     network = {"net_read": "received", "net_write": "sent"}
     disk = {"disk_read": "read", "disk_write": "written"}
@@ -201,7 +200,8 @@ def _sums(data: xr.Dataset, title: str, label: str, names: dict[str, str], facto
         line = Line(x="time", y=name, line_color=colour, line_width=1.6)
         add(drawn, line, source, legend=names[name])
     tips = [("time", "@time{0.0} s")]
-    tips += [(names[name], f"@{name}{{0,0.0}}") for name in known]
+    unit = label.partition("(")[2].rstrip(")")
+    tips += [(names[name], f"@{name}{{0,0.0}} {unit}".rstrip()) for name in known]
     drawn.add_tools(HoverTool(renderers=drawn.renderers[:1], tooltips=tips, mode="vline"))
     drawn.y_range.start = 0
     legend_beside(drawn)
@@ -212,7 +212,7 @@ def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) 
     data = part(tree, "workers")
     drawn = make_figure(title, "time (s)", label)
     time, values = data["time"].values, data[name].values * factor
-    names = [str(worker) for worker in data["name"].values]
+    names = worker_names(tree)
     few = len(names) <= MOST_NAMED_WORKERS
     for index, worker in enumerate(names):
         known = np.isfinite(values[:, index])
@@ -225,9 +225,9 @@ def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) 
         )
         columns = {"time": time[known], "value": values[known, index]}
         add(drawn, line, columns, legend=f"worker {worker}" if few else "", name=worker)
-    drawn.add_tools(HoverTool(tooltips=[("worker", "$name"), ("time", "$x{0.0} s"), ("", "$y")]))
-    if few and names:
-        legend_beside(drawn)
+    what, _, unit = label.partition(" (")
+    tips = [("worker", "$name"), ("time", "$x{0.0} s"), (what, f"$y{{0.00}} {unit.rstrip(')')}")]
+    drawn.add_tools(HoverTool(tooltips=tips))
     return drawn
 
 

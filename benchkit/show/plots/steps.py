@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import Span
 
 from benchkit.experiment.bisected import OUTCOME, Bisected
-from benchkit.show.plots.base import INK, legend_beside, make_figure, nothing
+from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
 
 __all__ = ["bisection_steps"]
 
@@ -32,11 +32,12 @@ def bisection_steps(found: Bisected) -> Any:
     -------
     figure
         Each run's value against the median of the good end, in %; builds that were never measured
-        are left out and counted in the title. Failed runs are crosses at the bottom.
+        are left out and counted in the title. Runs without a result are crosses at the bottom, on
+        no height that a value could have.
     """
     table = found.table()
     measured = table[table["runs"] > 0]
-    question = f"With which build did {found.metric} of {found.workload} change?"
+    question = f"With which build did {metric_words(found.metric)} of {found.workload} change?"
     if measured.empty:
         return nothing(question)
     left_out = len(table) - len(measured)
@@ -58,10 +59,13 @@ def bisection_steps(found: Bisected) -> Any:
     drawn.xaxis.major_label_orientation = 0.6
     verdicts = dict(zip(measured["build"], measured["verdict"], strict=True))
     hits = []
+    told = [("build", "@build"), ("block", "@block"), ("run", "@id")]
+    heights = [0.0]
     for verdict, (colour, marker) in _LOOKS.items():
         mine = runs[(runs["arm"].map(verdicts) == verdict) & (runs["outcome"] == "ok")]
         if len(mine):
             change = [0.0] * len(mine) if by_outcome else (mine[found.metric] / level - 1) * 100
+            heights += [value for value in change if value == value]
             source = ColumnDataSource(
                 {"build": mine["arm"], "change": change, "id": mine["id"], "block": mine["block"]}
             )
@@ -72,19 +76,26 @@ def bisection_steps(found: Bisected) -> Any:
                 )
             )  # fmt: skip
     failed = runs[runs["outcome"] != "ok"]
+    low, high = min(heights), max(heights)
+    room = (high - low) or 10.0
+    bottom = low - 0.2 * room
+    drawn.y_range = Range1d(start=bottom, end=high + 0.1 * room)
     if len(failed):
         source = ColumnDataSource(
-            {"build": failed["arm"], "change": [-100.0 if by_outcome else 0.0] * len(failed),
-             "id": failed["id"], "block": failed["block"]}
+            {"build": failed["arm"], "bottom": [bottom] * len(failed), "id": failed["id"],
+             "block": failed["block"], "outcome": failed["outcome"].str.replace("_", " ")},
+            name="failed",
         )  # fmt: skip
-        hits.append(
-            drawn.scatter(
-                "build", "change", source=source, color="#b2182b", marker="x", size=9,
-                legend_label="failed",
-            )
+        crosses = drawn.scatter(
+            "build", "bottom", source=source, color="#b2182b", marker="x", size=11, line_width=2.5,
+            legend_label="no result", level="overlay",
         )  # fmt: skip
+        drawn.add_tools(HoverTool(renderers=[crosses], tooltips=[*told, ("ended", "@outcome")]))
+    if by_outcome:
+        drawn.yaxis.ticker = [bottom, 0.0]
+        drawn.yaxis.major_label_overrides = {bottom: "no result", 0.0: "ok"}
     drawn.add_layout(Span(location=0, dimension="width", line_color=INK, line_dash="dotted"))
-    tips = [("build", "@build"), ("change", "@change{+0.0} %"), ("block", "@block"), ("run", "@id")]
+    tips = [*told] if by_outcome else [*told, ("change", "@change{+0.0} %")]
     drawn.add_tools(HoverTool(renderers=hits, tooltips=tips))
     if drawn.legend:
         legend_beside(drawn)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import FixedTicker, HoverTool, Image, LinearColorMapper, Quad
+from bokeh.models import CustomJSHover, FixedTicker, HoverTool, Image, LinearColorMapper, Quad
 from bokeh.models.annotations import ColorBar
 
-from benchkit.show.plots.base import INK, add, has, make_figure, nothing, part
+from benchkit.show.plots.base import INK, add, has, make_figure, nothing, part, worker_names
 
 __all__ = ["worker_heat"]
 
@@ -48,7 +48,7 @@ def worker_heat(tree: xr.DataTree, name: str = "process") -> Any:
     if not has(tree, "workers", "time"):
         return nothing(title)
     data = part(tree, "workers")
-    names = [str(worker) for worker in data["name"].values]
+    names = worker_names(tree)
     grid, begin, end = _grid(data, name)
     grid = grid / divisor
     most = float(np.nanmax(grid, initial=0.0))
@@ -82,8 +82,10 @@ def worker_heat(tree: xr.DataTree, name: str = "process") -> Any:
         drawn.yaxis.major_tick_line_color = None
         drawn.yaxis.axis_label = f"{count} workers"
     drawn.ygrid.visible = False
-    tips = [("worker", "@who{0}"), ("time", "$x{0.0} s"), (what, f"@value{{{form}}} {unit}")]
-    drawn.add_tools(HoverTool(renderers=[painted], tooltips=tips))
+    tips = [("worker", "@who{custom}"), ("time", "$x{0.0} s"), (what, f"@value{{{form}}} {unit}")]
+    name_of = CustomJSHover(args={"names": names}, code="return names[Math.round(value)]")
+    tool = HoverTool(renderers=[painted], tooltips=tips, formatters={"@who": name_of})
+    drawn.add_tools(tool)
     bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
     bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
     drawn.add_layout(bar, "right")

@@ -1,0 +1,77 @@
+"""By which names a server may be asked for.
+
+A web page elsewhere can give its own name the address of this machine (DNS rebinding): what its
+scripts ask of us then carries that name, and passes for a request of our own pages. Tornado takes
+such a connection without asking for the allowed origins, so names are checked before anything else.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from typing import Any
+
+import psutil
+from tornado.web import ErrorHandler
+
+__all__ = ["LOOPBACK", "host_of", "only_known_hosts", "own_names"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+#: All addresses of this machine.
+_EVERYWHERE = ("0.0.0.0", "::")
+#: The request came to a server that is not the one it names (RFC 9110, 15.5.20).
+_MISDIRECTED = 421
+
+
+def host_of(origin: str) -> str:
+    """Return the host of an origin or of a Host header, without the port.
+
+    Examples
+    --------
+    >>> host_of("bench.example.org:5006"), host_of("[::1]:80"), host_of("localhost")
+    ('bench.example.org', '::1', 'localhost')
+    """
+    bare = origin.count(":") > 1 and not origin.startswith("[")  # an IPv6 address without a port
+    head, _, port = origin.rpartition(":")
+    return (head if port.isdigit() and not bare else origin).strip("[]").lower()
+
+
+def own_names(address: str) -> list[str]:
+    """Return what visitors may call a server that listens on an address."""
+    names = {address, "localhost"}
+    if address in _EVERYWHERE:
+        names = {"localhost", socket.gethostname(), socket.getfqdn()}
+        for addresses in psutil.net_if_addrs().values():
+            names |= {
+                one.address.partition("%")[0]
+                for one in addresses
+                if one.family in (socket.AF_INET, socket.AF_INET6)
+            }
+    return sorted(name.lower() for name in names if name)
+
+
+def only_known_hosts(application: Any, address: str, origins: Iterable[str]) -> None:
+    """Let a Tornado application answer only those who ask for it by a name that it has.
+
+    Parameters
+    ----------
+    application : tornado.web.Application
+        What answers.
+    address : str
+        Where it listens: this address, or all names of this machine, are its names.
+    origins : iterable of str
+        ``host:port`` by which visitors may come beside that; ``*`` stands for a part of a name.
+    """
+    known = [*own_names(address), *map(host_of, origins)]
+    find = application.find_handler
+
+    def find_known(request: Any, **options: Any) -> Any:
+        host = host_of(request.host)
+        if any(fnmatch(host, name) for name in known):
+            return find(request, **options)
+        return application.get_handler_delegate(
+            request, ErrorHandler, {"status_code": _MISDIRECTED}
+        )
+
+    application.find_handler = find_known

@@ -1,0 +1,163 @@
+"""The flame graph of what one run spent more or less than another, call by call.
+
+Two DataTrees in, a Bokeh figure out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from benchkit.show.plots.base import has, nothing
+from benchkit.show.plots.flame import draw_frames, flame_frames, pale, widest
+from benchkit.store.run import Run
+
+__all__ = ["flame_difference", "merged_frames"]
+
+#: What a sample stands for, as Dask takes them by default.
+SAMPLE_S = 0.01
+MORE, LESS = "#b2182b", "#2166ac"
+#: The largest difference has this share of its colour: text on it must be read.
+DEEPEST = 0.6
+#: Differences smaller than this share of the largest have no arrow.
+LEAST = 0.02
+
+
+def flame_difference(
+    a: xr.DataTree, b: xr.DataTree, *, gone: bool = False, names: Sequence[str] = ("A", "B")
+) -> Any:
+    """Draw where tasks of B spent more or less than those of A.
+
+    Parameters
+    ----------
+    a, b : DataTree
+        Runs, captured in full.
+    gone : bool, default False
+        Whether calls of A that B has not are shown as well; else they are counted in the title.
+    names : sequence of str, default ("A", "B")
+        What the runs are called.
+
+    Returns
+    -------
+    figure
+        A box a call, callers below callees, as wide as it took thread-seconds in B; those that
+        only A has are as wide as they were there. The redder, the more than in A, the bluer, the
+        less; an arrow says it too.
+
+    Notes
+    -----
+    After B. Gregg, "Differential Flame Graphs", 2014. A call is the same in both if it has the same
+    callers, function and file, wherever packages are installed and whatever its line.
+    """
+    first, second = names
+    title = f"Where did tasks of {second} spend more or less than those of {first}?"
+    for tree, name in ((a, first), (b, second)):
+        if not has(tree, "profile", "frame"):
+            return nothing(title, f"Of {name} no call stacks were recorded.")
+    merged = merged_frames(Run(a).profile(), Run(b).profile())
+    lost = merged["b"] == 0
+    roots = merged["parent"] < 0
+    told = [
+        f"{name} {merged.loc[roots, side].sum():.3g} s sampled"
+        for name, side in zip(names, "ab", strict=True)
+    ]
+    above = lost.to_numpy()[np.maximum(merged["parent"], 0)] & ~roots
+    lost_s = float(merged.loc[lost & ~above, "a"].sum())
+    if lost_s and not gone:
+        told.append(f"{lost_s:.3g} s of {first} in calls that {second} has not are not shown")
+    if not gone:
+        merged = _without(merged, lost)
+    if merged.empty:
+        return nothing(title, f"{second} has none of these calls.")
+    wide = widest(flame_frames(merged.assign(count=_widths(merged))))
+    change = wide["b"] - wide["a"]
+    most = float(change.abs().max()) or 1.0
+    columns = {
+        "a": wide["a"],
+        "b": wide["b"],
+        "change": change,
+        "colour": [
+            pale(MORE if value > 0 else LESS, 0.06 + (DEEPEST - 0.06) * abs(value) / most)
+            for value in change
+        ],
+    }
+    tips = [
+        (first, "@a{0.00} s"),
+        (second, "@b{0.00} s"),
+        (f"{second} − {first}", "@change{+0.00} s"),
+    ]
+    marks = [_mark(row, most) for row in wide.itertuples()]
+    unit = f"thread-seconds in {second} (s)"
+    return draw_frames(f"{title} ({', '.join(told)})", unit, wide, columns, tips, marks=marks)
+
+
+def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Lay the call stacks of two runs over one another.
+
+    Parameters
+    ----------
+    a, b : DataFrame
+        As `Run.profile` returns them.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``parent``, ``prefix``, ``function``, ``file``, ``line``, and the seconds that a
+        call took in each run, ``a`` and ``b``: 0 where it was not. A parent is before its children.
+    """
+    found: dict[tuple[int, str, str], int] = {}
+    rows: list[dict[str, Any]] = []
+    for side, profile in (("a", a), ("b", b)):
+        places: list[int] = []
+        for frame in profile.to_dict("records"):
+            parent = places[frame["parent"]] if frame["parent"] >= 0 else -1
+            key = (parent, str(frame["function"]), _file(frame["file"]))
+            if key not in found:
+                found[key] = len(rows)
+                about = {name: frame[name] for name in ("prefix", "function", "file", "line")}
+                rows.append({"parent": parent, **about, "a": 0.0, "b": 0.0})
+            places.append(found[key])
+            rows[found[key]][side] += SAMPLE_S * frame["count"]
+    return pd.DataFrame(rows)
+
+
+def _file(path: str) -> str:
+    """Return a file's name below wherever an environment keeps its packages."""
+    return re.split(r"(?:site-packages|lib/python[\d.]+)/", str(path).replace("\\", "/"))[-1]
+
+
+def _without(merged: pd.DataFrame, gone: pd.Series) -> pd.DataFrame:
+    """Return frames without those that are gone, of which all callees are gone too."""
+    place = np.cumsum(~gone.to_numpy()) - 1
+    kept = merged[~gone].reset_index(drop=True)
+    parents = kept["parent"].to_numpy()
+    above = place[np.maximum(parents, 0)]
+    return kept.assign(parent=np.where(parents < 0, -1, above))
+
+
+def _widths(merged: pd.DataFrame) -> np.ndarray:
+    """Return how wide each frame is: as in B, and what only A has as in A, callers around it."""
+    b, a = merged["b"].to_numpy(), merged["a"].to_numpy()
+    widths = np.where(b > 0, b, a)
+    parents = merged["parent"].to_numpy()
+    for row in reversed(range(len(merged))):  # what only A has makes its callers wider
+        if parents[row] >= 0 and b[row] == 0 and b[parents[row]] > 0:
+            above = parents[row]
+            while above >= 0:
+                widths[above] += a[row]
+                above = parents[above]
+    return widths
+
+
+def _mark(row: Any, most: float) -> str:
+    change = row.b - row.a
+    if not row.b:
+        return "gone:"
+    if not row.a:
+        return "new:"
+    return "" if abs(change) < LEAST * most else "▲" if change > 0 else "▼"

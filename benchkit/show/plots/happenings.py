@@ -1,0 +1,210 @@
+"""What is drawn over the nights of a series besides its values, and why it might have changed.
+
+Changes of the level with their sizes, other packages, and where the series begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from bokeh.models import ColumnDataSource, HoverTool, Scatter, Segment
+from numpy.typing import NDArray
+
+from benchkit.analysis.changepoints import ChangePoint
+from benchkit.analysis.history import History
+from benchkit.analysis.levels import worse_direction
+from benchkit.errors import UsageError
+from benchkit.show.plots.base import INK, add
+from benchkit.show.plots.sparkline import BETTER, WORSE
+from benchkit.show.theme import SERIES
+from benchkit.store.marks import mark_columns
+from benchkit.store.query import matching
+from benchkit.store.text import format_change
+
+__all__ = ["BUILD", "draw_builds", "draw_changes", "draw_restarts"]
+
+#: Facts of a run that changed between two nights explain a step -> how they are called.
+BUILD = {
+    "dask": "dask",
+    "distributed": "distributed",
+    "python": "Python",
+    "git_commit": "commit",
+    "packages_hash": "packages",
+}
+_UPRIGHT: dict[str, Any] = {"x0": "x", "y0": "bottom", "x1": "x", "y1": "top"}
+#: Of a change's label, as a share of the figure.
+LABEL_WIDTH = 0.1
+#: How a mark says which runs it is about.
+_SELECTORS = ("runs", "workload", "where", "since", "before")
+
+
+def draw_changes(
+    drawn: Any, history: History, row: int, ends: tuple[float, float], divisor: float, small: bool
+) -> None:
+    """Mark where the level changed, with its size: worse and better by symbol and colour."""
+    changes = history.changes[row]
+    if not changes:
+        return
+    worse = worse_direction(str(history.series["metric"].iloc[row]))
+    top = ends[1] - 0.09 * (ends[1] - ends[0])
+    times = history.times[[change.index for change in changes]]
+    colours = [WORSE if change.direction == worse else BETTER for change in changes]
+    markers = ["triangle" if c.direction > 0 else "inverted_triangle" for c in changes]
+    source = ColumnDataSource(
+        {
+            "x": times,
+            "top": np.full(len(changes), top),
+            "bottom": np.full(len(changes), ends[0]),
+            "colour": colours,
+            "marker": markers,
+            "label": [_size(change) for change in changes],
+            "tip": [_words(change, history) for change in changes],
+        },
+        name="changes",
+    )
+    dashes = Segment(**_UPRIGHT, line_color="colour", line_width=1.5, line_dash=[4, 3])
+    add(drawn, dashes, source)
+    mark = Scatter(
+        x="x", y="top", marker="marker", size=9, line_color="colour", fill_color="colour"
+    )
+    marks = add(drawn, mark, source)
+    # Near the right end a label would leave the picture.
+    lines = _lines([change.index / len(history.times) for change in changes])
+    heights = top - 0.06 * (ends[1] - ends[0]) * lines
+    late = [change.index > 0.85 * len(history.times) for change in changes]
+    for is_late in {*late}:
+        chosen = [place for place, value in enumerate(late) if value == is_late]
+        if small:
+            break
+        drawn.text(
+            times[chosen], heights[chosen], [source.data["label"][i] for i in chosen],
+            text_color=INK, text_font_size="12px", text_baseline="middle",
+            text_align="right" if is_late else "left", x_offset=-9 if is_late else 9,
+        )  # fmt: skip
+    if not small:
+        drawn.add_tools(HoverTool(renderers=[marks], tooltips=[("changed", "@tip")]))
+
+
+def _lines(places: Sequence[float]) -> NDArray[np.int64]:
+    """Return a line for each label, by its place from 0 to 1, so that neighbours do not collide."""
+    lines = np.zeros(len(places), int)
+    for at in range(1, len(places)):
+        if places[at] - places[at - 1] < LABEL_WIDTH:
+            lines[at] = (lines[at - 1] + 1) % 4
+    return lines
+
+
+def _size(change: ChangePoint) -> str:
+    symbol = "▲" if change.direction > 0 else "▼"
+    return f"{symbol} {format_change(change.ratio)}"
+
+
+def _words(change: ChangePoint, history: History) -> str:
+    low, high = format_change(change.low), format_change(change.high)
+    since, seen = (str(history.times[n])[:10] for n in (change.index, change.detected_at))
+    return f"{format_change(change.ratio)} ({low} to {high}) since {since}, seen {seen}"
+
+
+def draw_builds(
+    drawn: Any, history: History, runs: pd.DataFrame, ends: tuple[float, float]
+) -> None:
+    """Draw a tick at the axis where the packages or the code became others."""
+    names = [name for name in BUILD if name in runs]
+    nights = runs.drop_duplicates("night", keep="last").sort_values("night")
+    facts = nights[names].astype(object).where(nights[names].notna(), "")
+    changed = (facts != facts.shift()).to_numpy() & (facts.shift().fillna("") != "").to_numpy()
+    at = np.flatnonzero(changed.any(axis=1))
+    if not at.size:
+        return
+    tips = []
+    for place in at.tolist():
+        before, now = facts.iloc[place - 1], facts.iloc[place]
+        parts = [
+            f"{BUILD[name]} {str(before[name])[:10]} → {str(now[name])[:10]}"
+            for name, is_new in zip(names, changed[place], strict=True)
+            if is_new
+        ]
+        tips.append(", ".join(parts))
+    height = 0.045 * (ends[1] - ends[0])
+    source = ColumnDataSource(
+        {
+            "x": history.times[nights["night"].to_numpy(int)[at]],
+            "bottom": np.full(at.size, ends[0]),
+            "top": np.full(at.size, ends[0] + height),
+            "night": [str(history.times[n])[:10] for n in nights["night"].to_numpy(int)[at]],
+            "tip": tips,
+        },
+        name="builds",
+    )
+    tick = Segment(**_UPRIGHT, line_color=SERIES[3], line_width=4)
+    ticks = add(drawn, tick, source, legend="other packages")
+    tooltips = [("night", "@night"), ("changed", "@tip")]
+    drawn.add_tools(HoverTool(renderers=[ticks], tooltips=tooltips, line_policy="interp"))
+
+
+def draw_restarts(
+    drawn: Any,
+    history: History,
+    about: pd.Series,
+    runs: pd.DataFrame,
+    ends: tuple[float, float],
+    marks: Iterable[Mapping[str, Any]],
+    small: bool,
+) -> None:
+    """Draw where the series begins anew, and other marks that name a moment, with the reason."""
+    mine = history.segments[
+        (history.segments["key"] == about["key"])
+        & history.segments["metric"].isin(["", about["metric"]])
+    ]
+    told = [(history.times[row.night], str(row.reason)) for row in mine.itertuples()]
+    first, last = history.times[0], history.times[-1]
+    for mark in marks:
+        at = mark.get("before") if mark.get("kind") == "bankruptcy" else None
+        if at and _is_about(mark, runs):
+            moment = pd.Timestamp(at)
+            time = moment.tz_convert(None) if moment.tzinfo else moment
+            if first <= time.to_datetime64() <= last:
+                reason = f"{mark['kind']}: {mark.get('reason') or ''}"
+                told.append((time.to_datetime64(), reason))
+    if not told:
+        return
+    source = ColumnDataSource(
+        {
+            "x": np.array([time for time, _ in told]),
+            "bottom": np.full(len(told), ends[0]),
+            "top": np.full(len(told), ends[1]),
+            "night": [str(time)[:10] for time, _ in told],
+            "tip": [reason for _, reason in told],
+        },
+        name="restarts",
+    )
+    line = Segment(**_UPRIGHT, line_color=SERIES[5], line_width=1.5)
+    lines = add(drawn, line, source, legend="" if small else "begins anew")
+    if small:
+        return
+    tooltips = [("night", "@night"), ("begins anew", "@tip")]
+    drawn.add_tools(HoverTool(renderers=[lines], tooltips=tooltips, line_policy="interp"))
+
+
+def _is_about(mark: Mapping[str, Any], runs: pd.DataFrame) -> bool:
+    """Whether a mark chooses any of these runs, by the rules by which marks set runs aside."""
+    chosen = {name: mark[name] for name in _SELECTORS if mark.get(name) is not None}
+    known = runs.assign(**{name: "" for name in ("tags", "params") if name not in runs})
+    known = known.drop(columns=["night", "key"])  # a history's own: positions, not what tags say
+    names = mark_columns([mark]) & set(known)
+    try:
+        table = pa.table({name: _column(known[name]) for name in names})
+        return bool(matching(table, **chosen).any())
+    except (UsageError, KeyError, TypeError, ValueError):  # written by hand; `apply_marks` warns
+        return False
+
+
+def _column(values: pd.Series) -> pa.Array:
+    """Return facts of runs as the index of a store holds them: what is inside of JSON, as JSON."""
+    texts = [json.dumps(each) if isinstance(each, Mapping) else each for each in values]
+    return pa.array(texts, from_pandas=True)

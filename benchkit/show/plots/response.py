@@ -1,0 +1,91 @@
+"""How a metric answers to a setting that was swept.
+
+A `Report` in, a Bokeh figure out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.models.annotations import Span
+
+from benchkit.analysis.report import Report
+from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
+from benchkit.show.theme import SERIES
+
+__all__ = ["response"]
+
+
+def response(
+    report: Report, points: Mapping[str, Mapping[str, Any]], key: str, metric: str = "duration"
+) -> Any:
+    """Draw how a metric answers to a setting that was swept: a curve per workload.
+
+    Parameters
+    ----------
+    report : Report
+        A comparison whose contenders are the points of a sweep.
+    points : mapping of str to mapping
+        Values by key of each contender, as the plan of the experiment holds them.
+    key : str
+        The setting along the x axis.
+    metric : str, default "duration"
+        Which metric.
+
+    Returns
+    -------
+    figure
+        Change in % of the baseline with its interval, at each value; arms that also differ in
+        other settings are curves of their own.
+    """
+    question = f"How does {metric_words(metric)} answer to {key}?"
+    frame = report.frame[report.frame["metric"] == metric]
+    frame = frame[[key in points.get(str(name), {}) for name in frame["contender"]]]
+    if frame.empty:
+        return nothing(question)
+    values = [points[str(name)][key] for name in frame["contender"]]
+    known = list(dict.fromkeys(values))
+    known = sorted(known, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))
+    others = [
+        ", ".join(f"{k.rpartition('.')[2]}={v}" for k, v in points[str(name)].items() if k != key)
+        for name in frame["contender"]
+    ]
+    frame = frame.assign(place=[known.index(value) for value in values], other=others)
+    drawn = make_figure(
+        question,
+        key,
+        f"change against {report.baseline} (%)",
+        height=340,
+        tools="save",
+        x_range=(-0.4, len(known) - 0.6),
+    )
+    groups = list(frame.groupby(["workload", "other"], sort=False))[: len(SERIES)]
+    for colour, ((workload, other), rows) in zip(SERIES, groups, strict=False):
+        rows = rows.sort_values("place")
+        name = f"{workload}, {other}" if other else str(workload)
+        label = name if len(name) <= 40 else f"{name[:19]}…{name[-20:]}"
+        percent = {side: (rows[side] - 1) * 100 for side in ("ratio", "low", "high")}
+        source = ColumnDataSource(
+            {"x": rows["place"], **percent, "name": [name] * len(rows), "verdict": rows["verdict"]}
+        )
+        drawn.line("x", "ratio", source=source, color=colour, width=1.8, legend_label=label)
+        drawn.segment("x", "low", "x", "high", source=source, color=colour, line_width=1.2)
+        dots = drawn.scatter("x", "ratio", source=source, color=colour, size=7)
+        tips = [
+            ("workload", "@name"),
+            ("change", "@ratio{+0.0} %"),
+            ("interval", "@low{+0.0} to @high{+0.0} %"),
+            ("verdict", "@verdict"),
+        ]
+        drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips))
+    drawn.add_layout(Span(location=0, dimension="width", line_color=INK, line_width=1))
+    drawn.xaxis.ticker = list(range(len(known)))
+    drawn.xaxis.major_label_overrides = {i: str(value) for i, value in enumerate(known)}
+    legend_beside(drawn)
+    return drawn
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

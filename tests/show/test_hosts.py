@@ -1,0 +1,81 @@
+"""By which names the dashboard may be asked for: a page elsewhere must not pass for ours."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+from serving import served
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import websocket_connect
+
+from benchkit.show.dashboard.hosts import host_of, own_names
+from benchkit.store.store import Store
+
+
+@pytest.fixture(scope="module", params=[(), ("--num-procs", "2")], ids=["one", "two"])
+def site(request, tmp_path_factory, a_run):
+    store = Store(tmp_path_factory.mktemp("hosts") / "store")
+    store.add(a_run)
+    allowed = ("--allow-websocket-origin", "bench.example.org:5006")
+    with served(store.path, *request.param, *allowed) as url:
+        yield urlsplit(url)
+
+
+def status(site, host):
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=30)
+    try:
+        connection.request("GET", "/?view=nothing", headers={"Host": host})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("LocalHost:{port}", 200),
+        ("bench.example.org", 200),
+        ("bench.example.org:443", 200),
+        ("evil.example.org:{port}", 421),
+        ("bench.example.org.evil.example", 421),
+    ],
+)
+def test_only_names_that_a_server_has_are_answered(site, host, code):
+    assert status(site, host.format(port=site.port)) == code
+
+
+@pytest.mark.slow
+def test_a_name_that_was_turned_to_this_machine_gets_no_connection(site):
+    """DNS rebinding: Host and Origin agree, so Tornado takes it for one of our own pages."""
+    name = f"evil.example.org:{site.port}"
+    request = HTTPRequest(
+        f"ws://127.0.0.1:{site.port}/ws", headers={"Host": name, "Origin": f"http://{name}"}
+    )
+
+    async def connect():
+        await websocket_connect(request, subprotocols=["bokeh", "token"])
+
+    with pytest.raises(HTTPClientError) as refused:
+        asyncio.run(connect())
+    assert refused.value.code == 421
+
+
+def test_a_server_on_all_addresses_goes_by_all_its_names():
+    names = own_names("0.0.0.0")
+
+    assert {"localhost", "127.0.0.1", socket.gethostname().lower()} <= set(names)
+    assert "0.0.0.0" not in names
+    assert own_names("::1") == ["::1", "localhost"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"), [("[::1]:5006", "::1"), ("::1", "::1"), ("A.example:80", "a.example")]
+)
+def test_a_host_is_what_stands_before_the_port(origin, host):
+    assert host_of(origin) == host

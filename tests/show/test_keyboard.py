@@ -1,0 +1,191 @@
+"""What keys do on the pages of the dashboard, and what the frame around them must bear."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from nights import SLOWER, fill
+from playwright.sync_api import expect
+from serving import READY, open_page, served
+
+#: What has the focus, in whatever shadow root.
+FOCUSED = """(() => {
+  let one = document.activeElement;
+  while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement;
+  return one?.labels?.[0]?.textContent.trim() || one?.href || one?.placeholder || one?.tagName;
+})()"""
+NO_STORAGE = """Object.defineProperty(window, "localStorage", {
+  get() { throw new DOMException("blocked", "SecurityError"); }
+});"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, a_run):
+    return fill(tmp_path_factory.mktemp("keys") / "store", a_run, n_nights=12)
+
+
+@pytest.fixture(scope="module")
+def site(store):
+    with served(store.path) as url:
+        yield url
+
+
+def press(page, *keys):
+    """Press keys one by one; gives what has the focus then."""
+    for key in keys:
+        page.keyboard.press(key)
+    return page.evaluate(FOCUSED)
+
+
+@pytest.mark.browser
+def test_keys_of_the_overview(page, site):
+    open_page(page, f"{site}?view=overview")
+    links = page.locator("tbody tr").evaluate_all(
+        "rows => rows.map(r => r.querySelector('a').href)"
+    )
+
+    assert press(page, "j") == links[0]
+    assert press(page, "j", "j") == links[2]
+    assert press(page, "k") == links[1]
+    assert press(page, "k", "k") == links[0], "there is none before the first"
+    assert press(page, "Control+m") == links[0], "a key of the browser"
+    assert press(page, "m") == "Metric"
+    assert press(page, "j") == "Metric", "in a field a letter is a letter"
+    assert press(page, "Escape", "/") == "Find"
+    page.keyboard.type("jm")
+    expect(page.get_by_label("Find")).to_have_value("jm")
+    assert press(page, "Escape") == "BODY"
+
+
+@pytest.mark.browser
+def test_brackets_turn_nights(page, site):
+    open_page(page, f"{site}?view=overview")
+    title, nights = page.get_by_role("heading", level=1), page.get_by_label("Night (UTC)")
+    last, before = (nights.locator("option").nth(place).inner_text() for place in (0, 1))
+
+    press(page, "]")  # there is none after the last
+    press(page, "[")
+    expect(title).to_contain_text(before)
+    page.wait_for_url("**night=**")
+    press(page, "]")
+    expect(title).to_contain_text(last)
+
+
+@pytest.mark.browser
+def test_enter_opens_a_row_and_a_list_of_runs_has_rows_and_a_filter_too(page, site):
+    open_page(page, f"{site}?view=runs")
+
+    assert press(page, "/") == "filter"
+    first = press(page, "Escape", "j")
+    assert "view=run&id=" in first
+    assert press(page, "j") != first
+    assert press(page, "k") == first
+    page.keyboard.press("Enter")
+    page.wait_for_url(first)
+
+
+@pytest.mark.browser
+def test_escape_looks_at_the_whole_run_again(page, site, store):
+    open_page(page, f"{site}?view=run&id={store.ids()[-1]}&from=0.1&to=0.2")
+    whole = page.get_by_role("button", name="Whole run")
+    expect(whole).to_be_enabled()
+
+    page.get_by_label("From (s)").focus()
+    press(page, "Escape")
+    page.wait_for_timeout(800)
+    assert "from=" in page.url, "it has left the field"
+    press(page, "Escape")
+    page.wait_for_url(lambda url: "from=" not in url)
+    expect(whole).to_be_disabled()
+
+
+@pytest.mark.browser
+def test_a_dialog_tells_the_keys_of_the_page_and_can_turn_them_off(page, site):
+    open_page(page, f"{site}?view=overview")
+    dialog = page.get_by_role("dialog", name="Keys of this page")
+
+    press(page, "?")
+    expect(dialog).to_be_visible()
+    assert dialog.locator("kbd").all_inner_texts() == [*"/jk", "Enter", "m", "[", "]", "Esc", "?"]
+    assert Axe().run(page).response["violations"] == []
+    page.emulate_media(color_scheme="dark")
+    assert Axe().run(page).response["violations"] == []
+    press(page, "Escape")
+    expect(dialog).to_be_hidden()
+
+    page.get_by_role("button", name="Keys of this page").click()
+    dialog.get_by_role("checkbox").uncheck()
+    dialog.get_by_role("button", name="Close").click()
+    page.evaluate("document.activeElement.blur()")
+    assert press(page, "m") == "BODY"
+    page.reload()
+    page.wait_for_function(READY)
+    assert press(page, "m") == "BODY"
+
+    open_page(page, f"{site}?view=compare")
+    page.get_by_role("button", name="Keys of this page").click()
+    assert "[" not in dialog.locator("kbd").all_inner_texts()
+
+
+@pytest.mark.browser
+def test_a_way_within_the_page_does_not_load_it_again_and_going_back_does(page, site):
+    open_page(page, f"{site}?view=overview")
+    page.evaluate("window.same = true")
+    page.get_by_role("link", name="Skip to content").press("Enter")
+    page.wait_for_url("**#main")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.same")
+
+    page.get_by_label("Find").fill("vorticity")
+    page.get_by_label("Find").press("Enter")
+    page.wait_for_url("**find=vorticity**")
+    page.go_back()
+    page.wait_for_function(f"!window.same && {READY}")
+    expect(page.get_by_label("Find")).to_have_value("")
+
+
+@pytest.mark.browser
+def test_a_browser_that_keeps_nothing_shows_the_page(page, site):
+    page.add_init_script(NO_STORAGE)
+
+    open_page(page, f"{site}?view=overview&find={SLOWER.partition('[')[0]}")
+
+    page.get_by_role("button", name=re.compile("light and dark")).click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.browser
+def test_a_page_is_named_after_what_it_shows(page, site, store):
+    run_id, workload = store.runs().iloc[-1][["id", "workload"]]
+
+    open_page(page, f"{site}?view=run&id={run_id}")
+    expect(page).to_have_title(f"{workload} · Run {run_id[:13]} · benchkit")
+    open_page(page, f"{site}?view=history&workload={SLOWER}&environment=main")
+    expect(page).to_have_title(f"{SLOWER} · History main · benchkit")
+
+
+@pytest.mark.browser
+def test_a_page_without_a_connection_says_why_and_how_to_mend_it(browser, site):
+    page = browser.new_page()  # Bokeh tells the console of it
+    page.route_web_socket("**/ws*", lambda socket: socket.close())
+
+    page.goto(site)
+
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("No connection to the server")
+    expect(told).to_contain_text(f"--allow-websocket-origin {site.split('/')[2]}")
+    page.close()
+
+
+@pytest.mark.browser
+def test_a_page_whose_server_has_ended_says_so(browser, store):
+    page = browser.new_page()  # styles may still be on their way
+    with served(store.path) as url:
+        open_page(page, url)
+        expect(page.get_by_role("alert")).to_be_empty()
+
+    expect(page.get_by_role("alert")).to_contain_text("Not connected any more")
+    expect(page.get_by_role("button", name="Load again")).to_be_visible()
+    page.close()
