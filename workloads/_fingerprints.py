@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-#: Weights of the axes repeat after so many places: primes, so that no chunk of a plausible size
-#: can move without a change.
-PERIODS = (97, 89, 83, 79, 73, 71)
+#: 2**64 over the golden ratio: its multiples are spread evenly.
+GOLDEN = 0x9E3779B97F4A7C15
 
 
 def fingerprint(array, begin=None):
@@ -14,21 +13,31 @@ def fingerprint(array, begin=None):
     positions are counted from there.
     """
     begin = tuple(begin or (0,) * array.ndim)
-    periods = PERIODS
-
-    # A nested function is pickled by value: workers cannot import this file.
-    def sums_of_block(block, block_info=None):
-        import numpy as np
-
-        plain = weighted = np.asarray(block)
-        edges = block_info[0]["array-location"]
-        # The last axis first: each product then runs along memory.
-        for (low, high), first, period in reversed(list(zip(edges, begin, periods, strict=False))):
-            places = np.arange(low, high) - first
-            counted = (places >= 0).astype(float)
-            plain, weighted = plain @ counted, weighted @ (counted * (places % period + 1))
-        return np.array([plain, weighted]).reshape(2, *[1] * len(edges))
-
     ones = tuple((1,) * count for count in array.numblocks)
-    sums = array.map_blocks(sums_of_block, dtype=float, new_axis=0, chunks=(2, *ones))
+    sums = array.map_blocks(_sums_of_block, begin, dtype=float, new_axis=0, chunks=(2, *ones))
     return sums.sum(axis=tuple(range(1, array.ndim + 1)))
+
+
+def weights(places, axis):
+    """Return a weight in [0, 1) for each place along an axis.
+
+    As good as random, and other ones for each axis: weights that repeat, or that grow steadily,
+    do not see, or hardly, that chunks have changed places.
+    """
+    import numpy as np
+
+    hashed = (np.asarray(places).astype("uint64") + ((axis << 20) + 1)) ** 2 * GOLDEN
+    return hashed / 2.0**64
+
+
+def _sums_of_block(block, begin, block_info=None):
+    import numpy as np
+
+    plain = weighted = np.asarray(block)
+    edges = block_info[0]["array-location"]
+    # The last axis first: each product then runs along memory.
+    for axis, (low, high) in reversed(list(enumerate(edges))):
+        places = np.arange(low, high) - begin[axis]
+        counted = (places >= 0).astype(float)
+        plain, weighted = plain @ counted, weighted @ (counted * weights(places, axis))
+    return np.array([plain, weighted]).reshape(2, *[1] * len(edges))

@@ -23,12 +23,7 @@ def shuffle_by(method):
 
 def keyed_frame(scale, seed, *, factor, n_keys, n_columns=20):
     """Return a frame of random floats, and a column `key` of random integers below `n_keys`."""
-    frame = random_frame(
-        scale.linear(factor),
-        {"float": n_columns},
-        partition_bytes=scale.memory_per_thread / 128,
-        seed=seed,
-    )
+    frame = frame_of(scale, seed, factor, {"float": n_columns})
     return frame.assign(key=(frame["float_0"] * n_keys).astype("int64"))
 
 
@@ -42,14 +37,30 @@ def gathered(frame):
     return pd.concat(dask.compute(*frame.to_delayed()))
 
 
-def rows_by_key(part, nap_s=0.0):
+def by_bucket(scale, *frames):
+    """Yield the rows of each frame as the client's own, those of some keys at a time.
+
+    All of them at once need a client as large as the cluster.
+    """
+    frames = dask.persist(*frames)
+    for number in range(scale.workers):
+        yield [gathered(frame[frame["key"] % scale.workers == number]) for frame in frames]
+
+
+def sums_by_key(frame):
     """Return the keys of a pandas frame, and for each its rows and the sum of its payload."""
     import numpy as np
+
+    keys, place, rows = np.unique(frame["key"], return_inverse=True, return_counts=True)
+    return keys, rows, np.bincount(place, weights=frame[PAYLOAD], minlength=len(keys))
+
+
+def rows_by_key(part, nap_s=0.0):
+    """Return `sums_by_key` of a partition as a frame, after a nap."""
     import pandas as pd
 
     time.sleep(nap_s)
-    keys, place, rows = np.unique(part["key"], return_inverse=True, return_counts=True)
-    payload = np.bincount(place, weights=part[PAYLOAD], minlength=len(keys))
+    keys, rows, payload = sums_by_key(part)
     return pd.DataFrame({"key": keys, "rows": rows, "payload": payload})
 
 
@@ -69,17 +80,28 @@ def expect_by_key(got, source):
     expect(got["payload"].to_numpy(), close_to=payload, rtol=1e-9, what="payload")
 
 
+def expect_sorted(edges, rows, product):
+    """Compare what is known of sorted partitions, one a row, with what their rows were.
+
+    `product` is the sum of sort key times payload, of all rows.
+    """
+    expect(int(edges["rows"].sum()), equals=int(rows), what="rows")
+    # pandas leaves NaN out of a sum: it would hide one.
+    expect(float(edges["product"].sum(skipna=False)), close_to=float(product), rtol=1e-9,
+           what="sum of key times payload")  # fmt: skip
+    expect(bool(edges["is_sorted"].all()), equals=True, what="order inside partitions")
+    full = edges[edges["rows"] > 0]
+    lows, highs = list(full["low"])[1:], list(full["high"])[:-1]
+    are_after = all(low >= high for low, high in zip(lows, highs, strict=True))
+    expect(are_after, equals=True, what="order of partitions")
+
+
 def trips(scale, seed, *, factor, n_columns=10):
     """Return trips of which each begins in one of 263 zones, the first of which are busy.
 
-    Zone numbers follow a power law: one owns a sixth of the rows, many less than a thousandth.
+    Zone numbers follow a power law: one owns a sixth of the rows, most less than a four-hundredth.
     """
-    frame = random_frame(
-        scale.linear(factor),
-        {"float": n_columns},
-        partition_bytes=scale.memory_per_thread / 128,
-        seed=seed,
-    )
+    frame = frame_of(scale, seed, factor, {"float": n_columns})
     return frame.assign(zone=(frame["float_0"] ** 3 * N_ZONES).astype("int64") + 1)
 
 

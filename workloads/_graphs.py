@@ -6,9 +6,11 @@ from __future__ import annotations
 FAMILIES = (
     "overlap",
     "svd",
-    "layers-1x20000",
-    "layers-10x400",
-    "layers-300x2",
+    "layers-1x50000",
+    "layers-2x10000",
+    "layers-10x1000",
+    "layers-100x20",
+    "layers-500x2",
     "danglers",
     "groups-1x9999",
     "groups-999x10",
@@ -83,8 +85,16 @@ def _groups(count, length):
 
 
 def tasks_of(needs):
-    """Return a graph of tasks with these needs; what they compute does not matter."""
-    return {key: (sum, sorted(others, key=str)) for key, others in needs.items()}
+    """Return a graph of tasks with these needs; what they compute does not matter.
+
+    They are as the scheduler orders them: what a task needs is noted on it, and not sought in it.
+    """
+    tasks = {key: (sum, sorted(others, key=str)) for key, others in needs.items()}
+    try:
+        from dask._task_spec import convert_legacy_graph
+    except ImportError:  # in older releases a task is a tuple
+        return tasks
+    return convert_legacy_graph(tasks)
 
 
 def most_alive(needs, order):

@@ -7,7 +7,7 @@ def axis_weights(shape, to):
     """Return the weights of interpolation from pole to pole, and around the globe."""
     import numpy as np
 
-    ratio = {"coarse": 1 / 4, "finer": 5 / 4}[to]
+    ratio = {"coarse": 1 / 4, "finer": 5 / 4, "finest": 5 / 2}[to]
     height, width = shape[1:]
     down = np.linspace(0, height - 1, max(2, round(height * ratio)))
     n_around = max(2, round(width * ratio))

@@ -24,8 +24,8 @@ def sea_surface(scale):
 
 
 def maps_of_the_globe(scale):
-    """Return maps of 0.05 x cluster memory, each of 721 x 1440 by the grain."""
-    latitudes, moments = _maps(scale, 0.05)
+    """Return maps of 0.1 x cluster memory, each of 721 x 1440 by the grain."""
+    latitudes, moments = _maps(scale, 0.1)
     return dataset("era5_surface", moments=moments, latitudes=latitudes)
 
 

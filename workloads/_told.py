@@ -17,7 +17,9 @@ def tell(topic, number):
     """Let a task tell its number."""
     from distributed import get_worker
 
-    get_worker().log_event(f"{topic}/{number // TOGETHER}", number)
+    worker = get_worker()
+    told = {"number": number, "worker": worker.address}
+    worker.log_event(f"{topic}/{number // TOGETHER}", told)
 
 
 def numbers_told(client, topic, *, first, stop):
@@ -27,5 +29,16 @@ def numbers_told(client, topic, *, first, stop):
 
 def events_told(client, topic, *, first, stop):
     """Return when (s since the epoch) tasks of these numbers told them, and the numbers."""
+    told = _told(client, topic, first, stop)
+    return [(moment, event["number"]) for moment, event in told]
+
+
+def who_told(client, topic, *, first, stop):
+    """Return what tasks of these numbers told, and the workers that they ran on."""
+    told = _told(client, topic, first, stop)
+    return [(event["number"], event["worker"]) for _, event in told]
+
+
+def _told(client, topic, first, stop):
     blocks = range(first // TOGETHER, (stop - 1) // TOGETHER + 1)
     return [event for block in blocks for event in client.get_events(f"{topic}/{block}")]

@@ -8,10 +8,13 @@ from benchkit.measure.errors import MissingPackage
 
 
 class Planned:
-    """An optimised collection, where what persists the results of a run does not find it."""
+    """An optimised collection, where what persists the results of a run does not find it.
 
-    def __init__(self, collection):
-        self.collection = collection
+    With the seconds that it took to plan, each time that it was planned.
+    """
+
+    def __init__(self, collection, seconds=()):
+        self.collection, self.seconds = collection, seconds
 
 
 def need_planning():

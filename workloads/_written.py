@@ -47,11 +47,11 @@ def read_here(store):
 
 
 def write_objects(client, count, *, nbytes, seed):
-    """Return the paths of new files of random bytes, in a folder of their own."""
+    """Return the paths of new files of random bytes, and the folder that is theirs."""
     folder = new_folder()
     paths = [os.path.join(folder, f"{number:05d}.bin") for number in range(count)]
     client.gather(client.map(_write, paths, nbytes=nbytes, seed=seed, pure=False))
-    return paths
+    return {"paths": paths, "folder": folder}
 
 
 def checksums(paths):

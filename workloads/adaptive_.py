@@ -5,46 +5,56 @@ from __future__ import annotations
 import time
 
 from _told import events_told, new_topic, numbers_told, tell
+from _two_workers import two_workers
 
 from benchkit.measure import expect, workload
 
 NAP_S = 0.2
-BARRIER_S = 4.0
 TASKS_PER_THREAD = 20
+#: What the barrier tells when it begins and when it ends; other tasks have numbers from 0 on.
+BEGAN, ENDED = -2, -1
+#: One worker alone takes 8 s for the second fan (4 s at a small fraction). Adapting stands still
+#: while a worker closes: 4 s, until it is killed, if it sends a heartbeat at the wrong moment.
+MOST_ALONE_S = 7.5
 #: An idle cluster has shrunk after a second or two; longer means that it does not.
 SHRINK_TIMEOUT_S = 30.0
 #: What scattered inputs add to each result.
 OFFSET = 1000
 #: Between two tasks of a stream.
 EVERY_S = 0.25
+#: Of workers in the second half of a steady stream.
+MOST_LATE_CHANGES = 4
 
 
 @workload(
     tags=["scaling", "first-twelve", "quick", "ci", "nightly"],
     features=["adaptive"],
     deadline_s=120,
-    metrics={"grow_latency": "s", "shrink_latency": "s", "worker_seconds_ratio": "1"},
+    version=2,
+    metrics={
+        "grow_latency": "s",
+        "contract_latency": "s",
+        "regrow_latency": "s",
+        "shrink_latency": "s",
+        "worker_seconds_ratio": "1",
+    },
 )
 def expand_contract_expand(client, scale, prepared):
-    """Fan out, meet in one long task, fan out again, on a cluster that starts without workers.
+    """Fan out, meet in one task, fan out again, on a cluster that starts without workers.
 
     The cluster should grow at once, fall to one worker at the barrier without losing the results
-    that it needs, grow again, and give all workers back at the end. Stresses adaptive scaling,
-    the retirement of workers that hold data, and the start of workers (coiled/benchmarks#134).
+    that it needs, grow again, and give all workers back at the end. The barrier waits for that
+    one, so that each second fan begins alike. Stresses adaptive scaling, the retirement of workers
+    that hold data, and the start of workers (coiled/benchmarks#134).
 
-    Scale: 20 tasks of 0.2 s for each thread, twice, and one of 4 s: seconds, whatever the
-    cluster; at most as many workers as it had. About 15 s on 2 x 1 x 1 GiB, most of it waiting.
-    Check: the sums at the barrier and at the end, and no task ran twice.
+    Scale: 20 tasks of 0.2 s for each thread, twice: seconds, whatever the cluster; at most as many
+    workers as it had. About 10 s on 2 x 1 x 1 GiB, most of it waiting.
+    Check: the sums at the barrier and at the end, no task ran twice, and the scheduler saw two
+    workers or more before the barrier, one at its end, two or more within 7.5 s, and none at last.
     """
     count, topic = _count(scale), prepared["topic"]
     begin = time.time()
-    client.cluster.adapt(
-        minimum=0,
-        maximum=prepared["workers"],
-        interval="100ms",
-        target_duration="1s",
-        wait_count=3,
-    )
+    _adapt(client, prepared)
     first = client.map(_nap, range(count), topic=topic, pure=False)
     barrier = client.submit(_add_up, first, topic=topic, pure=False)
     del first
@@ -55,36 +65,50 @@ def expand_contract_expand(client, scale, prepared):
     sums = client.gather([barrier, total])
     end = time.time()
     del barrier, total
-    shrunk = _await_workers(client, 0)
-    return {"sums": sums, "begin": begin, "end": end, "shrunk": shrunk}
+    _await_workers(client, 0)
+    return {
+        "sums": sums,
+        "begin": begin,
+        "end": end,
+        "told": events_told(client, topic, first=BEGAN, stop=2 * count),
+        "changes": _changes(client, since=begin),
+    }
 
 
 @expand_contract_expand.prepare
 def _(client, scale):
-    client.cluster.scale(0)
-    _await_workers(client, 0)
-    return {"workers": scale.workers, "topic": new_topic("adaptive")}
+    two_workers(client)  # one alone cannot contract
+    return _no_workers(client, scale)
 
 
 @expand_contract_expand.check
-def _(client, result, scale, prepared):
+def _(result, scale):
     count = _count(scale)
     halves = sum(range(count)), sum(range(count, 2 * count))
     expect(result["sums"], equals=list(halves), what="sums at the barrier and at the end")
-    ran = numbers_told(client, prepared["topic"], first=-1, stop=2 * count)
-    expect(ran, equals=[*range(-1, 2 * count)], what="tasks that ran")
-    came, worker_seconds = _worker_times(client, result["begin"], result["shrunk"])
-    ideal = (2 * count * NAP_S + BARRIER_S) * scale.workers / scale.threads
+    ran = sorted(number for _, number in result["told"])
+    expect(ran, equals=[*range(BEGAN, 2 * count)], what="tasks that ran")
+    moments = {number: moment for moment, number in result["told"]}
+    began, ended = moments[BEGAN], moments[ENDED]
+    history = [(result["begin"], 0)]
+    for moment, change in result["changes"]:
+        history.append((moment, history[-1][1] + change))
+    before = [number for moment, number in history if moment < ended]
+    expect(max(before), at_least=2, what="workers before the barrier")
+    expect(before[-1], equals=1, what="workers at the end of the barrier")
+    again = [moment for moment, number in history if moment > ended and number >= 2]
+    alone = min([result["end"], *again]) - ended
+    expect(alone, at_most=MOST_ALONE_S, what="seconds of one worker alone after the barrier")
+    expect(history[-1][1], equals=0, what="workers at last")
+    ideal = 2 * count * NAP_S * scale.workers / scale.threads + ended - began
     return {
-        "grow_latency": came - result["begin"],
-        "shrink_latency": result["shrunk"] - result["end"],
-        "worker_seconds_ratio": worker_seconds / ideal,
+        "grow_latency": history[1][0] - result["begin"],
+        "contract_latency": ended - began,
+        "regrow_latency": alone,
+        "shrink_latency": history[-1][0] - result["end"],
+        "worker_seconds_ratio": -sum(moment * change for moment, change in result["changes"])
+        / ideal,
     }
-
-
-@expand_contract_expand.cleanup
-def _(client, prepared=None):
-    _give_back(client, prepared)
 
 
 @workload(
@@ -106,44 +130,28 @@ def scale_from_zero(client, scale, prepared, *, inputs):
     Check: each task's result, and that it ran once.
     """
     begin = time.time()
-    client.cluster.adapt(
-        minimum=0, maximum=prepared["workers"], interval="100ms", target_duration="1s"
-    )
-    count, offset = _few(scale), 0
+    _adapt(client, prepared)
+    count, topic, offset = _few(scale), prepared["topic"], 0
     if inputs == "scattered":
-        woken = client.submit(_nap_topic, -1, topic=prepared["topic"], pure=False)
+        woken = client.submit(_nap_topic, -1, topic=topic, pure=False)
         offset = client.scatter(OFFSET, timeout=SHRINK_TIMEOUT_S)
-    futures = client.map(
-        _nap_topic, range(count), offset=offset, topic=prepared["topic"], pure=False
-    )
+    futures = client.map(_nap_topic, range(count), offset=offset, topic=topic, pure=False)
     results = client.gather(futures)
     if inputs == "scattered":
         woken.result()
-    return {"results": results, "begin": begin}
-
-
-@scale_from_zero.prepare
-def _(client, scale):
-    client.cluster.scale(0)
-    _await_workers(client, 0)
-    return {"workers": scale.workers, "topic": new_topic("adaptive")}
+    told = events_told(client, topic, first=-1, stop=count)
+    return {"results": results, "begin": begin, "told": told}
 
 
 @scale_from_zero.check
-def _(client, result, scale, prepared, *, inputs):
+def _(result, scale, *, inputs):
     scattered = inputs == "scattered"
     offset = OFFSET if scattered else 0
     expect(result["results"], equals=[i + offset for i in range(_few(scale))], what="results")
-    first = -1 if scattered else 0
-    ran = events_told(client, prepared["topic"], first=first, stop=_few(scale))
-    wanted = list(range(first, _few(scale)))
-    expect(sorted(number for _, number in ran), equals=wanted, what="tasks that ran")
-    return {"first_start": min(moment for moment, _ in ran) - result["begin"]}
-
-
-@scale_from_zero.cleanup
-def _(client, prepared=None):
-    _give_back(client, prepared)
+    ran = sorted(number for _, number in result["told"])
+    wanted = list(range(-1 if scattered else 0, _few(scale)))
+    expect(ran, equals=wanted, what="tasks that ran")
+    return {"first_start": min(moment for moment, _ in result["told"]) - result["begin"]}
 
 
 @workload(
@@ -174,17 +182,15 @@ def retire_with_data(client, scale, prepared):
     )
     wait(futures)
     begin = time.time()
-    client.cluster.adapt(
-        minimum=prepared["left"],
-        maximum=prepared["workers"],
-        interval="100ms",
-        target_duration="1s",
-        wait_count=3,
-    )
+    _adapt(client, prepared, minimum=prepared["left"])
     shrunk = _await_workers(client, prepared["left"])
     holders = client.who_has(futures)
-    sums = client.gather(client.map(_checksum, futures, pure=False))
-    return {"held": [len(each) for each in holders.values()], "sums": sums, "s": shrunk - begin}
+    return {
+        "held": [len(each) for each in holders.values()],
+        "sums": client.gather(client.map(_checksum, futures, pure=False)),
+        "ran": numbers_told(client, prepared["topic"], first=0, stop=prepared["count"]),
+        "s": shrunk - begin,
+    }
 
 
 @retire_with_data.prepare
@@ -200,20 +206,14 @@ def _(client, scale):
 
 
 @retire_with_data.check
-def _(client, result, prepared):
+def _(result, prepared):
     count = prepared["count"]
     expect(len(result["held"]), equals=count, what="keys")
     expect(result["held"], at_least=1, what="workers that hold a key")
     sums = [_checksum(_made(i, prepared["nbytes"])) for i in range(count)]
     expect(result["sums"], equals=sums, what="checksums")
-    ran = numbers_told(client, prepared["topic"], first=0, stop=count)
-    expect(ran, equals=list(range(count)), what="tasks that ran")
+    expect(result["ran"], equals=list(range(count)), what="tasks that ran")
     return {"shrink_latency": result["s"]}
-
-
-@retire_with_data.cleanup
-def _(client, prepared=None):
-    _give_back(client, prepared)
 
 
 @workload(
@@ -231,52 +231,64 @@ def oscillation(client, scale, prepared):
 
     Scale: a task of 0.5 s every 0.25 s for 20 s x the fraction, whatever the cluster.
     About 21 s on 2 x 1 x 1 GiB.
-    Check: each task's result, and that it ran once.
+    Check: each task's result, that it ran once, and that at most four workers came or went in the
+    second half.
     """
-    begin = time.time()
-    client.cluster.adapt(
-        minimum=0,
-        maximum=prepared["workers"],
-        interval="100ms",
-        target_duration="1s",
-        wait_count=3,
-    )
+    begin, topic = time.time(), prepared["topic"]
+    _adapt(client, prepared)
     futures = []
     for number in range(_stream(scale)):
-        futures.append(
-            client.submit(_nap_topic, number, nap_s=0.5, topic=prepared["topic"], pure=False)
-        )
+        futures.append(client.submit(_nap_topic, number, nap_s=0.5, topic=topic, pure=False))
         time.sleep(max(0.0, begin + (number + 1) * EVERY_S - time.time()))
     half = begin + _stream(scale) * EVERY_S / 2
-    return {"results": client.gather(futures), "times": [begin, half, time.time()]}
+    results, end = client.gather(futures), time.time()
+    return {
+        "results": results,
+        "ran": numbers_told(client, topic, first=0, stop=_stream(scale)),
+        "changes": [each for each, _ in _changes(client, since=begin) if each <= end],
+        "half": half,
+    }
 
 
+@oscillation.check
+def _(result, scale):
+    numbers = list(range(_stream(scale)))
+    expect(result["results"], equals=numbers, what="results")
+    expect(result["ran"], equals=numbers, what="tasks that ran")
+    expect(len(result["changes"]), at_least=1, what="workers that came")
+    late = sum(moment > result["half"] for moment in result["changes"])
+    expect(late, at_most=MOST_LATE_CHANGES, what="workers that came or went in the second half")
+    return {"changes": len(result["changes"]), "late_changes": late}
+
+
+@scale_from_zero.prepare
 @oscillation.prepare
-def _(client, scale):
+def _no_workers(client, scale):
     client.cluster.scale(0)
     _await_workers(client, 0)
     return {"workers": scale.workers, "topic": new_topic("adaptive")}
 
 
-@oscillation.check
-def _(client, result, scale, prepared):
-    numbers = list(range(_stream(scale)))
-    expect(result["results"], equals=numbers, what="results")
-    ran = numbers_told(client, prepared["topic"], first=0, stop=len(numbers))
-    expect(ran, equals=numbers, what="tasks that ran")
-    begin, half, end = result["times"]
-    changes = [
-        moment
-        for moment, event in client.get_events("all")
-        if event.get("action") in ("add-worker", "remove-worker") and begin <= moment <= end
-    ]
-    expect(len(changes), at_least=1, what="workers that came")
-    return {"changes": len(changes), "late_changes": sum(moment > half for moment in changes)}
-
-
+@expand_contract_expand.cleanup
+@scale_from_zero.cleanup
+@retire_with_data.cleanup
 @oscillation.cleanup
-def _(client, prepared=None):
-    _give_back(client, prepared)
+def _give_back(client, prepared=None):
+    """Stop adapting, and return to as many workers as there were."""
+    if prepared and hasattr(client.cluster, "adapt"):
+        workers = prepared["workers"]
+        client.cluster.adapt(minimum=workers, maximum=workers).stop()
+        client.cluster.scale(workers)
+
+
+def _adapt(client, prepared, minimum=0):
+    client.cluster.adapt(
+        minimum=minimum,
+        maximum=prepared["workers"],
+        interval="100ms",
+        target_duration="1s",
+        wait_count=3,
+    )
 
 
 def _few(scale):
@@ -310,16 +322,8 @@ def _checksum(data):
     return crc32(data)
 
 
-def _give_back(client, prepared):
-    """Stop adapting, and return to as many workers as there were."""
-    if prepared and hasattr(client.cluster, "adapt"):
-        workers = prepared["workers"]
-        client.cluster.adapt(minimum=workers, maximum=workers).stop()
-        client.cluster.scale(workers)
-
-
 def _count(scale):
-    return max(4 * scale.threads, round(TASKS_PER_THREAD * scale.threads * scale.fraction))
+    return max(10 * scale.threads, round(TASKS_PER_THREAD * scale.threads * scale.fraction))
 
 
 def _nap(number, *, topic, after=None):
@@ -329,8 +333,11 @@ def _nap(number, *, topic, after=None):
 
 
 def _add_up(numbers, *, topic):
-    tell(topic, -1)
-    time.sleep(BARRIER_S)
+    from distributed import get_client
+
+    tell(topic, BEGAN)
+    _await_workers(get_client(), 1)
+    tell(topic, ENDED)
     return sum(numbers)
 
 
@@ -346,15 +353,11 @@ def _await_workers(client, count):
     return time.time()
 
 
-def _worker_times(client, begin, end):
-    """Return when the first worker came, and the seconds that all of them were there."""
-    came = {}
-    seconds = 0.0
-    for moment, event in client.get_events("all"):
-        if moment < begin or moment > end:
-            continue
-        if event.get("action") == "add-worker":
-            came[event["worker"]] = moment
-        elif event.get("action") == "remove-worker" and event["worker"] in came:
-            seconds += moment - came[event["worker"]]
-    return min(came.values()), seconds
+def _changes(client, since):
+    """Return when (s since the epoch) workers came (1) and went (-1)."""
+    counts = {"add-worker": 1, "remove-worker": -1}
+    return [
+        (moment, counts[event["action"]])
+        for moment, event in client.get_events("all")
+        if moment >= since and event.get("action") in counts
+    ]

@@ -109,8 +109,8 @@ def svd_compressed(scale, seed):
 
     Scale: 0.15 x cluster memory, linear, 64 columns; 20 blocks a thread.
     About 6 s on 2 x 1 x 1 GiB.
-    Check: the matrix is made from ten singular values and vectors, and noise of a known size
-    beside them: the values come back to 1 %, and the factors give the matrix again.
+    Check: the matrix is made from singular values that halve: the first ten come back to 1 %, and
+    the factors give the matrix again but for what the others hold.
     """
     import dask.array as da
 

@@ -10,6 +10,9 @@ N_TASKS = 4
 LEASES = 2
 #: How long a task waits for another; longer means that a message was lost.
 PATIENCE_S = 60
+#: Turns between two in which a task looks whether it was alone: that asks the scheduler for more
+#: than the lock does.
+EVERY = 10
 
 
 @workload(
@@ -17,6 +20,7 @@ PATIENCE_S = 60
     tags=["coordination", "latency", "nightly", "ci[kind=lock]"],
     deadline_s=180,
     metrics={"ms_per_turn": "ms"},
+    version=2,
 )
 def primitives(client, scale, prepared, *, kind):
     """Let four tasks take turns through a lock, semaphore, queue, variable or event.
@@ -24,10 +28,11 @@ def primitives(client, scale, prepared, *, kind):
     Stresses the scheduler's extensions: each turn is a few round trips from a worker to the
     scheduler and back. The tasks leave the thread pool, so that all four run on any cluster.
 
-    Scale: 100 turns for each of four tasks x the fraction.
+    Scale: 200 turns for each of four tasks x the fraction.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: a lock is never held twice and a semaphore never more often than it may; a queue
-    delivers each item once and in order; a variable never goes back; each event wakes its waiter.
+    Check: a lock is never held twice and a semaphore never more often than it may, by every tenth
+    turn; a queue delivers each item once and in order; a variable never goes back, is never what
+    nobody set, and is the last value in the end; each event wakes its waiter.
     """
     take_turns = {
         "lock": _lock,
@@ -39,7 +44,8 @@ def primitives(client, scale, prepared, *, kind):
     begin = time.perf_counter()
     tasks = client.map(take_turns, range(N_TASKS), turns=_turns(scale), name=prepared, pure=False)
     told = client.gather(tasks)
-    return {"told": told, "seconds": time.perf_counter() - begin}
+    seconds = time.perf_counter() - begin
+    return {"told": told, "last": _last(client, prepared, kind), "seconds": seconds}
 
 
 @primitives.prepare
@@ -65,10 +71,12 @@ def _(client, result, scale, prepared, *, kind):
     if kind == "lock":
         # Each read and wrote the same number: with two in at a time a step is lost.
         steps = sorted(step for each in told for step in each)
-        expect(steps, equals=list(range(1, N_TASKS * turns + 1)), what="steps under the lock")
+        count = N_TASKS * len(range(0, turns, EVERY))
+        expect(steps, equals=list(range(1, count + 1)), what="steps under the lock")
     elif kind == "semaphore":
         free = [number for each in told for number in each]
-        expect(len(free), equals=N_TASKS * turns, what="turns under the semaphore")
+        count = N_TASKS * len(range(0, turns, EVERY))
+        expect(len(free), equals=count, what="turns under the semaphore")
         expect(free, at_least=1, at_most=LEASES, what="leases free for one that was let in")
     elif kind == "queue":
         _check_queue(told, turns)
@@ -76,7 +84,9 @@ def _(client, result, scale, prepared, *, kind):
         for each in told:
             expect(each, equals=sorted(each), what="values read one after the other")
             expect(len(each), equals=turns, what="values")
+            expect(each, at_least=0, at_most=turns, what="values read")
         expect(told[0], equals=list(range(1, turns + 1)), what="values set")
+        expect(result["last"], equals=turns, what="value in the end")
     else:
         expect(told, equals=[turns] * N_TASKS, what="events waited for")
     return {"ms_per_turn": result["seconds"] / turns * 1e3}
@@ -95,39 +105,45 @@ def _(client, *, kind, prepared=None):
 
 
 def _turns(scale):
-    return max(10, round(100 * scale.fraction))
+    return max(20, round(200 * scale.fraction))
+
+
+def _last(client, name, kind):
+    from distributed import Variable
+
+    return Variable(name, client=client).get(timeout=PATIENCE_S) if kind == "variable" else None
 
 
 # -- one task of each kind ------------------------------------------------------------------------
 
 
 def _lock(number, *, turns, name):
-    """Raise a shared number by one, under a lock; return what it became."""
+    """Take a lock; in some turns raise a shared number by one, and return what it became."""
     from distributed import Lock, Variable, secede
 
     secede()
     lock, shared = Lock(name), Variable(name)
     became = []
-    for _ in range(turns):
+    for turn in range(turns):
         with lock:
-            value = shared.get(timeout=PATIENCE_S) + 1
-            shared.set(value)
-        became.append(value)
+            if not turn % EVERY:
+                became.append(shared.get(timeout=PATIENCE_S) + 1)
+                shared.set(became[-1])
     return became
 
 
 def _semaphore(number, *, turns, name):
-    """Take a token that must be there when the semaphore lets us in; return how many were."""
+    """Enter a semaphore; in some turns take a token that must be there, return how many were."""
     from distributed import Queue, Semaphore, secede
 
     secede()
     semaphore, free = Semaphore(max_leases=LEASES, name=name), Queue(name)
     seen = []
-    for _ in range(turns):
+    for turn in range(turns):
         with semaphore:
-            seen.append(free.qsize())
-            token = free.get(timeout=PATIENCE_S)
-            free.put(token)
+            if not turn % EVERY:
+                seen.append(free.qsize())
+                free.put(free.get(timeout=PATIENCE_S))
     return seen
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 import zlib
 from uuid import uuid4
 
 from _store import counts_of_worker, slow_store
-from _written import checksums, write_objects
+from _written import checksums, remove_folder, write_objects
 
 from benchkit.measure import expect, workload
 
-NAP_S = 0.1
-#: What the slow disk or network takes for each request, and for the bytes of an object.
-LATENCY_S, OBJECT_S = 0.05, 0.25
+#: At the reference: of a task's work; what the slow disk or network takes for each request, and
+#: for the bytes of an object.
+NAP_S, LATENCY_S, OBJECT_S = 0.4, 0.2, 1.0
 #: On the slow worker: the handler that was there before, and how often it was called.
 HANDLER, CALLS = "benchkit_handler", "benchkit_calls"
 
@@ -24,28 +22,33 @@ HANDLER, CALLS = "benchkit_handler", "benchkit_calls"
     category="fault",
     tags=["fault", "io", "imbalance", "ci", "nightly"],
     requires=["numpy", "fsspec"],
+    version=2,
     metrics={"over_ideal": "1", "share_of_slow": "1"},
 )
 def slow_disk(client, scale, prepared):
     """Read objects while the disk of one worker is slow.
 
-    Each object takes 0.1 s of work, and on one worker 0.3 s more: 0.05 s of latency, and what its
-    bytes take at a low bandwidth. Stresses how work is given out when workers are not equal: the
-    scheduler learns one duration for all. The ideal is that all end together.
+    Each object takes some work, and on one worker three times as much time more: latency, and what
+    its bytes take at a low bandwidth. Stresses how work is given out when workers are not equal:
+    the scheduler learns one duration for all. The ideal is that all end together.
 
-    Scale: 40 objects for each thread x the fraction, of 1/128 of its memory each.
+    Scale: 40 objects for each thread x the fraction, of 1/128 of its memory each; 0.4 s of work,
+    0.2 s of latency and 1 s for the bytes at the reference, by the grain.
     About 8 s on 2 x 1 x 1 GiB.
     Check: the checksum of every object, and that the slow disk was read as often as the slow
     worker told of.
     """
     slow = sorted(client.nthreads())[0]
+    nap_s, latency_s, object_s = _times(scale)
     options = {
         "label": uuid4().hex,
-        "latency_s": LATENCY_S,
-        "bytes_per_s": _object_bytes(scale) / OBJECT_S,
+        "latency_s": latency_s,
+        "bytes_per_s": _object_bytes(scale) / object_s,
     }
     begin = time.perf_counter()
-    futures = client.map(_read_and_nap, prepared, slow=slow, options=options, pure=False)
+    futures = client.map(
+        _read_and_nap, prepared["paths"], slow=slow, nap_s=nap_s, options=options, pure=False
+    )
     told = client.gather(futures)
     seconds = time.perf_counter() - begin
     counts = client.run(counts_of_worker(options["label"]), workers=[slow])[slow]
@@ -54,52 +57,53 @@ def slow_disk(client, scale, prepared):
 
 @slow_disk.prepare
 def _(client, scale, seed):
-    nbytes = _object_bytes(scale)
-    return write_objects(client, _count(scale), nbytes=nbytes, seed=seed)
+    return write_objects(client, _count(scale), nbytes=_object_bytes(scale), seed=seed)
 
 
 @slow_disk.check
 def _(result, scale, prepared):
     told = [checksum for checksum, _ in result["told"]]
-    expect(told, equals=checksums(prepared), what="checksums")
+    expect(told, equals=checksums(prepared["paths"]), what="checksums")
     on_slow = sum(where == result["slow"] for _, where in result["told"])
     expect(result["requests"], equals=on_slow, what="requests to the slow disk")
     per_worker = scale.threads / scale.workers
-    of_slow = NAP_S + LATENCY_S + OBJECT_S
-    rate = (scale.threads - per_worker) / NAP_S + per_worker / of_slow
-    count = len(prepared)
+    nap_s, *more = _times(scale)
+    rate = (scale.threads - per_worker) / nap_s + per_worker / (nap_s + sum(more))
+    count = len(told)
     return {"over_ideal": result["seconds"] * rate / count, "share_of_slow": on_slow / count}
 
 
 @slow_disk.cleanup
 def _(prepared=None):
-    if prepared:
-        shutil.rmtree(os.path.dirname(prepared[0]), ignore_errors=True)
+    remove_folder(prepared)
 
 
 @workload(
     category="fault",
     tags=["fault", "transfer", "imbalance", "ci", "nightly"],
     requires=["numpy"],
+    version=2,
     metrics={"over_ideal": "1", "requests": "1"},
 )
 def slow_net(client, scale, prepared):
     """Add up arrays of which a share must come from a worker with a slow network.
 
-    What that worker sends takes 0.05 s for each request, and 0.25 s for the bytes of an array.
-    Each task of 0.1 s needs two arrays of different workers, and may run where either lies: the
-    best is never to fetch from the slow one, of which Dask knows nothing. Stresses that choice,
-    how many arrays a request asks for, and fetching while there is other work.
+    What that worker sends takes half a task's time for each request, and 2.5 times that of a task
+    for the bytes of an array. Each task needs two arrays of different workers, and may run where
+    either lies: the best is never to fetch from the slow one, of which Dask knows nothing.
+    Stresses that choice, how many arrays a request asks for, and fetching while there is other
+    work.
 
-    Scale: 30 tasks for each thread x the fraction, arrays of 1/128 of its memory.
+    Scale: 30 tasks for each thread x the fraction, arrays of 1/128 of its memory; a task is 0.4 s
+    at the reference, by the grain.
     About 6 s on 2 x 1 x 1 GiB.
     Check: each sum of two arrays; the slow worker was asked no more often than there are tasks
     that need something of it.
     """
+    nap_s, *_ = _times(scale)
+    arrays, others = prepared["arrays"], prepared["others"]
     begin = time.perf_counter()
-    sums = client.gather(
-        client.map(_nap_and_add, prepared["arrays"], prepared["others"], pure=False)
-    )
+    sums = client.gather(client.map(_nap_and_add, arrays, others, nap_s=nap_s, pure=False))
     seconds = time.perf_counter() - begin
     requests = client.run(_calls, workers=[prepared["slow"]])[prepared["slow"]]
     return {"sums": sums, "seconds": seconds, "requests": requests}
@@ -128,11 +132,11 @@ def _(client, scale, seed):
         for (name, homes), first in zip(places.items(), (0, count), strict=True)
     }
     wait([*held["arrays"], *held["others"]])
-    nbytes = length * 8
+    _, latency_s, object_s = _times(scale)
     client.run(
         _slow_down_sending,
-        latency_s=LATENCY_S,
-        bytes_per_s=nbytes / OBJECT_S,
+        latency_s=latency_s,
+        bytes_per_s=length * 8 / object_s,
         workers=workers[:1],
     )
     return {**held, "slow": workers[0]}
@@ -148,13 +152,17 @@ def _(result, scale, seed):
     expect(result["sums"], close_to=wanted, rtol=1e-12, what="sums of two arrays")
     of_slow = sum(number % scale.workers in (0, scale.workers - 1) for number in range(count))
     expect(result["requests"], at_most=of_slow, what="requests to the slow worker")
-    ideal = count * NAP_S / scale.threads
+    ideal = count * _times(scale)[0] / scale.threads
     return {"over_ideal": result["seconds"] / ideal, "requests": result["requests"]}
 
 
 @slow_net.cleanup
 def _(client):
     client.run(_send_as_before)
+
+
+def _times(scale):
+    return [scale.seconds(each) for each in (NAP_S, LATENCY_S, OBJECT_S)]
 
 
 def _count(scale):
@@ -175,7 +183,7 @@ def _array(number, length, seed):
     return np.random.default_rng([seed, number]).random(length)
 
 
-def _read_and_nap(path, *, slow, options):
+def _read_and_nap(path, *, slow, nap_s, options):
     """Return the checksum of a file, and which worker read it, slowly on one of them."""
     from distributed import get_worker
 
@@ -185,12 +193,12 @@ def _read_and_nap(path, *, slow, options):
     else:
         with open(path, "rb") as file:
             data = file.read()
-    time.sleep(NAP_S)
+    time.sleep(nap_s)
     return zlib.crc32(data), here
 
 
-def _nap_and_add(one, other):
-    time.sleep(NAP_S)
+def _nap_and_add(one, other, *, nap_s):
+    time.sleep(nap_s)
     return float(one.sum() + other.sum())
 
 

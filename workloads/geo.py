@@ -368,20 +368,21 @@ def _(prepared=None):
 
 
 @workload(
-    variants={"to": ["coarse", "finer"]},
-    tags=["transfer", "graph", "nightly", "ci[to=coarse]"],
+    variants={"to": ["coarse", "finer", "finest"]},
+    tags=["transfer", "graph", "nightly", "ci[to=finer]"],
     requires=["numpy", "scipy", "dask.array", "xarray", "zarr"],
     max_threads=MOST_THREADS,
-    version=2,
+    version=3,
 )
-def regrid(prepared, *, to):
-    """Interpolate maps to another grid by one sparse matrix of weights.
+def regrid(prepared):
+    """Interpolate maps to another grid by one sparse matrix of weights, which is there already.
 
-    Bilinear, and periodic around the globe: to a grid of 1/4 or 5/4 as many points each way. Each
-    task needs the same matrix. Stresses shipping it: its size is that of several maps.
+    Bilinear, and periodic around the globe: to a grid of 1/4, 5/4 or 5/2 as many points each way.
+    Each task needs the same matrix. Stresses shipping it, from the client to all workers: it is
+    as large as one map, 20 maps or 75.
 
-    Scale: 0.05 x cluster memory, linear, float32; a chunk is one map of 721 x 1440 values at the
-    reference, by the grain. About 2 s on 2 x 1 x 1 GiB, plus 1 s once to make the data.
+    Scale: 0.1 x cluster memory, linear, float32; a chunk is one map of 721 x 1440 values at the
+    reference, by the grain. About 4 s on 2 x 1 x 1 GiB, plus 4 s once to make the data.
     Check: the sum and a sum weighted by position equal those of maps interpolated along one axis,
     then the other, from products with two small matrices.
     """
@@ -389,11 +390,9 @@ def regrid(prepared, *, to):
     import xarray as xr
 
     maps = read_zarr(prepared["data"].at("surface.zarr"))["t2m"].data
-    along, around = axis_weights(maps.shape, to)
-    weights = both_axes(along, around)
     # One object that tasks depend on, not a copy in each.
-    weights = dask.delayed(weights, pure=True)
-    height, width = along.shape[0], around.shape[0]
+    weights = dask.delayed(prepared["weights"], pure=True)
+    height, width = prepared["grid"]
     regridded = maps.map_blocks(
         interpolated, weights, height, width, dtype=float,
         chunks=(maps.chunks[0], (height,), (width,)),
@@ -402,8 +401,8 @@ def regrid(prepared, *, to):
 
 
 @regrid.prepare
-def _(scale):
-    return {"data": maps_of_the_globe(scale)}
+def _(scale, *, to):
+    return _maps_and_weights(scale, to)
 
 
 @regrid.check
@@ -417,6 +416,16 @@ def _(result, prepared, *, to):
     )  # fmt: skip
     expect(result.compute() if hasattr(result, "compute") else result,
            close_to=fingerprint(by_axes).compute(), rtol=1e-9, what="sums of the maps")  # fmt: skip
+
+
+def _maps_and_weights(scale, to):
+    data = maps_of_the_globe(scale)
+    along, around = axis_weights(read_zarr(data.at("surface.zarr"))["t2m"].shape, to)
+    return {
+        "data": data,
+        "weights": both_axes(along, around),
+        "grid": (along.shape[0], around.shape[0]),
+    }
 
 
 # Functions, not workloads: what a workload's source is follows functions.
@@ -453,7 +462,7 @@ class _Submitted(Exception):
     tags=["graph", "client", "overhead", "nightly", "ci[of=climatology_highlevel]"],
     requires=["numpy", "pandas", "scipy", "dask.array", "xarray", "zarr", "flox"],
     max_threads=MOST_THREADS,
-    version=2,
+    version=3,
     metrics={"building": "s", "submission": "s", "graph_tasks": "1"},
 )
 def submission(client, scale, prepared, *, of):
@@ -479,7 +488,7 @@ def submission(client, scale, prepared, *, of):
         "satellite_filter": _satellite,
         "regrid": _regrid,
     }[of]
-    available = {"scale": scale, "prepared": prepared, "to": "coarse"}
+    available = {"scale": scale, "prepared": prepared}
     asked_for = {name: available[name] for name in inspect.signature(run).parameters}
     begin = time.time()
 
@@ -502,6 +511,8 @@ def submission(client, scale, prepared, *, of):
 
 @submission.prepare
 def _(scale, *, of):
+    if of == "regrid":
+        return {**_maps_and_weights(scale, "coarse"), "folder": new_folder()}
     find_data = {
         "atmospheric_circulation": atmosphere,
         "era5_rechunk": sea_surface,
@@ -509,7 +520,6 @@ def _(scale, *, of):
         "climatology_map_blocks": three_years,
         "zonal_average": water_and_counties,
         "satellite_filter": satellite_images,
-        "regrid": maps_of_the_globe,
     }[of]
     return {"data": find_data(scale), "folder": new_folder()}
 

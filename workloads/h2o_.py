@@ -12,6 +12,9 @@ ROWS_PER_FILE = 250_000
 #: Cluster memory for each row: of what Dask itself does, and of what calls Python for each group.
 BYTES_PER_ROW, SLOW_BYTES_PER_ROW = 200, 2000
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
+METHODS = {"method": ["tasks", "p2p"]}
+#: Tags of queries that shuffle all rows.
+SHUFFLED = ("shuffle", "ci[method=p2p]", "p2p[method=p2p]")
 Q1 = "select id1, sum(v1)::bigint as v1 from h2o group by id1 order by id1"
 Q2 = "select id1, id2, sum(v1)::bigint as v1 from h2o group by id1, id2 order by id1, id2"
 Q3 = "select id3, sum(v1)::bigint as v1, avg(v3) as v3 from h2o group by id3 order by id3"
@@ -39,12 +42,24 @@ Q9 = """
 """
 
 
-@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+def query(sql, *tags, bytes_per_row=BYTES_PER_ROW, **options):
+    """Declare a query: a workload whose answer is that of DuckDB."""
+
+    def declare(function):
+        found = workload(tags=["groupby", "nightly", *tags], requires=REQUIRES, **options)(function)
+        found.prepare(lambda scale: _table_and_answer(scale, sql, bytes_per_row))
+        found.check(lambda result, prepared: _same_groups(result, prepared))
+        return found
+
+    return declare
+
+
+@query(Q1, "io", "ci", version=2)
 def q1(prepared):
     """Sum one column by a key with a hundred values.
 
-    Partial results are tiny: what is left is reading, and a tree over them. Stresses Parquet
-    reading of text, and the overhead of a reduction.
+    Partial results are tiny: what is left is reading, and to bring them together. Stresses
+    Parquet reading of text, and the overhead of a reduction.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -53,22 +68,12 @@ def q1(prepared):
     return _grouped(prepared, ["id1"], ["v1"]).agg({"v1": "sum"}).compute()
 
 
-@q1.prepare
-def _(scale):
-    return _table_and_answer(scale, Q1)
-
-
-@q1.check
-def _(result, prepared):
-    _compare(result.reset_index(), prepared)
-
-
-@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+@query(Q2, "io", "ci", version=2)
 def q2(prepared):
     """Sum one column by two keys with a hundred values each.
 
     Ten thousand groups, all of them in every partition. Stresses group-by on several columns of
-    text, and a reduction whose partial results do not shrink.
+    text, and partial results that do not shrink: Dask shuffles them to a few partitions.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 3 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -77,17 +82,7 @@ def q2(prepared):
     return _grouped(prepared, ["id1", "id2"], ["v1"]).agg({"v1": "sum"}).compute()
 
 
-@q2.prepare
-def _(scale):
-    return _table_and_answer(scale, Q2)
-
-
-@q2.check
-def _(result, prepared):
-    _compare(result.reset_index(), prepared)
-
-
-@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+@query(Q3, "io", "ci", version=2)
 def q3(prepared):
     """Sum one column and average another by a text key with a hundredth as many groups as rows.
 
@@ -101,17 +96,7 @@ def q3(prepared):
     return grouped.agg({"v1": "sum", "v3": "mean"}).compute()
 
 
-@q3.prepare
-def _(scale):
-    return _table_and_answer(scale, Q3)
-
-
-@q3.check
-def _(result, prepared):
-    _compare(result.reset_index(), prepared)
-
-
-@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+@query(Q4, "io", "ci", version=2)
 def q4(prepared):
     """Average three columns by an integer key with a hundred values.
 
@@ -125,25 +110,13 @@ def q4(prepared):
     return grouped.agg({"v1": "mean", "v2": "mean", "v3": "mean"}).compute()
 
 
-@q4.prepare
-def _(scale):
-    return _table_and_answer(scale, Q4)
-
-
-@q4.check
-def _(result, prepared):
-    _compare(result.reset_index(), prepared)
-
-
-@workload(
-    tags=["nightly", "groupby", "io", "first-twelve", "quick"],
-    requires=REQUIRES,
-)
+@query(Q5, "io", "first-twelve", "quick", "ci", version=2)
 def q5(prepared):
     """Sum three columns by an integer key with a hundredth as many groups as rows.
 
     Each partition holds most groups, so partial results hardly shrink. Stresses Parquet reading,
-    the tree reduction of large partial results, and pandas' group-by.
+    the shuffle of large partial results to a few partitions (a tree over them before Dask-expr),
+    and pandas' group-by.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -153,26 +126,12 @@ def q5(prepared):
     return grouped.agg({"v1": "sum", "v2": "sum", "v3": "sum"}).compute()
 
 
-@q5.prepare
-def _(scale):
-    return _table_and_answer(scale, Q5)
-
-
-@q5.check
-def _(result, prepared):
-    _compare(result.reset_index(), prepared)
-
-
-@workload(
-    variants={"method": ["tasks", "p2p"]},
-    tags=["groupby", "shuffle", "nightly", "ci[method=p2p]"],
-    requires=REQUIRES,
-)
-def q6(prepared, *, method):
+@query(Q6, *SHUFFLED, variants=METHODS, version=2)
+def q6(scale, prepared, *, method):
     """Take the median and standard deviation of one column by two keys.
 
-    A median needs all rows of its group in one place, so all rows are shuffled, to 16 places.
-    Stresses the shuffle of many small rows, by tasks or P2P.
+    A median needs all rows of its group in one place, so all rows are shuffled, to eight places
+    for each thread. Stresses the shuffle of many small rows, by tasks or P2P.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 6 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -180,21 +139,11 @@ def q6(prepared, *, method):
     """
     with shuffle_by(method):
         grouped = _grouped(prepared, ["id4", "id5"], ["v3"])
-        return grouped.agg({"v3": ["median", "std"]}, split_out=16).compute()["v3"]
+        n_out = 8 * scale.threads
+        return grouped.agg({"v3": ["median", "std"]}, split_out=n_out).compute()["v3"]
 
 
-@q6.prepare
-def _(client, scale, *, method):
-    warm_up_shuffle()
-    return _table_and_answer(scale, Q6)
-
-
-@q6.check
-def _(result, prepared):
-    _compare(result.reset_index(), prepared)
-
-
-@workload(tags=["groupby", "io", "nightly", "ci"], requires=REQUIRES)
+@query(Q7, "io", "ci", version=2)
 def q7(prepared):
     """Subtract the least of one column from the largest of another, by a text key.
 
@@ -209,21 +158,7 @@ def q7(prepared):
     return grouped.assign(range=grouped["v1"] - grouped["v2"])[["range"]].compute()
 
 
-@q7.prepare
-def _(scale):
-    return _table_and_answer(scale, Q7)
-
-
-@q7.check
-def _(result, prepared):
-    _compare(result.reset_index(), prepared)
-
-
-@workload(
-    variants={"method": ["tasks", "p2p"]},
-    tags=["groupby", "shuffle", "nightly", "ci[method=p2p]"],
-    requires=REQUIRES,
-)
+@query(Q8, *SHUFFLED, variants=METHODS, bytes_per_row=SLOW_BYTES_PER_ROW)
 def q8(prepared, *, method):
     """Take the two largest values of each group, a hundredth as many groups as rows.
 
@@ -239,22 +174,7 @@ def q8(prepared, *, method):
         return grouped.apply(_two_largest, meta=("v3", float)).compute()
 
 
-@q8.prepare
-def _(client, scale, *, method):
-    warm_up_shuffle()
-    return _table_and_answer(scale, Q8, SLOW_BYTES_PER_ROW)
-
-
-@q8.check
-def _(result, prepared):
-    _compare(result.reset_index(level="id6"), prepared)
-
-
-@workload(
-    variants={"method": ["tasks", "p2p"]},
-    tags=["groupby", "shuffle", "nightly", "ci[method=p2p]"],
-    requires=REQUIRES,
-)
+@query(Q9, *SHUFFLED, variants=METHODS, bytes_per_row=SLOW_BYTES_PER_ROW)
 def q9(prepared, *, method):
     """Square the correlation of two columns in each of ten thousand groups.
 
@@ -267,22 +187,12 @@ def q9(prepared, *, method):
     """
     with shuffle_by(method):
         grouped = _grouped(prepared, ["id2", "id4"], ["v1", "v2"])[["v1", "v2"]]
-        return grouped.apply(_squared_correlation, meta=("r2", float)).compute()
+        return grouped.apply(_squared_correlation, meta=("r2", float)).compute().fillna(-1)
 
 
-@q9.prepare
-def _(client, scale, *, method):
-    warm_up_shuffle()
-    return _table_and_answer(scale, Q9, SLOW_BYTES_PER_ROW)
-
-
-@q9.check
-def _(result, prepared):
-    _compare(result.rename("r2").fillna(-1).reset_index(), prepared)
-
-
-def _table_and_answer(scale, sql, bytes_per_row=BYTES_PER_ROW):
+def _table_and_answer(scale, sql, bytes_per_row):
     """Return the table's files and DuckDB's answer, sorted by key."""
+    warm_up_shuffle()  # Dask reduces many partial results by a shuffle, unless it is an old one
     rows = int(in_steps(max(20_000, scale.linear(1) / bytes_per_row)))
     # With a hundred of them, a small table would have a row or two for each pair of keys.
     groups = 100 if rows >= 1_000_000 else 20
@@ -298,9 +208,11 @@ def _grouped(prepared, keys, columns):
     return frame.groupby(keys, dropna=False, observed=True)
 
 
-def _compare(got, prepared):
+def _same_groups(result, prepared):
     """Compare all columns with the known answer, whose first column is a key: in any order."""
     _, wanted = prepared
+    got = result.rename(wanted.columns[-1]) if result.ndim == 1 else result
+    got = got.reset_index([name for name in got.index.names if name in wanted])
     got = got.sort_values(list(wanted.columns))
     expect(len(got), equals=len(wanted), what="rows")
     for name in wanted:

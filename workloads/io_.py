@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
 import time
 import zlib
 from uuid import uuid4
 
 from _store import counts_of_worker, slow_store
-from _written import checksums, write_objects
+from _written import checksums, remove_folder, write_objects
 
 from benchkit.measure import expect, workload
 
@@ -31,24 +29,25 @@ def simulated_store(client, scale, prepared, *, kind):
     """Read objects from a store with latency and little bandwidth, and add up their bytes.
 
     The store is made of local files, and sleeps: 0.03 s for each request, 0.07 s for the bytes of
-    an object. A "flaky" one refuses the first request for every seventh object, and the task is
-    tried again. Stresses how well workers are kept waiting for something: there is nothing to
-    compute, so what is beyond the ideal is the scheduler's and the retries'.
+    an object, whatever else its worker reads: as stores do, it slows down each connection. A
+    "flaky" one refuses the first request for every seventh object, and the task is tried again.
+    Stresses how well workers are kept waiting for something: there is nothing to compute, so what
+    is beyond the ideal is the scheduler's and the retries'.
 
     Scale: 25 objects for each thread x the fraction, of 1/64 of its memory each.
     About 3 s on 2 x 1 x 1 GiB.
     Check: the checksum of every object; the store saw one request for each, and one more for each
     that failed.
     """
-    label = uuid4().hex
+    label, paths = uuid4().hex, prepared["paths"]
     options = {
         "label": label,
         "latency_s": LATENCY_S,
         "bytes_per_s": _object_bytes(scale) / OBJECT_S,
-        "fail_first": prepared[::FAILS_EVERY] if kind == "flaky" else (),
+        "fail_first": paths[::FAILS_EVERY] if kind == "flaky" else (),
     }
     begin = time.perf_counter()
-    futures = client.map(_read, prepared, options=options, retries=5, pure=False)
+    futures = client.map(_read, paths, options=options, retries=5, pure=False)
     sums = client.gather(futures)
     seconds = time.perf_counter() - begin
     # Workers in one process share one count, which is given out once.
@@ -69,18 +68,18 @@ def _(client, scale, seed):
 
 @simulated_store.check
 def _(result, scale, prepared, *, kind):
-    expect(result["sums"], equals=checksums(prepared), what="checksums")
-    expect(result["nbytes"], equals=len(prepared) * _object_bytes(scale), what="bytes read")
-    failed = math.ceil(len(prepared) / FAILS_EVERY) if kind == "flaky" else 0
-    expect(result["requests"], equals=len(prepared) + failed, what="requests")
-    ideal = (len(prepared) * (LATENCY_S + OBJECT_S) + failed * LATENCY_S) / scale.threads
+    count = len(prepared["paths"])
+    expect(result["sums"], equals=checksums(prepared["paths"]), what="checksums")
+    expect(result["nbytes"], equals=count * _object_bytes(scale), what="bytes read")
+    failed = math.ceil(count / FAILS_EVERY) if kind == "flaky" else 0
+    expect(result["requests"], equals=count + failed, what="requests")
+    ideal = (count * (LATENCY_S + OBJECT_S) + failed * LATENCY_S) / scale.threads
     return {"over_ideal": result["seconds"] / ideal, "requests": result["requests"]}
 
 
 @simulated_store.cleanup
 def _(prepared=None):
-    if prepared:
-        shutil.rmtree(os.path.dirname(prepared[0]), ignore_errors=True)
+    remove_folder(prepared)
 
 
 def _object_bytes(scale):

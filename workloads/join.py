@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from _frames import gathered, keyed_frame, shuffle_by, trips
+from _frames import (
+    by_bucket,
+    expect_sorted,
+    frame_of,
+    keyed_frame,
+    one_row,
+    shuffle_by,
+    sums_by_key,
+    trips,
+)
 from _shuffle import warm_up_shuffle
 
-from benchkit.measure import expect, random_frame, workload
+from benchkit.measure import expect, workload
 
 N_COLUMNS = 20
-#: Range of the key: large beside any number of rows, so that nearly every key is unique.
+#: Range of the key. Nearly every key is unique on a laptop; of 300 GiB a few rows in ten share one.
 KEY_RANGE = 10**9
 PAYLOAD = "float_1"
 
 
 @workload(
     variants={"factor": [0.1, 0.5]},
-    tags=["nightly", "shuffle", "p2p", "first-twelve[factor=0.1]", "quick[factor=0.1]"],
+    tags=[
+        *("nightly", "join", "shuffle", "p2p"),
+        *("first-twelve[factor=0.1]", "quick[factor=0.1]", "ci[factor=0.1]"),
+    ],
     deadline_s=600,
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
@@ -39,7 +51,7 @@ def join_big(scale, seed, *, factor):
 
 
 @join_big.prepare
-def _(client, *, factor):
+def _():
     warm_up_shuffle()
 
 
@@ -47,48 +59,31 @@ def _(client, *, factor):
 def _(result, scale, seed, *, factor):
     import numpy as np
 
-    # By key: how many rows a side has, and the sum of their payload.
-    sides = []
-    for side in _sides(scale, seed, factor):
-        frame = gathered(side[["key", PAYLOAD]])
-        keys, place, counts = np.unique(frame["key"], return_inverse=True, return_counts=True)
-        sides.append((keys, counts, np.bincount(place, weights=frame[PAYLOAD])))
-    (left, n_left, sum_left), (right, n_right, sum_right) = sides
-    keys, i, j = np.intersect1d(left, right, assume_unique=True, return_indices=True)
-    matches = n_left[i] * n_right[j]
+    rows, key_sum, product = 0, 0, 0.0
+    sides = [side[["key", PAYLOAD]] for side in _sides(scale, seed, factor)]
+    for bucket in by_bucket(scale, *sides):
+        # By key: how many rows a side has, and the sum of their payload.
+        (left, n_left, sum_left), (right, n_right, sum_right) = map(sums_by_key, bucket)
+        keys, i, j = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+        matches = n_left[i] * n_right[j]
+        rows += int(matches.sum())
+        key_sum += int((keys * matches).sum())
+        product += float((sum_left[i] * sum_right[j]).sum())
     got = result.compute().sum(skipna=False)  # pandas leaves NaN out: it would hide one
-    expect(int(got["rows"]), equals=int(matches.sum()), what="matches")
-    expect(int(got["keys"]), equals=int((keys * matches).sum()), what="sum of the matches' keys")
+    expect(int(got["rows"]), equals=rows, what="matches")
+    expect(int(got["keys"]), equals=key_sum, what="sum of the matches' keys")
     expect(int(got["cells"]), equals=int(got["rows"]) * (2 * N_COLUMNS + 1), what="cells")
-    product = float((sum_left[i] * sum_right[j]).sum())
     expect(float(got["product"]), close_to=product, rtol=1e-9, what="sum of payload products")
 
 
 def _sides(scale, seed, factor):
-    frames = []
-    for number in (0, 1):
-        frame = random_frame(
-            scale.linear(factor),
-            {"float": N_COLUMNS},
-            partition_bytes=scale.memory_per_thread / 128,
-            seed=2 * seed + number,
-        )
-        frames.append(frame.assign(key=(frame["float_0"] * KEY_RANGE).astype("int64")))
-    return frames
+    return [keyed_frame(scale, 2 * seed + number, factor=factor, n_keys=KEY_RANGE)
+            for number in (0, 1)]  # fmt: skip
 
 
 def _count_matches(part):
-    import pandas as pd
-
     product = part[f"{PAYLOAD}_x"].to_numpy() @ part[f"{PAYLOAD}_y"].to_numpy()
-    return pd.DataFrame(
-        {
-            "rows": [len(part)],
-            "keys": [part["key"].sum()],
-            "cells": [part.size],
-            "product": [float(product)],
-        }
-    )
+    return one_row(rows=len(part), keys=part["key"].sum(), cells=part.size, product=float(product))
 
 
 @workload(
@@ -97,6 +92,7 @@ def _count_matches(part):
         *("nightly", "shuffle", "p2p"),
         "first-twelve[factor=0.15,data=lazy]",
         "quick[factor=0.15,data=lazy]",
+        "ci[factor=0.15,data=lazy]",
     ],
     requires=["pandas", "pyarrow", "dask.dataframe"],
     deadline_s=600,
@@ -124,12 +120,7 @@ def _(client, scale, seed, *, factor, data):
     from distributed import wait
 
     warm_up_shuffle()
-    frame = random_frame(
-        scale.linear(factor),
-        {"float": N_COLUMNS},
-        partition_bytes=scale.memory_per_thread / 128,
-        seed=seed,
-    )
+    frame = frame_of(scale, seed, factor, {"float": N_COLUMNS})
     if data == "persisted":
         frame = frame.persist()
         wait(frame)
@@ -138,54 +129,38 @@ def _(client, scale, seed, *, factor, data):
 
 @set_index.check
 def _(result, prepared):
-    _check_order(result, prepared)
+    _check_order(result, prepared, "float_0")
 
 
-def _check_order(result, prepared):
+def _check_order(result, prepared, by):
     edges, divisions = result["edges"].reset_index(drop=True), result["divisions"]
-    source = prepared.map_partitions(_describe_rows, meta={"rows": int, "product": float}).compute()
-    expect(int(edges["rows"].sum()), equals=int(source["rows"].sum()), what="rows")
-    expect(
-        edges["product"].sum(skipna=False),  # pandas leaves NaN out: it would hide one
-        close_to=source["product"].sum(),
-        rtol=1e-9,
-        what="sum of index times first column",
-    )
-    expect(bool(edges["is_sorted"].all()), equals=True, what="order inside partitions")
+    source = prepared.map_partitions(_describe_rows, by, meta={"rows": int, "product": float})
+    wanted = source.compute().sum()
+    expect_sorted(edges, wanted["rows"], wanted["product"])
     expect(len(divisions), equals=len(edges) + 1, what="divisions")
-    full = edges[edges["rows"] > 0]
-    expect((full["low"].to_numpy()[1:] >= full["high"].to_numpy()[:-1]).all(), equals=True,
-           what="order of partitions")  # fmt: skip
-    for number, row in full.iterrows():
+    for number, row in edges[edges["rows"] > 0].iterrows():
         expect(row["low"], at_least=divisions[number], what=f"minimum of partition {number}")
         expect(row["high"], at_most=divisions[number + 1], what=f"maximum of partition {number}")
 
 
 def _describe_partition(part):
-    import pandas as pd
-
     index = part.index
-    return pd.DataFrame(
-        {
-            "rows": [len(part)],
-            "low": [index.min()],
-            "high": [index.max()],
-            "is_sorted": [bool(index.is_monotonic_increasing)],
-            "product": [float(index.to_numpy() @ part["float_1"].to_numpy())],
-        }
+    return one_row(
+        rows=len(part),
+        low=index.min(),
+        high=index.max(),
+        is_sorted=bool(index.is_monotonic_increasing),
+        product=float(index.to_numpy() @ part[PAYLOAD].to_numpy()),
     )
 
 
-def _describe_rows(part):
-    import pandas as pd
-
-    product = float(part["float_0"].to_numpy() @ part["float_1"].to_numpy())
-    return pd.DataFrame({"rows": [len(part)], "product": [product]})
+def _describe_rows(part, by):
+    return one_row(rows=len(part), product=float(part[by].to_numpy() @ part[PAYLOAD].to_numpy()))
 
 
 @workload(
     variants={"method": ["tasks", "p2p"]},
-    tags=["join", "broadcast", "nightly", "ci[method=p2p]"],
+    tags=["join", "broadcast", "nightly", "ci[method=p2p]", "p2p[method=p2p]"],
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def join_big_small(scale, seed, prepared, *, method):
@@ -233,7 +208,7 @@ def _(result, scale, seed, prepared):
 
 @workload(
     variants={"method": ["tasks", "p2p"]},
-    tags=["shuffle", "imbalance", "nightly", "ci[method=p2p]"],
+    tags=["shuffle", "imbalance", "nightly", "ci[method=p2p]", "p2p[method=p2p]"],
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def set_index_rideshare(prepared, *, method):
@@ -262,7 +237,7 @@ def _(client, scale, seed):
 
 @set_index_rideshare.check
 def _(result, prepared):
-    _check_order(result, prepared.assign(float_0=prepared["zone"]))
+    _check_order(result, prepared, "zone")
 
 
 def _large_side(scale, seed):
@@ -281,15 +256,11 @@ def _small_side(scale, seed):
 
 
 def _look_up(part, by_key):
-    import pandas as pd
-
     found = part[part["key"].isin(by_key.index)]
     known = by_key.loc[found["key"]]
     sizes, sums = known["size"].to_numpy(), known["sum"].to_numpy()
-    return pd.DataFrame(
-        {
-            "rows": [int(sizes.sum())],
-            "keys": [int(found["key"].to_numpy() @ sizes)],
-            "product": [float(found[PAYLOAD].to_numpy() @ sums)],
-        }
+    return one_row(
+        rows=int(sizes.sum()),
+        keys=int(found["key"].to_numpy() @ sizes),
+        product=float(found[PAYLOAD].to_numpy() @ sums),
     )

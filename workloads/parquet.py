@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from uuid import uuid4
 
-from _sizes import in_steps
+from _sizes import MOST_THREADS, in_steps
 from _store import counts_of_worker, slow_store
-from _written import new_folder
+from _written import new_folder, remove_folder
 
 from benchkit.measure import dataset, expect, random_frame, workload
 from benchkit.measure.generate import WIDE
@@ -21,7 +20,7 @@ ROW_GROUPS = 20
 
 
 @workload(
-    tags=["nightly", "io", "serialisation", "first-twelve", "quick"],
+    tags=["ci", "nightly", "io", "serialization", "first-twelve", "quick"],
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def write_wide(prepared):
@@ -82,8 +81,7 @@ def _(result, prepared):
 
 @write_wide.cleanup
 def _(prepared=None):
-    if prepared is not None:
-        shutil.rmtree(prepared["folder"], ignore_errors=True)
+    remove_folder(prepared)
 
 
 @workload(
@@ -135,6 +133,7 @@ def _(result, prepared):
 @workload(
     tags=["io", "groupby", "strings", "ci", "nightly"],
     requires=["pandas", "pyarrow", "dask.dataframe"],
+    max_threads=MOST_THREADS,
 )
 def read_spark_like(prepared):
     """Read many small row groups of wide texts with a text index, and take the first row of each.
@@ -226,8 +225,7 @@ def _(result, prepared):
 
 @small_files.cleanup
 def _(prepared=None):
-    if prepared is not None:
-        shutil.rmtree(prepared["folder"], ignore_errors=True)
+    remove_folder(prepared)
 
 
 @workload(
@@ -306,8 +304,7 @@ def _(result, prepared):
 
 @column_projection_filter.cleanup
 def _(prepared=None):
-    if prepared is not None:
-        shutil.rmtree(prepared["folder"], ignore_errors=True)
+    remove_folder(prepared)
 
 
 def _write_small_files(numbers, *, folder, rows):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from uuid import uuid4
 
-from _written import new_folder
+from _written import new_folder, remove_folder
 
 from benchkit.measure import expect, workload
 
@@ -151,7 +150,7 @@ def _(result, scale, prepared):
 def _(prepared=None):
     if prepared is not None:
         prepared["server"].communicate()
-        shutil.rmtree(prepared["folder"], ignore_errors=True)
+        remove_folder(prepared)
 
 
 def _fetch(url, *, reader):

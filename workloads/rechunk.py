@@ -9,6 +9,7 @@ from benchkit.measure import expect, random_array, workload
 from benchkit.measure.errors import MissingPackage
 
 METHODS = ["tasks", "p2p-disk", "p2p-memory"]
+P2P = ("p2p[method=p2p-disk]", "p2p[method=p2p-memory]")
 #: Sizes of chunks at the reference: those of a fine grid, and what Dask chooses by itself.
 SMALL, AUTO = 8.5 * 2**20, 128 * 2**20
 #: By names, for workloads that take their input in chunks of either size.
@@ -24,8 +25,10 @@ CHUNKS = {"small": SMALL, "auto": AUTO}
         "quick[chunks=small,method=p2p-disk]",
         "nightly",
         "ci[chunks=small,method=p2p-disk]",
+        *P2P,
     ],
     requires=["numpy", "dask.array"],
+    version=2,
 )
 def swap_axes_in_memory(scale, seed, *, chunks, method):
     """Rechunk an array from whole columns to whole rows, all of it in memory.
@@ -34,9 +37,8 @@ def swap_axes_in_memory(scale, seed, *, chunks, method):
     "tasks" the graph grows with the square of the number of chunks, with P2P only transfer and
     buffers do, on disk or in memory.
 
-    Scale: 0.12 x cluster memory, linear; 18 small chunks x the root of the threads each way, so
-    that the pieces of a thread are as many on every cluster; or chunks of 128 MiB at the
-    reference, by the grain. About 3 s on 2 x 1 x 1 GiB.
+    Scale: 0.12 x cluster memory, linear; a chunk is 32 or 128 MiB at the reference, by the grain:
+    8.5 MiB, as elsewhere, would make pieces by the million. About 3 s on 2 x 1 x 1 GiB.
     Check: the sum and a sum weighted by row and column equal those before the swap.
     """
     source, rows = _columns_in_memory(scale, seed, chunks)
@@ -57,16 +59,14 @@ def _(result, scale, seed, *, chunks):
 def _columns_in_memory(scale, seed, chunks):
     """Return the array in chunks of whole columns, and the chunks of whole rows."""
     side, _ = scale.linear(0.12, ("x", "x"))
-    if chunks == "small":
-        step = -(-side // max(3, round(18 * scale.threads**0.5)))
-    else:
-        step = min(max(1, round(scale.chunk(AUTO) / 8 / side)), -(-side // 3))
+    nbytes = scale.chunk(AUTO / 4 if chunks == "small" else AUTO)
+    step = min(max(1, round(nbytes / 8 / side)), -(-side // 3))
     return random_array((side, side), chunks=(side, step), seed=seed), (step, side)
 
 
 @workload(
     variants={"method": ["tasks", "p2p-disk"]},
-    tags=["shuffle", "transfer", "spill", "nightly", "ci[method=tasks]"],
+    tags=["shuffle", "transfer", "spill", "nightly", "ci[method=tasks]", P2P[0]],
     requires=["numpy", "dask.array"],
 )
 def swap_axes_out_of_core(scale, seed, *, method):
@@ -104,7 +104,7 @@ def _columns_out_of_core(scale, seed):
 
 @workload(
     variants={"chunks": list(CHUNKS), "method": METHODS},
-    tags=["shuffle", "transfer", "nightly", "ci[chunks=small,method=p2p-memory]"],
+    tags=["shuffle", "transfer", "nightly", "ci[chunks=small,method=p2p-memory]", *P2P],
     requires=["numpy", "dask.array"],
 )
 def tiles_to_rows(scale, seed, *, chunks, method):
@@ -143,7 +143,7 @@ def _tiles(scale, seed, chunks):
 
 @workload(
     variants={"chunks": list(CHUNKS), "method": METHODS},
-    tags=["shuffle", "transfer", "nightly", "ci[chunks=small,method=p2p-memory]"],
+    tags=["shuffle", "transfer", "nightly", "ci[chunks=small,method=p2p-memory]", *P2P],
     requires=["numpy", "dask.array"],
 )
 def adjacent_groups(scale, seed, *, chunks, method):
@@ -182,7 +182,7 @@ def _groups(scale, seed, chunks):
 
 @workload(
     variants={"method": METHODS},
-    tags=["shuffle", "transfer", "nightly", "ci[method=tasks]"],
+    tags=["shuffle", "transfer", "nightly", "ci[method=tasks]", *P2P],
     requires=["numpy", "dask.array"],
 )
 def heal_oversplit(scale, seed, *, method):
@@ -218,7 +218,7 @@ def _oversplit(scale, seed):
 
 @workload(
     variants={"method": METHODS},
-    tags=["shuffle", "transfer", "graph", "nightly", "ci[method=p2p-disk]"],
+    tags=["shuffle", "transfer", "graph", "nightly", "ci[method=p2p-disk]", *P2P],
     requires=["numpy", "dask.array"],
 )
 def pancake_to_pencil(scale, seed, *, method):

@@ -9,6 +9,8 @@ from benchkit.measure import expect, workload
 
 SEED = 42
 NAP_S = 0.1
+#: Of a task of `heavy_deps`, at the reference.
+HEAVY_NAP_S = 0.2
 #: Tasks with fewer inputs than this are queued on the scheduler, and what is queued is not stolen.
 N_ROOTS = 6
 #: When the cluster of `scaling_up` gets its other workers.
@@ -162,6 +164,7 @@ def _(client):
     variants={"stealing": ["on", "off"]},
     tags=["stealing", "transfer", "nightly", "ci[stealing=on]"],
     metrics={"moved": "MiB", "over_ideal": "1"},
+    version=2,
 )
 def heavy_deps(client, scale, prepared, *, stealing):
     """Run tasks whose inputs are large and all lie on one worker, while the others idle.
@@ -170,12 +173,14 @@ def heavy_deps(client, scale, prepared, *, stealing):
     idle worker that takes it must fetch that first. What was moved is the metric, with stealing
     on, and off to compare.
 
-    Scale: 20 tasks of 0.05 s for each thread x the fraction; an input is 32 MiB at the reference,
+    Scale: 40 tasks for each thread of the worker that holds the inputs x the fraction, whatever
+    the cluster: a third of its memory; a task is 0.2 s and an input 32 MiB at the reference, both
     by the grain. About 2 s on 2 x 1 x 1 GiB.
     Check: each task told the checksum of its own input.
     """
     begin = time.perf_counter()
-    futures = client.map(_nap_checksum, prepared["inputs"], pure=False)
+    nap_s = scale.seconds(HEAVY_NAP_S)
+    futures = client.map(_nap_checksum, prepared["inputs"], nap_s=nap_s, pure=False)
     told = client.gather(futures)
     return {"told": told, "seconds": time.perf_counter() - begin}
 
@@ -200,7 +205,7 @@ def _(result, scale, prepared):
     sums = [crc32(_input(i, nbytes=nbytes)) for i in range(count)]
     expect([each for each, _ in result["told"]], equals=sums, what="checksums")
     moved = sum(where != prepared["home"] for _, where in result["told"])
-    ideal = -(-count // scale.threads) * NAP_S / 2
+    ideal = -(-count // scale.threads) * scale.seconds(HEAVY_NAP_S)
     return {"moved": moved * nbytes / 2**20, "over_ideal": result["seconds"] / ideal}
 
 
@@ -211,7 +216,7 @@ def _(client, prepared=None):
 
 
 def _heavy(scale):
-    return max(4, round(20 * scale.threads * scale.fraction))
+    return max(4, round(40 * scale.threads / scale.workers * scale.fraction))
 
 
 def _input(number, *, nbytes):
@@ -220,12 +225,12 @@ def _input(number, *, nbytes):
     return np.random.default_rng(number).bytes(nbytes)
 
 
-def _nap_checksum(data):
+def _nap_checksum(data, *, nap_s):
     from zlib import crc32
 
     from distributed import get_worker
 
-    time.sleep(NAP_S / 2)
+    time.sleep(nap_s)
     return crc32(data), get_worker().address
 
 

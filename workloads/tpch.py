@@ -1,11 +1,10 @@
-"""TPC-H: the 22 queries, and the planning of each alone.
+"""TPC-H: the 22 queries; their planning alone is in `tpch_planning`.
 
 The code of the queries is in `_tpch_queries`, the known answers in `_tpch_sql`.
 """
 
 from __future__ import annotations
 
-from _tpch_plans import Planned, columns_named, need_planning, readers
 from _tpch_queries import (
     cheapest_supplier,
     customers_without_orders,
@@ -18,7 +17,6 @@ from _tpch_queries import (
     local_suppliers,
     market_share,
     orders_of_customers,
-    plan_of,
     pricing_summary,
     profit_of_green_parts,
     returned_items,
@@ -54,11 +52,10 @@ from _tpch_sql import (
     Q20,
     Q21,
     Q22,
-    sql_of,
 )
 from _tpch_tables import data_and_answer, same_rows
 
-from benchkit.measure import dataset, expect, workload
+from benchkit.measure import workload
 
 
 def query(*tags):
@@ -420,76 +417,3 @@ def q22(prepared):
 
 
 q22.prepare(lambda scale: data_and_answer(scale, Q22))
-
-
-@workload(
-    variants={"query": [f"q{number:02d}" for number in range(1, 23)]},
-    tags=["query", "overhead", "graph", "gate", "nightly", "ci[query=q05]"],
-    requires=["pandas", "pyarrow", "dask.dataframe"],
-    metrics={"planned_tasks": "1"},
-)
-def optimize(prepared, *, query):
-    """Build and optimise the plan of a query of TPC-H, and compute nothing.
-
-    All of it happens in the client, while the cluster waits. Stresses the planner: how columns
-    and filters move down a tree of joins, and how often equal subtrees are gone over. Skipped
-    where Dask has no query planning.
-
-    Scale: the smallest scale factor in 16 files of a large table x the fraction, on any cluster.
-    About 1 s on 2 x 1 x 1 GiB, from 0.1 s for q06 to 3 s for q08.
-    Check: the readers ask for the columns that the SQL of the query names, and no others.
-    """
-    return Planned(plan_of(query, prepared).optimize())
-
-
-@optimize.prepare
-def _(scale, *, query):
-    return _ready_to_plan(query, max(2, round(16 * scale.fraction)))
-
-
-@optimize.check
-def _(result, prepared, *, query):
-    return _expect_planned(result, prepared, query)
-
-
-@workload(
-    variants={"files": [4, 40, 400]},
-    tags=["query", "overhead", "graph", "gate", "nightly", "ci[files=40]"],
-    requires=["pandas", "pyarrow", "dask.dataframe"],
-    metrics={"planned_tasks": "1"},
-)
-def optimize_files(prepared):
-    """Build and optimise the plan of query 3 of TPC-H over more and more files.
-
-    The data are always the same. Stresses what the planner does for each file or partition, where
-    it should look at tables only (dask-expr#796).
-
-    Scale: `files` of each large table x the fraction, on any cluster.
-    About 1 s on 2 x 1 x 1 GiB, plus 30 s once to make the data.
-    Check: the readers ask for the columns that the SQL of the query names, and no others.
-    """
-    return Planned(plan_of("q03", prepared).optimize())
-
-
-@optimize_files.prepare
-def _(scale, *, files):
-    return _ready_to_plan("q03", max(2, round(files * scale.fraction)))
-
-
-@optimize_files.check
-def _(result, prepared):
-    return _expect_planned(result, prepared, "q03")
-
-
-def _ready_to_plan(query, files):
-    """Make the data and plan once: Dask keeps what it read of the files' footers."""
-    need_planning()
-    data = dataset("tpch", sf=0.01, parts=files)
-    plan_of(query, data).optimize()
-    return data
-
-
-def _expect_planned(result, data, query):
-    got = {name for reader in readers(result.collection) for name in reader.columns}
-    expect(sorted(got), equals=sorted(columns_named(sql_of(query), data)), what="columns")
-    return {"planned_tasks": len(result.collection.__dask_graph__())}

@@ -15,7 +15,7 @@ N_DATE_GROUPS = 10
 
 @workload(
     variants={"data": ["uncompressible", "compressible"]},
-    version=2,
+    version=3,
     tags=[
         "memory",
         "root-tasks",
@@ -33,7 +33,7 @@ def anom_mean(scale, seed, *, data):
     back-pressure: a scheduler that makes roots faster than they can be let go fills the memory
     (distributed#2602). Moments have weights, as plain means are zero whatever the groups.
 
-    Scale: 0.16 x cluster memory, linear; a chunk is one row of 10 MiB at the reference, by the
+    Scale: 0.3 x cluster memory, linear; a chunk is one row of 10 MiB at the reference, by the
     grain; a group for each 100 rows. About 8 s on 2 x 1 x 1 GiB.
     Check: every column, by plain Dask from the array's weighted sum and the means of its slices.
     """
@@ -89,7 +89,7 @@ def _weights(rows):
 
 def _geometry(scale):
     width = scale.chunk("10 MiB") // 8
-    return max(4 * scale.threads, round(scale.linear(0.16) / 8 / width)), width
+    return max(4 * scale.threads, round(scale.linear(0.3) / 8 / width)), width
 
 
 @workload(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import dask.array as da
 import numpy as np
 import pytest
-from perturbing import TINY, item, prove, proved_here, times
+from perturbing import TINY, VARIANTS, array_with, item, one_moved, prove, proved_here, times
 
 #: Of the two numbers of a fingerprint: what shows a lost value, and what shows a moved one.
 FINGERPRINT = {
@@ -31,14 +32,13 @@ def with_dask_entry(place, change):
     """Change one entry of a Dask array."""
 
     def spoil(array):
-        import dask.array as da
-
         return da.from_array(with_entry(place, change)(array), chunks=array.chunks)
 
     return spoil
 
 
 WRONG = {
+    "array.dot_product": FINGERPRINT,
     "array.vorticity": FINGERPRINT,
     "array.double_diff": FINGERPRINT,
     "array.map_overlap_sample": {
@@ -72,11 +72,13 @@ WRONG = {
     "array.percentile_topk": {
         "the median is off": item("percentiles", with_entry(1, lambda value: value + 0.05)),
         "a count is lost": item("counts", with_entry(9, lambda count: count - 1)),
+        "a count is in the next bin": item("counts", array_with(one_moved)),
         "numbers are in the wrong bin": item(
             "counts", lambda counts: np.where(np.arange(1000) < 500, 0, 2 * np.asarray(counts))
         ),
         "the largest are not sorted": item("top", lambda top: np.asarray(top)[::-1]),
         "one of them is not among the largest": item("top", with_entry(99, lambda value: 0.5)),
+        "the largest is lost": item("top", lambda top: [*top[1:], top[-1] - 1e-9]),
     },
 }
 
@@ -92,3 +94,24 @@ def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
     # By the quadratic law a small cluster gets much more data than it has memory.
     fraction = 0.01 if variant.params.get("law") == "quadratic" else 0.1
     prove(client, variant, wrong_for(variant), replace(TINY, fraction=fraction))
+
+
+@pytest.mark.parametrize("apart", [1, 83, 97, 83 * 97, 2**13])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_fingerprint_sees_that_two_rows_have_changed_places(axis, apart):
+    (fingerprint,) = {
+        each.workload.main.__globals__["fingerprint"]
+        for each in VARIANTS
+        if each.workload.name == "array.vorticity"
+    }
+    values = np.random.default_rng(0).random((10_000, 4))
+    moved = values.copy()
+    moved[[0, apart]] = values[[apart, 0]]
+
+    before, after = (
+        fingerprint(da.from_array(array if axis == 0 else array.T, chunks=1000)).compute()
+        for array in (values, moved)
+    )
+
+    assert after[0] == pytest.approx(before[0], rel=1e-12)
+    assert after[1] != pytest.approx(before[1], rel=1e-8)

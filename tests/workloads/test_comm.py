@@ -19,8 +19,8 @@ WRONG = {
         "an array is lost": item("back", lambda back: back[:-1]),
     },
     "comm.worker_to_worker": {
-        "a checksum is another's": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
-        "an array was never sent": item("sums", lambda sums: sums[:-1]),
+        "two arrays have changed places": futures_with(lambda made: [made[1], made[0], *made[2:]]),
+        "an array was never sent": futures_with(lambda made: made[:-1]),
     },
     "comm.broadcast_replicate": {
         "a worker has no copy": item("most", lambda most: [most[0] - 1, *most[1:]]),
@@ -38,10 +38,19 @@ WRONG = {
         "a message is lost": item("large", lambda sums: sums[:-1]),
         "a connection failed": item("connected", lambda count: count - 1),
     },
-    "comm.compression": {
+    "comm.compression": {  # of what cannot be made smaller, and of what is not
         "an array is garbled": item("sums", lambda sums: [sums[0] ^ 1, *sums[1:]]),
         "an array is lost": item("sums", lambda sums: sums[:-1]),
+        "a pass is lost": item("seconds", lambda seconds: seconds[:-1]),
+        "nothing was sent": item("wire_bytes", 0),
     },
+}
+WRONG |= {
+    f"comm.compression[compression={name},data=compressible]": {
+        **WRONG["comm.compression"],
+        "nothing was compressed": item("wire_bytes", lambda nbytes: 2 * nbytes),
+    }
+    for name in ("lz4", "zstd")
 }
 
 

@@ -22,6 +22,10 @@ def first_off(values):
     values[0] += 1
 
 
+def two_swapped(values):
+    values[[0, 1]] = values[[1, 0]]
+
+
 def one_moved(values):
     values[0] += 1
     values[1] -= 1
@@ -72,16 +76,21 @@ WRONG = {
         "not a number": item("total", nan),
     },
     "df.cow_chain": {
-        "a column is lost": entry("columns", lambda count: count - 1),
-        "a row is lost": entry("rows", lambda count: count - 1),
-        "a word was not replaced": entry("new", lambda count: count - 1),
-        "a partition was not converted": entry("is_float32", lambda count: count - 1),
-        "a value is off": entry("total", lambda total: total + 0.01),
+        "a column is lost": cell("columns", lambda count: count - 1),
+        "a row is lost": cell("rows", lambda count: count - 1),
+        "a word was not replaced": cell("new", lambda count: count - 1),
+        "a partition was not converted": cell("float32", lambda count: count - 1),
+        "a column of floats is of another type": cell("float64", lambda count: count - 1),
+        "a column of integers is of another type": cell("int64", one_more),
+        "a gap was not filled": cell("floats", nan),
+        "values of neighbouring columns are swapped": cell("floats", lambda total: total + 0.5),
+        "an integer is off": cell("integers", one_more),
     },
     "df.drop_duplicates": {
         "a key is lost": one_lost,
         "a key is there twice": lambda keys: pd.concat([keys, keys.iloc[:1]]),
         "a key is another": series_with(first_off),
+        "keys of two rows are swapped": series_with(two_swapped),
     },
     "df.value_counts": {
         "a key is lost": one_lost,

@@ -28,12 +28,32 @@ def one_with(name, value, number=0):
     return spoil
 
 
+def growing(rounds):
+    """Let a soak of ten minutes leak 8 MiB a minute."""
+    step_s = 600 / len(rounds)
+    return [
+        {**each, "at": (i + 1) * step_s, "memory": i * step_s * 8 * MIB / 60}
+        for i, each in enumerate(rounds)
+    ]
+
+
 WRONG = {
     "fault.worker_kill": {
         "a result is lost": item("sums", lambda sums: sums[:-1]),
         "a result is another": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
         "everything ran again": item("ran", lambda ran: ran * 3),
-        "the dead worker held nothing": item("lost", 0),
+        "a task ran again that was never on the dead worker": lambda result: {
+            **result,
+            "ran": [
+                *result["ran"],
+                next(each for each in result["ran"][::-1] if each[1] != result["victim"]),
+            ],
+        },
+        "a lost result was not made again": lambda result: {
+            **result,
+            "ran": dict(result["ran"]).items(),
+        },
+        "the dead worker held nothing": item("lost", []),
         "not a number": item("sums", lambda sums: [float("nan"), *sums[1:]]),
     },
     "fault.pause": {
@@ -46,6 +66,9 @@ WRONG = {
         "the greedy task was let off": item("killed", False),
         "results are exchanged": item("results", lambda results: results[::-1]),
         "a result is lost": item("results", lambda results: results[1:]),
+        "three others were given up with it": item(
+            "results", lambda results: [None, None, None, *results[3:]]
+        ),
         "it was tried too often": item("attempts", lambda attempts: attempts + 1),
         "a worker did not come back": item("workers", lambda workers: workers - 1),
     },
@@ -74,7 +97,7 @@ WRONG = {
         "a process is the old one": one_with("same", 1, number=1),
         "a task is left": one_with("tasks", 1),
     },
-    "start.import_": {
+    "start.import": {
         "it is another module": one_with("name", "dask"),
         "other modules came with it": one_with("modules", lambda count: count + 1),
         "hardly anything was imported": lambda all: [{**each, "modules": 10} for each in all],
@@ -91,12 +114,17 @@ WRONG = {
     },
     "stability.soak": {
         "an answer is off": item("rounds", one_with("got", 0)),
-        "a round is lost": item("rounds", lambda rounds: rounds[1:]),
+        "it ended at once": item("rounds", lambda rounds: rounds[: len(rounds) // 2]),
+        "most rounds are lost": item("rounds", lambda rounds: rounds[-10:]),
         "a round hung": item("rounds", one_with("seconds", 100.0)),
         "a task is left": item("tasks", 1),
+        "a log has an error": item("errors", ["lost a comm"]),
+        "memory grows": item("rounds", growing),
         "not a number": item("rounds", one_with("got", float("nan"))),
     },
 }
+#: Its length goes by the fraction: ten minutes become six seconds.
+SCALES = {"stability.soak[seconds=600]": replace(TINY, fraction=0.01)}
 SHARING = [each for each in proved_here(WRONG) if each.workload.name not in NEED_PROCESSES]
 IN_PROCESSES = [each for each in proved_here(WRONG) if each.workload.name in NEED_PROCESSES]
 
@@ -118,7 +146,7 @@ def own_client():
 
 @pytest.mark.parametrize("variant", SHARING, ids=lambda variant: variant.name)
 def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
-    prove_at(client, variant, WRONG)
+    prove_at(client, variant, WRONG, SCALES.get(variant.name, TINY))
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from perturbing import item, prove, proved_here
+from perturbing import VARIANTS, item, prove, proved_here, run_variant
+
+from benchkit.measure.errors import WrongAnswer
 
 WRONG = {
     "actors.calls": {
@@ -27,6 +29,7 @@ WRONG = {
         "a job is lost": item("told", lambda told: told[:-1]),
         "a job ran twice": item("told", lambda told: [told[1], *told[1:]]),
         "a job did not nap": item("told", lambda told: [(n, held, 0.0) for n, held, _ in told]),
+        "it took too long": item("seconds", 1e3),
         "a job held too little": item("told", lambda told: [(n, 1, took) for n, _, took in told]),
     },
     "coord.primitives": {
@@ -48,3 +51,28 @@ WRONG = {
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
     prove(client, variant, WRONG)
+
+
+def read_by_others(change):
+    """Change what the tasks read that do not set the variable."""
+    return item("told", lambda told: [told[0], *map(change, told[1:])])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(item("last", 0), id="it never changed"),
+        pytest.param(read_by_others(lambda values: [-1, *values[1:]]), id="less than any"),
+        pytest.param(read_by_others(lambda values: [*values[:-1], 10**6]), id="more than any"),
+    ],
+)
+def test_a_variable_is_refused_that_holds_what_nobody_set(client, spoil):
+    (variant,) = (v for v in VARIANTS if v.name == "coord.primitives[kind=variable]")
+    workload, available = variant.workload, run_variant(client, variant)
+    wrong = {**available, "result": spoil(available["result"])}
+
+    try:
+        with pytest.raises(WrongAnswer):
+            workload.call("check", **wrong)
+    finally:
+        workload.call("cleanup", **available)

@@ -42,6 +42,10 @@ WRONG = {
         "a float lost its fraction": files_with(
             lambda frame: frame.assign(column_30=frame["column_30"].round())
         ),
+        "another float was not cleaned": files_with(lambda frame: frame.assign(column_34=np.nan)),
+        "floats have changed rows": files_with(
+            lambda frame: frame.assign(column_39=frame["column_39"].to_numpy()[::-1])
+        ),
     },
     "parquet.read_hive": {
         "a value is of another row": swapped_values("download"),
@@ -105,6 +109,7 @@ WRONG = {
         "one is lost": lambda heights: heights[1:],
         "one is not a number": lambda heights: [np.nan, *heights[1:]],
     },
+    "io.database[job=etl]": {"a row is lost": lambda count: count - 1},
     "io.database": {
         "a row is lost": with_value("count", lambda count: count - 1),
         "a price is off": with_value("sum", lambda total: total + 0.01),

@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 from perturbing import item, nan, prove, proved_here
 
+
+def quarter_reversed(predicted):
+    predicted = predicted.copy()
+    part = slice(0, len(predicted) // 4)
+    predicted[part] = predicted[part][::-1]
+    return predicted
+
+
 WRONG = {
     "ml.xgboost_train": {
         "a prediction is lost": item("predicted", lambda predicted: predicted[:-1]),
         "they are those of other rows": item("predicted", lambda predicted: predicted[::-1]),
+        "a quarter are those of other rows": item("predicted", quarter_reversed),
         "a round is lost": item("log", lambda log: log[:-1]),
         "a part of the training was left out": item(
             "predicted_train", lambda predicted: predicted * 0.99

@@ -13,15 +13,19 @@ WRONG = {
     "adaptive.scale_from_zero": {
         "a result is lost": item("results", lambda results: results[:-1]),
         "an input was left out": item("results", lambda results: [-1, *results[1:]]),
+        "a task ran twice": item("told", lambda told: [*told, told[0]]),
     },
     "adaptive.retire_with_data": {
         "a key is lost": item("held", lambda held: [0, *held[1:]]),
         "data have changed places": item("sums", lambda sums: [sums[1], sums[0], *sums[2:]]),
+        "a task ran twice": item("ran", lambda ran: [ran[0], *ran]),
     },
     "adaptive.oscillation": {
         "a result is lost": item("results", lambda results: results[:-1]),
         "a result is another's": item("results", lambda r: [r[1], r[0], *r[2:]]),
-        "no worker ever came": item("times", lambda times: [2 * t for t in times]),
+        "a task ran twice": item("ran", lambda ran: [ran[0], *ran]),
+        "no worker ever came": item("changes", []),
+        "it never settled": lambda result: {**result, "changes": [result["half"] + 1] * 20},
     },
 }
 

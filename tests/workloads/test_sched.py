@@ -13,11 +13,24 @@ SMALL = replace(TINY, fraction=0.1)
 
 
 def places_with(change):
-    return lambda result: SimpleNamespace(places=change(dict(result.places)))
+    """Spoil the places in every pass, or they would not be the same."""
+    return lambda result: passes_with(lambda passes: [change(dict(passes[0]))] * len(passes))(
+        result
+    )
+
+
+def passes_with(change):
+    return lambda result: SimpleNamespace(**{**vars(result), "passes": change(result.passes)})
 
 
 def fetched_with(change):
-    return lambda result: SimpleNamespace(fetched=change(result.fetched), held=result.held)
+    """Spoil the last pass alone: each is looked at."""
+
+    def spoil(passes):
+        last = SimpleNamespace(fetched=change(passes[-1].fetched), held=passes[-1].held)
+        return [*passes[:-1], last]
+
+    return passes_with(spoil)
 
 
 def all_moved(places):
@@ -46,6 +59,8 @@ WRONG = {
             lambda places: {**places, max(places, key=places.get): 0}
         ),
         "tasks come before what they need": places_with(all_moved),
+        "one pass was another's": passes_with(lambda passes: [*passes[:-1], all_moved(passes[-1])]),
+        "a pass is lost": passes_with(lambda passes: passes[:-1]),
     },
     "sched.deep_chain": {
         "a link was skipped": lambda last: last - 1,
@@ -61,14 +76,16 @@ WRONG = {
     },
     "sched.recompute_in_memory": {
         "a round is lost": item("rounds", lambda rounds: rounds[:-1]),
+        "a task ran again": item("ran", 1),
         "a value is off": item(
             "rounds", lambda rounds: [[rounds[0][0] + 1, *rounds[0][1:]], *rounds[1:]]
         ),
     },
     "sched.release_storm": {
-        "a task is still known": item("left", [1, 0]),
-        "a result is still held": item("left", [0, 1]),
-        "there was nothing to release": item("known", [0, 0]),
+        "a task is still known": item("left", lambda left: [*left[1:], [1, 0]]),
+        "a result is still held": item("left", lambda left: [*left[1:], [0, 1]]),
+        "there was nothing to release": item("known", lambda known: [[0, 0], *known[1:]]),
+        "a batch is lost": item("left", lambda left: left[1:]),
     },
     "sched.cancel_storm": {
         "a task is still known": item("left", [1, 0]),
@@ -76,8 +93,9 @@ WRONG = {
         "the cluster is of no use": item("after", None),
     },
     "sched.many_clients": {
-        "two clients' results were mixed up": item("results", lambda r: [r[1], r[0], *r[2:]]),
-        "a result is lost": item("results", lambda r: [r[0][:-1], *r[1:]]),
+        "two clients' results were mixed up": item("results", lambda r: [r[0][::-1], *r[1:]]),
+        "a result is lost": item("results", lambda r: [[r[0][0][:-1], *r[0][1:]], *r[1:]]),
+        "a round is lost": item("results", lambda r: r[:-1]),
     },
     "sched.resources_annotations": {
         "a result is lost": item("told", lambda told: told[:-1]),
@@ -92,10 +110,13 @@ WRONG = {
         "a worker was asked for another's": fetched_with(
             lambda fetched: [("tcp://nobody", fetched[0][1]), *fetched[1:]]
         ),
+        "a pass is lost": passes_with(lambda passes: passes[1:]),
     },
     "sched.failing_tasks": {
-        "a result is another's": lambda numbers: [numbers[1], numbers[0], *numbers[2:]],
-        "a result is lost": lambda numbers: numbers[:-1],
+        "a result is another's": item("results", lambda r: [r[1], r[0], *r[2:]]),
+        "a result is lost": item("results", lambda r: r[:-1]),
+        "a task ran twice": item("attempts", lambda numbers: [*numbers, 1]),
+        "no task was tried again": item("attempts", lambda numbers: sorted(set(numbers))),
     },
 }
 

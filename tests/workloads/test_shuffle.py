@@ -44,7 +44,7 @@ def counts_with(spoil):
 BY_KEY_OF_COUNTS = {what: counts_with(spoil) for what, spoil in BY_KEY.items()}
 WRONG = {
     "shuffle.plain": BY_KEY,
-    "shuffle.skew": BY_KEY_OF_COUNTS,
+    "shuffle.skew": BY_KEY,
     "shuffle.many_partitions": BY_KEY,
     "shuffle.p2p_worker_loss": {
         **BY_KEY_OF_COUNTS,

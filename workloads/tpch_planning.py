@@ -1,0 +1,109 @@
+"""The planning of TPC-H's queries alone: what the client does before anything is computed."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from _passes import timed
+from _tpch_plans import Planned, columns_named, need_planning, readers
+from _tpch_queries import plan_of
+from _tpch_sql import sql_of
+from _tpch_tables import same_rows, with_share
+
+from benchkit.measure import dataset, expect, workload
+
+PASSES = 5
+
+
+@workload(
+    category="tpch",
+    variants={"query": [f"q{number:02d}" for number in range(1, 23)]},
+    tags=["query", "overhead", "graph", "gate", "nightly", "ci[query=q05]"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+    metrics={"planned_tasks": "1", "ms_per_plan": "ms"},
+    version=2,
+)
+def optimize(prepared, *, query):
+    """Build and optimise the plan of a query of TPC-H, again and again, and compute nothing.
+
+    All of it happens in the client, while the cluster waits. Stresses the planner: how columns
+    and filters move down a tree of joins, and how often equal subtrees are gone over. Skipped
+    where Dask has no query planning.
+
+    Scale: the smallest scale factor in 16 files of a large table x the fraction, on any cluster.
+    Planned 5 times. About 2 s on 2 x 1 x 1 GiB, from 0.3 s for q06 to 8 s for q08.
+    Check: the readers ask for the columns that the SQL of the query names, and no others; the
+    optimised plan, computed outside the clock, gives the rows of DuckDB.
+    """
+    return _planned(query, prepared["data"])
+
+
+@optimize.prepare
+def _(scale, *, query):
+    return _ready_to_plan(query, max(2, round(16 * scale.fraction)))
+
+
+@optimize.check
+def _(result, prepared, *, query):
+    return _expect_planned(result, prepared, query)
+
+
+@workload(
+    category="tpch",
+    variants={"files": [4, 40, 400]},
+    tags=["query", "overhead", "graph", "gate", "nightly", "ci[files=40]"],
+    requires=["pandas", "pyarrow", "dask.dataframe"],
+    metrics={"planned_tasks": "1", "ms_per_plan": "ms"},
+    version=2,
+)
+def optimize_files(prepared):
+    """Build and optimise the plan of query 3 of TPC-H, again and again, over more and more files.
+
+    The data are always the same. Stresses what the planner does for each file or partition, where
+    it should look at tables only (dask-expr#796).
+
+    Scale: `files` of each large table x the fraction, on any cluster. Planned 5 times.
+    About 1 s on 2 x 1 x 1 GiB, plus 30 s once to make the data.
+    Check: the readers ask for the columns that the SQL of the query names, and no others; the
+    optimised plan, computed outside the clock, gives the rows of DuckDB.
+    """
+    return _planned("q03", prepared["data"])
+
+
+@optimize_files.prepare
+def _(scale, *, files):
+    return _ready_to_plan("q03", max(2, round(files * scale.fraction)))
+
+
+@optimize_files.check
+def _(result, prepared):
+    return _expect_planned(result, prepared, "q03")
+
+
+def _ready_to_plan(query, files):
+    """Make the data and plan once: Dask keeps what it read of the files' footers."""
+    need_planning()
+    data = dataset("tpch", sf=0.01, parts=files)
+    plan_of(query, data).optimize()
+    return {"data": data, "answer": data.answer(with_share(sql_of(query), data))}
+
+
+def _expect_planned(result, prepared, query):
+    got = {name for reader in readers(result.collection) for name in reader.columns}
+    named = columns_named(sql_of(query), prepared["data"])
+    expect(sorted(got), equals=sorted(named), what="columns")
+    same_rows(result.collection.compute(), prepared)
+    return {
+        "planned_tasks": len(result.collection.__dask_graph__()),
+        "ms_per_plan": 1e3 * median(result.seconds),
+    }
+
+
+def _planned(query, data):
+    """Return the last of several plans, with the seconds that each took."""
+    seconds = []
+    for _ in range(PASSES):
+        plan = None  # Dask would find the parts of one that lives, and have less to do
+        plan, took = timed(lambda: plan_of(query, data).optimize())
+        seconds.append(took)
+    return Planned(plan, seconds)
