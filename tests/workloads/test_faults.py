@@ -37,6 +37,10 @@ def growing(rounds):
     ]
 
 
+PLUGIN = {
+    "the package is an earlier one": item("told", lambda told: [("old", told[0][1]), *told[1:]]),
+    "a worker lacks it": item("told", lambda told: told[1:]),
+}
 WRONG = {
     "fault.worker_kill": {
         "a result is lost": item("sums", lambda sums: sums[:-1]),
@@ -102,11 +106,9 @@ WRONG = {
         "other modules came with it": one_with("modules", lambda count: count + 1),
         "hardly anything was imported": lambda all: [{**each, "modules": 10} for each in all],
     },
-    "start.plugin_install": {
-        "the package is an earlier one": item(
-            "told", lambda told: [("old", told[0][1]), *told[1:]]
-        ),
-        "a worker lacks it": item("told", lambda told: told[1:]),
+    "start.plugin_install": PLUGIN,
+    "start.plugin_install[restart=True]": {
+        **PLUGIN,
         "a process is the old one": lambda result: {
             **result,
             "told": [(result["told"][0][0], result["before"][0]), *result["told"][1:]],

@@ -45,6 +45,11 @@ WRONG = {
             ],
         ),
     },
+    "coord.primitives[kind=queue]": {
+        "an item was lost": item("told", lambda told: [*told[:-1], told[-1][1:]]),
+        "a task told nothing": item("told", lambda told: told[:-1]),
+        "an item came twice": item("told", lambda told: [*told[:-1], [*told[-1], told[-1][0]]]),
+    },
 }
 
 

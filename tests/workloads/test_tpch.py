@@ -103,8 +103,8 @@ PLANS = {
 NUMBER = {**READ, "the number is off": lambda plan: type(plan)(1.001 * plan.collection)}
 WRONG |= {"tpch.optimize": PLANS, "tpch.optimize_files": PLANS}
 WRONG |= {f"tpch.optimize[query={name}]": NUMBER for name in ("q06", "q14", "q19")}
-#: Of so few lines as are planned here none is what this query asks for: its sum is of nothing.
-WRONG["tpch.optimize[query=q17]"] = READ
+#: Of so few lines as are planned here none, or one, is what these queries ask for.
+WRONG |= {f"tpch.optimize[query={name}]": READ for name in ("q11", "q15", "q17", "q20", "q21")}
 
 #: Of planning alone these are tried in each run of the tests, the others in continuous integration.
 QUICK = ("q01", "q06", "q12", "q22", 4)
