@@ -29,10 +29,10 @@ def one_with(name, value, number=0):
 
 
 def growing(rounds):
-    """Let a soak of ten minutes leak 8 MiB a minute."""
+    """Let a soak of ten minutes leak 40 MiB a minute."""
     step_s = 600 / len(rounds)
     return [
-        {**each, "at": (i + 1) * step_s, "memory": i * step_s * 8 * MIB / 60}
+        {**each, "at": (i + 1) * step_s, "memory": i * step_s * 40 * MIB / 60}
         for i, each in enumerate(rounds)
     ]
 
