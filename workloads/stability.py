@@ -18,8 +18,9 @@ ROUND_DEADLINE_S = 30.0
 #: Rounds of a kind work on so many different data, whose answers are then computed once.
 N_DATA = 5
 #: A worker's memory may grow so fast, in B/s, in the later half of a run of at least so many
-#: seconds; in shorter ones it is noise. In ten minutes it grew by 7 MiB a minute with Dask 2026.8,
-#: watched or not: among others, workers keep profiles of 1000 s. Four times that is a leak.
+#: seconds; in shorter ones it is noise. It grew by 7 MiB a minute with Dask 2026.8 in ten minutes,
+#: and as fast in two without capture: among others, workers keep profiles of 1000 s. Four times
+#: that is a leak.
 STEEPEST, LONG_S = 28 * 2**20 / 60, 300
 
 #: By this an error that a task was meant to raise is known in a log.
