@@ -14,14 +14,17 @@ REPEATS = 5
 #: Prime beside any number of keys, so that neighbours have keys that are far apart.
 STRIDE = 1_000_003
 
-
-@workload(
+#: What all are that reduce the same rows, to one partition or to several.
+reduction = workload(
     category="df",
     variants={"split_out": [1, 8]},
     tags=["reduction", "nightly", "ci[split_out=8]"],
     requires=REQUIRES,
     version=2,
 )
+
+
+@reduction
 def drop_duplicates(scale, seed, *, split_out):
     """Keep one row for each key of a frame in which every partition has all keys five times.
 
@@ -49,13 +52,7 @@ def _(result, scale, seed):
     expect(result.sort_values().to_numpy(), equals=list(range(n_keys)), what="keys")
 
 
-@workload(
-    category="df",
-    variants={"split_out": [1, 8]},
-    tags=["reduction", "nightly", "ci[split_out=8]"],
-    requires=REQUIRES,
-    version=2,
-)
+@reduction
 def value_counts(scale, seed, *, split_out):
     """Count the rows of each key of a column in which every partition has all keys five times.
 
@@ -82,13 +79,7 @@ def _(result, scale, seed):
     expect(got.to_numpy(), equals=_planted(n_rows, n_keys), what="rows of a key")
 
 
-@workload(
-    category="df",
-    variants={"split_out": [1, 8]},
-    tags=["reduction", "nightly", "ci[split_out=8]"],
-    requires=REQUIRES,
-    version=2,
-)
+@reduction
 def nunique(scale, seed, *, split_out):
     """Count the distinct keys of a column in which every partition has all keys five times.
 
