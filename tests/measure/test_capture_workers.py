@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, Status, wait
-from observing import capture_errors, inc, nap, run_tasks
+from observing import await_workers, capture_errors, inc, nap, run_tasks
 
 from benchkit.measure import capture
 
@@ -61,7 +61,7 @@ def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, obs
         give_up = time.time() + 60
         while set(client.has_what()) <= before and time.time() < give_up:
             time.sleep(0.1)
-        client.wait_for_workers(2, timeout=60)
+        await_workers(client, 2)
         assert sum(client.gather(held)) == sum(range(1, 41))
     run = observation.run
 
@@ -102,7 +102,7 @@ def test_what_killed_workers_had_told_by_then_is_kept(processes, observed, monke
         give_up = time.time() + 60
         while {first, second} & set(client.has_what()) and time.time() < give_up:
             time.sleep(0.05)
-        client.wait_for_workers(2, timeout=60)
+        await_workers(client, 2)
     run = observation.run
 
     gone = np.isfinite(run.tree["workers/left"].values)
