@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from benchkit.analysis.caveats import apart, elsewhere, left_out
 from benchkit.analysis.effects import Comparison
 from benchkit.analysis.effects import compare as compare_arrays
 from benchkit.analysis.report import Report
@@ -127,13 +128,14 @@ def compare(
         blocked=blocked,
         warnings=(
             *warnings,
-            *_left_out(baseline, sets, null, names[0]),
-            *_apart(blocked),
-            *_elsewhere(baseline, sets, names[0]),
+            *left_out(baseline, sets, {} if null is None else {NULL_ARM: null}, names[0]),
+            *apart(blocked),
+            *elsewhere(baseline, sets, names[0]),
         ),
         level=level,
         same=same,
         _points={index: row["points"] for index, row in enumerate(rows)},
+        _ids={index: row["ids"] for index, row in enumerate(rows)},
     )
 
 
@@ -214,15 +216,21 @@ def _one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
     return len(seen) == 1 and "" not in seen
 
 
-def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> np.ndarray:
-    """Return the values of one workload and metric: by block, or in order of time."""
+def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of one workload and metric, by block or in order of time, and of which run.
+
+    A block without a run has NaN and "".
+    """
+    placed = np.full(n_blocks or 0, np.nan), np.full(n_blocks or 0, "", dtype=object)
     if runs.empty or metric not in runs:
-        return np.full(n_blocks or 0, np.nan)
+        return placed
     values = runs[metric].astype(float).to_numpy()
+    ids = runs["id"].to_numpy(dtype=object) if "id" in runs else np.full(len(runs), "", object)
     if n_blocks is None:
-        return values[np.isfinite(values)]
-    placed = np.full(n_blocks, np.nan)
-    placed[runs["block"].astype(int).to_numpy()] = values
+        known = np.isfinite(values)
+        return values[known], ids[known]
+    blocks = runs["block"].astype(int).to_numpy()
+    placed[0][blocks], placed[1][blocks] = values, ids
     return placed
 
 
@@ -246,14 +254,14 @@ def _rows(
         tried = set(baseline["workload"]) & set(table["workload"])
         for workload in sorted(tried):
             for metric in metrics:
-                points = {
+                sides = {
                     "baseline": _values(left.get(workload, nothing), metric, n_blocks),
                     "contender": _values(right.get(workload, nothing), metric, n_blocks),
                 }
-                if not any(np.isfinite(values).any() for values in points.values()):
+                if not any(np.isfinite(values).any() for values, _ in sides.values()):
                     continue
                 if null is not None:
-                    points["null"] = _values(middle.get(workload, nothing), metric, n_blocks)
+                    sides["null"] = _values(middle.get(workload, nothing), metric, n_blocks)
                 rows.append(
                     {
                         "contender": name,
@@ -263,7 +271,8 @@ def _rows(
                         "better": METRICS[metric].better,
                         "n_failed_baseline": _n_failed(baseline, workload),
                         "n_failed_contender": _n_failed(table, workload),
-                        "points": points,
+                        "points": {arm: values for arm, (values, _) in sides.items()},
+                        "ids": {arm: ids for arm, (_, ids) in sides.items()},
                     }
                 )
     return rows
@@ -289,7 +298,9 @@ def _stack(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _frame(rows: Sequence[dict[str, Any]], effects: Comparison) -> pd.DataFrame:
-    frame = pd.DataFrame([{k: v for k, v in row.items() if k != "points"} for row in rows])
+    frame = pd.DataFrame(
+        [{k: v for k, v in row.items() if k not in ("points", "ids")} for row in rows]
+    )
     frame["row"] = range(len(rows))
     frame["baseline"] = [_median(row["points"]["baseline"]) for row in rows]
     frame["contender_value"] = [_median(row["points"]["contender"]) for row in rows]
@@ -351,49 +362,3 @@ def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, floa
     df = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
     half = float(stdtrit(df, 0.975)) * math.sqrt(a + b)
     return math.exp(change), math.exp(change - half), math.exp(change + half)
-
-
-def _left_out(
-    baseline: pd.DataFrame,
-    sets: Mapping[str, pd.DataFrame],
-    null: pd.DataFrame | None,
-    name: str,
-) -> list[str]:
-    """Say which runs do not count, by arm and outcome."""
-    found = []
-    arms = {name: baseline, **sets, **({NULL_ARM: null} if null is not None else {})}
-    for arm, runs in arms.items():
-        if runs.empty:
-            continue
-        bad = runs.loc[runs["outcome"] != "ok", "outcome"].value_counts()
-        if len(bad):
-            what = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in bad.items())
-            found.append(f"{bad.sum()} of {len(runs)} runs of {arm} left out: {what}")
-    return found
-
-
-def _apart(blocked: bool) -> list[str]:
-    if blocked:
-        return []
-    return [
-        "these runs were not interleaved: what the machine did in between looks like a change; "
-        "`benchkit ab` measures them side by side"
-    ]
-
-
-#: What makes runs incomparable, whatever was changed on purpose.
-_PLACE = {"host": "machine", "n_threads": "number of threads", "memory_limit": "memory limit"}
-
-
-def _elsewhere(baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame], name: str) -> list[str]:
-    """Say when arms ran on different machines or clusters of another size."""
-    found = []
-    for contender, runs in sets.items():
-        for field_name, words in _PLACE.items():
-            if field_name not in baseline or field_name not in runs:
-                continue
-            sides = [set(table[field_name].dropna()) for table in (baseline, runs)]
-            if all(sides) and sides[0] != sides[1]:
-                texts = [", ".join(sorted(map(str, side))[:3]) for side in sides]
-                found.append(f"{words}: {texts[0]} for {name}, {texts[1]} for {contender}")
-    return found

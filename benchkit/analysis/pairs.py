@@ -10,11 +10,15 @@ import pandas as pd
 from benchkit.analysis.within import Within
 from benchkit.store.text import short_group
 
-__all__ = ["group_differences"]
+__all__ = ["PER", "group_differences"]
+
+
+#: What thread-seconds can be held against, in words -> how many of it are one.
+PER = {"task": 1.0, "GiB": 2.0**30}
 
 
 def group_differences(
-    a: Within, b: Within, window: tuple[float, float] | None = None
+    a: Within, b: Within, window: tuple[float, float] | None = None, per: str = ""
 ) -> pd.DataFrame:
     """Return thread-seconds by task group of two runs.
 
@@ -24,21 +28,31 @@ def group_differences(
         The tasks of each.
     window : tuple of float, optional
         A stretch of both, in s after the start of each; the whole runs without it.
+    per : {"", "task", "GiB"}
+        Seconds for each task, or for each GiB of the results that a group made: runs of another
+        size, or that were cut into other chunks, are held against one another so.
 
     Returns
     -------
     DataFrame
         A row per group, the largest difference first: ``a``, ``b`` and ``difference`` = b - a in
         thread-seconds, ``tasks_a`` and ``tasks_b``. Groups are matched by name without Dask's
-        hash, several of one name together; one that a side does not have is 0 there.
+        hash, several of one name together; one that a side does not have is 0 there, and NaN for
+        each of something.
     """
     sides = []
     for within in (a, b):
-        table = within.group_seconds(window)
+        table = within.group_seconds(window)[["total", "tasks"]]
+        table = table.join(within.group_bytes(window))
         names = pd.Index([short_group(str(name)) for name in table.index], name="group")
-        sides.append(table[["total", "tasks"]].set_axis(names).groupby(level=0).sum())
+        sides.append(table.set_axis(names).groupby(level=0).sum())
     seconds = pd.concat([side["total"] for side in sides], axis=1, keys=["a", "b"]).fillna(0.0)
     tasks = pd.concat([side["tasks"] for side in sides], axis=1, keys=["tasks_a", "tasks_b"])
+    if per:
+        column = {"task": "tasks", "GiB": "bytes"}[per]
+        for name, side in zip("ab", sides, strict=True):
+            amount = side[column].where(side[column] > 0) / PER[per]
+            seconds[name] = side["total"] / amount
     found = seconds.assign(difference=seconds["b"] - seconds["a"])
     found = found.join(tasks.fillna(0).astype(int))
     order = found["difference"].abs().sort_values(ascending=False, kind="stable").index

@@ -54,6 +54,7 @@ class Report:
     level: float
     same: float
     _points: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
+    _ids: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
 
     @property
     def worse(self) -> pd.DataFrame:
@@ -93,7 +94,11 @@ class Report:
 
         In the order of blocks when blocked, NaN where a run is missing; else in order of time.
         """
-        return self._points[int(row["row"] if not isinstance(row, (int, np.integer)) else row)]
+        return self._points[_number(row)]
+
+    def run_ids(self, row: Any) -> dict[str, np.ndarray]:
+        """Return of which run each value of `points` is, by arm; "" where a run is missing."""
+        return self._ids[_number(row)]
 
     def numbers(self) -> pd.DataFrame:
         """Return a row per contender, workload, metric and arm: runs, median, mean, deviation.
@@ -192,6 +197,10 @@ class Report:
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *self.warnings, self.to_table()])
+
+
+def _number(row: Any) -> int:
+    return int(row if isinstance(row, (int, np.integer)) else row["row"])
 
 
 def _text_row(row: Mapping[str, Any], report: Report) -> dict[str, str]:

@@ -106,6 +106,8 @@ class Within:
         self.stop = self.start + duration[known]
         self.threads, self.lane = np.unique(tasks["thread"].values[known], return_inverse=True)
         self.group = tasks["group"].values[known]
+        nbytes = tasks["nbytes"].values[known] if "nbytes" in tasks else np.zeros(len(known))
+        self._nbytes = np.maximum(nbytes, 0)  # -1 is unknown
         self._spans = {COMPUTE: _Spans.of(self.start, self.stop, self.group)}
         events = _dataset(tree, "task_events", "event")
         if events.sizes and len(start):
@@ -141,6 +143,11 @@ class Within:
     def n_tasks(self) -> int:
         """Tasks of which it is known when they computed."""
         return len(self.start)
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether any fetch of a result is known by its time."""
+        return not self._moves.empty
 
     @property
     def activities(self) -> list[str]:
@@ -201,6 +208,20 @@ class Within:
         table = table[(table["total"] > 0) | (table["tasks"] > 0)]
         return table.sort_values("total", ascending=False, kind="stable")
 
+    def group_bytes(self, window: tuple[float, float] | None = None) -> pd.Series:
+        """Return the bytes of the results that each task group made.
+
+        Within a stretch of time those of the tasks that computed in it count, whole.
+        """
+        index = pd.Index(self.groups, name="task_group")
+        if window is None:
+            known = self._whole["nbytes"].values if "nbytes" in self._whole else 0
+            return pd.Series(known, index=index, name="bytes", dtype=float)
+        chosen = self.inside(*window)
+        size = len(self.groups)
+        sums = np.bincount(self.group[chosen], weights=self._nbytes[chosen], minlength=size)[:size]
+        return pd.Series(sums, index=index, name="bytes")
+
     def busy_threads(
         self, window: tuple[float, float] | None = None, bins: int = BINS
     ) -> pd.DataFrame:
@@ -238,16 +259,23 @@ class Within:
             ``source`` and ``destination`` (indices into the run's ``workers``), ``count``,
             ``seconds``; the longest first.
         """
-        columns = ["source", "destination", "count", "seconds"]
-        if group not in self.groups or self._moves.empty:
-            return pd.DataFrame(columns=columns)
-        moves = self._moves[self._moves["group"] == self.groups.index(group)]
-        if window is not None:
-            left, right = window
-            moves = moves[(moves["start"] < right) & (moves["start"] + moves["seconds"] > left)]
-        found = moves.groupby(["source", "destination"])["seconds"].agg(["size", "sum"])
-        found = found.reset_index().set_axis(columns, axis=1)
-        return found.sort_values("seconds", ascending=False, kind="stable").reset_index(drop=True)
+        moves = self._moves
+        known = self.groups.index(group) if group in self.groups else -1
+        return _pairs(moves[moves["group"] == known], window)
+
+    def transfers(self, window: tuple[float, float] | None = None) -> pd.DataFrame:
+        """Return the fetches for tasks of all groups, as `transfers_of` does for one."""
+        return _pairs(self._moves, window)
+
+
+def _pairs(moves: pd.DataFrame, window: tuple[float, float] | None) -> pd.DataFrame:
+    """Return a row per pair of workers, of the fetches that went on within a stretch of time."""
+    if window is not None:
+        left, right = window
+        moves = moves[(moves["start"] < right) & (moves["start"] + moves["seconds"] > left)]
+    found = moves.groupby(["source", "destination"])["seconds"].agg(["size", "sum"])
+    found = found.reset_index().set_axis(["source", "destination", "count", "seconds"], axis=1)
+    return found.sort_values("seconds", ascending=False, kind="stable").reset_index(drop=True)
 
 
 def _dataset(tree: xr.DataTree, group: str, dim: str) -> Any:

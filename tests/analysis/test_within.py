@@ -84,6 +84,7 @@ def test_transfers_of_a_group_are_its_fetches_by_pair():
     found = [within.transfers_of(name) for name in within.groups]
 
     assert sum(table["count"].sum() for table in found) == 200
+    assert within.transfers()["count"].sum() == 200
     assert within.transfers_of("unknown").empty
 
 
@@ -102,3 +103,32 @@ def test_groups_of_two_runs_are_matched_without_the_hash_and_sum_to_the_differen
 
     assert list(table.index) == ["load"]
     assert table["difference"].sum() == pytest.approx(0.5 * 500)
+
+
+def test_seconds_of_two_runs_are_held_against_their_tasks_or_their_bytes():
+    small, large = run_of(n_tasks=100), run_of(n_tasks=400)
+    for tree in (small, large):
+        tasks = tree["tasks"].to_dataset()
+        nbytes = ("task", np.full(tasks.sizes["task"], 2**20))
+        tree["tasks"] = xr.DataTree(tasks.assign(nbytes=nbytes))
+    window = (-1e3, 1e3)
+    pair = Within(small), Within(large)
+
+    seconds = group_differences(*pair, window).loc["load"]
+    per_task = group_differences(*pair, window, per="task").loc["load"]
+    per_gib = group_differences(*pair, window, per="GiB").loc["load"]
+
+    assert seconds["difference"] > seconds["a"]
+    assert per_task["a"] == pytest.approx(seconds["a"] / 100)
+    assert per_task["b"] == pytest.approx(seconds["b"] / 400)
+    assert per_gib["b"] == pytest.approx(1024 * per_task["b"])
+
+
+def test_a_group_that_one_run_does_not_have_has_no_seconds_per_task_there():
+    a, b = run_of(n_groups=1), run_of(n_groups=1)
+    other = b["task_groups"].to_dataset().assign_coords(task_group=["store-" + "0" * 32])
+    b["task_groups"] = xr.DataTree(other)
+    found = group_differences(Within(a), Within(b), per="task")
+
+    assert found["a"].notna().sum() == found["b"].notna().sum() == 1
+    assert found["difference"].isna().all()

@@ -83,6 +83,34 @@ def test_the_heat_map_is_sure_of_the_change_and_of_no_more(report):
     assert labels == [*less, *(f"+{percent}" for percent in range(0, 81, 10))]
 
 
+def test_the_three_figures_of_a_comparison_share_their_rows(report):
+    changes = plots.forest(report, "duration")
+    sure = plots.heat_map(report, "duration", beside=changes)
+    points = plots.raw_points(report, "duration", beside=changes)
+
+    for drawn in (sure, points):
+        assert drawn.y_range is changes.y_range
+        assert drawn.height == changes.height
+        assert drawn.min_border_top == changes.min_border_top
+        assert drawn.min_border_bottom == changes.min_border_bottom
+        assert not drawn.yaxis.visible
+        assert set(data_of(drawn, "label")) == set(WORKLOADS)
+
+
+def test_a_dot_knows_which_run_it_is(report):
+    drawn = plots.raw_points(report, "duration")
+    table = runs("A", seed=1).set_index("id")
+    (baseline,) = (one for one in drawn.renderers if one.name == "baseline")
+    data = baseline.data_source.data
+    middle = table.groupby("workload")["duration"].median()
+
+    assert len(set(data["id"])) == len(data["id"]) == 5 * len(WORKLOADS)
+    for run_id, share, label in zip(data["id"], data["x"], data["label"], strict=True):
+        run = table.loc[run_id]
+        assert run["workload"] == label
+        assert share == pytest.approx(100 * run["duration"] / middle[label])
+
+
 def test_every_run_is_a_dot(report):
     drawn = plots.raw_points(report, "duration")
     dots = sum(len(renderer.data_source.data["x"]) for renderer in drawn.renderers)

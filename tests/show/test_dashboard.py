@@ -192,6 +192,29 @@ def test_a_broken_run_and_one_without_records_are_pages_that_say_so(page, site, 
     page.screenshot(path=artifacts / "dashboard-failed.png")
 
 
+#: Where rows are on the page, of each figure that has some.
+PLACES = """() => [...Bokeh.documents[0]._all_models.values()]
+  .filter(m => m.type === "Figure" && m.y_range.type === "FactorRange"
+               && m.renderers.some(r => ["rows", "runs"].includes(r.data_source.name)))
+  .map(m => {
+    const view = Bokeh.index.find_one(m), box = view.canvas_view.el.getBoundingClientRect();
+    return box.y + view.frame.y_scale.compute(m.y_range.factors[0]);
+  })"""
+#: Where the first glyph is of a source that has a column.
+PLACE = """([name, column]) => {
+  for (const figure of Bokeh.documents[0]._all_models.values()) {
+    if (figure.type !== "Figure") continue;
+    for (const { data_source: source } of figure.renderers) {
+      if (source.name !== name || !source.data[column]) continue;
+      const view = Bokeh.index.find_one(figure), { x_scale, y_scale } = view.frame;
+      const box = view.canvas_view.el.getBoundingClientRect();
+      const y = source.data.y ? source.data.y[0] : source.data.label[0];
+      return [box.x + x_scale.compute(source.data[column][0]), box.y + y_scale.compute(y)];
+    }
+  }
+}"""
+
+
 @pytest.mark.browser
 def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifacts, a_run):
     store = Store(tmp_path / "store")
@@ -237,6 +260,23 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         page.goto(f"{url}?view=compare&baseline=arm%3Amain&contender=arm%3Anew")
         page.wait_for_function(READY)
         sees(page, "What differs between arm:main and arm:new")
+
+        # Rows lie on one line in all three figures; a click on a change leads to its cause, one on
+        # a dot to its run.
+        page.goto(f"{url}?view=compare&experiment=e1&metric=duration&order=noise")
+        page.wait_for_function(READY)
+        tops = page.evaluate(PLACES)
+        assert len(tops) == 3
+        assert max(tops) - min(tops) < 1
+        page.mouse.click(*page.evaluate(PLACE, ["rows", "change"]))
+        page.wait_for_url("**workload=tests.sum**")
+        assert "order=noise" in page.url
+        page.go_back()
+        page.wait_for_function(READY)
+        page.mouse.click(*page.evaluate(PLACE, ["runs", "x"]))
+        page.wait_for_url("**view=run&id=**")
+        page.goto(f"{url}?view=compare&baseline=arm%3Amain&contender=arm%3Anew")
+        page.wait_for_function(READY)
 
         # From a row to its cause, from there to the task group in the runs of both arms.
         page.get_by_role("link", name="tests.sum").first.click()

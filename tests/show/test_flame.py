@@ -10,9 +10,11 @@ from playwright.sync_api import expect
 from synthetic_runs import make_run
 
 from benchkit import plots
+from benchkit.analysis.within import Within
 from benchkit.show.dashboard import pair, stacks
 from benchkit.show.plots.flame import flame_frames
 from benchkit.show.plots.flame_difference import merged_frames
+from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
 
 PROFILE = pd.DataFrame(
@@ -102,7 +104,7 @@ def test_pairs_of_which_nobody_told_are_hatched(a_run):
     assert len(hatched) == 1
     n_unknown = int(np.isnan(data["bytes"].values).sum())
     assert n_unknown >= 1
-    assert len(hatched[0].data_source.data["x"]) == n_unknown
+    assert len(hatched[0].data_source.data["source"]) == n_unknown
 
 
 def test_no_transfer_is_almost_the_ground_of_the_page_whatever_that_is(a_run):
@@ -158,6 +160,65 @@ def test_pairs_of_hundreds_of_workers_are_one_picture(browser, artifacts, tmp_pa
     page.screenshot(path=artifacts / "transfers-many.png")
     assert troubles == []
     page.close()
+
+
+def moved(workers, cells):
+    """Return a run whose workers sent one another so many bytes."""
+    shape = ("source", "destination")
+    numbers = ("bytes", "bytes_compressed", "count", "seconds")
+    return xr.DataTree.from_dict(
+        {
+            "/transfers": xr.Dataset(
+                {name: (shape, np.array(cells, float)) for name in numbers},
+                {"source": range(len(workers)), "destination": range(len(workers))},
+            ),
+            "/workers": xr.Dataset({"name": ("worker", workers)}),
+        }
+    )
+
+
+def test_what_two_runs_sent_differs_pair_by_pair_whatever_the_order_of_their_workers():
+    a = moved(["x", "y"], [[0, 5], [7, 0]])
+    b = moved(["y", "x", "z"], [[0, 9, 0], [5, 0, np.nan], [2, 0, 0]])
+
+    pairs = source(plots.transfer_difference(a, b, "count"), "pairs")
+
+    ends = zip(pairs["source"], pairs["destination"], strict=True)
+    found = dict(zip(ends, pairs["value"], strict=True))
+    assert found["x", "y"] == 0
+    assert found["y", "x"] == 2
+    assert found["z", "y"] == 2, "a worker that A did not have sent nothing there"
+    assert np.isnan(found["x", "z"])
+
+
+def test_workers_whose_names_are_of_one_run_each_are_held_against_one_another_by_place():
+    a, b = moved(["a-1", "a-2"], [[0, 3], [0, 0]]), moved(["b-1", "b-2"], [[0, 1], [0, 0]])
+
+    pairs = source(plots.transfer_difference(a, b, "count"), "pairs")
+
+    assert sorted(set(pairs["source"])) == ["worker 0", "worker 1"]
+    assert pairs["value"].sum() == -2
+
+
+def test_the_matrix_of_a_window_holds_the_fetches_that_went_on_within_it(a_run):
+    within = Within(a_run)
+    matrix = TransferMatrix(a_run, within)
+    events = a_run["task_events"].to_dataset()
+    fetched = events["source"].values >= 0
+    start, stop = events["start"].values[fetched], events["stop"].values[fetched]
+    assert len(start) > 1, "the run fetched too little to tell"
+    left, right = float(start.min()), float(np.median(start))
+
+    matrix.show_window((left, right))
+    pairs = source(matrix.figure, "pairs")
+    assert pairs["count"].sum() == ((start < right) & (stop > left)).sum()
+    assert pairs["value"].sum() == pytest.approx(pairs["seconds"].sum())
+    assert "within the window" in matrix.figure.html_attributes["aria-label"]
+
+    matrix.show_window(None, "count")
+    pairs = source(matrix.figure, "pairs")
+    whole = a_run["transfers"]["count"].values.ravel()
+    np.testing.assert_array_equal(pairs["value"], whole)
 
 
 def test_what_was_not_recorded_is_said():

@@ -16,10 +16,11 @@ from benchkit.analysis.history import ABOUT
 from benchkit.analysis.within import Within
 from benchkit.experiment.status import DONE, OPEN, Status
 from benchkit.measure.identity import new_id
-from benchkit.show.dashboard import cause, compare, data, marks, pair
+from benchkit.show.dashboard import cause, compare, data, marks, pair, pair_groups
 from benchkit.show.dashboard import run as run_page
 from benchkit.show.dashboard.groups import GroupTable
 from benchkit.show.dashboard.longest import longest_tasks
+from benchkit.show.dashboard.pair_window import PairWindow
 from benchkit.show.dashboard.run_overview import group_table
 from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.store.run import Run
@@ -79,7 +80,7 @@ def test_a_run_with_times_of_tasks_shows_its_part(a_run):
 
 def a_pair(trees, **state):
     runs = [Run(tree) for tree in trees]
-    return pair.PairWindow(runs, [Within(tree) for tree in trees], state)
+    return PairWindow(runs, [Within(tree) for tree in trees], state)
 
 
 def test_a_side_without_times_of_tasks_is_no_difference(a_run):
@@ -87,13 +88,13 @@ def test_a_side_without_times_of_tasks_is_no_difference(a_run):
     left, right = window.whole
     window.range.update(start=(left + right) / 2, end=right)
 
-    shown = pair._group_table(window).value
+    shown = pair_groups.group_table(window)[1][0].value
 
     assert window.part is not None
     assert shown["A (s)"].sum() > 0
     assert shown["B (s)"].tolist() == pytest.approx(shown["A (s)"].tolist())
     assert shown["B − A (s)"].tolist() == pytest.approx([0] * len(shown))
-    told = pair._about_groups(window)
+    told = pair_groups.about_groups(window)
     assert "of the whole runs" in told
     assert "Of B it is not known" in told
 

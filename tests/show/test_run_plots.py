@@ -10,6 +10,7 @@ from bokeh.models import HoverTool, Image, Quad, Range1d, Span
 from benchkit import Store, plots
 from benchkit.analysis.within import Within
 from benchkit.show.dashboard import pair
+from benchkit.show.dashboard.pair_window import PairWindow
 from benchkit.show.dashboard.trouble import trouble
 from benchkit.show.plots.busy import mark_events, window_strip
 from benchkit.store.run import Run
@@ -102,7 +103,7 @@ def test_a_dashed_line_is_named_in_the_legend(a_run):
 
 def test_figures_of_two_runs_are_read_out_by_names_of_their_own(a_run):
     runs = [Run(a_run), Run(a_run)]
-    window = pair.PairWindow(runs, [Within(run.tree) for run in runs], {})
+    window = PairWindow(runs, [Within(run.tree) for run in runs], {})
     shown = pn.Column(*pair._controls(window), *pair._threads(window))
     drawn = [pane.object for pane in shown.select(pn.pane.Bokeh)]
 

@@ -18,7 +18,7 @@ from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import kept, open_run
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
-from benchkit.show.plots.compare import waterfall
+from benchkit.show.plots.waterfall import waterfall
 from benchkit.store.store import Store
 from benchkit.store.text import MISSING, format_change, format_quantity, format_seconds, short_group
 

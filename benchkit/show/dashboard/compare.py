@@ -20,7 +20,7 @@ from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.cause import cause_of_change
 from benchkit.show.dashboard.compared import FILTERS, SIDES, filtered_comparison
 from benchkit.show.dashboard.data import kept, open_store
-from benchkit.show.plots.compare import waterfall
+from benchkit.show.plots.waterfall import waterfall
 from benchkit.store.schema import METRICS
 from benchkit.store.selection import select_runs
 from benchkit.store.store import Store

@@ -16,6 +16,7 @@ import panel as pn
 from benchkit.analysis.report import Report
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
+from benchkit.show.dashboard.clicks import CLICKS, leading, linked
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.compare import forest, heat_map, raw_points
@@ -26,9 +27,13 @@ __all__ = ["FILTERS", "SIDES", "comparison_table", "filtered_comparison"]
 
 #: What of the address says which runs are compared, and what the filters are.
 SIDES = ("experiment", "baseline", "contender")
-FILTERS = ("metric", "verdict", "category", "find")
+FILTERS = ("metric", "verdict", "category", "find", "order")
 #: Verdict in the address -> its words; each other verdict is one by itself.
 _CHANGED = {"changed": "changed", "worse": "worse", "better": "better"}
+#: Words for the order of rows -> name in the address.
+_ORDERS = {"what changed most": "", "change in units of its noise": "noise", "name": "name"}
+#: Pixels that the names and intervals, the heat map and the dots take at least.
+_LEAST = (460, 330, 300)
 #: More rows than the first scroll within the height of the second.
 MOST_ROWS, TALL = 300, 20
 
@@ -72,6 +77,10 @@ def filtered_comparison(
         ),
         "find": pn.widgets.TextInput(
             name="Find", width=190, placeholder="part of a name", value=state.get("find", "")
+        ),
+        "order": pn.widgets.Select(
+            name="Order", width=220, options=_ORDERS,
+            value=_among(state.get("order"), _ORDERS.values()),
         ),
     }  # fmt: skip
     body = pn.Column(sizing_mode="stretch_width")
@@ -138,7 +147,7 @@ def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) ->
         keep &= names.map(_category) == state["category"]
     for word in state["find"].lower().split():
         keep &= names.str.lower().str.contains(word, regex=False)
-    left = replace(report, frame=frame[keep])
+    left = replace(report, frame=_ordered(frame[keep], state["order"]))
     metric = state["metric"] or report.metrics[0]
     told = _hidden(frame[~keep])
     if len(left.frame) > MOST_ROWS:
@@ -155,7 +164,38 @@ def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) ->
             {**_TERMS, **{name: metric_term(name) for name in report.metrics}},
             "What the columns and metrics mean",
         ),
-        *(parts.figure(draw(left, metric)) for draw in (forest, heat_map, raw_points)),
+        *_figures(left, metric, {**sides, **state}),
+    ]
+
+
+def _ordered(frame: pd.DataFrame, order: str) -> pd.DataFrame:
+    """Return rows in the order that was asked for; they come with what changed most first."""
+    if order == "name":
+        return frame.sort_values(["workload", "contender", "metric"], kind="stable")
+    if order == "noise":
+        away = np.log(frame["ratio"].where(frame["ratio"] > 0)).abs() / frame["noise"]
+        return frame.loc[away.sort_values(ascending=False, kind="stable").index]
+    return frame
+
+
+def _figures(report: Report, metric: str, whole: Mapping[str, str]) -> list[Any]:
+    """Return changes, how sure they are, and single runs, a workload on one line of all three."""
+
+    def way(workload: str, arm: str) -> str:
+        return address("compare", **whole, workload=workload, arm=arm)
+
+    changes = leading(forest(report, metric), way)
+    sure = leading(heat_map(report, metric, beside=changes), way)
+    runs = linked(raw_points(report, metric, beside=changes))
+    panes = []
+    for drawn, least in zip((changes, sure, runs), _LEAST, strict=True):
+        pane = parts.figure(drawn)
+        pane.min_width = least
+        panes.append(pane)
+    told = f"{CLICKS} One on a row's change leads to its cause."
+    return [
+        pn.Row(*panes, sizing_mode="stretch_width", styles={"overflow-x": "auto"}),
+        parts.words(told),
     ]
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
-from bokeh.models import CustomJS, Range1d
+from bokeh.models import Range1d
 
 from benchkit.analysis.history import ABOUT, History
 from benchkit.analysis.regressions import Regression
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
+from benchkit.show.dashboard.clicks import CLICKS, linked
 from benchkit.show.dashboard.data import (
     all_nights,
     nights_of_workload,
@@ -32,12 +33,11 @@ from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
 from benchkit.store.text import counted, format_quantity
 
-__all__ = ["CLICKS", "TITLE", "linked", "view"]
+__all__ = ["TITLE", "view"]
 
 TITLE = "History"
 #: Other metrics below the one that is looked at, and runs in the table.
 MOST_SMALL, MOST_RUNS = 6, 60
-CLICKS = "A click on a dot opens the run; two clicks with Shift held put two runs side by side."
 
 
 def view(state: dict[str, str]) -> Any:
@@ -203,32 +203,6 @@ def _body(
     }
     content.append(parts.glossary(metric_terms([metric, *others]), "What the metrics mean"))
     return [*content, parts.links(ways)]
-
-
-#: With Shift the first of two runs waits for the second, in whichever figure and of whichever kind
-#: they are: each kind has a source of its own. The older is A.
-_CLICKED = """
-const held = (window.benchkitHeld ??= new Map());
-if (!window.benchkitShift) held.clear();
-for (const at of source.selected.indices) held.set(source.data.id[at], source.data.x[at]);
-const ids = [...held.keys()].sort((a, b) => held.get(a) - held.get(b));
-if (window.benchkitShift ? ids.length > 1 : ids.length) {
-  held.clear();
-  window.location.search = window.benchkitShift
-    ? `?view=pair&a=${ids[0]}&b=${ids[ids.length - 1]}` : `?view=run&id=${ids[0]}`;
-}
-"""
-
-
-def linked(drawn: Any) -> Any:
-    """Let a click on a run of a figure open its page, and two with Shift hold two side by side."""
-    for renderer in drawn.renderers:
-        source = renderer.data_source
-        if source.name in ("runs", "failures"):
-            source.selected.js_on_change(
-                "indices", CustomJS(args={"source": source}, code=_CLICKED)
-            )
-    return drawn
 
 
 def _regressions(about: dict[str, Any]) -> list[Regression]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import panel as pn
-from bokeh.models.widgets.tables import NumberFormatter
 
 from benchkit.analysis.differences import differences
-from benchkit.analysis.pairs import group_differences
 from benchkit.analysis.within import Within
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
@@ -17,26 +14,24 @@ from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import open_run, run_times
 from benchkit.show.dashboard.ends import end_fields
 from benchkit.show.dashboard.loading import filled_later
-from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
-from benchkit.show.dashboard.shell import TABLE_STYLES
+from benchkit.show.dashboard.pair_groups import about_groups, group_table
+from benchkit.show.dashboard.pair_window import NAMES, PairWindow
 from benchkit.show.dashboard.stacks import stack_difference
 from benchkit.show.dashboard.terms import metric_terms
-from benchkit.show.dashboard.window import Window, align
+from benchkit.show.dashboard.transfers import VALUES
+from benchkit.show.dashboard.window import align
 from benchkit.show.escape import esc
 from benchkit.show.plots.base import has, retitle
-from benchkit.show.plots.busy import BusyThreads, whole_time, window_strip
+from benchkit.show.plots.busy import BusyThreads, window_strip
 from benchkit.show.plots.pair import PAIR_COLOURS, memory_overlay
 from benchkit.show.plots.stream import TaskStream
+from benchkit.show.plots.transfers import transfer_difference
 from benchkit.store.run import Run
-from benchkit.store.text import short_group
 
-__all__ = ["TITLE", "PairWindow", "view"]
+__all__ = ["TITLE", "view"]
 
 TITLE = "Two runs"
-NAMES = ("A", "B")
 ALL = "all task groups"
-BAR, BAR_HEIGHT = 150, 12
-PAGE_SIZE = 20
 #: Pixels of call stacks, which are made later.
 BELOW = 500
 
@@ -63,8 +58,9 @@ def view(state: dict[str, str]) -> Any:
         *_controls(window),
         parts.figure(overlay),
         *_threads(window),
-        parts.heading("Task groups", _about_groups(window)),
-        _group_table(window),
+        parts.heading("Task groups", about_groups(window)),
+        group_table(window),
+        *_transfers(runs),
         *_stacks(runs),
         parts.heading("Key figures"),
         parts.table(_figures(runs), "metric", sortable=False),
@@ -72,39 +68,6 @@ def view(state: dict[str, str]) -> Any:
         *_facts(runs),
         sizing_mode="stretch_width",
     )
-
-
-class PairWindow(Window):
-    """What a page of two runs looks at; groups go by their names without Dask's hash."""
-
-    VIEW = "pair"
-
-    def __init__(self, runs: list[Run], withins: list[Within], state: Mapping[str, str]) -> None:
-        self.runs, self.withins = runs, withins
-        self.ids = {name: run.id for name, run in zip(("a", "b"), runs, strict=True)}
-        ends = [whole_time(run.tree, within) for run, within in zip(runs, withins, strict=True)]
-        super().__init__(
-            runs[1], withins[1], state, whole=(min(e[0] for e in ends), max(e[1] for e in ends))
-        )
-        self.names = list(
-            dict.fromkeys(short_group(name) for within in withins for name in within.groups)
-        )
-        self.group = state.get("group", "") if state.get("group") in self.names else ""
-
-    def state(self, **changed: Any) -> dict[str, Any]:
-        """Return the keys of the page's address, some of them changed."""
-        kept = super().state()
-        mine = ("from", "to", "group", "sort", "holds", "page")
-        return {**self.ids, **{name: kept[name] for name in mine}, **changed}
-
-    @property
-    def has_times(self) -> bool:
-        """Whether it is known of both when tasks computed."""
-        return all(within.n_tasks for within in self.withins)
-
-    def groups_of(self, within: Within) -> list[str]:
-        """Return the groups of one run that the chosen name stands for."""
-        return [name for name in within.groups if short_group(name) == self.group]
 
 
 def _head(runs: list[Run]) -> Any:
@@ -201,95 +164,19 @@ def _follower(window: PairWindow, within: Within, curve: BusyThreads, stream: Ta
     return show
 
 
-def _about_groups(window: PairWindow) -> str:
-    where = "within the window" if window.has_times else "of the whole runs, whatever the window"
-    told = (
-        f"Thread-seconds {where}, B − A, the largest difference first; one run a side is a look, "
-        "not a verdict."
-    )
-    for name, within in zip(NAMES, window.withins, strict=True):
-        if not within.n_tasks:
-            told += f" Of {name} it is not known when each task computed."
-        elif within.n_unseen:
-            told += f" Of {name} {within.n_unseen} tasks were too many to record: parts miss them."
-    return told
+def _transfers(runs: list[Run]) -> list[Any]:
+    """Return the difference of the matrices of transfers below a choice of what cells show."""
+    value = pn.widgets.Select(name="Cells show", options=VALUES, value="bytes", width=200)
+    shown = pn.Column(sizing_mode="stretch_width", margin=0)
 
+    def draw(*events: Any) -> None:
+        drawn = transfer_difference(runs[0].tree, runs[1].tree, str(value.value))
+        shown[:] = [parts.figure(drawn)]
 
-def _group_table(window: PairWindow) -> Any:
-    numbers = NumberFormatter(format="0,0.000", nan_format="–")
-    counts = NumberFormatter(format="0,0", nan_format="–")
-    names: list[str] = []
-
-    def frame() -> Any:
-        found = group_differences(window.withins[0], window.withins[1], window.of_tasks)
-        names[:] = [str(name) for name in found.index]
-        most = float(found["difference"].abs().max()) if len(found) else 0.0
-        bars = [_bar(value, most) for value in found["difference"]]
-        marked = [f"● {name}" if name == window.group else name for name in names]
-        found = found.reset_index(drop=True)
-        found = found.rename(
-            columns={
-                "a": "A (s)", "b": "B (s)", "difference": "B − A (s)", "tasks_a": "tasks of A",
-                "tasks_b": "tasks of B",
-            }
-        )  # fmt: skip
-        found.insert(0, "less · more", bars)
-        found.insert(0, "task group", marked)
-        return found.astype({"task group": object, "less · more": object})
-
-    shown, held = frame(), {"task group": window.words["holds"]}
-    table = pn.widgets.Tabulator(
-        shown,
-        sorters=sorters_of(window.words["sort"], shown.columns),
-        configuration=first_filters(held, window.words["page"]),
-        show_index=False,
-        disabled=True,
-        theme="simple",
-        stylesheets=[*TABLE_STYLES, ".tabulator-row { cursor: pointer; }"],
-        layout="fit_data_table",
-        pagination="remote",
-        page_size=PAGE_SIZE,
-        page=page_of(window.words["page"], len(shown), PAGE_SIZE),
-        formatters={
-            "less · more": {"type": "html"},
-            **{name: numbers for name in shown if name.endswith("(s)")},
-            **{name: counts for name in shown if name.startswith("tasks of")},
-        },
-        text_align={name: "right" for name in shown.columns[2:]},
-        header_filters={"task group": {"type": "input", "func": "like", "placeholder": "filter"}},
-        widths={"task group": 260, "less · more": BAR + 16},
-    )
-
-    def clicked(event: Any) -> None:
-        group = names[event.row]
-        window.choose("" if group == window.group else group)
-
-    def show() -> None:
-        table.value = frame()
-
-    table.on_click(clicked)
-    remember_table(
-        table,
-        held,
-        lambda order, held, page: window.note(
-            sort=order, holds=held.get("task group", ""), page=page
-        ),
-    )
-    window.follow(show)
-    return table
-
-
-def _bar(value: float, most: float) -> str:
-    """Return a difference as a bar from the middle: less to the left, more to the right."""
-    half = BAR / 2
-    width = half * abs(value) / most if most else 0.0
-    left = half if value > 0 else half - width
-    colour = "#b2182b" if value > 0 else "#2166ac"
-    return (
-        f"<svg width='{BAR}' height='{BAR_HEIGHT}' role='img' aria-label='{value:+.3f} s'>"
-        f"<rect x='{left:.1f}' width='{width:.1f}' height='{BAR_HEIGHT}' fill='{colour}'/>"
-        f"<line x1='{half}' x2='{half}' y1='0' y2='{BAR_HEIGHT}' stroke='#8a95a2'/></svg>"
-    )
+    draw()
+    value.param.watch(draw, "value")
+    about = "Of the whole runs, whatever the window: red and + is more in B, blue and − less."
+    return [parts.heading("Transfers", about), value, shown]
 
 
 def _stacks(runs: list[Run]) -> list[Any]:

@@ -25,31 +25,22 @@ from benchkit.show.dashboard.marks import mark_run
 from benchkit.show.dashboard.provenance import provenance
 from benchkit.show.dashboard.run_overview import group_table, overview, overview_and_before
 from benchkit.show.dashboard.stacks import stacks
+from benchkit.show.dashboard.transfers import transfers
 from benchkit.show.dashboard.trouble import trouble
-from benchkit.show.dashboard.window import NO_TIMES, Window, align
-from benchkit.show.escape import esc
+from benchkit.show.dashboard.window import Window, align
 from benchkit.show.grafana_link import grafana_link
-from benchkit.show.plots.base import has, worker_names
+from benchkit.show.plots.base import has
 from benchkit.show.plots.busy import window_strip
 from benchkit.show.plots.run import scheduler_load, worker_load
 from benchkit.show.plots.stream import TaskStream, task_stream
-from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_quantity, format_seconds, short_names
+from benchkit.store.text import format_quantity, short_names
 
 __all__ = ["TITLE", "head", "pieces", "view"]
 
 TITLE = "Run"
-#: Rows of the table of a group's transfers.
-MOST_PAIRS = 500
-_SPAN_TITLES = {
-    "enqueued": "enqueued",
-    "start": "first task began",
-    "stop": "last task ended",
-    "active_cpu_seconds": "thread-seconds available",
-}
 
 
 def view(state: dict[str, str]) -> Any:
@@ -265,69 +256,6 @@ def _machines(window: Window) -> Any:
     return pn.Column(*(parts.figure(figure) for figure in figures), sizing_mode="stretch_width")
 
 
-def _transfers(window: Window) -> Any:
-    run = window.run
-    pairs = pn.Column(sizing_mode="stretch_width", margin=0)
-
-    def show() -> None:
-        pairs[:] = _pairs(window) if window.group else []
-
-    show()
-    window.follow(show)
-    content: list[Any] = [
-        pairs,
-        parts.figure(transfer_matrix(run.tree)),
-        parts.words("The matrix is of the whole run, whatever the window."),
-    ]
-    content += _shuffles(run)
-    spans = run.spans()
-    if len(spans):
-        shown = pd.DataFrame({"span": spans["name"]})
-        for name, title in _SPAN_TITLES.items():
-            shown[title] = spans[name].map(format_seconds)
-        told = parts.table(shown.set_index("span"), "span", sortable=False)
-        content += [parts.heading("Spans", "Times are since the clock was on."), told]
-    return pn.Column(*content, sizing_mode="stretch_width")
-
-
-def _shuffles(run: Run) -> list[Any]:
-    """Return what P2P shuffles did: no task and no transfer tells of it."""
-    fine = run.fine()
-    if fine.empty or not (mine := fine["context"] == "p2p").any():
-        return []
-    sums = fine[mine].groupby(["activity", "prefix", "unit"], sort=True)["value"].sum().unstack()
-    units = {"seconds": "s", "bytes": "B", "count": "1"}
-    known = [name for name in units if name in sums]
-    cells = [
-        [esc(activity), esc(where), *(format_quantity(row[name], units[name]) for name in known)]
-        for (activity, where), row in sums.iterrows()
-    ]
-    return [
-        parts.heading("P2P shuffles", "Summed over all workers and the whole run."),
-        parts.rows(["activity", "where", *known], cells),
-    ]
-
-
-def _pairs(window: Window) -> list[Any]:
-    """Return who sent what to the tasks of the chosen group within the window."""
-    title = f"Fetched for {short_names(window.within.groups)[window.group]}"
-    if not window.has_times:
-        return [parts.heading(title, NO_TIMES)]
-    found = window.within.transfers_of(window.group, window.part)
-    if found.empty:
-        return [parts.heading(title, "Nothing was fetched for its tasks within the window.")]
-    names = pd.Series(worker_names(window.run.tree), dtype=object)
-    for end in ("source", "destination"):
-        found[end] = found[end].map(names).fillna("–").astype(object)
-    found = found.rename(columns={"source": "from worker", "destination": "to worker"})
-    found = found.rename(columns={"count": "fetches", "seconds": "took (s)"}).round(4)
-    told = "Within the window."
-    if len(found) > MOST_PAIRS:
-        told += f" The first {MOST_PAIRS} of {len(found)} pairs of workers."
-    shown = found.head(MOST_PAIRS).set_index("from worker")
-    return [parts.heading(title, told), parts.table(shown, "from worker")]
-
-
 def _files(run_id: str) -> list[Path]:
     store = open_store()
     return [store.file(run_id), *store.extras(run_id)]
@@ -338,7 +266,7 @@ _PIECES: dict[str, Callable[[Window], Any]] = {
     "overview": overview,
     "tasks": _tasks,
     "stacks": stacks,
-    "transfers": _transfers,
+    "transfers": transfers,
     "machines": _machines,
     "trouble": lambda window: trouble(window.run),
     "facts": lambda window: provenance(window.run),

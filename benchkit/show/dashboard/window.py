@@ -33,8 +33,9 @@ APART_MS = 60
 REST_MS = 500
 #: What else of the address a page keeps, for whichever part of it knows what to do with it: how the
 #: table of groups is sorted, what its names hold and which page of it is shown; of call stacks the
-#: tasks, what is looked for, and what is looked at.
-WORDS = ("sort", "holds", "page", "prefix", "find", "frames")
+#: tasks, what is looked for, and what is looked at; what the matrix of transfers shows; and what
+#: seconds of two runs are held against.
+WORDS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
 #: What is said where times of tasks are asked for.
 NO_TIMES = "When each task computed was not recorded: the light capture counts tasks only."
 #: Ends closer to those of the whole than this share of it are the whole.

@@ -16,6 +16,7 @@ from benchkit.errors import BenchkitError
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
+from benchkit.show.dashboard.clicks import CLICKS, linked
 from benchkit.show.dashboard.data import (
     attributes_of,
     nights_of_workload,
@@ -23,7 +24,6 @@ from benchkit.show.dashboard.data import (
     runs_table,
     workload_catalogue,
 )
-from benchkit.show.dashboard.history import CLICKS, linked
 from benchkit.show.dashboard.standing import series_label
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc

@@ -10,7 +10,7 @@ from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
 from benchkit.show.plots.busy import BusyThreads, busy_threads
-from benchkit.show.plots.compare import forest, heat_map, raw_points, waterfall
+from benchkit.show.plots.compare import forest, heat_map, raw_points
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.flame_difference import flame_difference
 from benchkit.show.plots.history import over_nights
@@ -26,12 +26,14 @@ from benchkit.show.plots.run import (
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.show.plots.steps import bisection_steps
 from benchkit.show.plots.stream import TaskStream, task_stream
-from benchkit.show.plots.transfers import transfer_matrix
+from benchkit.show.plots.transfers import TransferMatrix, transfer_difference, transfer_matrix
+from benchkit.show.plots.waterfall import waterfall
 from benchkit.show.plots.worker_heat import worker_heat
 
 __all__ = [
     "BusyThreads",
     "TaskStream",
+    "TransferMatrix",
     "bisection_steps",
     "busy_threads",
     "flame_difference",
@@ -49,6 +51,7 @@ __all__ = [
     "sparkline",
     "task_group_bars",
     "task_stream",
+    "transfer_difference",
     "transfer_matrix",
     "waterfall",
     "worker_heat",

@@ -1,7 +1,7 @@
-"""Figures of a comparison: effects with their intervals, confidence, runs, and explanations.
+"""Figures of a comparison: effects with their intervals, how sure they are, and single runs.
 
-A `Report` or an `Explanation` in, a Bokeh figure out. Worse is red and up, better blue and down:
-told by place and symbol, not by colour alone.
+A `Report` in, a Bokeh figure out; the three can stand beside one another, a workload on one line of
+all. Worse is red and up, better blue and down: told by place and symbol, not by colour alone.
 """
 
 from __future__ import annotations
@@ -24,25 +24,23 @@ from bokeh.models import (
 from bokeh.models.annotations import ColorBar, Span
 from numpy.typing import NDArray
 
-from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
 from benchkit.analysis.report import Report
 from benchkit.show.plots.base import INK, add, legend_beside, make_figure, metric_words, nothing
-from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
+from benchkit.show.theme import OTHER
 
-__all__ = ["forest", "heat_map", "raw_points", "waterfall"]
+__all__ = ["forest", "heat_map", "raw_points"]
 
 _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
 #: More rows than this are not read; those that are the same are counted in the title instead.
 MOST_ROWS = 60
-ROW_HEIGHT = 22
-MOST_PARTS = 7
+#: Of a row, which must have room for the dots of three arms; and of all around the rows, the same
+#: for all figures, or rows would not lie on one line.
+ROW_HEIGHT, ABOVE, BELOW = 26, 56, 76
 _NO_ROW = "No row is of this metric."
 _NOT_KNOWN = "How sure it is cannot be told: that takes two runs a side."
 #: Intervals are shown at least so far beyond the effects (%).
 LEAST_REACH = 5.0
-#: Parts smaller than this share of the largest cannot be seen.
-LEAST_SHARE = 0.005
 #: Pale towards the middle, so that the ground of the page shows, by day and by night.
 _DIVERGING = (
     "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
@@ -83,12 +81,44 @@ def _colours(frame: pd.DataFrame) -> list[str]:
     return [WORSE if row.worse else BETTER if row.changed else EVEN for row in frame.itertuples()]
 
 
+def _columns(frame: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
+    """Return what tells a row to who clicks on it."""
+    return {"label": labels, "workload": frame["workload"], "contender": frame["contender"]}
+
+
+def _rows_figure(
+    title: str, short: str, x: str, labels: list[str], beside: Any | None, **look: Any
+) -> Any:
+    """Return an empty figure with a row per workload: its own, or those of the figure beside it.
+
+    Beside another there is room for a `short` title only.
+    """
+    if beside is not None:
+        look = {"y_range": beside.y_range, "min_border_left": 12, **look}
+    drawn = make_figure(
+        title,
+        x,
+        "workload",
+        **{
+            "y_range": labels[::-1],
+            "height": ABOVE + BELOW + ROW_HEIGHT * len(labels),
+            "min_border_top": ABOVE,
+            "min_border_bottom": BELOW,
+            **look,
+        },
+    )
+    if beside is not None:
+        drawn.title.text, drawn.yaxis.visible = short, False
+    drawn.ygrid.grid_line_color = None
+    return drawn
+
+
 def _title(question: str, hidden: str, *parts: str) -> str:
     said = [part for part in (*parts, hidden) if part]
     return f"{question} ({', '.join(said)})" if said else question
 
 
-def forest(report: Report, metric: str = "duration") -> Any:
+def forest(report: Report, metric: str = "duration", *, beside: Any | None = None) -> Any:
     """Draw each workload's change with its interval, the null arm's behind it.
 
     Parameters
@@ -97,6 +127,8 @@ def forest(report: Report, metric: str = "duration") -> Any:
         A comparison.
     metric : str, default "duration"
         Which metric.
+    beside : figure, optional
+        Another of these figures, of the same report, that has the names of the rows.
 
     Returns
     -------
@@ -114,7 +146,7 @@ def forest(report: Report, metric: str = "duration") -> Any:
     high = frame["high"].where(~wide, frame["selected_high"])
     source = ColumnDataSource(
         {
-            "label": labels,
+            **_columns(frame, labels),
             "change": (frame["ratio"] - 1) * 100,
             "low": (low - 1) * 100,
             "high": (high - 1) * 100,
@@ -127,14 +159,14 @@ def forest(report: Report, metric: str = "duration") -> Any:
             ],
             "verdict": frame["verdict"],
             "runs": [f"{row.n_baseline} + {row.n_contender}" for row in frame.itertuples()],
-        }
+        },
+        name="rows",
     )
-    drawn = make_figure(
+    drawn = _rows_figure(
         _title(question, hidden, f"{report.level:.0%} intervals"),
+        "Which changed?",
         f"change against {report.baseline} (%)",
-        "workload",
-        y_range=labels[::-1],
-        height=110 + ROW_HEIGHT * len(labels),
+        *(labels, beside),
         tools="xpan,xwheel_zoom,reset,save",
     )
     band = HBar(
@@ -162,7 +194,6 @@ def forest(report: Report, metric: str = "duration") -> Any:
     )
     _fit(drawn, frame["ratio"], [low, high, frame["null_low"], frame["null_high"]])
     legend_beside(drawn, place="below")
-    drawn.ygrid.grid_line_color = None
     return drawn
 
 
@@ -185,7 +216,7 @@ def _percent(ratios: pd.Series) -> NDArray[np.float64]:
     return (known[np.isfinite(known)] - 1) * 100
 
 
-def heat_map(report: Report, metric: str = "duration") -> Any:
+def heat_map(report: Report, metric: str = "duration", *, beside: Any | None = None) -> Any:
     """Draw how sure it is that each workload changed by more than so many per cent.
 
     Parameters
@@ -194,6 +225,8 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
         A comparison.
     metric : str, default "duration"
         Which metric.
+    beside : figure, optional
+        Another of these figures, of the same report, that has the names of the rows.
 
     Returns
     -------
@@ -217,18 +250,21 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
     source = ColumnDataSource(
         {
             "x": np.tile(np.arange(n_columns), n_rows),
-            "label": np.repeat(np.array(labels, dtype=object), n_columns),
+            **_columns(
+                frame.loc[frame.index.repeat(n_columns)],
+                [label for label in labels for _ in range(n_columns)],
+            ),
             "beyond": np.tile(np.array(columns, dtype=object), n_rows),
             "value": signed.ravel(),
             "sure": np.abs(signed).ravel() * 100,
-        }
+        },
+        name="rows",
     )
-    drawn = make_figure(
+    drawn = _rows_figure(
         _title(question, hidden, "red more, blue less"),
+        "How sure is it? (red more, blue less)",
         "change (%)",
-        "workload",
-        y_range=labels[::-1],
-        height=120 + ROW_HEIGHT * n_rows,
+        *(labels, beside),
         tools="save",
     )
     mapper = LinearColorMapper(palette=_DIVERGING, low=-1, high=1, nan_color="#00000000")
@@ -247,7 +283,7 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
     from_middle = [*reversed(range(len(steps))), *range(len(steps))]
     names = {i: columns[i] if step % 2 == 0 else "" for i, step in enumerate(from_middle)}
     drawn.xaxis.major_label_overrides = names
-    drawn.grid.grid_line_color = None
+    drawn.xgrid.grid_line_color = None
     bar = ColorBar(
         color_mapper=mapper,
         ticker=BasicTicker(desired_num_ticks=5),
@@ -262,7 +298,7 @@ def heat_map(report: Report, metric: str = "duration") -> Any:
     return drawn
 
 
-def raw_points(report: Report, metric: str = "duration") -> Any:
+def raw_points(report: Report, metric: str = "duration", *, beside: Any | None = None) -> Any:
     """Draw every run, as a share of the baseline's median, arms one above the other.
 
     Parameters
@@ -271,6 +307,8 @@ def raw_points(report: Report, metric: str = "duration") -> Any:
         A comparison.
     metric : str, default "duration"
         Which metric.
+    beside : figure, optional
+        Another of these figures, of the same report, that has the names of the rows.
 
     Returns
     -------
@@ -285,109 +323,37 @@ def raw_points(report: Report, metric: str = "duration") -> Any:
     heights = {"baseline": 0.24, "null": 0.0, "contender": -0.24}
     colours = {"baseline": EVEN, "null": OTHER, "contender": "#aa3377"}
     words = {"baseline": report.baseline, "null": "null arm", "contender": "contender"}
-    drawn = make_figure(
+    drawn = _rows_figure(
         _title(question, hidden),
+        "What did each run give?",
         f"share of the median of {report.baseline} (%)",
-        "workload",
-        y_range=(-0.7, len(labels) - 0.3),
-        min_border_left=max(64, round(44 + 6.2 * max(map(len, labels)))),
-        height=110 + (ROW_HEIGHT + 6) * len(labels),
+        *(labels, beside),
         tools="xpan,xwheel_zoom,reset,save",
     )
-    for arm, height in heights.items():
-        x: list[float] = []
-        y: list[float] = []
-        text: list[str] = []
-        for place, row in enumerate(frame.to_dict("records")):
+    for rank, (arm, height) in enumerate(heights.items()):
+        columns: dict[str, list[Any]] = {"x": [], "y": [], "label": [], "id": [], "rank": []}
+        for label, row in zip(labels, frame.to_dict("records"), strict=True):
             values = report.points(row).get(arm)
             if values is None or not row["baseline"]:
                 continue
-            known = values[np.isfinite(values)] / row["baseline"] * 100
-            x += known.tolist()
-            y += [len(labels) - 1 - place + height] * len(known)
-            text += [labels[place]] * len(known)
-        if x:
+            known = np.isfinite(values)
+            n_known = int(known.sum())
+            columns["x"] += (values[known] / row["baseline"] * 100).tolist()
+            columns["y"] += [(label, height)] * n_known
+            columns["label"] += [label] * n_known
+            columns["id"] += report.run_ids(row)[arm][known].tolist()
+            columns["rank"] += [rank] * n_known
+        if columns["x"]:
             dot = Scatter(
                 x="x", y="y", size=7, fill_color=colours[arm], fill_alpha=0.75, line_color=None
             )
-            columns = {"x": x, "y": y, "label": text}
-            add(drawn, dot, columns, legend=words[arm], name=words[arm])
+            source = ColumnDataSource(columns, name="runs")
+            add(drawn, dot, source, legend=words[arm], name=words[arm])
     drawn.add_tools(
         HoverTool(
             tooltips=[("workload", "@label"), ("arm", "$name"), ("of the median", "@x{0.0} %")]
         )
     )
     drawn.add_layout(Span(location=100, dimension="height", line_color=INK, line_width=1))
-    drawn.yaxis.ticker = list(range(len(labels)))
-    drawn.yaxis.major_label_overrides = {len(labels) - 1 - i: n for i, n in enumerate(labels)}
     legend_beside(drawn, place="below")
-    drawn.ygrid.grid_line_color = None
-    return drawn
-
-
-def waterfall(explanation: Explanation) -> Any:
-    """Draw the parts of a difference, the largest on top, and what they sum to.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        As `benchkit.analysis.explain.explain` gives it.
-
-    Returns
-    -------
-    figure
-        Seconds of wall time that each task group and activity takes more, or less where they are
-        negative; lines are intervals.
-    """
-    slower = explanation.total_s >= 0
-    question = "Where did the extra seconds go?" if slower else "Where were seconds saved?"
-    parts = explanation.parts
-    if parts.empty:
-        return nothing(question)
-    small = parts["seconds"].abs() < LEAST_SHARE * parts["seconds"].abs().max()
-    parts = parts[~small | parts["group"].eq(IDLE)]
-    last = parts["group"].isin([IDLE, UNEXPLAINED])
-    named = parts[~last].head(MOST_PARTS)
-    rest = parts[~last].iloc[MOST_PARTS:]
-    rows = [
-        (f"{r.activity} in {r.group}", r.seconds, r.low, r.high, str(r.activity))
-        for r in named.itertuples()
-    ]
-    if len(rest):
-        total = float(rest["seconds"].sum())
-        rows.append((f"{len(rest)} other parts", total, np.nan, np.nan, "other"))
-    rows += [(str(r.group), r.seconds, r.low, r.high, "other") for r in parts[last].itertuples()]
-    rows.append(("all together", explanation.total_s, np.nan, np.nan, "sum"))
-    labels = [row[0] if len(row[0]) <= 52 else f"{row[0][:25]}…{row[0][-26:]}" for row in rows]
-    labels = [label + "\u200b" * labels[:i].count(label) for i, label in enumerate(labels)]
-    colours = {**ACTIVITY_COLOURS, "other": OTHER, "sum": INK}
-    source = ColumnDataSource(
-        {
-            "label": labels,
-            "seconds": [row[1] for row in rows],
-            "low": [row[2] for row in rows],
-            "high": [row[3] for row in rows],
-            "colour": [colours.get(row[4], OTHER) for row in rows],
-        }
-    )
-    counts = f"{explanation.n_baseline} + {explanation.n_contender} runs"
-    drawn = make_figure(
-        _title(question, "", counts),
-        "wall time more (+) or less (−) than the baseline (s)",
-        "part" if len(labels) < 5 else "task group and activity",
-        y_range=labels[::-1],
-        height=100 + ROW_HEIGHT * len(labels),
-        tools="save",
-    )
-    bar = HBar(y="label", right="seconds", height=0.7, line_color="colour", fill_color="colour")
-    add(drawn, bar, source)
-    add(drawn, Segment(**_INTERVAL, line_color=INK, line_width=1.2), source)
-    drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
-    tips = [
-        ("part", "@label"),
-        ("change", "@seconds{+0.000} s"),
-        ("interval", "@low{+0.000} to @high{+0.000} s"),
-    ]
-    drawn.add_tools(HoverTool(tooltips=tips))
-    drawn.ygrid.grid_line_color = None
     return drawn

@@ -1,35 +1,43 @@
-"""The matrix of transfers: who sent how much to whom.
+"""The matrix of transfers: who sent how much to whom, and how that differs between two runs.
 
-A run's DataTree in, a Bokeh figure out.
+DataTrees in, a Bokeh figure out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import (
-    ColumnDataSource,
-    CustomJSHover,
-    FixedTicker,
-    HoverTool,
-    LinearColorMapper,
-    Range1d,
-)
-from bokeh.models.annotations import ColorBar
+from numpy.typing import NDArray
 
-from benchkit.show.plots.base import INK, has, make_figure, nothing, part, worker_names
+from benchkit.analysis.within import Within
+from benchkit.show.plots.base import has, nothing, part, worker_names
+from benchkit.show.plots.matrix import Matrix
 from benchkit.store.text import format_bytes, format_quantity
 
-__all__ = ["transfer_matrix"]
+__all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 
 MIB = 2**20
-#: More workers than this have no room for numbers in their cells, for names beside them (they are
-#: drawn as a picture then), or for level names below.
-MOST_NUMBERS, MOST_NAMES, MOST_LEVEL = 16, 40, 8
-#: From almost the ground of the page, by day and by night; what is not known is that ground.
-_PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(24, 256))
+TITLE = "Who sent how much to whom?"
+CLIENT = "client"
+#: What a cell shows -> its unit, and what of the run that unit is.
+UNITS = {
+    "bytes": ("MiB", MIB), "bytes_compressed": ("MiB on the wire", MIB),
+    "count": ("transfers", 1), "seconds": ("s", 1),
+}  # fmt: skip
+_TIPS = (
+    ("transfers", "@count{0,0}"),
+    ("bytes", "@mib{0,0.0} MiB, @wire{0,0.0} on the wire"),
+    ("took", "@seconds{0.00} s"),
+)
+_MORE_TIPS = (
+    ("transfers", "@count{+0,0}"),
+    ("bytes", "@mib{+0,0.0} MiB, @wire{+0,0.0} on the wire"),
+    ("took", "@seconds{+0.00} s"),
+)
+_WINDOW_TIPS = (("transfers", "@count{0,0}"), ("took", "@seconds{0.00} s"))
 
 
 def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
@@ -47,129 +55,149 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
     figure
         A cell a pair. Hatched, among hundreds of workers blank: neither end was there to tell.
     """
-    title = "Who sent how much to whom?"
-    if not has(tree, "transfers", "source"):
-        return nothing(title)
-    data = part(tree, "transfers")
-    names = _names(tree, data["source"].values)
-    cells = data[value].values.astype(float)
-    unit, divisor = {
-        "bytes": ("MiB", MIB), "bytes_compressed": ("MiB on the wire", MIB),
-        "count": ("transfers", 1), "seconds": ("s", 1),
-    }[value]  # fmt: skip
-    shown = cells / divisor
-    told = f"{title} ({_in_all(float(np.nansum(cells)), unit)} in all)"
-    most = max(float(np.nanmax(shown, initial=0)), 1e-9)
-    mapper = LinearColorMapper(palette=_PALETTE, low=0, high=most, nan_color=(0, 0, 0, 0))
-    draw = _cells if len(names) <= MOST_NAMES else _picture
-    drawn = draw(data, names, shown, mapper, told)
-    bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
-    bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
-    drawn.add_layout(bar, "right")
-    return drawn
+    return TransferMatrix(tree, value=value).figure
 
 
-def _cells(
-    data: xr.Dataset, names: list[str], values: np.ndarray, mapper: LinearColorMapper, title: str
+class TransferMatrix:
+    """Transfers of a run, drawn for whatever stretch of its time is looked at.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+    within : Within, optional
+        Its tasks; without them there is nothing but the whole.
+    value : {"bytes", "bytes_compressed", "count", "seconds"}
+        What a cell shows of the whole run.
+
+    Attributes
+    ----------
+    figure : figure
+        The picture; `show_window` draws another stretch of time into it.
+    """
+
+    def __init__(
+        self, tree: xr.DataTree, within: Within | None = None, *, value: str = "bytes"
+    ) -> None:
+        self._within, self._value = within, value
+        self._matrix: Matrix | None = None
+        self._indices: list[int] = []
+        if not has(tree, "transfers", "source"):
+            self.figure = nothing(TITLE)
+            return
+        data = part(tree, "transfers")
+        self._indices = [int(index) for index in data["source"].values]
+        self._whole = _cells(data)
+        self._matrix = Matrix(*self._drawn(None), names=_names(tree, self._indices))
+        self.figure = self._matrix.figure
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether it is known when tasks fetched what they needed."""
+        return self._matrix is not None and self._within is not None and self._within.has_moves
+
+    def show_window(self, window: tuple[float, float] | None, value: str = "") -> None:
+        """Draw a stretch of time, in s; None is the whole run.
+
+        Of a stretch it is known how often workers fetched from one another and how long that took;
+        bytes are known of the whole only.
+        """
+        self._value = value or self._value
+        if self._matrix is not None:
+            title, cells, unit, tips = self._drawn(window)
+            self._matrix.show(title, cells, unit, tips)
+
+    def _drawn(self, window: tuple[float, float] | None) -> tuple[str, dict[str, Any], str, Any]:
+        """Return title, cells, their unit and what is told of a pair."""
+        if window is None or not self.has_windows:
+            unit, _ = UNITS[self._value]
+            total = float(np.nansum(self._whole[self._value]))
+            title = f"{TITLE} ({_in_all(total, unit)} in all)"
+            return title, _shown(self._whole, self._value), unit, _TIPS
+        assert self._within is not None
+        size = len(self._indices)
+        cells = {name: np.zeros((size, size)) for name in ("count", "seconds")}
+        places = {index: place for place, index in enumerate(self._indices)}
+        found = self._within.transfers(window)
+        known = found["source"].isin(places) & found["destination"].isin(places)
+        ends = [found.loc[known, end].map(places) for end in ("source", "destination")]
+        for name, cell in cells.items():
+            np.add.at(cell, tuple(end.to_numpy(int) for end in ends), found.loc[known, name])
+        value = self._value if self._value == "count" else "seconds"
+        unit, _ = UNITS[value]
+        title = f"Who fetched from whom within the window? ({int(cells['count'].sum()):,} fetches)"
+        return title, {"value": cells[value], **cells}, unit, _WINDOW_TIPS
+
+
+def transfer_difference(
+    a: xr.DataTree, b: xr.DataTree, value: str = "bytes", *, names: Sequence[str] = ("A", "B")
 ) -> Any:
-    """Draw a box a pair, with its number where there is room."""
-    rows, columns = (grid.ravel() for grid in np.indices(values.shape))
-    shown = values.ravel()
-    known = np.isfinite(shown)
-    drawn = make_figure(
-        title,
-        "receiver",
-        "sender",
-        x_range=names,
-        y_range=names[::-1],
-        height=int(np.clip(140 + 26 * len(names), 220, 640)),
-        tools="save",
-    )
-    source = ColumnDataSource(
-        {
-            "source": [names[row] for row in rows],
-            "destination": [names[column] for column in columns],
-            "value": shown,
-            "text": [_short(number) for number in np.nan_to_num(shown)],
-            "count": data["count"].values.ravel(),
-            "mib": data["bytes"].values.ravel() / MIB,
-            "wire": data["bytes_compressed"].values.ravel() / MIB,
-            "seconds": data["seconds"].values.ravel(),
-            "alpha": np.where(known, 0.9, 0.0),
-        },
-        name="pairs",
-    )
-    boxes = drawn.rect(
-        "destination", "source", 0.96, 0.94, source=source, line_color=None,
-        fill_color={"field": "value", "transform": mapper}, fill_alpha="alpha",
-    )  # fmt: skip
-    if not known.all():
-        drawn.rect(
-            [names[i] for i in columns[~known]], [names[i] for i in rows[~known]], 0.96, 0.94,
-            line_color=None, fill_alpha=0, hatch_pattern="right_diagonal_line", hatch_color=INK,
-            hatch_alpha=0.4,
-        )  # fmt: skip
-    if len(names) <= MOST_NUMBERS:
-        chosen = np.flatnonzero(known & (shown > 0)).tolist()
-        drawn.text(
-            [source.data["destination"][i] for i in chosen],
-            [source.data["source"][i] for i in chosen],
-            [source.data["text"][i] for i in chosen],
-            text_align="center", text_baseline="middle", text_font_size="11px",
-            # Of its own ground: no ink is read on all the blues, by day and by night.
-            text_color="#1c2530", background_fill_color="#eef2f6", background_fill_alpha=0.85,
-            padding=2, border_radius=3,
-        )  # fmt: skip
-    if len(names) > MOST_LEVEL:
-        drawn.xaxis.major_label_orientation = 0.7
-    tips = [
-        ("from", "@source"), ("to", "@destination"), ("transfers", "@count{0,0}"),
-        ("bytes", "@mib{0,0.0} MiB, @wire{0,0.0} on the wire"), ("took", "@seconds{0.00} s"),
-    ]  # fmt: skip
-    drawn.add_tools(HoverTool(renderers=[boxes], tooltips=tips))
-    return drawn
+    """Draw what workers of one run sent one another more or less than those of another.
+
+    Parameters
+    ----------
+    a, b : DataTree
+        Runs. Workers are the same if they have the same name; if no name is in both, as on clusters
+        that give each worker a name of its own, the first is held against the first, and so on.
+    value : {"bytes", "bytes_compressed", "count", "seconds"}
+        What a cell shows, B − A.
+    names : sequence of str, default ("A", "B")
+        What the runs are called.
+
+    Returns
+    -------
+    figure
+        A cell a pair; a worker that one run did not have sent nothing there.
+    """
+    first, second = names
+    title = f"Who sent more or less to whom in {second} than in {first}?"
+    for tree, name in ((a, first), (b, second)):
+        if not has(tree, "transfers", "source"):
+            return nothing(title, f"Of {name} no transfers were recorded.")
+    data = [part(tree, "transfers") for tree in (a, b)]
+    workers = [_names(tree, each["source"].values) for tree, each in zip((a, b), data, strict=True)]
+    if not (set(workers[0]) & set(workers[1])) - {CLIENT}:
+        workers = [_numbered(side) for side in workers]
+    both = list(dict.fromkeys([*workers[0], *workers[1]]))
+    both.sort(key=lambda name: name == CLIENT)  # last, as in either run
+    sides = [
+        {name: _placed(cell, mine, both) for name, cell in _cells(each).items()}
+        for mine, each in zip(workers, data, strict=True)
+    ]
+    more = {name: sides[1][name] - sides[0][name] for name in sides[0]}
+    unit, _ = UNITS[value]
+    total = float(np.nansum(more[value]))
+    sign = "+" if total >= 0 else "−"
+    title = f"{title} ({sign}{_in_all(abs(total), unit)} in all)"
+    cells = _shown(more, value)
+    return Matrix(title, cells, unit, _MORE_TIPS, names=both, signed=True).figure
 
 
-def _picture(
-    data: xr.Dataset, names: list[str], values: np.ndarray, mapper: LinearColorMapper, title: str
-) -> Any:
-    """Draw a dot a pair: hundreds of workers have a hundred thousand pairs."""
-    count = len(names)
-    drawn = make_figure(
-        f"{title}, {count} senders and receivers",
-        "receiver",
-        "sender",
-        x_range=Range1d(start=0, end=count, bounds=(0, count)),
-        y_range=Range1d(start=count, end=0, bounds=(0, count)),
-        height=640,
-        tools="box_zoom,wheel_zoom,reset,save",
-    )
-    each = {
-        "value": values,
-        "count": data["count"].values,
-        "mib": data["bytes"].values / MIB,
-        "wire": data["bytes_compressed"].values / MIB,
-        "seconds": data["seconds"].values,
+def _cells(data: xr.Dataset) -> dict[str, NDArray[np.float64]]:
+    return {name: data[name].values.astype(float) for name in UNITS}
+
+
+def _shown(cells: dict[str, NDArray[np.float64]], value: str) -> dict[str, NDArray[np.float64]]:
+    """Return what a matrix draws and tells of the cells of whole runs."""
+    return {
+        "value": cells[value] / UNITS[value][1],
+        "count": cells["count"],
+        "mib": cells["bytes"] / MIB,
+        "wire": cells["bytes_compressed"] / MIB,
+        "seconds": cells["seconds"],
     }
-    source = ColumnDataSource(
-        {name: [array.astype("f4")] for name, array in each.items()}, name="pairs"
-    )
-    picture = drawn.image("value", x=0, y=0, dw=count, dh=count, source=source, color_mapper=mapper)
-    drawn.xaxis.ticker = drawn.yaxis.ticker = FixedTicker(ticks=[])
-    drawn.grid.visible = False
-    name = CustomJSHover(args={"names": names}, code=_NAME)
-    tips = [
-        ("from", "$y{custom}"), ("to", "$x{custom}"), ("transfers", "@count{0,0}"),
-        ("bytes", "@mib{0,0.0} MiB, @wire{0,0.0} on the wire"), ("took", "@seconds{0.00} s"),
-    ]  # fmt: skip
-    drawn.add_tools(
-        HoverTool(renderers=[picture], tooltips=tips, formatters={"$x": name, "$y": name})
-    )
-    return drawn
 
 
-#: Rows of the matrix lie as they are counted: the axis of senders begins at the top.
-_NAME = "return names[Math.min(names.length - 1, Math.max(0, Math.floor(value)))]"
+def _placed(cell: NDArray[np.float64], mine: list[str], both: list[str]) -> NDArray[np.float64]:
+    """Return a matrix over the names of both runs; who was not there sent nothing."""
+    at = [both.index(name) for name in mine]
+    placed = np.zeros((len(both), len(both)))
+    placed[np.ix_(at, at)] = cell
+    return placed
+
+
+def _numbered(names: list[str]) -> list[str]:
+    return [name if name == CLIENT else f"worker {place}" for place, name in enumerate(names)]
 
 
 def _in_all(total: float, unit: str) -> str:
@@ -178,11 +206,7 @@ def _in_all(total: float, unit: str) -> str:
     return format_bytes(total) + unit.removeprefix("MiB")
 
 
-def _short(number: float) -> str:
-    return "" if not number else "< 0.01" if number < 0.01 else f"{number:,.3g}"
-
-
-def _names(tree: xr.DataTree, indices: np.ndarray) -> list[str]:
+def _names(tree: xr.DataTree, indices: Any) -> list[str]:
     """Return what workers are called; -1 is whoever is none."""
     known = worker_names(tree)
-    return ["client" if i < 0 else known[i] if i < len(known) else str(i) for i in indices]
+    return [CLIENT if i < 0 else known[i] if i < len(known) else str(i) for i in indices]

@@ -1,0 +1,186 @@
+"""A table of pairs of workers as a picture: boxes for dozens of workers, pixels for hundreds.
+
+Arrays in, a Bokeh figure out, which can show other numbers of the same pairs later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJSHover,
+    FixedTicker,
+    HoverTool,
+    Image,
+    LinearColorMapper,
+    Range1d,
+    Rect,
+    Text,
+)
+from bokeh.models.annotations import ColorBar
+from numpy.typing import NDArray
+
+from benchkit.show.plots.base import INK, add, make_figure, retitle
+
+__all__ = ["Matrix"]
+
+#: More workers than this have no room for numbers in their cells, for names beside them (they are
+#: drawn as a picture then), or for level names below.
+MOST_NUMBERS, MOST_NAMES, MOST_LEVEL = 16, 40, 8
+#: From almost the ground of the page, by day and by night; what is not known is that ground.
+_PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(24, 256))
+_LESS_MORE = (
+    *(f"#2166ac{alpha:02x}" for alpha in range(255, 15, -2)),
+    *(f"#b2182b{alpha:02x}" for alpha in range(16, 256, 2)),
+)
+#: Rows of the matrix lie as they are counted: the axis of senders begins at the top.
+_NAME = "return names[Math.min(names.length - 1, Math.max(0, Math.floor(value)))]"
+
+Cells = Mapping[str, NDArray[np.float64]]
+Tips = Sequence[tuple[str, str]]
+
+
+class Matrix:
+    """Numbers of pairs, senders down, receivers across.
+
+    Parameters
+    ----------
+    title : str
+        What they are.
+    cells : mapping of str to ndarray of float, shape (n_names, n_names)
+        ``value``, which is drawn, and what `tips` name besides. NaN is hatched; in a picture of
+        hundreds it is blank.
+    unit : str
+        Of the value.
+    tips : sequence of (str, str)
+        What is told of a pair below the mouse.
+    names : list of str
+        Of those that make pairs, each once.
+    signed : bool, default False
+        Whether values are differences: more is red, less blue.
+
+    Attributes
+    ----------
+    figure : figure
+        The picture; `show` draws other numbers into it.
+    """
+
+    def __init__(
+        self, title: str, cells: Cells, unit: str, tips: Tips, *, names: list[str],
+        signed: bool = False,
+    ) -> None:  # fmt: skip
+        self._names, self._signed = names, signed
+        self._mapper = LinearColorMapper(
+            palette=_LESS_MORE if signed else _PALETTE, nan_color=(0, 0, 0, 0)
+        )
+        self._pairs = ColumnDataSource(name="pairs")
+        self._numbers, self._unknown = ColumnDataSource(), ColumnDataSource()
+        self._as_boxes = len(names) <= MOST_NAMES
+        self._bar = ColorBar(color_mapper=self._mapper, title_text_color=INK, width=10)
+        self._bar.major_label_text_color, self._bar.background_fill_alpha = INK, 0.0
+        self._fill(cells, unit)
+        self.figure = self._boxes(title) if self._as_boxes else self._picture(title)
+        self._hover = self.figure.select_one(HoverTool)
+        self._hover.tooltips = self._tips(tips)
+        self.figure.add_layout(self._bar, "right")
+
+    def show(self, title: str, cells: Cells, unit: str, tips: Tips) -> None:
+        """Draw other numbers of the same pairs."""
+        self._fill(cells, unit)
+        retitle(self.figure, title)
+        self._hover.tooltips = self._tips(tips)
+
+    def _tips(self, tips: Tips) -> list[tuple[str, str]]:
+        ends = ("@source", "@destination") if self._as_boxes else ("$y{custom}", "$x{custom}")
+        return [("from", ends[0]), ("to", ends[1]), *tips]
+
+    def _fill(self, cells: Cells, unit: str) -> None:
+        shown = np.asarray(cells["value"], float)
+        most = max(float(np.nanmax(np.abs(shown), initial=0.0)), 1e-9)
+        self._mapper.update(low=-most if self._signed else 0, high=most)
+        self._bar.title = unit
+        if not self._as_boxes:
+            self._pairs.data = {name: [array.astype("f4")] for name, array in cells.items()}
+            return
+        rows, columns = (grid.ravel() for grid in np.indices(shown.shape))
+        ends = {
+            "source": np.array(self._names, dtype=object)[rows],
+            "destination": np.array(self._names, dtype=object)[columns],
+        }
+        flat = shown.ravel()
+        known = np.isfinite(flat)
+        self._pairs.data = {
+            **ends,
+            **{name: array.ravel() for name, array in cells.items()},
+            "alpha": np.where(known, 0.9, 0.0),
+        }
+        self._unknown.data = {name: end[~known] for name, end in ends.items()}
+        told = np.flatnonzero(known & (flat != 0)) if len(self._names) <= MOST_NUMBERS else []
+        self._numbers.data = {
+            **{name: end[told] for name, end in ends.items()},
+            "text": [_short(flat[at], self._signed) for at in told],
+        }
+
+    def _boxes(self, title: str) -> Any:
+        """Draw a box a pair, with its number where there is room."""
+        names = self._names
+        drawn = make_figure(
+            title,
+            "receiver",
+            "sender",
+            x_range=names,
+            y_range=names[::-1],
+            height=int(np.clip(140 + 26 * len(names), 220, 640)),
+            tools="save",
+        )
+        box: dict[str, Any] = {"x": "destination", "y": "source", "width": 0.96, "height": 0.94}
+        colour = {"field": "value", "transform": self._mapper}
+        boxes = add(
+            drawn, Rect(**box, line_color=None, fill_color=colour, fill_alpha="alpha"), self._pairs
+        )
+        hatched = Rect(
+            **box, line_color=None, fill_alpha=0, hatch_pattern="right_diagonal_line",
+            hatch_color=INK, hatch_alpha=0.4,
+        )  # fmt: skip
+        add(drawn, hatched, self._unknown)
+        number = Text(
+            x="destination", y="source", text="text", text_align="center",
+            text_baseline="middle", text_font_size="11px",
+            # Of its own ground: no ink is read on all the colours, by day and by night.
+            text_color="#1c2530", background_fill_color="#eef2f6", background_fill_alpha=0.85,
+            padding=2, border_radius=3,
+        )  # fmt: skip
+        add(drawn, number, self._numbers)
+        if len(names) > MOST_LEVEL:
+            drawn.xaxis.major_label_orientation = 0.7
+        drawn.add_tools(HoverTool(renderers=[boxes]))
+        return drawn
+
+    def _picture(self, title: str) -> Any:
+        """Draw a dot a pair: hundreds of workers have a hundred thousand pairs."""
+        count = len(self._names)
+        drawn = make_figure(
+            f"{title}, {count} senders and receivers",
+            "receiver",
+            "sender",
+            x_range=Range1d(start=0, end=count, bounds=(0, count)),
+            y_range=Range1d(start=count, end=0, bounds=(0, count)),
+            height=640,
+            tools="box_zoom,wheel_zoom,reset,save",
+        )
+        glyph = Image(image="value", x=0, y=0, dw=count, dh=count, color_mapper=self._mapper)
+        picture = add(drawn, glyph, self._pairs)
+        drawn.xaxis.ticker = drawn.yaxis.ticker = FixedTicker(ticks=[])
+        drawn.grid.visible = False
+        name = CustomJSHover(args={"names": self._names}, code=_NAME)
+        drawn.add_tools(HoverTool(renderers=[picture], formatters={"$x": name, "$y": name}))
+        return drawn
+
+
+def _short(number: float, signed: bool) -> str:
+    sign = ("−" if number < 0 else "+") if signed else ""
+    size = abs(number)
+    return f"{sign}< 0.01" if size < 0.01 else f"{sign}{size:,.3g}"

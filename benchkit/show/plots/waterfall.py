@@ -1,0 +1,92 @@
+"""Figure of an explanation: which task groups and activities the extra seconds went to.
+
+An `Explanation` in, a Bokeh figure out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from bokeh.models import ColumnDataSource, HBar, HoverTool, Segment
+from bokeh.models.annotations import Span
+
+from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
+from benchkit.show.plots.base import INK, add, make_figure, nothing
+from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
+
+__all__ = ["waterfall"]
+
+ROW_HEIGHT = 22
+MOST_PARTS = 7
+#: Parts smaller than this share of the largest cannot be seen.
+LEAST_SHARE = 0.005
+
+
+def waterfall(explanation: Explanation) -> Any:
+    """Draw the parts of a difference, the largest on top, and what they sum to.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        As `benchkit.analysis.explain.explain` gives it.
+
+    Returns
+    -------
+    figure
+        Seconds of wall time that each task group and activity takes more, or less where they are
+        negative; lines are intervals.
+    """
+    slower = explanation.total_s >= 0
+    question = "Where did the extra seconds go?" if slower else "Where were seconds saved?"
+    parts = explanation.parts
+    if parts.empty:
+        return nothing(question)
+    small = parts["seconds"].abs() < LEAST_SHARE * parts["seconds"].abs().max()
+    parts = parts[~small | parts["group"].eq(IDLE)]
+    last = parts["group"].isin([IDLE, UNEXPLAINED])
+    named = parts[~last].head(MOST_PARTS)
+    rest = parts[~last].iloc[MOST_PARTS:]
+    rows = [
+        (f"{r.activity} in {r.group}", r.seconds, r.low, r.high, str(r.activity))
+        for r in named.itertuples()
+    ]
+    if len(rest):
+        total = float(rest["seconds"].sum())
+        rows.append((f"{len(rest)} other parts", total, np.nan, np.nan, "other"))
+    rows += [(str(r.group), r.seconds, r.low, r.high, "other") for r in parts[last].itertuples()]
+    rows.append(("all together", explanation.total_s, np.nan, np.nan, "sum"))
+    labels = [row[0] if len(row[0]) <= 52 else f"{row[0][:25]}…{row[0][-26:]}" for row in rows]
+    labels = [label + "\u200b" * labels[:i].count(label) for i, label in enumerate(labels)]
+    colours = {**ACTIVITY_COLOURS, "other": OTHER, "sum": INK}
+    source = ColumnDataSource(
+        {
+            "label": labels,
+            "seconds": [row[1] for row in rows],
+            "low": [row[2] for row in rows],
+            "high": [row[3] for row in rows],
+            "colour": [colours.get(row[4], OTHER) for row in rows],
+        }
+    )
+    counts = f"{explanation.n_baseline} + {explanation.n_contender} runs"
+    drawn = make_figure(
+        f"{question} ({counts})",
+        "wall time more (+) or less (−) than the baseline (s)",
+        "part" if len(labels) < 5 else "task group and activity",
+        y_range=labels[::-1],
+        height=100 + ROW_HEIGHT * len(labels),
+        tools="save",
+    )
+    bar = HBar(y="label", right="seconds", height=0.7, line_color="colour", fill_color="colour")
+    add(drawn, bar, source)
+    interval = Segment(x0="low", y0="label", x1="high", y1="label", line_color=INK, line_width=1.2)
+    add(drawn, interval, source)
+    drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
+    tips = [
+        ("part", "@label"),
+        ("change", "@seconds{+0.000} s"),
+        ("interval", "@low{+0.000} to @high{+0.000} s"),
+    ]
+    drawn.add_tools(HoverTool(tooltips=tips))
+    drawn.ygrid.grid_line_color = None
+    return drawn
