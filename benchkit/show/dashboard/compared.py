@@ -33,7 +33,7 @@ _CHANGED = {"changed": "changed", "worse": "worse", "better": "better"}
 #: Words for the order of rows -> name in the address.
 _ORDERS = {"what changed most": "", "change in units of its noise": "noise", "name": "name"}
 #: Pixels that the names and intervals, the heat map and the dots take at least.
-_LEAST = (460, 330, 300)
+_LEAST = (420, 260, 260)
 #: More rows than the first scroll within the height of the second.
 MOST_ROWS, TALL = 300, 20
 
@@ -187,15 +187,21 @@ def _figures(report: Report, metric: str, whole: Mapping[str, str]) -> list[Any]
     changes = leading(forest(report, metric), way)
     sure = leading(heat_map(report, metric, beside=changes), way)
     runs = linked(raw_points(report, metric, beside=changes))
+    # The titles of all three would be cut where they stand beside one another.
+    told = changes.title.text
+    changes.title.text = "Which changed, and by how much?"
     panes = []
     for drawn, least in zip((changes, sure, runs), _LEAST, strict=True):
         pane = parts.figure(drawn)
         pane.min_width = least
+        # What the names leave is shared by all three.
+        names = drawn.min_border_left if drawn is changes else 0
+        pane.styles = {**pane.styles, "flex": f"1 1 {names}px"}
         panes.append(pane)
-    told = f"{CLICKS} One on a row's change leads to its cause."
     return [
-        pn.Row(*panes, sizing_mode="stretch_width", styles={"overflow-x": "auto"}),
         parts.words(told),
+        pn.Row(*panes, sizing_mode="stretch_width", styles={"overflow-x": "auto"}),
+        parts.words(f"{CLICKS} A click on a row's change leads to its cause."),
     ]
 
 
@@ -222,12 +228,19 @@ def _markup(report: Report, whole: Mapping[str, str]) -> tuple[list[str], list[l
     """Return titles and cells of the first rows; each workload leads to its cause."""
     shown = replace(report, frame=report.frame.head(MOST_ROWS))
     table = comparison_table(shown).reset_index()
+    # What is the same in all rows, or nothing, only takes room from the names.
+    needless = {
+        "arm": len(report.contenders) == 1,
+        "metric": bool(whole.get("metric")),
+        "note": not table["note"].astype(bool).any(),
+    }
+    titles = [str(name) for name in table.columns if not needless.get(str(name))]
     cells = []
     for row in table.to_dict("records"):
         way = address("compare", **whole, workload=row["workload"], arm=row["arm"])
         first = f"<a href='{esc(way)}'>{esc(row['workload'])}</a>"
-        cells.append([first, *(esc(str(row[name])) for name in table.columns[1:])])
-    return [str(name) for name in table.columns], cells
+        cells.append([first, *(esc(str(row[name])) for name in titles[1:])])
+    return titles, cells
 
 
 def comparison_table(report: Report) -> pd.DataFrame:

@@ -178,6 +178,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; font-weight: 400; padding: .18rem 1.4rem .18rem 0; vertical-align: top;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 th { color: var(--soft); white-space: nowrap; } .number { text-align: right; }
+.tight td:first-child { min-width: 12rem; }
 .tight td:not(:first-child):not(:last-child) { white-space: nowrap; }
 .whole { white-space: nowrap; }
 .tall { overflow: auto; }

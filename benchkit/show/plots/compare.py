@@ -262,7 +262,7 @@ def heat_map(report: Report, metric: str = "duration", *, beside: Any | None = N
     )
     drawn = _rows_figure(
         _title(question, hidden, "red more, blue less"),
-        "How sure is it? (red more, blue less)",
+        "How sure? (darker: surer; red: more)",
         "change (%)",
         *(labels, beside),
         tools="save",
@@ -281,9 +281,14 @@ def heat_map(report: Report, metric: str = "duration", *, beside: Any | None = N
     )
     drawn.xaxis.ticker = list(range(0, n_columns))
     from_middle = [*reversed(range(len(steps))), *range(len(steps))]
-    names = {i: columns[i] if step % 2 == 0 else "" for i, step in enumerate(from_middle)}
+    every = 2 if beside is None else 4
+    names = {i: columns[i] if step % every == 0 else "" for i, step in enumerate(from_middle)}
+    if beside is not None:
+        names[len(steps) - 1] = ""  # the other 0 is beside it
     drawn.xaxis.major_label_overrides = names
     drawn.xgrid.grid_line_color = None
+    if beside is not None:  # no room: the title says what colours mean, the mouse how sure it is
+        return drawn
     bar = ColorBar(
         color_mapper=mapper,
         ticker=BasicTicker(desired_num_ticks=5),

@@ -99,7 +99,7 @@ class Matrix:
 
     def _fill(self, cells: Cells, unit: str) -> None:
         shown = np.asarray(cells["value"], float)
-        most = max(float(np.nanmax(np.abs(shown), initial=0.0)), 1e-9)
+        most = float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
         self._mapper.update(low=-most if self._signed else 0, high=most)
         self._bar.title = unit
         if not self._as_boxes:
@@ -118,7 +118,8 @@ class Matrix:
             "alpha": np.where(known, 0.9, 0.0),
         }
         self._unknown.data = {name: end[~known] for name, end in ends.items()}
-        told = np.flatnonzero(known & (flat != 0)) if len(self._names) <= MOST_NUMBERS else []
+        has_room = len(self._names) <= MOST_NUMBERS
+        told = np.flatnonzero(known & (flat != 0) & has_room)
         self._numbers.data = {
             **{name: end[told] for name, end in ends.items()},
             "text": [_short(flat[at], self._signed) for at in told],
@@ -137,7 +138,7 @@ class Matrix:
             tools="save",
         )
         box: dict[str, Any] = {"x": "destination", "y": "source", "width": 0.96, "height": 0.94}
-        colour = {"field": "value", "transform": self._mapper}
+        colour: Any = {"field": "value", "transform": self._mapper}
         boxes = add(
             drawn, Rect(**box, line_color=None, fill_color=colour, fill_alpha="alpha"), self._pairs
         )
@@ -146,12 +147,12 @@ class Matrix:
             hatch_color=INK, hatch_alpha=0.4,
         )  # fmt: skip
         add(drawn, hatched, self._unknown)
+        # Of its own ground: no ink is read on all the colours, by day and by night.
+        ground: dict[str, Any] = {"background_fill_color": "#eef2f6", "background_fill_alpha": 0.85}
         number = Text(
             x="destination", y="source", text="text", text_align="center",
-            text_baseline="middle", text_font_size="11px",
-            # Of its own ground: no ink is read on all the colours, by day and by night.
-            text_color="#1c2530", background_fill_color="#eef2f6", background_fill_alpha=0.85,
-            padding=2, border_radius=3,
+            text_baseline="middle", text_font_size="11px", text_color="#1c2530",
+            **{**ground, "padding": 2, "border_radius": 3},
         )  # fmt: skip
         add(drawn, number, self._numbers)
         if len(names) > MOST_LEVEL:

@@ -167,7 +167,7 @@ def transfer_difference(
     more = {name: sides[1][name] - sides[0][name] for name in sides[0]}
     unit, _ = UNITS[value]
     total = float(np.nansum(more[value]))
-    sign = "+" if total >= 0 else "−"
+    sign = "+" if total > 0 else "−" if total else ""
     title = f"{title} ({sign}{_in_all(abs(total), unit)} in all)"
     cells = _shown(more, value)
     return Matrix(title, cells, unit, _MORE_TIPS, names=both, signed=True).figure
