@@ -7,6 +7,7 @@ wrong; nothing is raised but Ctrl-C and mistakes of the caller. Decides nothing 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import time as wall
 import traceback
@@ -312,6 +313,7 @@ class _Execution:
 
     def _observed(self, client: Any, available: dict[str, Any], observer: Observer) -> Any:
         observer.install()
+        gc.collect()  # of what came before nothing is left to be done while the clock is on
         self.step = "workload"
         try:
             try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import time
 import types
+import weakref
 
 import pytest
 from distributed import Client, LocalCluster
@@ -150,6 +153,21 @@ def test_what_was_got_is_described():
     assert versions["client"]["dask"] == versions["scheduler"]["dask"]
     assert versions["workers"] == [versions["client"]]
     assert opened.client.status == "closed"
+
+
+def test_nothing_of_a_cluster_is_left_that_later_runs_would_pay_for():
+    options = {**IN_PROCESS, "processes": True, "n_workers": 1}
+    with open_cluster(ClusterSpec(kwargs=options)) as opened:
+        scheduler = weakref.ref(opened.cluster.scheduler)
+        opened.client.submit(int, 7).result()
+    del opened
+    for _ in range(50):  # threads that are about to end hold it for a moment
+        gc.collect()
+        if scheduler() is None:
+            break
+        time.sleep(0.1)
+
+    assert scheduler() is None
 
 
 def test_a_running_scheduler_is_used_as_found_and_left_running():

@@ -1,11 +1,13 @@
 """Every outcome, on real clusters."""
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +58,37 @@ def test_a_right_answer_is_ok_and_carries_the_contracts_groups_and_metrics(tmp_p
     outside = run.facts()[["prepare (s)", "check (s)"]].to_list()
     assert outside[0] >= 0.2
     assert outside[1] >= 0.3
+
+
+class Circle:
+    """What only the collector of garbage removes."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_garbage_of_before_is_not_collected_while_the_clock_is_on(tmp_path):
+    @workload(category="t")
+    def tidy(client, prepared):
+        return prepared() is not None
+
+    @tidy.prepare
+    def made(client):
+        gc.disable()
+        return weakref.ref(Circle())
+
+    @tidy.check
+    def right(result):
+        if result:
+            raise WrongAnswer("garbage of before is still there")
+
+    @tidy.cleanup
+    def again():
+        gc.enable()
+
+    run = measured(tidy, tmp_path)
+
+    assert run.outcome == "ok", run.error
 
 
 def test_a_wrong_answer_is_its_own_outcome(tmp_path):
@@ -189,6 +222,7 @@ def test_an_address_where_nobody_answers_is_infrastructure(tmp_path):
 
 KILLED = """
 import time
+import weakref
 from benchkit.measure.cluster import ClusterSpec
 from benchkit.measure.execution import execute
 from benchkit.measure.workloads import workload

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import panel as pn
-from bokeh.models import BoxZoomTool, Range1d
+from bokeh.models import BoxZoomTool, CrosshairTool, Range1d, Span
 
 from benchkit.analysis.within import Within
 from benchkit.show.dashboard.address import remember
+from benchkit.show.plots.base import INK
 from benchkit.show.plots.busy import whole_time
 from benchkit.store.run import Run
 
@@ -91,6 +92,7 @@ class Window:
             reset_start=self._full[0],
             reset_end=self._full[1],
         )
+        self._moment = Span(dimension="height", line_color=INK, line_alpha=0.7, line_dash="dotted")
         self.group = state.get("group", "") if state.get("group") in within.groups else ""
         self.worker = state.get("worker", "")
         self.tab = state.get("tab", "")
@@ -205,12 +207,16 @@ class Window:
                 follower()
 
     def share(self, *figures: Any) -> None:
-        """Let figures over time show the window; dragging across one sets it."""
+        """Let figures over time show the window; dragging across one sets it.
+
+        The moment below the mouse is marked in all of them.
+        """
         for figure in figures:
             if not figure.axis or not figure.axis[0].visible:  # says that there is nothing
                 continue
             figure.x_range = self.range
             align(figure)
+            figure.add_tools(CrosshairTool(overlay=self._moment, visible=False))
             boxes = [tool for tool in figure.toolbar.tools if isinstance(tool, BoxZoomTool)]
             if boxes:
                 figure.toolbar.active_drag = boxes[0]
