@@ -289,7 +289,7 @@ def _let_go() -> None:
     and with them what it knew. After 250 runs in one process that was 0.7 GB, and what makes many
     objects took twice as long, because Python's collector walks over all that there is.
     """
-    known = getattr(distributed.core, "_expects_comm", None)
+    known: Any = getattr(distributed.core, "_expects_comm", None)
     if hasattr(known, "cache_clear"):
         known.cache_clear()
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import panel as pn
-from bokeh.models import BoxZoomTool, CrosshairTool, Range1d, Span
+from bokeh.models import BoxZoomTool, CrosshairTool, Range1d
+from bokeh.models.annotations import Span
 
 from benchkit.analysis.within import Within
 from benchkit.show.dashboard.address import remember
