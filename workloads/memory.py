@@ -15,6 +15,8 @@ SMALLEST, LARGEST = 700, 3700
 KEPT_EVERY = 50
 PARTS = 6
 NAP_S = 0.1
+#: What a process may keep of each repeat of `leak_slope` (B): a small chunk is within its noise.
+LEAST_LEAK = 2**22
 #: The share of its memory limit that a worker holds when it is retired.
 HELD = 0.3
 
@@ -151,8 +153,9 @@ def leak_slope(client, scale, seed, prepared):
     Scale: 50 repeats x the fraction, of 0.02 x cluster memory x the fraction each, in chunks of
     1/256 of a thread's memory.
     About 10 s on 2 x 1 x 1 GiB.
-    Check: each repeat gives the same sum, that of the first one's numbers by another order, and no
-    task is left on the scheduler.
+    Check: each repeat gives the same sum, that of the first one's numbers by another order, no task
+    is left on the scheduler, and neither it nor the mean worker keeps as much as a chunk (4 MiB at
+    the reference) of each repeat.
     """
     seen = []
     for number in range(_repeats(scale)):
@@ -180,6 +183,8 @@ def _(result, scale, seed):
     expect(result["tasks"], at_most=0, what="tasks left on the scheduler")
     half = np.arange(_repeats(scale) // 2)
     slopes = [np.polyfit(half, side[-len(half) :], 1)[0] for side in (scheduler, worker)]
+    chunk = max(scale.memory_per_thread / 256, LEAST_LEAK)
+    expect(slopes, at_most=chunk, what="bytes that scheduler and worker keep of each repeat")
     return {
         "scheduler_slope": slopes[0],
         "worker_slope": slopes[1],

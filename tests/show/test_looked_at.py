@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import panel as pn
 import pytest
+from bokeh.models import CrosshairTool
 from nights import FASTER, SLOWER, fill
 from serving import with_record
 
+from benchkit import plots
 from benchkit.analysis.history import ABOUT
 from benchkit.analysis.within import Within
 from benchkit.experiment.status import DONE, OPEN, Status
@@ -76,6 +78,18 @@ def test_a_run_with_times_of_tasks_shows_its_part(a_run):
     assert 0 < part["tasks"].sum() <= within.n_tasks / 2 + 1
     assert part["tasks"].sum() < whole["tasks"].sum()
     assert NO_TIMES not in words_of(group_table(window))
+
+
+def test_figures_over_time_mark_one_moment_and_share_one_range(a_run):
+    window = looked_at(a_run)
+    drawn = [plots.memory_by_kind(a_run), *plots.worker_load(a_run), *plots.scheduler_load(a_run)]
+
+    window.share(*drawn)
+
+    marks = {figure.select_one(CrosshairTool).overlay for figure in drawn}
+    assert len(drawn) > 2
+    assert len(marks) == 1
+    assert {figure.x_range for figure in drawn} == {window.range}
 
 
 def a_pair(trees, **state):

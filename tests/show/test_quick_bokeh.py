@@ -8,6 +8,7 @@ import pytest
 from bokeh.core.has_props import HasProps
 from bokeh.core.property.descriptors import UnsetValueError
 from bokeh.core.serialization import Serializer
+from bokeh.model import util
 from bokeh.models import Range1d, Select, Slider
 from nights import FASTER, SLOWER, fill
 
@@ -18,6 +19,7 @@ from benchkit.show.dashboard.window import Window
 from benchkit.store.run import Run
 
 usual = HasProps.query_properties_with_values
+usual_walk = util.visit_immediate_value_references
 
 
 @pytest.fixture
@@ -29,20 +31,25 @@ def quick():
             assert quick_bokeh.hurry_up(), "this release of Bokeh writes models differently"
         else:
             HasProps.query_properties_with_values = usual
+            util.visit_immediate_value_references = usual_walk
 
     yield turn
     turn(False)
 
 
 def both(quick, model):
-    """Return what is written of a model by Bokeh itself, and quickly."""
+    """Return what is written of a model by Bokeh itself, and quickly: it, and what it is made of.
+
+    Quickly first: Bokeh's own way leaves traces of the defaults that it asked for.
+    """
     found = []
-    for on in (False, True):
+    for on in (True, False):
         quick(on)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numbers that base64 says in other words
-            found.append(Serializer(deferred=False).encode(model))
-    return found
+            parts = [one.id for one in util.collect_models(model)]
+            found.append({**Serializer(deferred=False).encode(model), "parts": parts})
+    return found[::-1]
 
 
 @pytest.mark.parametrize("view", ["overview", "history", "workloads", "environments", "runs"])
@@ -103,3 +110,4 @@ def test_another_bokeh_is_left_as_it_is(monkeypatch, quick, other):
     assert not quick_bokeh.hurry_up()
 
     assert HasProps.query_properties_with_values is usual
+    assert util.visit_immediate_value_references is usual_walk

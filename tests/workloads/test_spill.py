@@ -86,6 +86,12 @@ WRONG = {
         "a repeat is off": item("seen", lambda seen: [(seen[0][0] + 0.01, 0, 0), *seen[1:]]),
         "a repeat is lost": item("seen", lambda seen: seen[1:]),
         "a task is left": item("tasks", 1),
+        "a worker keeps all of it": item(
+            "seen", lambda seen: [(*each[:2], i * 2**23) for i, each in enumerate(seen)]
+        ),
+        "a scheduler keeps all of it": item(
+            "seen", lambda seen: [(each[0], i * 2**23, each[2]) for i, each in enumerate(seen)]
+        ),
     },
     "memory.amm_retire": {
         "an array is lost": item("sums", lambda sums: sums[:-1]),

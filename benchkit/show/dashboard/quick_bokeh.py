@@ -1,8 +1,9 @@
-"""Bokeh's models written without asking for the defaults that are not written.
+"""Bokeh's models written and walked over without asking for defaults that do not matter.
 
 To send a model, Bokeh (3.7 to 3.9) finds out the default of each property that was never set, of
 which a figure has a hundred, and leaves it out: two thirds of the time that a page costs its
-server. What was set is known without; this asks for that only.
+server. To find the models that a page is made of it looks into as many. What was set is known
+without; this asks for that only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import bokeh.model.util as models_of
 from bokeh.core.has_props import HasProps
 from bokeh.core.property.singletons import Undefined
 from bokeh.core.property.wrappers import PropertyValueContainer
@@ -25,6 +27,7 @@ from bokeh.plotting import figure
 __all__ = ["hurry_up"]
 
 _slow = HasProps.query_properties_with_values
+_slow_walk = models_of.visit_immediate_value_references
 
 
 def hurry_up() -> bool:
@@ -36,17 +39,27 @@ def hurry_up() -> bool:
         Whether they are: if anything else were written of some models than before, as may be with
         another release of Bokeh, all stays as it was.
     """
-    HasProps.query_properties_with_values = _slow  # type: ignore[method-assign]
     sample = _sample()
-    usual = Serializer().encode(sample)
-    HasProps.query_properties_with_values = _quick  # type: ignore[method-assign]
-    try:
-        agreed = Serializer().encode(sample) == usual
+    _let(_quick, _quick_walk)
+    try:  # before Bokeh's own way, which leaves traces of the defaults that it asked for
+        quickly = _told_of(sample)
     except (AttributeError, TypeError):
-        agreed = False
-    if not agreed:
-        HasProps.query_properties_with_values = _slow  # type: ignore[method-assign]
-    return bool(agreed)
+        quickly = None
+    _let(_slow, _slow_walk)
+    agreed = _told_of(sample) == quickly
+    if agreed:
+        _let(_quick, _quick_walk)
+    return agreed
+
+
+def _let(write: Callable[..., Any], walk: Callable[..., Any]) -> None:
+    HasProps.query_properties_with_values = write  # type: ignore[method-assign]
+    models_of.visit_immediate_value_references = walk
+
+
+def _told_of(sample: Model) -> Any:
+    """Return which models a model is made of, in order, and what is written of them."""
+    return models_of.collect_models(sample), Serializer().encode(sample)
 
 
 def _sample() -> Model:
@@ -91,3 +104,31 @@ def _required(kind: type[HasProps]) -> frozenset[str]:
         for name in kind.properties(_with_props=True)
         if kind.lookup(name).class_default(kind) is Undefined
     )
+
+
+def _quick_walk(value: Any, visitor: Callable[[Model], None]) -> None:
+    """Do what `bokeh.model.util.visit_immediate_value_references` does."""
+    if not isinstance(value, HasProps):
+        models_of.visit_value_and_its_immediate_references(value, visitor)
+        return
+    held = {
+        *value._property_values,
+        *value._unstable_default_values,
+        *(value.themed_values() or ()),
+    }
+    for name, always in _holding(type(value)):
+        if always or name in held:
+            models_of.visit_value_and_its_immediate_references(getattr(value, name), visitor)
+
+
+@cache
+def _holding(kind: type[HasProps]) -> list[tuple[str, bool]]:
+    """Return the properties that may hold models, and whether those never set may do so, too."""
+    found = []
+    for name in kind.properties_with_refs():
+        default = kind.lookup(name).class_default(kind)
+        is_bare = default is None or default is Undefined or isinstance(default, (str, int, float))
+        found.append(
+            (name, not (is_bare or (isinstance(default, (list, dict, tuple)) and not default)))
+        )
+    return found
