@@ -155,7 +155,8 @@ def broadcast_replicate(client, scale, prepared, *, how):
     then copies them, or `replicate` of what lies on one worker already; then the active memory
     manager, which leaves one copy of each.
 
-    Scale: arrays of 4, 64 and 256 MiB at the reference, by the grain, x the fraction; 8 times.
+    Scale: arrays of 4, 64 and 256 MiB at the reference, by the grain, x the fraction; 8 times. Each
+    goes to every worker, so the time grows with their number.
     About 3 s on 2 x 1 x 1 GiB.
     Check: every worker holds each array, one of them does in the end, and its bytes are right.
     """
