@@ -48,10 +48,15 @@ WRONG = {
         "hardly anything was on disk": item("spilled_share", 0.2),
     },
     "spill.repeated_merge": {
-        "a round is lost": lambda means: means[:-1],
-        "a mean is off": lambda means: [(means[0][0], means[0][1] + 1e-6), *means[1:]],
-        "rows met others": lambda means: [*means[:2], (means[2][0] + 1e-6, means[2][1])],
-        "not a number": lambda means: [(float("nan"), means[0][1]), *means[1:]],
+        "a round is lost": item("means", lambda means: means[:-1]),
+        "a mean is off": item(
+            "means", lambda means: [(means[0][0], means[0][1] + 1e-6), *means[1:]]
+        ),
+        "rows met others": item(
+            "means", lambda means: [*means[:2], (means[2][0] + 1e-6, means[2][1])]
+        ),
+        "not a number": item("means", lambda means: [(float("nan"), means[0][1]), *means[1:]]),
+        "less than nothing was written": item("spilled_share", -1.0),
     },
     "spill.bandwidth": {
         "an object came back different": item(
