@@ -125,8 +125,16 @@ class _Deadline:
                 self.handler(number, frame)
             return
         self.arrived = True
-        if not self.ended.is_set() and frame.f_code is not _Deadline.__exit__.__code__:
+        if not (self.ended.is_set() or self._is_left(frame)):
             raise KeyboardInterrupt
+
+    def _is_left(self, frame: Any) -> bool:
+        """Tell whether a frame is of `__exit__`, or of anything that it called."""
+        while frame is not None:
+            if frame.f_code is _Deadline.__exit__.__code__ and frame.f_locals.get("self") is self:
+                return True
+            frame = frame.f_back
+        return False
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self.lock:

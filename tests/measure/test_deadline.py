@@ -92,6 +92,19 @@ def test_a_step_that_ends_at_its_deadline_never_interrupts_what_comes_next(run):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interrupt_that_comes_while_the_body_is_left_is_no_ctrl_c():
+    one = deadline(60, "workload")
+
+    def set_late():
+        one.fired = True
+        signal.raise_signal(signal.SIGINT)
+        threading.Event.set(one.ended)
+
+    one.ended.set = set_late
+    with pytest.raises(DeadlinePassed), one:
+        pass
+
+
 def test_an_error_and_a_users_own_interrupt_pass_through():
     with pytest.raises(ZeroDivisionError), deadline(5, "workload"):
         1 / 0  # noqa: B018

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
+import psutil
 import pytest
 
 #: What a hostile string would set is told of on every page that was visited, also on those left.
@@ -35,5 +39,17 @@ def page(browser):
         else trouble.append(f"request to {r.url}"),
     )  # fmt: skip
     yield page
+    # Chromium was once seen to wait for ever, until the page that it should close was killed.
+    rescue = threading.Timer(60, _kill_pages)
+    rescue.daemon = True
+    rescue.start()
     context.close()
+    rescue.cancel()
     assert trouble == []
+
+
+def _kill_pages():
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "--type=renderer" in process.cmdline():
+                process.kill()
