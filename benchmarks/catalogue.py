@@ -109,14 +109,12 @@ def table() -> Iterable[str]:
             "four times as much can be five times.\n"
         )
         slower = {name: row["grown"] for name, row in known.items() if row.get("grown", 0) > TWICE}
-        yield (
-            "Longer: "
-            + ", ".join(
-                f"`{name}` ({factor:.1f} x)"
-                for name, factor in sorted(slower.items(), key=lambda item: -item[1])
-            )
-            + ".\n"
-        )
+        named = [
+            f"`{name}` ({factor:.1f} x)"
+            for name, factor in sorted(slower.items(), key=lambda item: -item[1])
+        ]
+        if named:
+            yield f"Longer: {', '.join(named)}.\n"
     for category, members in groupby(variants, key=lambda variant: variant.workload.category):
         yield f"## {category}\n"
         yield f"| {' | '.join(_TITLES)} |"

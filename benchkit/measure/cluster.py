@@ -286,8 +286,8 @@ def _let_go() -> None:
     """Let a scheduler that has closed be collected.
 
     Recent releases of distributed (2026.8, not 2023.4) remember methods of every server for good,
-    and with them what it knew. After 250 runs in one process that was 0.7 GB, and what makes many
-    objects took twice as long, because Python's collector walks over all that there is.
+    and with them what it knew, such as its log of transitions. Python's collector walks over all of
+    it: after 250 runs in one process what makes many objects took twice as long.
     """
     known: Any = getattr(distributed.core, "_expects_comm", None)
     if hasattr(known, "cache_clear"):

@@ -18,12 +18,13 @@ from benchkit.analysis.history import ABOUT
 from benchkit.analysis.within import Within
 from benchkit.experiment.status import DONE, OPEN, Status
 from benchkit.measure.identity import new_id
-from benchkit.show.dashboard import cause, compare, data, marks, pair, pair_groups
+from benchkit.show.dashboard import cause, compare, compared, data, marks, pair, pair_groups
 from benchkit.show.dashboard import run as run_page
 from benchkit.show.dashboard.groups import GroupTable
 from benchkit.show.dashboard.longest import longest_tasks
 from benchkit.show.dashboard.pair_window import PairWindow
 from benchkit.show.dashboard.run_overview import group_table
+from benchkit.show.dashboard.transfers import transfers
 from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
@@ -111,6 +112,49 @@ def test_a_side_without_times_of_tasks_is_no_difference(a_run):
     told = pair_groups.about_groups(window)
     assert "of the whole runs" in told
     assert "Of B it is not known" in told
+
+
+def test_seconds_of_two_runs_are_shown_per_task_and_the_address_keeps_it(a_run):
+    window = a_pair([a_run, with_record(a_run, id=new_id())], per="task")
+    choice, place = pair_groups.group_table(window)
+    per_task = place[0].value
+    choice.value = ""
+    seconds = place[0].value
+
+    assert window.state()["per"] == ""
+    assert len(seconds) == len(per_task) > 0
+    joined = seconds.merge(per_task, on="task group")
+    found = joined["A (s)"] / joined["tasks of A_x"] * 1e3
+    assert found.tolist() == pytest.approx(joined["A (ms per task)"].tolist())
+
+
+def test_the_matrix_of_transfers_shows_what_the_address_asks_for_within_the_window(a_run):
+    window = looked_at(a_run, cells="count")
+    shown = transfers(window)
+    (choice,) = shown.select(pn.widgets.Select)
+    figure = next(pane.object for pane in shown.select(pn.pane.Bokeh))
+    part = figure.title.text
+    window.range.update(start=window.whole[0] - 1, end=window.whole[1] + 1)
+
+    assert choice.value == window.state()["cells"] == "count"
+    assert "within the window" in part
+    assert "in all" in figure.title.text
+    assert figure.title.text != part
+
+
+def test_rows_come_in_the_order_that_was_asked_for():
+    frame = pd.DataFrame(
+        {
+            "workload": ["c", "a", "b"], "contender": "x", "metric": "duration",
+            "ratio": [1.5, 1.1, 0.8], "noise": [0.5, 0.1, 0.01],
+        }
+    )  # fmt: skip
+
+    orders = {order: compared._ordered(frame, order)["workload"] for order in ("", "name", "noise")}
+
+    assert {order: "".join(names) for order, names in orders.items()} == {
+        "": "cab", "name": "abc", "noise": "bac",
+    }  # fmt: skip
 
 
 def test_two_runs_are_swapped_as_they_are_looked_at(a_run):

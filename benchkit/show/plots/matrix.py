@@ -82,7 +82,8 @@ class Matrix:
         self._bar = ColorBar(color_mapper=self._mapper, title_text_color=INK, width=10)
         self._bar.major_label_text_color, self._bar.background_fill_alpha = INK, 0.0
         self._fill(cells, unit)
-        self.figure = self._boxes(title) if self._as_boxes else self._picture(title)
+        draw = self._boxes if self._as_boxes else self._picture
+        self.figure = draw(self._title(title))
         self._hover = self.figure.select_one(HoverTool)
         self._hover.tooltips = self._tips(tips)
         self.figure.add_layout(self._bar, "right")
@@ -90,8 +91,13 @@ class Matrix:
     def show(self, title: str, cells: Cells, unit: str, tips: Tips) -> None:
         """Draw other numbers of the same pairs."""
         self._fill(cells, unit)
-        retitle(self.figure, title)
+        retitle(self.figure, self._title(title))
         self._hover.tooltips = self._tips(tips)
+
+    def _title(self, title: str) -> str:
+        # A picture has no names beside it.
+        count = len(self._names)
+        return title if self._as_boxes else f"{title}, {count} senders and receivers"
 
     def _tips(self, tips: Tips) -> list[tuple[str, str]]:
         ends = ("@source", "@destination") if self._as_boxes else ("$y{custom}", "$x{custom}")
@@ -164,7 +170,7 @@ class Matrix:
         """Draw a dot a pair: hundreds of workers have a hundred thousand pairs."""
         count = len(self._names)
         drawn = make_figure(
-            f"{title}, {count} senders and receivers",
+            title,
             "receiver",
             "sender",
             x_range=Range1d(start=0, end=count, bounds=(0, count)),

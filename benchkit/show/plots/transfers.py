@@ -115,9 +115,11 @@ class TransferMatrix:
             title = f"{TITLE} ({_in_all(total, unit)} in all)"
             return title, _shown(self._whole, self._value), unit, _TIPS
         assert self._within is not None
-        size = len(self._indices)
-        cells = {name: np.zeros((size, size)) for name in ("count", "seconds")}
-        places = {index: place for place, index in enumerate(self._indices)}
+        # What a client fetched is known of the whole only; -1 here is a worker that is not known.
+        places = {index: place for place, index in enumerate(self._indices) if index >= 0}
+        of_worker = np.array(self._indices) >= 0
+        empty = np.where(of_worker[:, None] & of_worker, 0.0, np.nan)
+        cells = {name: empty.copy() for name in ("count", "seconds")}
         found = self._within.transfers(window)
         known = found["source"].isin(places) & found["destination"].isin(places)
         ends = [found.loc[known, end].map(places) for end in ("source", "destination")]
@@ -125,7 +127,9 @@ class TransferMatrix:
             np.add.at(cell, tuple(end.to_numpy(int) for end in ends), found.loc[known, name])
         value = self._value if self._value == "count" else "seconds"
         unit, _ = UNITS[value]
-        title = f"Who fetched from whom within the window? ({int(cells['count'].sum()):,} fetches)"
+        title = (
+            f"Who fetched from whom within the window? ({int(np.nansum(cells['count'])):,} fetches)"
+        )
         return title, {"value": cells[value], **cells}, unit, _WINDOW_TIPS
 
 
