@@ -150,8 +150,8 @@ def repeated_merge(client, scale, seed):
     right; a partition is 1/32 of one thread's memory. About 15 s on 2 x 1 x 512 MiB; with 0.25 x
     it does not end in two minutes there. The metric is what a round wrote to disk, as a share of
     both frames: 0.6 to 0.8 there.
-    Check: both means of every round, by pandas from the frames' own columns; at 0.9 of the full size
-    or more at least 0.1 of the frames was written, a round.
+    Check: both means of every round, by pandas from the frames' own columns; at 0.9 of the full
+    size or more at least 0.1 of the frames was written, a round.
     """
     means, written = [], 0
     for number in range(ROUNDS):

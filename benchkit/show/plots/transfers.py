@@ -127,9 +127,8 @@ class TransferMatrix:
             np.add.at(cell, tuple(end.to_numpy(int) for end in ends), found.loc[known, name])
         value = self._value if self._value == "count" else "seconds"
         unit, _ = UNITS[value]
-        title = (
-            f"Who fetched from whom within the window? ({int(np.nansum(cells['count'])):,} fetches)"
-        )
+        n_fetches = int(np.nansum(cells["count"]))
+        title = f"Who fetched from whom within the window? ({n_fetches:,} fetches)"
         return title, {"value": cells[value], **cells}, unit, _WINDOW_TIPS
 
 
