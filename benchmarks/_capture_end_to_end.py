@@ -20,8 +20,8 @@ from distributed import Client, LocalCluster, performance_report, wait
 from distributed.diagnostics import MemorySampler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from benchkit.measure.identity import new_id
-from benchkit.measure.observe import Observer
+from benchkit.measure.run_ids import new_id
+from benchkit.measure.capture_client import Observer
 from benchkit.measure.recording import RecordingWriter
 
 __all__ = ["ARMS", "JOBS", "DurationSums", "end_to_end"]

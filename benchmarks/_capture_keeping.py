@@ -12,7 +12,7 @@ from distributed import Scheduler
 
 from benchkit import Store
 from benchkit.measure.capture import Capture
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.measure.recording import RecordingWriter
 from benchkit.store.run import run_from_recording
 from benchkit.store.runfile import read_record

@@ -37,7 +37,7 @@ from nights import LAST, SLOWER, fill
 from serving import READY, many_tasks
 from synthetic_runs import make_run
 
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 
 PAINT_S, USABLE_S, ZOOM_MS, BRUSH_MS, TABLE_MS = 1.5, 2.5, 250, 200, 500
 VISITOR_MB, CROWD_S = 5.0, 3.0

@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE.parent)]
 from distributed import Client, fire_and_forget  # noqa: E402
 
 from benchkit import Store  # noqa: E402
-from benchkit.measure.observe import DRAIN_EVERY_S  # noqa: E402
+from benchkit.measure.capture_client import DRAIN_EVERY_S  # noqa: E402
 from benchkit.store.run import Run, run_from_recording  # noqa: E402
 
 #: Tasks of 50 ms on two threads: seven seconds.
@@ -64,7 +64,7 @@ def steady(client):
 
 MEASURE = """
 import sys
-from benchkit.measure.session import measure
+from benchkit.measure.entrypoint import measure
 
 if __name__ == "__main__":
     address, folder = sys.argv[1:]

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "store"))
 
 from synthetic_runs import make_run
 
-from benchkit.measure.identity import derived_id
+from benchkit.measure.run_ids import derived_id
 from benchkit.show.site import SITE_METRICS, build_site
 from benchkit.store.store import Store
 

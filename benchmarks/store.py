@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 import xarray as xr  # noqa: E402
 from synthetic_runs import make_record, make_run  # noqa: E402
 
-from benchkit.measure.identity import new_id  # noqa: E402
+from benchkit.measure.run_ids import new_id  # noqa: E402
 from benchkit.store.netcdf import encode_tree  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
 

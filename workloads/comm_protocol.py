@@ -10,7 +10,7 @@ from _objects import KINDS, an_object, differs
 from _two_workers import two_workers
 
 from benchkit.measure import expect, workload
-from benchkit.measure.generate import DATA_MODES
+from benchkit.measure.data.random import DATA_MODES
 
 MIB = 2**20
 N_CYCLES = 100

@@ -7,7 +7,7 @@ from _shuffle import warm_up_shuffle
 from _sizes import MOST_THREADS, rideshare
 
 from benchkit.measure import expect, workload
-from benchkit.measure.sizing import timeseries
+from benchkit.measure.scale import timeseries
 
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
 #: What chains of column operations look for, and what they put there.

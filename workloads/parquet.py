@@ -11,7 +11,7 @@ from _store import counts_of_worker, slow_store
 from _written import new_folder, remove_folder
 
 from benchkit.measure import dataset, expect, random_frame, workload
-from benchkit.measure.generate import WIDE
+from benchkit.measure.data.random import WIDE
 
 READ_BACK = ["float_7", "int_11"]
 #: Of the rows; they are in row groups of their own.
@@ -264,7 +264,7 @@ def column_projection_filter(client, prepared):
 
 @column_projection_filter.prepare
 def _(client, scale, seed):
-    from benchkit.measure.generate import ROW_BYTES
+    from benchkit.measure.data.random import ROW_BYTES
 
     folder = new_folder()
     row_bytes = 8 + sum(ROW_BYTES[kind] * count for kind, count in WIDE.items())
@@ -318,7 +318,7 @@ def _write_small_files(numbers, *, folder, rows):
 
 
 def _writer_of_wide(rows, seed, folder):
-    from benchkit.measure.generate import frame_maker
+    from benchkit.measure.data.random import frame_maker
 
     make = frame_maker(WIDE, rows, seed=seed)
 

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoints import ChangePoint, Marks, Tonight, detect_many, tonight
-from benchkit.measure.identity import id_time
+from benchkit.measure.run_ids import id_time
 from benchkit.store.marks import active_marks
 from benchkit.store.query import parse_moment, workload_matcher
 

@@ -17,7 +17,7 @@ from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
 from benchkit.experiment.plan import NULL_ARM
 from benchkit.experiment.prices import KEY, worker_price
 from benchkit.experiment.running import plan_experiment, resume_experiment
-from benchkit.measure.collection import Broken
+from benchkit.measure.discovery import Broken
 
 __all__ = ["make_plan", "say_plan"]
 

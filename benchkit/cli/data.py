@@ -31,7 +31,7 @@ def list_data(as_json: bool) -> None:
     Example:
       benchkit data list --json
     """
-    from benchkit.measure.datasets import data_folder, list_datasets
+    from benchkit.measure.data.dataset import data_folder, list_datasets
     from benchkit.store.text import format_bytes
 
     found = list_datasets()
@@ -92,8 +92,8 @@ def make_data(name: str, size: str) -> None:
     Example:
       benchkit data make tpch --size tiny
     """
-    import benchkit.measure.recipes  # noqa: F401  (declares the recipes)
-    from benchkit.measure.datasets import dataset
+    import benchkit.measure.data.recipes  # noqa: F401  (declares the recipes)
+    from benchkit.measure.data.dataset import dataset
 
     made = dataset(name, size=size)
     click.echo(f"{made.label}  {made.url or made.path}")
@@ -108,8 +108,8 @@ def clear_data(name: str | None) -> None:
     Example:
       benchkit data clear tpch
     """
-    import benchkit.measure.recipes  # noqa: F401  (declares the recipes)
-    from benchkit.measure.datasets import clear
+    import benchkit.measure.data.recipes  # noqa: F401  (declares the recipes)
+    from benchkit.measure.data.dataset import clear
 
     for gone in clear(name):
         click.echo(f"removed {gone.label}")

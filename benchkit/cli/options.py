@@ -27,14 +27,14 @@ class CaptureLevel(click.ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         """Return the value if it can be meant."""
-        from benchkit.measure.extras import parse_capture
+        from benchkit.measure.artifacts import parse_capture
 
         parse_capture(str(value))
         return str(value)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         """Complete levels, and extras after a plus."""
-        from benchkit.measure.extras import EXTRAS, LEVELS
+        from benchkit.measure.artifacts import EXTRAS, LEVELS
 
         head, plus, last = incomplete.rpartition("+")
         known = EXTRAS if plus else LEVELS
@@ -47,7 +47,7 @@ def _into_environment(context: click.Context, parameter: click.Parameter, value:
     before = os.environ.get(name)
     if not value:
         return
-    from benchkit.measure.prometheus import SCRAPE, VARIABLE, Prometheus
+    from benchkit.measure.prometheus.session import SCRAPE, VARIABLE, Prometheus
 
     chosen = str(value).strip()
     Prometheus(**{"url" if name == VARIABLE else "match": chosen})

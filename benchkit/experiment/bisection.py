@@ -36,9 +36,9 @@ from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.plan import Arm, Measurement, read_plan
 from benchkit.experiment.running import with_parameters
-from benchkit.measure.collection import collect
-from benchkit.measure.execution import DEFAULT_DEADLINE_S
-from benchkit.measure.identity import new_id
+from benchkit.measure.discovery import collect
+from benchkit.measure.run_ids import new_id
+from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 

@@ -27,7 +27,7 @@ from benchkit.experiment.installing import conda_content, create_conda, install,
 from benchkit.experiment.measured import measured_folder
 from benchkit.experiment.pythons import choose_python
 from benchkit.experiment.requirements import as_of, source_states
-from benchkit.measure.facts import installed_packages, packages_hash
+from benchkit.measure.provenance import installed_packages, packages_hash
 
 __all__ = ["build", "find_build"]
 
@@ -286,7 +286,7 @@ def _cluster_troubles(environment: Environment, built: Built) -> list[tuple[list
         return json.loads(kept.read_text(encoding="utf-8"))["troubles"]
     except (OSError, ValueError, KeyError):
         pass
-    arguments = ["-m", "benchkit.measure.cluster_check", json.dumps(asked)]
+    arguments = ["-m", "benchkit.measure.cluster.check", json.dumps(asked)]
     troubles = _ask(built.python, arguments, environment.where(), path=str(measured_folder()))
     cache.write_whole(kept, {"troubles": troubles})
     return troubles

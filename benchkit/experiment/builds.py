@@ -21,7 +21,7 @@ from benchkit.experiment.environment import Environment
 from benchkit.experiment.installing import resolve
 from benchkit.experiment.pythons import choose_python
 from benchkit.experiment.requirements import DASK, Requirement, as_of, parse_requirement
-from benchkit.measure.facts import installed_packages
+from benchkit.measure.provenance import installed_packages
 
 __all__ = ["Builds"]
 

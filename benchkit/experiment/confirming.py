@@ -23,7 +23,7 @@ from benchkit.experiment.environment import Environment
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.rebuilding import environment_of_run
 from benchkit.experiment.running import plan_experiment
-from benchkit.measure.facts import host_name
+from benchkit.measure.provenance import host_name
 from benchkit.store.store import Store
 
 __all__ = ["Confirmation", "confirm"]

@@ -17,7 +17,7 @@ from typing import Any
 from benchkit.experiment.bisected import KEPT
 from benchkit.experiment.candidates import Candidate
 from benchkit.experiment.environment import Environment
-from benchkit.measure.facts import host_name
+from benchkit.measure.provenance import host_name
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 

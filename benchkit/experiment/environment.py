@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.requirements import Requirement, parse_requirement, redacted
-from benchkit.measure.facts import without_secrets
+from benchkit.measure.provenance import without_secrets
 
 __all__ = ["CURRENT", "Environment"]
 

@@ -16,8 +16,8 @@ from typing import Any
 from benchkit.errors import BadEnvironment, did_you_mean
 from benchkit.experiment import probe
 from benchkit.experiment.environment import Environment
-from benchkit.measure.cluster import LOCAL_CLUSTER
-from benchkit.measure.cluster_check import cluster_troubles
+from benchkit.measure.cluster.check import cluster_troubles
+from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 
 __all__ = ["check_clusters", "check_environment", "check_settings", "own_settings"]
 

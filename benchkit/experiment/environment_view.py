@@ -16,7 +16,7 @@ from benchkit.experiment.built import Built
 from benchkit.experiment.environment import CURRENT, Environment
 from benchkit.experiment.finding import find_environment, list_environments
 from benchkit.experiment.requirements import redacted
-from benchkit.measure.facts import effective_config, without_secrets
+from benchkit.measure.provenance import effective_config, without_secrets
 
 __all__ = ["differences", "environment_rows", "show_rows"]
 

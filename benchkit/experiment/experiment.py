@@ -20,9 +20,9 @@ from benchkit.experiment.folders import file_name, notebook_path
 from benchkit.experiment.kernel import KernelTrouble, MeasuringKernel
 from benchkit.experiment.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.experiment.prices import worker_price
-from benchkit.measure.execution import DEFAULT_DEADLINE_S
-from benchkit.measure.identity import new_id
 from benchkit.measure.recording import RecordingWriter
+from benchkit.measure.run_ids import new_id
+from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.workloads import Variant
 from benchkit.store.beside import keep_beside, tell_beside
 from benchkit.store.run import run_from_recording
@@ -56,7 +56,7 @@ class Experiment:
     order, seed
         See `benchkit.experiment.plan.plan_measurements`.
     scale, capture, deadline_s
-        See `benchkit.measure.execution.execute`.
+        See `benchkit.measure.runner.execute`.
     tags : mapping of str to str, optional
         What the runs are tagged with.
     words : mapping, optional

@@ -10,7 +10,7 @@ from benchkit.errors import BadEnvironment, did_you_mean
 from benchkit.experiment.environment import CURRENT, Environment
 from benchkit.experiment.environment_check import check_environment
 from benchkit.experiment.environment_file import EnvironmentFile, read_environment_file
-from benchkit.measure.cluster import LOCAL_CLUSTER
+from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 
 __all__ = ["find_environment", "list_environments"]
 

@@ -22,9 +22,9 @@ from benchkit.experiment.environment import CURRENT
 from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.kernel import MeasuringKernel
-from benchkit.measure.cluster import ClusterSpec, open_cluster
-from benchkit.measure.collection import collect
-from benchkit.measure.datasets import data_folder
+from benchkit.measure.cluster.spec import ClusterSpec, open_cluster
+from benchkit.measure.data.dataset import data_folder
+from benchkit.measure.discovery import collect
 from benchkit.store.store import Store
 from benchkit.store.text import format_bytes, format_seconds
 

@@ -27,8 +27,8 @@ from benchkit.experiment.environment import CURRENT, Environment
 from benchkit.experiment.folders import file_name
 from benchkit.experiment.measured import measured_folder
 from benchkit.experiment.notebooks import checked_parameters, stamp
-from benchkit.measure.cluster import ClusterSpec
-from benchkit.measure.datasets import HELPER_VARIABLE
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.data.dataset import HELPER_VARIABLE
 
 __all__ = ["KernelTrouble", "MeasuringKernel"]
 
@@ -62,7 +62,7 @@ except Exception:
 from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
-_CLOSE_KEPT = "from benchkit.measure.keeping import close_kept; close_kept()"
+_CLOSE_KEPT = "from benchkit.measure.cluster.reuse import close_kept; close_kept()"
 
 
 def _is_inherited(name: str) -> bool:

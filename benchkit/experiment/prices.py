@@ -14,7 +14,7 @@ import dask
 
 from benchkit.errors import UsageError
 from benchkit.experiment.environment import Environment
-from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.cluster.spec import ClusterSpec
 
 __all__ = ["KEY", "worker_price"]
 

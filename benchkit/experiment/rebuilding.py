@@ -10,7 +10,7 @@ from typing import Any
 from benchkit.errors import EnvironmentTrouble
 from benchkit.experiment.environment import Environment
 from benchkit.experiment.requirements import git_address, parse_requirement
-from benchkit.measure.facts import REDACTED
+from benchkit.measure.provenance import REDACTED
 
 __all__ = ["environment_of_run"]
 

@@ -21,13 +21,13 @@ from distributed import KilledWorker, default_client
 from distributed.comm import CommClosedError
 
 from benchkit.errors import StoreTrouble, UsageError, WrongAnswer
-from benchkit.measure.cluster import describe
-from benchkit.measure.extras import parse_capture
-from benchkit.measure.facts import known_facts
-from benchkit.measure.identity import new_id
-from benchkit.measure.observe import Observer
-from benchkit.measure.prometheus import Prometheus, keep_prometheus
+from benchkit.measure.artifacts import parse_capture
+from benchkit.measure.capture_client import Observer
+from benchkit.measure.cluster.spec import describe
+from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
+from benchkit.measure.provenance import known_facts
 from benchkit.measure.recording import RecordingWriter
+from benchkit.measure.run_ids import new_id
 from benchkit.store.run import Run, run_from_recording
 from benchkit.store.store import Store
 

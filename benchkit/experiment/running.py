@@ -18,7 +18,7 @@ from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.plan import NULL_ARM, Arm, Measurement, read_plan
 from benchkit.experiment.sweep import expand
-from benchkit.measure.collection import Broken, collect
+from benchkit.measure.discovery import Broken, collect
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
 from benchkit.store.store import Store

@@ -8,7 +8,7 @@ from typing import Any
 from dask.utils import parse_bytes
 
 from benchkit.experiment.environment import Environment
-from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.workloads import Variant
 from benchkit.store.text import format_bytes
 

@@ -8,7 +8,19 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, cast
 
-__all__ = ["constants_of", "meaning_of", "names_used", "source_of"]
+__all__ = ["constants_of", "first_name", "names_used", "normalized_source", "source_of"]
+
+#: New name -> name under which source hashes were first computed. The hash of a workload contains
+#: the names that its functions use: a helper that is renamed without an entry here starts the
+#: history of every workload that uses it anew. Never remove an entry.
+FIRST_NAMES = {
+    "benchkit.measure.data.random": "benchkit.measure.generate",
+}
+
+
+def first_name(name: str) -> str:
+    """Return the name that a module, function or attribute had when hashes were introduced."""
+    return FIRST_NAMES.get(name, name)
 
 
 def source_of(function: Callable) -> str:
@@ -19,8 +31,11 @@ def source_of(function: Callable) -> str:
         return ""
 
 
-def meaning_of(function: Callable) -> str:
-    """Return the syntax tree as text, without docstrings, positions and decorators' formatting."""
+def normalized_source(function: Callable) -> str:
+    """Return the syntax tree as text, without docstrings, positions and decorators.
+
+    Names that were renamed since source hashes were introduced appear under their first name.
+    """
     try:
         tree = ast.parse(source_of(function))
     except SyntaxError:  # a lambda in the middle of a line, say
@@ -37,15 +52,23 @@ def meaning_of(function: Callable) -> str:
             node.body = body[1:] or [ast.Pass()]
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.decorator_list = []  # tags and deadlines do not change what is computed
+        _restore_first_names(node)
     return ast.dump(tree)
+
+
+def _restore_first_names(node: ast.AST) -> None:
+    for field in ("id", "attr", "name", "module", "arg"):
+        name = getattr(node, field, None)
+        if isinstance(name, str) and name in FIRST_NAMES:
+            setattr(node, field, FIRST_NAMES[name])
 
 
 def constants_of(function: Callable) -> str:
     """Return the plain values of the global names that a function mentions: ``SLEEP_S = 0.5``."""
     values = getattr(function, "__globals__", {})
     return "".join(
-        f"{name} = {values[name]!r}\n"
-        for name in sorted(names_used(function))
+        f"{first_name(name)} = {values[name]!r}\n"
+        for name in sorted(names_used(function), key=first_name)
         if name in values and not name.startswith("__") and _is_plain(values[name])
     )
 

@@ -19,13 +19,13 @@ from types import FunctionType
 from typing import Any
 
 from benchkit.measure.errors import BadParameter, BadWorkload, did_you_mean
-from benchkit.measure.source import constants_of, meaning_of, names_used, source_of
+from benchkit.measure.source import constants_of, first_name, names_used, normalized_source, source_of
 
 __all__ = ["STEPS", "Variant", "Workload", "workload"]
 
 #: The steps of a workload; only `run` is inside the clock.
 STEPS = ("prepare", "run", "check", "cleanup")
-_GENERATORS = "benchkit.measure.generate"
+_GENERATORS = "benchkit.measure.data.random"
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 #: What a step may ask for by name, beside the workload's parameters.
 _OFFERED = ("client", "scale", "prepared", "result", "seed")
@@ -244,7 +244,7 @@ class Workload:
         """Hash of what the source does: comments, docstrings and layout do not count."""
         digest = hashlib.sha256()
         for function in self._functions():
-            digest.update(meaning_of(function).encode())
+            digest.update(normalized_source(function).encode())
             digest.update(constants_of(function).encode())
         digest.update(repr(self.requires + self.features).encode())
         return digest.hexdigest()[:16]
@@ -253,7 +253,7 @@ class Workload:
         """Return the steps in order, then what they use of their own files, and so on."""
         found = [self.steps[step] for step in STEPS if step in self.steps]
         for function in found:  # grows while it is walked
-            for name in sorted(names_used(function)):
+            for name in sorted(names_used(function), key=first_name):
                 helper = getattr(function, "__globals__", {}).get(name)
                 if (
                     isinstance(helper, (FunctionType, type))

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchkit.errors import AlreadyStored, StoreTrouble, UnreadableRun
-from benchkit.measure.identity import is_id, new_id
+from benchkit.measure.run_ids import is_id, new_id
 from benchkit.store.columns import SCHEMA, records_to_table, unite
 from benchkit.store.objects import LocalFiles
 from benchkit.store.runfile import read_record, run_name

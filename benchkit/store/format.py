@@ -15,7 +15,7 @@ from typing import Any
 import dask
 
 from benchkit.errors import AlreadyStored, BadStore
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.objects import LocalFiles
 
 __all__ = ["FORMAT_VERSION", "default_store", "read_meta", "write_meta"]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchkit.errors import UsageError
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.objects import LocalFiles
 
 __all__ = ["FOLDER", "KINDS", "add_event", "read_events"]

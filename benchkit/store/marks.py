@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchkit.errors import UsageError, did_you_mean
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.columns import decode_json, map_texts
 from benchkit.store.query import columns_needed, matching, parse_moment
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.identity import derived_id
+from benchkit.measure.run_ids import derived_id
 
 __all__ = ["TABLES", "moment_of", "record_of", "row_of"]
 

@@ -16,7 +16,7 @@ import h5py
 import xarray as xr
 
 from benchkit.errors import UnreadableRun, UsageError
-from benchkit.measure.identity import id_time, is_id
+from benchkit.measure.run_ids import id_time, is_id
 from benchkit.store.netcdf import encode_tree
 from benchkit.store.netcdf_reader import is_ours, read_tree
 

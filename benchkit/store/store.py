@@ -25,7 +25,7 @@ from benchkit.errors import (
     UsageError,
     did_you_mean,
 )
-from benchkit.measure.identity import is_id
+from benchkit.measure.run_ids import is_id
 from benchkit.store.catalogue import Catalogue
 from benchkit.store.columns import order_by_time, plain_array, table_to_frame
 from benchkit.store.format import FORMAT_VERSION, default_store, read_meta, write_meta

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from benchkit.analysis.history import build_history
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 
 FIRST = pd.Timestamp("2026-03-01T02:00", tz="UTC")
 

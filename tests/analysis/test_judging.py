@@ -9,7 +9,7 @@ from test_history import FIRST, run
 from benchkit.analysis.history import build_history
 from benchkit.analysis.judging import judge
 from benchkit.analysis.regressions import read_ledger
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 
 N = 60
 

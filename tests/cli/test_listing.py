@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
 

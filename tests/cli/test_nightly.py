@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as main
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
 WORKLOAD = """import time

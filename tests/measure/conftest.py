@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from distributed import Client, LocalCluster
 
-from benchkit.measure.identity import new_id
-from benchkit.measure.observe import Observer
+from benchkit.measure.capture_client import Observer
 from benchkit.measure.recording import RecordingWriter
+from benchkit.measure.run_ids import new_id
 from benchkit.store.run import Run, run_from_recording
 
 

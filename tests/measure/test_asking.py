@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from distributed.metrics import time
 
-from benchkit.measure.capture.asking import MAX_PROFILED, Asking
+from benchkit.measure.capture.worker_reports import MAX_PROFILED, Asking
 
 TICK_S = 0.05
 

@@ -12,7 +12,7 @@ import weakref
 import pytest
 from distributed import Client, LocalCluster
 
-from benchkit.measure.cluster import ClusterSpec, describe, open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec, describe, open_cluster
 from benchkit.measure.errors import BadCluster, ClusterTrouble
 
 

@@ -10,18 +10,19 @@ from pathlib import Path
 import dask
 import pytest
 
-from benchkit.measure import datasets, recipes
-from benchkit.measure.datasets import MANIFEST, clear, data_folder, dataset, list_datasets
+from benchkit.measure.data import dataset as datasets
+from benchkit.measure.data import recipes
+from benchkit.measure.data.dataset import MANIFEST, clear, data_folder, dataset, list_datasets
+from benchkit.measure.data.recipe import recipe
 from benchkit.measure.errors import BadParameter, DatasetTrouble, MissingPackage, UsageError
-from benchkit.measure.recipe import recipe
 
 ROOT = Path(__file__).parents[2]
 #: A recipe of two files that says where it is, for processes that are killed or race.
 SLOW_RECIPE = """
 import sys, time
 from pathlib import Path
-from benchkit.measure.datasets import dataset
-from benchkit.measure.recipe import recipe
+from benchkit.measure.data.dataset import dataset
+from benchkit.measure.data.recipe import recipe
 
 @recipe("slow", version=1)
 def slow(folder, *, seconds=0.0):
@@ -40,7 +41,7 @@ if __name__ == "__main__":
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     known = sys.modules[recipe.__module__]._RECIPES
-    monkeypatch.setattr("benchkit.measure.recipe._RECIPES", dict(known))
+    monkeypatch.setattr("benchkit.measure.data.recipe._RECIPES", dict(known))
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 
@@ -293,7 +294,7 @@ def test_what_an_environment_lacks_the_python_of_benchkit_makes(monkeypatch, tmp
     def lacks(package):
         raise ImportError(package)
 
-    monkeypatch.setattr(sys.modules["benchkit.measure.recipe"], "import_module", lacks)
+    monkeypatch.setattr(sys.modules["benchkit.measure.data.recipe"], "import_module", lacks)
     made = recipes.dataset("h2o", size="tiny")
     assert made.answer("select count(*) as n from h2o")["n"].tolist() == [20_000]
 

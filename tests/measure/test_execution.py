@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from distributed import get_worker
 
-from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import BadCluster, WrongAnswer
-from benchkit.measure.execution import execute
 from benchkit.measure.recording import Recording
+from benchkit.measure.runner import execute
 from benchkit.measure.workloads import workload
 from benchkit.store.run import Run, run_from_recording
 
@@ -223,8 +223,8 @@ def test_an_address_where_nobody_answers_is_infrastructure(tmp_path):
 KILLED = """
 import time
 import weakref
-from benchkit.measure.cluster import ClusterSpec
-from benchkit.measure.execution import execute
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.runner import execute
 from benchkit.measure.workloads import workload
 
 @workload(category="t")

@@ -3,10 +3,10 @@ import json
 import pytest
 from distributed import Client, LocalCluster
 
-from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.artifacts import keep_extras, parse_capture
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import UsageError
-from benchkit.measure.execution import execute
-from benchkit.measure.extras import keep_extras, parse_capture
+from benchkit.measure.runner import execute
 from benchkit.measure.workloads import workload
 
 LOCAL = ClusterSpec.from_dict({"n_workers": 1, "threads_per_worker": 1, "memory_limit": "512 MiB"})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from dask.sizeof import sizeof
 
+from benchkit.measure.data.random import WIDE, frame_maker, random_array, random_frame
 from benchkit.measure.errors import BadParameter
-from benchkit.measure.generate import WIDE, frame_maker, random_array, random_frame
 
 
 def test_random_array_is_uniform_and_the_same_for_one_seed():

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from benchkit.measure import identity
-from benchkit.measure.identity import derived_id, id_time, is_id, new_id
+from benchkit.measure import run_ids as identity
+from benchkit.measure.run_ids import derived_id, id_time, is_id, new_id
 
 
 def test_an_id_is_a_uuid_of_version_7():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from distributed import profile
 
-from benchkit.measure.capture.knowledge import MAX_LOG_LINES, Knowledge
+from benchkit.measure.capture.worker_log import MAX_LOG_LINES, Knowledge
 
 INF = float("inf")
 

@@ -21,11 +21,11 @@ from distributed.http.prometheus import PrometheusNotAvailableHandler
 import benchkit
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
-from benchkit.measure.cluster import ClusterSpec
-from benchkit.measure.endpoints import HttpTrouble
-from benchkit.measure.execution import execute
-from benchkit.measure.prometheus import Prometheus
-from benchkit.measure.prometheus_server import read_range, selector_of
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.prometheus.http import HttpTrouble
+from benchkit.measure.prometheus.query import read_range, selector_of
+from benchkit.measure.prometheus.session import Prometheus
+from benchkit.measure.runner import execute
 from benchkit.measure.workloads import workload
 from benchkit.store.run import Run, run_from_recording
 
@@ -241,14 +241,14 @@ def test_what_goes_wrong_is_one_line_of_the_run_and_no_more(watched, tmp_path, m
     served = SimpleNamespace(write=written.append, set_header=lambda *_: None)
     PrometheusNotAvailableHandler.get(served)
     said = written[0]
-    monkeypatch.setattr("benchkit.measure.scraping.ask", lambda *_, **__: said.encode())
+    monkeypatch.setattr("benchkit.measure.prometheus.scraper.ask", lambda *_, **__: said.encode())
     assert "prometheus-client is not installed" in trouble("scrape")
-    monkeypatch.setattr("benchkit.measure.endpoints._endpoint", _no_http)
+    monkeypatch.setattr("benchkit.measure.prometheus.http._endpoint", _no_http)
     assert "serve no HTTP" in trouble("scrape")
 
 
 def _no_http(address, services, name, role):
-    from benchkit.measure.endpoints import Endpoint
+    from benchkit.measure.prometheus.http import Endpoint
 
     return Endpoint("", address, name, role)
 

@@ -8,9 +8,9 @@ import os
 import pandas as pd
 import pytest
 
-from benchkit.measure import published
+from benchkit.measure.data import remote_copy as published
+from benchkit.measure.data.recipes import dataset
 from benchkit.measure.errors import DatasetTrouble
-from benchkit.measure.recipes import dataset
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 import s3fs
 from uv import find_uv_bin
 
-from benchkit.measure import published
-from benchkit.measure.recipes import dataset
+from benchkit.measure.data import remote_copy as published
+from benchkit.measure.data.recipes import dataset
 
 pytestmark = [pytest.mark.slow, pytest.mark.environment]
 ACCESS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}

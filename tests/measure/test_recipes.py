@@ -8,9 +8,9 @@ import pytest
 import xarray as xr
 from pyarrow import parquet
 
-from benchkit.measure import recipes
+from benchkit.measure.data import recipes
+from benchkit.measure.data.recipes import dataset
 from benchkit.measure.errors import DatasetTrouble, MissingPackage
-from benchkit.measure.recipes import dataset
 
 
 @pytest.fixture(autouse=True)

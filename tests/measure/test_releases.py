@@ -36,7 +36,7 @@ def all_there(result, client):
     expect(sum(client.gather(result)), equals=2 * sum(range(299)))
 """
 SCRIPT = """
-from benchkit.measure.session import measure
+from benchkit.measure.entrypoint import measure
 
 if __name__ == "__main__":
     cluster = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "512 MiB"}

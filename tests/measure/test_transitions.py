@@ -9,7 +9,7 @@ import pytest
 from distributed import wait
 from observing import nap
 
-from benchkit.measure.capture.transitions import ignores_the_rest
+from benchkit.measure.capture.transition_table import ignores_the_rest
 
 TABLE = "_TRANSITIONS_TABLE"
 

@@ -4,10 +4,10 @@ from types import ModuleType
 
 import pytest
 
-from benchkit.measure.collection import collect
+from benchkit.measure.discovery import collect
 from benchkit.measure.errors import BadParameter, BadSelection, BadWorkload, UnknownWorkload
-from benchkit.measure.selection import matcher
-from benchkit.measure.sizing import Scale, linear, quadratic
+from benchkit.measure.expression import matcher
+from benchkit.measure.scale import Scale, linear, quadratic
 from benchkit.measure.workloads import _GROUPS, workload
 from benchkit.store.schema import GROUPS
 

@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.analysis.regressions import regression_id
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from playwright.sync_api import expect
 
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 
 READY = "document.body?.dataset.page === 'ready'"
 HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'

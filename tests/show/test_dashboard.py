@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from serving import HOSTILE, READY, many_tasks, sees, served, with_record
 
 import benchkit.show.dashboard
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
 FOLDER = Path(benchkit.show.dashboard.__file__).parent

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from serving import HOSTILE, READY, many_tasks, open_page, sees, served, with_record
 
 from benchkit.cli.main import benchkit as command
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard import marks
 from benchkit.show.dashboard.compare import EXAMPLES, _found
 from benchkit.show.dashboard.server import only_these

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from serving import HOSTILE, READY, served, with_record
 
 from benchkit.analysis.noise import run_noise
-from benchkit.measure.identity import derived_id, new_id
+from benchkit.measure.run_ids import derived_id, new_id
 
 NIGHTS = 30
 EXPERIMENT = new_id()

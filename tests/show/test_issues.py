@@ -9,7 +9,7 @@ from github_server import MOST_CHARACTERS, GitHubServer
 
 from benchkit.analysis.regressions import read_ledger
 from benchkit.errors import UsageError
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.show.forges import FileTracker, ForgeTrouble, GitHubTracker
 from benchkit.show.issues import LABEL, issue_body, marker, sync_issues
 

@@ -17,7 +17,7 @@ from benchkit import plots
 from benchkit.analysis.history import ABOUT
 from benchkit.analysis.within import Within
 from benchkit.experiment.status import DONE, OPEN, Status
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard import cause, compare, compared, data, marks, pair, pair_groups
 from benchkit.show.dashboard import run as run_page
 from benchkit.show.dashboard.groups import GroupTable

@@ -18,8 +18,8 @@ from benchkit.measure.capture import (
     SCHEDULER_COLUMNS,
     TASK_COLUMNS,
 )
-from benchkit.measure.identity import new_id
 from benchkit.measure.recording import RecordingWriter
+from benchkit.measure.run_ids import new_id
 
 ON, OFF = 1000.0, 1010.0
 NAN = float("nan")

@@ -10,7 +10,7 @@ import pytest
 from synthetic_runs import make_record
 
 from benchkit.errors import AlreadyStored, StoreTrouble
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store import catalogue as module
 from benchkit.store.catalogue import Catalogue
 from benchkit.store.objects import LocalFiles

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchkit.measure.identity import derived_id, new_id
+from benchkit.measure.run_ids import derived_id, new_id
 from benchkit.store.inspection import CheckReport
 from benchkit.store.runfile import encode_run, run_name
 

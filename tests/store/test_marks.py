@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchkit.errors import UnknownRun, UsageError
-from benchkit.measure.identity import new_id
+from benchkit.measure.run_ids import new_id
 from benchkit.store.marks import KINDS, active_marks, new_mark
 
 THIN, SQUARE = "array.basic_sum[chunks=thin]", "array.basic_sum[chunks=square]"

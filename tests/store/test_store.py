@@ -21,7 +21,7 @@ from benchkit.errors import (
     UnreadableRun,
     UsageError,
 )
-from benchkit.measure.identity import derived_id
+from benchkit.measure.run_ids import derived_id
 from benchkit.store import store as module
 from benchkit.store.inspection import CheckReport
 from benchkit.store.runfile import encode_run, run_name

@@ -11,10 +11,10 @@ from pathlib import Path
 import dask
 import numpy as np
 
-from benchkit.measure.collection import collect
+from benchkit.measure.discovery import collect
 from benchkit.measure.errors import WrongAnswer
-from benchkit.measure.execution import settle
-from benchkit.measure.sizing import Scale
+from benchkit.measure.runner import settle
+from benchkit.measure.scale import Scale
 
 VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()
 MIB = 2**20

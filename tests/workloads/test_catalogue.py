@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from benchkit.measure.collection import collect
-from benchkit.measure.sizing import Scale
+from benchkit.measure.discovery import collect
+from benchkit.measure.scale import Scale
 
 FOLDER = Path(__file__).parents[2] / "workloads"
 FOUND = collect([FOLDER])

@@ -20,7 +20,7 @@ from perturbing import (
     with_value,
 )
 
-from benchkit.measure.sizing import Scale
+from benchkit.measure.scale import Scale
 
 
 def a_key_is_in_two_partitions(frame):

@@ -24,8 +24,8 @@ from benchkit.measure.capture.columns import (
     SCHEDULER_COLUMNS,
     TASK_COLUMNS,
 )
-from benchkit.measure.capture.probe import Probe
-from benchkit.measure.capture.watching import Capture
+from benchkit.measure.capture.scheduler_plugin import Capture
+from benchkit.measure.capture.worker_plugin import Probe
 
 __all__ = [
     "ACTIONS",

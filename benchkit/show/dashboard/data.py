@@ -26,7 +26,7 @@ from benchkit.analysis.regressions import Regression, read_ledger
 from benchkit.analysis.within import Within
 from benchkit.errors import BenchkitError
 from benchkit.experiment.folders import folders_of
-from benchkit.measure.collection import Collection, collect
+from benchkit.measure.discovery import Collection, collect
 from benchkit.show.dashboard.standing import Standing, standings
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS

@@ -9,7 +9,7 @@ import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
-from benchkit.measure.identity import is_id
+from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import runs_table

@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.endpoints import HttpTrouble, ask
+from benchkit.measure.prometheus.http import HttpTrouble, ask
 
 __all__ = ["read_range", "selector_of"]
 

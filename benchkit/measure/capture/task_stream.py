@@ -14,8 +14,8 @@ from operator import add
 from typing import Any
 
 from benchkit.measure.capture.columns import ACTIONS, EVENT_COLUMNS, NAN, ROW, TASK_COLUMNS, packed
-from benchkit.measure.capture.groups import Groups
-from benchkit.measure.capture.transitions import Wrap, ignores_the_rest
+from benchkit.measure.capture.task_groups import Groups
+from benchkit.measure.capture.transition_table import Wrap, ignores_the_rest
 
 __all__ = ["Stream"]
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.archive_recipes import nex_nc, tarballs
-from benchkit.measure.datasets import Dataset, clear, data_folder, dataset, list_datasets
+from benchkit.measure.data.archive_recipes import nex_nc, tarballs
+from benchkit.measure.data.dataset import Dataset, clear, data_folder, dataset, list_datasets
+from benchkit.measure.data.raster_recipes import cmip, era5, era5_surface, int_cube, nwm, sentinel
+from benchkit.measure.data.recipe import Recipe, need, recipe, versions_of
+from benchkit.measure.data.table_recipes import gdelt, hive, rideshare, spark_like, taxi_csv
 from benchkit.measure.errors import DatasetTrouble, MissingPackage
-from benchkit.measure.raster_recipes import cmip, era5, era5_surface, int_cube, nwm, sentinel
-from benchkit.measure.recipe import Recipe, need, recipe, versions_of
-from benchkit.measure.table_recipes import gdelt, hive, rideshare, spark_like, taxi_csv
 
 __all__ = [
     "Dataset",
@@ -194,7 +194,7 @@ def wide(
     """
     need("pandas", "wide")
     need("pyarrow", "wide")
-    from benchkit.measure.generate import WIDE, frame_maker
+    from benchkit.measure.data.random import WIDE, frame_maker
 
     make = frame_maker(WIDE, rows_per_file, freq="10ms", seed=seed)
     for number in range(files):

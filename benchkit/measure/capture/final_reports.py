@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from benchkit.measure.capture.asking import Asking
 from benchkit.measure.capture.columns import NAN, look_up, text
-from benchkit.measure.capture.groups import Groups
-from benchkit.measure.capture.knowledge import IDLE_TALK, MAX_LOG_LINES, warnings_of
+from benchkit.measure.capture.task_groups import Groups
+from benchkit.measure.capture.worker_log import IDLE_TALK, MAX_LOG_LINES, warnings_of
+from benchkit.measure.capture.worker_reports import Asking
 
 __all__ = ["fine_now", "fine_rows", "last_words"]
 

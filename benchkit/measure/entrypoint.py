@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.cluster import ClusterSpec
-from benchkit.measure.collection import collect
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.discovery import collect
 from benchkit.measure.errors import UsageError
-from benchkit.measure.execution import execute
-from benchkit.measure.prometheus import Prometheus
+from benchkit.measure.prometheus.session import Prometheus
+from benchkit.measure.runner import execute
 
 __all__ = ["measure"]
 
@@ -44,7 +44,7 @@ def measure(
     cluster, clusters : mapping, optional
         Class and options of the cluster, and named shapes, as in an environment file.
     scale, capture, deadline_s, facts
-        See `benchkit.measure.execution.execute`.
+        See `benchkit.measure.runner.execute`.
     prometheus : str, default ""
         Address of a Prometheus server, or ``scrape``; empty: ``$BENCHKIT_PROMETHEUS``.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.endpoints import Endpoint, HttpTrouble, ask, find_endpoints
+from benchkit.measure.prometheus.http import Endpoint, HttpTrouble, ask, find_endpoints
 from benchkit.measure.recording import RecordingWriter
 
 __all__ = ["Scraper"]

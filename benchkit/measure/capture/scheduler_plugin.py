@@ -10,17 +10,17 @@ import cloudpickle
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 
-from benchkit.measure.capture.asking import Asking
+from benchkit.measure.capture.cluster_events import Happenings
 from benchkit.measure.capture.columns import NAN, text
-from benchkit.measure.capture.ending import fine_now, fine_rows, last_words
-from benchkit.measure.capture.groups import Groups
-from benchkit.measure.capture.happenings import Happenings
+from benchkit.measure.capture.final_reports import fine_now, fine_rows, last_words
 from benchkit.measure.capture.loop_lag import LoopLag
-from benchkit.measure.capture.polling import Poll
-from benchkit.measure.capture.probe import Probe
+from benchkit.measure.capture.poller import Poll
 from benchkit.measure.capture.samples import Samples
-from benchkit.measure.capture.stream import Stream
-from benchkit.measure.capture.transitions import can_listen, listen, stop_listening
+from benchkit.measure.capture.task_groups import Groups
+from benchkit.measure.capture.task_stream import Stream
+from benchkit.measure.capture.transition_table import can_listen, listen, stop_listening
+from benchkit.measure.capture.worker_plugin import Probe
+from benchkit.measure.capture.worker_reports import Asking
 
 __all__ = ["Capture"]
 

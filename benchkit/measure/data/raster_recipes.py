@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.recipe import need, recipe, versions_of
+from benchkit.measure.data.recipe import need, recipe, versions_of
 
 __all__ = ["cmip", "era5", "era5_surface", "int_cube", "nwm", "sentinel"]
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from benchkit.measure.cluster import ClusterSpec, Opened, open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec, Opened, open_cluster
 
 __all__ = ["close_kept", "kept_cluster"]
 
@@ -37,7 +37,7 @@ def kept_cluster(spec: ClusterSpec) -> Iterator[Opened]:
     Raises
     ------
     BadCluster, ClusterTrouble
-        See `benchkit.measure.cluster.open_cluster`.
+        See `benchkit.measure.cluster.spec.open_cluster`.
     """
     if spec.is_local or spec.address is not None:
         with open_cluster(spec) as opened:

@@ -21,7 +21,7 @@ from types import ModuleType
 import cloudpickle
 
 from benchkit.measure.errors import BadSelection, UnknownWorkload, UsageError
-from benchkit.measure.selection import matcher
+from benchkit.measure.expression import matcher
 from benchkit.measure.workloads import Variant, Workload
 
 __all__ = ["Broken", "Collection", "collect"]

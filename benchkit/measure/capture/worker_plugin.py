@@ -11,8 +11,8 @@ import distributed
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from benchkit.measure.capture.columns import NAN, text
-from benchkit.measure.capture.knowledge import Knowledge
 from benchkit.measure.capture.loop_lag import LoopLag
+from benchkit.measure.capture.worker_log import Knowledge
 
 __all__ = ["Probe"]
 

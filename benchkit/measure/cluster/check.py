@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from benchkit.measure.cluster import ClusterSpec
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import BadCluster
 
 __all__ = ["cluster_troubles"]

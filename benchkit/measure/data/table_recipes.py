@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.recipe import need, recipe, versions_of
+from benchkit.measure.data.recipe import need, recipe, versions_of
 
 __all__ = ["gdelt", "hive", "rideshare", "spark_like", "taxi_csv"]
 

@@ -22,7 +22,10 @@ from distributed import KilledWorker, wait
 from distributed.client import futures_of
 from distributed.comm import CommClosedError
 
-from benchkit.measure.cluster import ClusterSpec, Opened
+from benchkit.measure.artifacts import keep_extras, parse_capture
+from benchkit.measure.capture_client import Observer
+from benchkit.measure.cluster.reuse import kept_cluster
+from benchkit.measure.cluster.spec import ClusterSpec, Opened
 from benchkit.measure.deadline import ask_with_timeout, deadline, stacks_of, standstill
 from benchkit.measure.errors import (
     BadCluster,
@@ -32,14 +35,11 @@ from benchkit.measure.errors import (
     MissingPackage,
     WrongAnswer,
 )
-from benchkit.measure.extras import keep_extras, parse_capture
-from benchkit.measure.facts import known_facts
-from benchkit.measure.identity import new_id
-from benchkit.measure.keeping import kept_cluster
-from benchkit.measure.observe import Observer
-from benchkit.measure.prometheus import Prometheus, keep_prometheus
+from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
+from benchkit.measure.provenance import known_facts
 from benchkit.measure.recording import RecordingWriter
-from benchkit.measure.sizing import Scale
+from benchkit.measure.run_ids import new_id
+from benchkit.measure.scale import Scale
 from benchkit.measure.workloads import Variant
 
 __all__ = ["DEFAULT_DEADLINE_S", "execute", "settle"]
@@ -79,7 +79,7 @@ def execute(
         Share of the full data size, in (0, 1]; smaller is shorter.
     capture : str, default "full"
         How much is watched: full, light or off; and what is kept beside the run, after ``+``
-        (see `benchkit.measure.extras`).
+        (see `benchkit.measure.artifacts`).
     deadline_s : float, optional
         Seconds that each step may take; by default the workload's own, else 300.
     facts : mapping, optional

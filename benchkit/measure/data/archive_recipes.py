@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.recipe import need, recipe, versions_of
+from benchkit.measure.data.recipe import need, recipe, versions_of
 
 __all__ = ["nex_nc", "tarballs"]
 

@@ -27,6 +27,8 @@ from uuid import uuid4
 
 import dask
 
+from benchkit.measure.data.recipe import Recipe, find_recipe
+from benchkit.measure.data.remote_copy import data_url, publish
 from benchkit.measure.deadline import not_counted
 from benchkit.measure.errors import (
     BadParameter,
@@ -35,8 +37,6 @@ from benchkit.measure.errors import (
     MissingPackage,
     did_you_mean,
 )
-from benchkit.measure.published import data_url, publish
-from benchkit.measure.recipe import Recipe, find_recipe
 
 try:
     import fcntl
@@ -55,7 +55,7 @@ _HELPER = """
 import json, os, sys
 wanted = json.load(sys.stdin)
 os.environ["BENCHKIT_DATA"] = wanted["folder"]
-from benchkit.measure.recipes import dataset
+from benchkit.measure.data.recipes import dataset
 found = dataset(wanted["name"], **wanted["params"])
 if wanted["sql"]:
     found.answer(wanted["sql"])
@@ -291,7 +291,7 @@ def data_folder() -> Path:
 
     ``$BENCHKIT_DATA``, else Dask's configuration ``benchkit.data``, else ``benchkit/data`` in the
     user's cache folder. Workers on other machines must see it under the same path, or read a copy
-    (see `benchkit.measure.published.data_url`).
+    (see `benchkit.measure.data.remote_copy.data_url`).
     """
     chosen = os.environ.get("BENCHKIT_DATA") or dask.config.get("benchkit.data", None)
     if chosen:

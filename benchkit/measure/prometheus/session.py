@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from benchkit.measure.capture_client import Observer
 from benchkit.measure.deadline import ask_with_timeout
-from benchkit.measure.endpoints import Endpoint, HttpTrouble, find_endpoints, without_login
 from benchkit.measure.errors import UsageError
-from benchkit.measure.observe import Observer
-from benchkit.measure.prometheus_server import read_range, selector_of
+from benchkit.measure.prometheus.http import Endpoint, HttpTrouble, find_endpoints, without_login
+from benchkit.measure.prometheus.query import read_range, selector_of
+from benchkit.measure.prometheus.scraper import Scraper
 from benchkit.measure.recording import RecordingWriter
-from benchkit.measure.scraping import Scraper
 
 __all__ = ["MATCH_VARIABLE", "SCRAPE", "VARIABLE", "Prometheus", "keep_prometheus"]
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from distributed.metrics import time
 
+from benchkit.measure.capture.cluster_events import Happenings
 from benchkit.measure.capture.columns import text
-from benchkit.measure.capture.groups import Groups, row_of
-from benchkit.measure.capture.happenings import Happenings
+from benchkit.measure.capture.task_groups import Groups, row_of
 
 __all__ = ["Poll"]
 
