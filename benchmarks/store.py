@@ -26,7 +26,7 @@ import xarray as xr  # noqa: E402
 from synthetic_runs import make_record, make_run  # noqa: E402
 
 from benchkit.measure.run_ids import new_id  # noqa: E402
-from benchkit.store.netcdf import encode_tree  # noqa: E402
+from benchkit.store.runfile.writer import encode_tree  # noqa: E402
 from benchkit.store.store import Store  # noqa: E402
 
 COLUMNS = [

@@ -17,9 +17,9 @@ from benchkit.analysis.explain import GROUPS_READ, Explanation, explain
 from benchkit.analysis.history import History
 from benchkit.analysis.regressions import FAILING
 from benchkit.errors import BenchkitError
+from benchkit.formatting import format_bytes
 from benchkit.store.run import Run
 from benchkit.store.store import Store
-from benchkit.store.text import format_bytes
 
 __all__ = ["account", "bisect_command", "compare_link", "runs_beside"]
 

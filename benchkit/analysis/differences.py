@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchkit.formatting import format_quantity
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_quantity
 
 __all__ = ["differences"]
 

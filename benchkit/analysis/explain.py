@@ -16,7 +16,7 @@ import xarray as xr
 from scipy.special import stdtrit
 
 from benchkit.errors import NotEnoughRuns
-from benchkit.store.text import short_group
+from benchkit.formatting import short_group
 
 __all__ = ["GROUPS_READ", "IDLE", "UNEXPLAINED", "Explanation", "explain"]
 

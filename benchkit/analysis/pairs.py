@@ -8,7 +8,7 @@ from __future__ import annotations
 import pandas as pd
 
 from benchkit.analysis.within import Within
-from benchkit.store.text import short_group
+from benchkit.formatting import short_group
 
 __all__ = ["PER", "group_differences"]
 

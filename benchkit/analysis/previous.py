@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from benchkit.formatting import format_change, format_quantity
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_change, format_quantity
 
 __all__ = ["AGREE", "Previous", "against_previous", "beside_previous", "comparable"]
 

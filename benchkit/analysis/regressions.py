@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 
 from benchkit.analysis.history import ABOUT, accepts
+from benchkit.formatting import format_change, format_quantity
+from benchkit.store.index.query import parse_moment
 from benchkit.store.marks import active_marks
-from benchkit.store.query import parse_moment
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_change, format_quantity
 
 __all__ = [
     "FAILING",

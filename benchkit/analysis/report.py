@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.effects import Comparison
-from benchkit.store.text import counted, format_change, format_quantity
+from benchkit.formatting import counted, format_change, format_quantity
 
 __all__ = ["Report"]
 

@@ -151,7 +151,7 @@ def bisect(
 
 def _run(bisection: Any, budget_s: float | None, quiet: bool) -> None:
     """Measure, and tell on stderr each step, each run and what was learnt."""
-    from benchkit.store.text import format_seconds
+    from benchkit.formatting import format_seconds
 
     def tell(line: str) -> None:
         if not quiet:

@@ -46,7 +46,7 @@ def compare(
     """
     from benchkit.analysis.comparison import DEFAULT_METRICS, check_metrics
     from benchkit.analysis.comparison import compare as compare_runs
-    from benchkit.store.selection import select_runs
+    from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
 
     chosen = check_metrics(metrics or DEFAULT_METRICS)

@@ -31,8 +31,8 @@ def list_data(as_json: bool) -> None:
     Example:
       benchkit data list --json
     """
+    from benchkit.formatting import format_bytes
     from benchkit.measure.data.dataset import data_folder, list_datasets
-    from benchkit.store.text import format_bytes
 
     found = list_datasets()
     if as_json:

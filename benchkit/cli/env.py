@@ -52,7 +52,7 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
     from benchkit.cli.table import as_table
     from benchkit.experiment.environment_view import environment_rows
     from benchkit.experiment.folders import folders_of
-    from benchkit.store.text import format_bytes
+    from benchkit.formatting import format_bytes
 
     rows = environment_rows(folders_of("environments", folders))
     if as_json:
@@ -262,7 +262,7 @@ def remove_env(
     """
     from benchkit.errors import UsageError
     from benchkit.experiment.built import list_built, remove
-    from benchkit.store.text import format_bytes
+    from benchkit.formatting import format_bytes
 
     if bool(names) + unused + everything != 1:
         raise UsageError("env remove: give names, or --unused, or --all")

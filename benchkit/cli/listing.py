@@ -14,11 +14,11 @@ from benchkit.experiment.environment import CURRENT
 from benchkit.experiment.finding import find_environment, list_environments
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.sizes import size_text
+from benchkit.formatting import format_bytes, format_change, format_seconds, short_group
 from benchkit.measure.discovery import collect
 from benchkit.measure.expression import matcher
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
-from benchkit.store.text import format_bytes, format_change, format_seconds, short_group
 
 __all__ = [
     "as_records",

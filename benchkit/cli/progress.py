@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from benchkit.experiment.estimate import Estimate
 from benchkit.experiment.experiment import Experiment
 from benchkit.experiment.plan import Measurement
-from benchkit.store.text import format_seconds
+from benchkit.formatting import format_seconds
 
 __all__ = ["bar", "roughly", "watched"]
 

@@ -32,7 +32,7 @@ def regressions(
     from benchkit.analysis.regressions import STATES, read_ledger
     from benchkit.cli.table import as_table
     from benchkit.errors import UsageError, did_you_mean
-    from benchkit.store.query import parse_moment
+    from benchkit.store.index.query import parse_moment
     from benchkit.store.store import Store
 
     for state in states:

@@ -25,8 +25,8 @@ def store_info(store: str | None, as_json: bool) -> None:
     Example:
       benchkit store info --json
     """
+    from benchkit.formatting import format_bytes
     from benchkit.store.store import Store
-    from benchkit.store.text import format_bytes
 
     info = Store(store, create=False).info()
     if as_json:
@@ -111,7 +111,7 @@ def store_import(file: str, quiet: bool, store: str | None, as_json: bool) -> No
       benchkit store import benchmark.db
     """
     from benchkit.cli.progress import bar
-    from benchkit.store.interchange import import_sqlite
+    from benchkit.store.interchange.coiled import import_sqlite
     from benchkit.store.store import Store
 
     with bar("importing", quiet=quiet) as told:
@@ -133,8 +133,8 @@ def store_export(file: str, selection: str | None, store: str | None, as_json: b
       benchkit store export benchmark.db
       benchkit store export runs.parquet --runs env:main,since:30d
     """
-    from benchkit.store.interchange import export_runs
-    from benchkit.store.selection import select_runs
+    from benchkit.store.interchange.coiled import export_runs
+    from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
 
     home = Store(store, create=False)
@@ -158,10 +158,10 @@ def store_prune(
       benchkit store prune 0198f --yes
     """
     from benchkit.errors import UsageError
-    from benchkit.store.runfile import run_name
-    from benchkit.store.selection import select_runs
+    from benchkit.formatting import format_bytes
+    from benchkit.store.runfile.file import run_name
+    from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
-    from benchkit.store.text import format_bytes
 
     home = Store(store, create=False)
     if bool(ids) == bool(selection):

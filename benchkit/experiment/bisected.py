@@ -22,8 +22,8 @@ from benchkit.errors import NotEnoughRuns
 from benchkit.experiment.bisecting import CONFIRMING, Block, Search
 from benchkit.experiment.candidates import Candidate
 from benchkit.experiment.plan import read_plan
+from benchkit.formatting import format_change
 from benchkit.store.store import Store
-from benchkit.store.text import format_change
 
 __all__ = [
     "KEPT",

@@ -24,7 +24,7 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.workloads import Variant
-from benchkit.store.beside import keep_beside, tell_beside
+from benchkit.store.artifacts import keep_beside, tell_beside
 from benchkit.store.run import run_from_recording
 from benchkit.store.store import Store
 

@@ -22,11 +22,11 @@ from benchkit.experiment.environment import CURRENT
 from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.kernel import MeasuringKernel
+from benchkit.formatting import format_bytes, format_seconds
 from benchkit.measure.cluster.spec import ClusterSpec, open_cluster
 from benchkit.measure.data.dataset import data_folder
 from benchkit.measure.discovery import collect
 from benchkit.store.store import Store
-from benchkit.store.text import format_bytes, format_seconds
 
 __all__ = ["Finding", "examine"]
 

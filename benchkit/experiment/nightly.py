@@ -27,7 +27,7 @@ from benchkit.experiment.finding import find_environment
 from benchkit.experiment.folders import folders_of
 from benchkit.experiment.plan import Measurement
 from benchkit.experiment.running import plan_experiment
-from benchkit.store.query import parse_moment
+from benchkit.store.index.query import parse_moment
 from benchkit.store.store import Store
 
 __all__ = ["Night", "judge_night", "nightly", "read_night"]

@@ -8,9 +8,9 @@ from typing import Any
 from dask.utils import parse_bytes
 
 from benchkit.experiment.environment import Environment
+from benchkit.formatting import format_bytes
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.workloads import Variant
-from benchkit.store.text import format_bytes
 
 __all__ = ["cluster_memory", "size_law", "size_text"]
 

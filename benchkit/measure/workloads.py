@@ -19,7 +19,13 @@ from types import FunctionType
 from typing import Any
 
 from benchkit.measure.errors import BadParameter, BadWorkload, did_you_mean
-from benchkit.measure.source import constants_of, first_name, names_used, normalized_source, source_of
+from benchkit.measure.source import (
+    constants_of,
+    first_name,
+    names_used,
+    normalized_source,
+    source_of,
+)
 
 __all__ = ["STEPS", "Variant", "Workload", "workload"]
 

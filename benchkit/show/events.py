@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from benchkit.store.text import format_bytes
+from benchkit.formatting import format_bytes
 
 __all__ = ["in_words"]
 

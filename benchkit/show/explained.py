@@ -12,8 +12,8 @@ import yaml
 from benchkit.analysis.differences import differences
 from benchkit.analysis.explain import GROUPS_READ, Explanation, explain
 from benchkit.analysis.report import Report
+from benchkit.formatting import format_seconds
 from benchkit.store.store import Store
-from benchkit.store.text import format_seconds
 
 __all__ = [
     "Explained",

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from benchkit.analysis.regressions import FAILING, Regression
+from benchkit.formatting import format_change
 from benchkit.show import markdown
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_change
 
 __all__ = ["LABEL", "Issue", "Tracker", "issue_body", "issue_title", "marker", "sync_issues"]
 

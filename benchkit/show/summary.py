@@ -7,16 +7,16 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from benchkit.show.escape import esc
-from benchkit.store.run import Run
-from benchkit.store.schema import METRICS
-from benchkit.store.text import (
+from benchkit.formatting import (
     format_bytes,
     format_count,
     format_quantity,
     format_seconds,
     short_group,
 )
+from benchkit.show.escape import esc
+from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
 
 __all__ = ["KEY_FIGURES", "OUTCOME_WORDS", "heading", "task_group_table"]
 

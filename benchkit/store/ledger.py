@@ -15,7 +15,7 @@ from typing import Any
 
 from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
-from benchkit.store.objects import LocalFiles
+from benchkit.store.files import LocalFiles
 
 __all__ = ["FOLDER", "KINDS", "add_event", "read_events"]
 

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.measure.run_ids import new_id
-from benchkit.store.columns import decode_json, map_texts
-from benchkit.store.query import columns_needed, matching, parse_moment
+from benchkit.store.index.arrow import decode_json, map_texts
+from benchkit.store.index.query import columns_needed, matching, parse_moment
 
 __all__ = [
     "KINDS",

@@ -19,12 +19,12 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.errors import MissingExtra
+from benchkit.formatting import format_quantity
 from benchkit.measure.recording import Recording
-from benchkit.store.assemble import Window, assemble_groups
-from benchkit.store.metrics import biggest_group, compute_metrics
+from benchkit.store.build.groups import Window, assemble_groups
+from benchkit.store.build.metrics import biggest_group, compute_metrics
+from benchkit.store.build.shape import clean_text
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
-from benchkit.store.shaping import clean_text
-from benchkit.store.text import format_quantity
 
 __all__ = ["Run", "run_from_recording"]
 

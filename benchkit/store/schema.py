@@ -1,7 +1,7 @@
 """The table of what a run holds: its groups, their variables, its metrics and its record.
 
 Everything that reads or writes runs iterates over this table; a new metric is one line here and
-one where it is computed (`benchkit.store.metrics`). Knows names and units, not files.
+one where it is computed (`benchkit.store.build.metrics`). Knows names and units, not files.
 """
 
 from __future__ import annotations

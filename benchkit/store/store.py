@@ -25,18 +25,18 @@ from benchkit.errors import (
     UsageError,
     did_you_mean,
 )
+from benchkit.formatting import format_bytes
 from benchkit.measure.run_ids import is_id
-from benchkit.store.catalogue import Catalogue
-from benchkit.store.columns import order_by_time, plain_array, table_to_frame
-from benchkit.store.format import FORMAT_VERSION, default_store, read_meta, write_meta
-from benchkit.store.inspection import CheckReport, inspect_store
+from benchkit.store.check import CheckReport, inspect_store
+from benchkit.store.files import LocalFiles
+from benchkit.store.index.arrow import order_by_time, plain_array, table_to_frame
+from benchkit.store.index.catalogue import Catalogue
+from benchkit.store.index.query import check_names, columns_needed, matching
 from benchkit.store.ledger import add_event, read_events
+from benchkit.store.manifest import FORMAT_VERSION, default_store, read_meta, write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
-from benchkit.store.objects import LocalFiles
-from benchkit.store.query import check_names, columns_needed, matching
-from benchkit.store.runfile import encode_run, open_run, read_record, run_name
+from benchkit.store.runfile.file import encode_run, open_run, read_record, run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
-from benchkit.store.text import format_bytes
 
 __all__ = ["Store"]
 

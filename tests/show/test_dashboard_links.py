@@ -21,7 +21,7 @@ from benchkit.show.dashboard import marks
 from benchkit.show.dashboard.compare import EXAMPLES, _found
 from benchkit.show.dashboard.server import only_these
 from benchkit.store.run import Run
-from benchkit.store.selection import parse_selection
+from benchkit.store.selector import parse_selection
 from benchkit.store.store import Store
 
 EXPERIMENT = new_id()

@@ -11,10 +11,10 @@ from synthetic_runs import make_record
 
 from benchkit.errors import AlreadyStored, StoreTrouble
 from benchkit.measure.run_ids import new_id
-from benchkit.store import catalogue as module
-from benchkit.store.catalogue import Catalogue
-from benchkit.store.objects import LocalFiles
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.files import LocalFiles
+from benchkit.store.index import catalogue as module
+from benchkit.store.index.catalogue import Catalogue
+from benchkit.store.runfile.file import encode_run, run_name
 
 
 @pytest.fixture

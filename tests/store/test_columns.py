@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from benchkit.store.columns import (
+from benchkit.store.index.arrow import (
     SCHEMA,
     map_texts,
     order_by_time,

@@ -7,8 +7,8 @@ import dask
 import pytest
 
 from benchkit.errors import BadStore
-from benchkit.store.format import default_store, read_meta, write_meta
-from benchkit.store.objects import LocalFiles
+from benchkit.store.files import LocalFiles
+from benchkit.store.manifest import default_store, read_meta, write_meta
 from benchkit.store.store import Store
 
 

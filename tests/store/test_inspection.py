@@ -8,8 +8,8 @@ import time
 import pytest
 
 from benchkit.measure.run_ids import derived_id, new_id
-from benchkit.store.inspection import CheckReport
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.check import CheckReport
+from benchkit.store.runfile.file import encode_run, run_name
 
 
 def put_unlisted(store, run):

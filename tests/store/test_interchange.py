@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from benchkit.errors import BadImport, UsageError
-from benchkit.store.interchange import export_runs, import_sqlite
-from benchkit.store.reference_rows import TABLES
+from benchkit.store.interchange.coiled import export_runs, import_sqlite
+from benchkit.store.interchange.coiled_rows import TABLES
 from benchkit.store.store import Store
 
 COMMON = {

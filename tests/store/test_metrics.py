@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from synthetic_recordings import MB, OFF, ON, group, record, segment, worker
 
-from benchkit.store.metrics import biggest_group, compute_metrics
+from benchkit.store.build.metrics import biggest_group, compute_metrics
 from benchkit.store.run import Run, run_from_recording
 from benchkit.store.schema import METRICS
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from benchkit.store.netcdf import encode_tree
-from benchkit.store.netcdf_reader import is_ours, read_tree
+from benchkit.store.runfile.reader import is_ours, read_tree
+from benchkit.store.runfile.writer import encode_tree
 
 
 @pytest.fixture(params=["ours", "h5netcdf", "netcdf4"])

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from benchkit.errors import AlreadyStored, StoreTrouble
-from benchkit.store import objects
-from benchkit.store.objects import LocalFiles
+from benchkit.store import files as objects
+from benchkit.store.files import LocalFiles
 
 
 @pytest.fixture

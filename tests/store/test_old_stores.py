@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from benchkit.store.format import FORMAT_VERSION
-from benchkit.store.inspection import CheckReport
+from benchkit.store.check import CheckReport
+from benchkit.store.manifest import FORMAT_VERSION
 from benchkit.store.schema import GROUPS
 from benchkit.store.store import Store
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.store.columns import records_to_table
-from benchkit.store.query import check_names, matching, parse_moment, workload_matcher
+from benchkit.store.index.arrow import records_to_table
+from benchkit.store.index.query import check_names, matching, parse_moment, workload_matcher
 
 MIDNIGHT = datetime(2026, 8, 1, tzinfo=timezone.utc)
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.measure.run_ids import derived_id
-from benchkit.store.runfile import encode_run, open_run, read_record, run_name
+from benchkit.store.runfile.file import encode_run, open_run, read_record, run_name
 from benchkit.store.schema import GROUPS
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from benchkit.errors import BadSelection
-from benchkit.store.selection import parse_selection, select_runs
+from benchkit.store.selector import parse_selection, select_runs
 
 
 def test_words_become_filters(filled):

@@ -23,8 +23,8 @@ from benchkit.errors import (
 )
 from benchkit.measure.run_ids import derived_id
 from benchkit.store import store as module
-from benchkit.store.inspection import CheckReport
-from benchkit.store.runfile import encode_run, run_name
+from benchkit.store.check import CheckReport
+from benchkit.store.runfile.file import encode_run, run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.store import Store
 
@@ -104,7 +104,7 @@ def test_what_is_no_run_is_refused_before_anything_is_written(store):
 
 def test_many_runs_are_compacted_on_the_way(store, make_run, monkeypatch):
     monkeypatch.setattr(module, "_LOOK_EVERY", 10)
-    monkeypatch.setattr("benchkit.store.catalogue.COMPACT_RECORDS", 15)
+    monkeypatch.setattr("benchkit.store.index.catalogue.COMPACT_RECORDS", 15)
     ids = {store.add(make_run(groups=False)) for _ in range(25)}
 
     assert store.info()["segments"] == 1

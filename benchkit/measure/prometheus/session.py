@@ -2,7 +2,7 @@
 
 Never in the way: the server is asked when the clock is off, each request has an end, and what goes
 wrong is a line among the run's capture errors. What was said is written down as it is;
-`benchkit.store.prometheus` makes variables of it.
+`benchkit.store.build.prometheus` makes variables of it.
 """
 
 from __future__ import annotations

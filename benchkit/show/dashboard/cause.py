@@ -12,6 +12,7 @@ import panel as pn
 
 from benchkit.analysis.explain import IDLE, UNEXPLAINED
 from benchkit.analysis.report import Report
+from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
@@ -20,7 +21,6 @@ from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.store.store import Store
-from benchkit.store.text import MISSING, format_change, format_quantity, format_seconds, short_group
 
 __all__ = ["cause_of_change"]
 

@@ -14,6 +14,7 @@ from benchkit.analysis.levels import worse_direction
 from benchkit.analysis.report import Report
 from benchkit.errors import BenchkitError
 from benchkit.experiment.status import OPEN, RUNNING, read_status
+from benchkit.formatting import counted
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
@@ -22,9 +23,8 @@ from benchkit.show.dashboard.compared import FILTERS, SIDES, filtered_comparison
 from benchkit.show.dashboard.data import kept, open_store
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.store.schema import METRICS
-from benchkit.store.selection import select_runs
+from benchkit.store.selector import select_runs
 from benchkit.store.store import Store
-from benchkit.store.text import counted
 
 __all__ = ["TITLE", "view"]
 

@@ -14,6 +14,7 @@ import pandas as pd
 import panel as pn
 
 from benchkit.analysis.report import Report
+from benchkit.formatting import MISSING, format_change, format_quantity
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.clicks import CLICKS, leading, linked
@@ -21,7 +22,6 @@ from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.compare import forest, heat_map, raw_points
 from benchkit.store.schema import METRICS
-from benchkit.store.text import MISSING, format_change, format_quantity
 
 __all__ = ["FILTERS", "SIDES", "comparison_table", "filtered_comparison"]
 

@@ -10,11 +10,11 @@ import pandas as pd
 import panel as pn
 
 from benchkit.errors import BenchkitError
+from benchkit.formatting import MISSING, format_bytes
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import attributes_of
 from benchkit.show.escape import esc
-from benchkit.store.text import MISSING, format_bytes
 
 __all__ = ["KINDS", "newest_attributes", "view"]
 

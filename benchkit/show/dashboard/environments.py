@@ -10,11 +10,11 @@ import panel as pn
 
 from benchkit.analysis.differences import differences
 from benchkit.errors import BenchkitError
+from benchkit.formatting import MISSING, counted
 from benchkit.show.dashboard import environment, parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import runs_table
 from benchkit.show.escape import esc
-from benchkit.store.text import MISSING, counted
 
 __all__ = ["TITLE", "view"]
 

@@ -21,13 +21,13 @@ from benchkit.experiment.status import (
     latest_running,
     read_status,
 )
+from benchkit.formatting import MISSING, format_change, format_seconds
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import kept, open_store
 from benchkit.show.dashboard.terms import metric_terms
 from benchkit.show.escape import esc
 from benchkit.store.store import Store
-from benchkit.store.text import MISSING, format_change, format_seconds
 
 __all__ = ["FOLLOW_VARIABLE", "TITLE", "view"]
 

@@ -9,12 +9,12 @@ import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
+from benchkit.formatting import short_names
 from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
 from benchkit.show.dashboard.shell import BROKEN_TITLES, TABLE_STYLES
 from benchkit.show.dashboard.window import Window
 from benchkit.show.escape import esc
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
-from benchkit.store.text import short_names
 
 __all__ = ["GroupTable", "choose_group"]
 

@@ -12,6 +12,7 @@ from bokeh.models import Range1d
 
 from benchkit.analysis.history import ABOUT, History
 from benchkit.analysis.regressions import Regression
+from benchkit.formatting import counted, format_quantity
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.clicks import CLICKS, linked
@@ -31,7 +32,6 @@ from benchkit.show.plots.history import over_nights
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
-from benchkit.store.text import counted, format_quantity
 
 __all__ = ["TITLE", "view"]
 

@@ -8,12 +8,12 @@ import numpy as np
 import panel as pn
 
 from benchkit.analysis.within import Within
+from benchkit.formatting import short_names
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.remembered import Rested
 from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.show.escape import esc
 from benchkit.show.plots.base import worker_names
-from benchkit.store.text import short_names
 
 __all__ = ["longest_tasks"]
 

@@ -13,6 +13,7 @@ import panel as pn
 
 from benchkit.analysis.history import ABOUT, History, night_name
 from benchkit.analysis.levels import worse_direction
+from benchkit.formatting import format_change, format_quantity
 from benchkit.show import markdown
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
@@ -22,7 +23,6 @@ from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_change, format_quantity
 
 __all__ = ["TITLE", "view"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchkit.analysis.within import Within
+from benchkit.formatting import short_group
 from benchkit.show.dashboard.window import Window
 from benchkit.show.plots.busy import whole_time
 from benchkit.store.run import Run
-from benchkit.store.text import short_group
 
 __all__ = ["NAMES", "PairWindow"]
 

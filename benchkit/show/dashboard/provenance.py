@@ -10,9 +10,9 @@ from typing import Any
 
 import panel as pn
 
+from benchkit.formatting import format_bytes, format_quantity
 from benchkit.show.dashboard import parts
 from benchkit.store.run import Run
-from benchkit.store.text import format_bytes, format_quantity
 
 __all__ = ["provenance"]
 

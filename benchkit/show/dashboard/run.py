@@ -15,6 +15,7 @@ import panel as pn
 
 from benchkit.analysis.history import ABOUT
 from benchkit.errors import BenchkitError
+from benchkit.formatting import format_quantity, short_names
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address
 from benchkit.show.dashboard.data import open_run, open_store, run_times, usual_of
@@ -36,7 +37,6 @@ from benchkit.show.plots.stream import TaskStream, task_stream
 from benchkit.show.summary import KEY_FIGURES, OUTCOME_WORDS
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
-from benchkit.store.text import format_quantity, short_names
 
 __all__ = ["TITLE", "head", "pieces", "view"]
 

@@ -9,6 +9,7 @@ import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
+from benchkit.formatting import MISSING, counted
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
@@ -18,7 +19,6 @@ from benchkit.show.dashboard.shell import BROKEN_TITLES, TABLE_STYLES
 from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.schema import METRICS
-from benchkit.store.text import MISSING, counted
 
 __all__ = ["TITLE", "view"]
 

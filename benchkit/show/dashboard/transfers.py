@@ -7,13 +7,13 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
+from benchkit.formatting import format_quantity, format_seconds, short_names
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.window import NO_TIMES, Window
 from benchkit.show.escape import esc
 from benchkit.show.plots.base import worker_names
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
-from benchkit.store.text import format_quantity, format_seconds, short_names
 
 __all__ = ["transfers"]
 

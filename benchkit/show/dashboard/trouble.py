@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
+from benchkit.formatting import MISSING
 from benchkit.show.dashboard import parts
 from benchkit.show.events import in_words
 from benchkit.show.plots.base import worker_names
 from benchkit.store.run import Run
-from benchkit.store.text import MISSING
 
 __all__ = ["trouble"]
 

@@ -13,6 +13,7 @@ import panel as pn
 from benchkit.analysis.history import ABOUT
 from benchkit.analysis.noise import EFFECTS
 from benchkit.errors import BenchkitError
+from benchkit.formatting import MISSING, format_bytes, format_quantity
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember
@@ -31,7 +32,6 @@ from benchkit.show.plots.history import over_nights
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.schema import METRICS
-from benchkit.store.text import MISSING, format_bytes, format_quantity
 
 __all__ = ["NOISE_TERMS", "needed_text", "noise_text", "share_text", "view"]
 

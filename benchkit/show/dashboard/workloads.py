@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
+from benchkit.formatting import MISSING, counted, format_quantity
 from benchkit.show.dashboard import parts, workload
 from benchkit.show.dashboard.address import address, remember
 from benchkit.show.dashboard.data import (
@@ -25,7 +26,6 @@ from benchkit.show.dashboard.terms import metric_term
 from benchkit.show.escape import esc
 from benchkit.show.summary import OUTCOME_WORDS
 from benchkit.store.schema import METRICS
-from benchkit.store.text import MISSING, counted, format_quantity
 
 __all__ = ["TITLE", "Row", "view", "workload_rows"]
 

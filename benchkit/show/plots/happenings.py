@@ -19,12 +19,12 @@ from benchkit.analysis.changepoints import ChangePoint
 from benchkit.analysis.history import History
 from benchkit.analysis.levels import worse_direction
 from benchkit.errors import UsageError
+from benchkit.formatting import format_change
 from benchkit.show.plots.base import INK, add
 from benchkit.show.plots.sparkline import BETTER, WORSE
 from benchkit.show.theme import SERIES
+from benchkit.store.index.query import matching
 from benchkit.store.marks import mark_columns
-from benchkit.store.query import matching
-from benchkit.store.text import format_change
 
 __all__ = ["BUILD", "draw_builds", "draw_changes", "draw_restarts"]
 

@@ -26,12 +26,12 @@ from bokeh.models.annotations import Label
 from numpy.typing import NDArray
 
 from benchkit.analysis.history import History
+from benchkit.formatting import counted, format_quantity
 from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
 from benchkit.show.plots.happenings import BUILD, draw_builds, draw_changes, draw_restarts
 from benchkit.show.plots.sparkline import WORSE
 from benchkit.show.theme import SERIES
 from benchkit.store.schema import METRICS
-from benchkit.store.text import counted, format_quantity
 
 __all__ = ["over_nights"]
 

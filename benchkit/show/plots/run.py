@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Line, NumeralTickFormatter
 
+from benchkit.formatting import short_group
 from benchkit.show.plots.base import (
     add,
     add_limit,
@@ -24,7 +25,6 @@ from benchkit.show.plots.base import (
 )
 from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
-from benchkit.store.text import short_group
 
 __all__ = [
     "memory_by_kind",

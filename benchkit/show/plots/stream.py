@@ -16,9 +16,9 @@ import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Image, LinearColorMapper, Quad
 
 from benchkit.analysis.within import Within
+from benchkit.formatting import format_count, short_names
 from benchkit.show.plots.base import add, has, legend_beside, make_figure, nothing
 from benchkit.show.theme import OTHER, distinct_colours
-from benchkit.store.text import format_count, short_names
 
 __all__ = ["TaskStream", "task_stream"]
 

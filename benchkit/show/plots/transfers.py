@@ -13,9 +13,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from benchkit.analysis.within import Within
+from benchkit.formatting import format_bytes, format_quantity
 from benchkit.show.plots.base import has, nothing, part, worker_names
 from benchkit.show.plots.matrix import Matrix
-from benchkit.store.text import format_bytes, format_quantity
 
 __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 

@@ -21,10 +21,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from benchkit import __version__
 from benchkit.analysis.regressions import Regression
 from benchkit.errors import SiteTrouble, UsageError
+from benchkit.formatting import format_bytes, format_seconds
 from benchkit.show.site.data import SITE_METRICS, SiteData, collect_site, page_name
 from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
 from benchkit.store.store import Store
-from benchkit.store.text import format_bytes, format_seconds
 
 __all__ = ["build_site"]
 

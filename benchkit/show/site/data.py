@@ -23,9 +23,9 @@ from benchkit.analysis.history import History, build_history, night_name
 from benchkit.analysis.levels import worse_direction
 from benchkit.analysis.regressions import Regression, read_ledger, series_name
 from benchkit.errors import UnreadableRun
+from benchkit.store.index.query import workload_matcher
 from benchkit.store.marks import active_marks
-from benchkit.store.query import workload_matcher
-from benchkit.store.runfile import read_attribute, run_name
+from benchkit.store.runfile.file import read_attribute, run_name
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from benchkit.analysis.regressions import Regression
-from benchkit.store.query import parse_moment
+from benchkit.store.index.query import parse_moment
 
 __all__ = ["feed_items", "json_feed", "rss_feed"]
 

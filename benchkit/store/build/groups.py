@@ -22,11 +22,11 @@ from benchkit.measure.capture import (
     TASK_COLUMNS,
 )
 from benchkit.measure.recording import Recording
-from benchkit.store.last_words import assemble_last_words, trimmed_memory
-from benchkit.store.prometheus import assemble_prometheus
-from benchkit.store.recomputed import recomputed
+from benchkit.store.build.prometheus import assemble_prometheus
+from benchkit.store.build.recomputed import recomputed
+from benchkit.store.build.shape import Window, clean_text, first_known, shaped
+from benchkit.store.build.worker_reports import assemble_last_words, trimmed_memory
 from benchkit.store.schema import ACTIVITIES
-from benchkit.store.shaping import Window, clean_text, first_known, shaped
 
 __all__ = ["Window", "assemble_groups"]
 

@@ -19,8 +19,8 @@ import numpy as np
 import xarray as xr
 
 from benchkit.measure.recording import Recording
+from benchkit.store.build.shape import Window, clean_text
 from benchkit.store.schema import COORDINATES
-from benchkit.store.shaping import Window, clean_text
 
 __all__ = ["assemble_prometheus", "unit_of"]
 

@@ -16,7 +16,7 @@ import dask
 
 from benchkit.errors import AlreadyStored, BadStore
 from benchkit.measure.run_ids import new_id
-from benchkit.store.objects import LocalFiles
+from benchkit.store.files import LocalFiles
 
 __all__ = ["FORMAT_VERSION", "default_store", "read_meta", "write_meta"]
 

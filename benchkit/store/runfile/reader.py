@@ -1,4 +1,4 @@
-"""Read a NetCDF4 file that `benchkit.store.netcdf` wrote, as a DataTree.
+"""Read a NetCDF4 file that `benchkit.store.runfile.writer` wrote, as a DataTree.
 
 By h5py, whose lock makes it safe to call from any thread. xarray's netcdf4 engine is as fast, but
 the netCDF library is not made for threads and xarray guards its reads only: sixteen threads that
@@ -22,7 +22,7 @@ from xarray import conventions
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from benchkit.store.netcdf import NO_VARIABLE, WRITER
+from benchkit.store.runfile.writer import NO_VARIABLE, WRITER
 
 __all__ = ["is_ours", "read_tree"]
 

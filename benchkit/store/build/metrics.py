@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from benchkit.store.recomputed import recomputed
+from benchkit.store.build.recomputed import recomputed
 from benchkit.store.schema import METRICS
 
 __all__ = ["biggest_group", "compute_metrics"]

@@ -22,8 +22,8 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.errors import BadImport, UsageError
-from benchkit.store.reference_rows import TABLES, moment_of, record_of, row_of
-from benchkit.store.runfile import read_attribute, run_name
+from benchkit.store.interchange.coiled_rows import TABLES, moment_of, record_of, row_of
+from benchkit.store.runfile.file import read_attribute, run_name
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 

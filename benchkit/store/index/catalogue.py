@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from benchkit.errors import AlreadyStored, StoreTrouble, UnreadableRun
 from benchkit.measure.run_ids import is_id, new_id
-from benchkit.store.columns import SCHEMA, records_to_table, unite
-from benchkit.store.objects import LocalFiles
-from benchkit.store.runfile import read_record, run_name
+from benchkit.store.files import LocalFiles
+from benchkit.store.index.arrow import SCHEMA, records_to_table, unite
+from benchkit.store.runfile.file import read_record, run_name
 
 __all__ = ["Catalogue"]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchkit.errors import UsageError, did_you_mean
-from benchkit.store.columns import decode_json, map_texts
+from benchkit.store.index.arrow import decode_json, map_texts
 from benchkit.store.schema import RECORD_FIELDS
 
 __all__ = ["check_names", "columns_needed", "matching", "parse_moment", "workload_matcher"]

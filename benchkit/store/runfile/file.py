@@ -17,8 +17,8 @@ import xarray as xr
 
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.measure.run_ids import id_time, is_id
-from benchkit.store.netcdf import encode_tree
-from benchkit.store.netcdf_reader import is_ours, read_tree
+from benchkit.store.runfile.reader import is_ours, read_tree
+from benchkit.store.runfile.writer import encode_tree
 
 __all__ = ["encode_run", "open_run", "read_attribute", "read_record", "run_name"]
 

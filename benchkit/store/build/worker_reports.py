@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from benchkit.measure.recording import Recording
-from benchkit.store.shaping import Window, clean_text, shaped
+from benchkit.store.build.shape import Window, clean_text, shaped
 
 __all__ = ["assemble_last_words", "trimmed_memory"]
 

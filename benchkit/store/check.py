@@ -11,11 +11,11 @@ from typing import Any
 
 from benchkit.errors import AlreadyStored, UnreadableRun
 from benchkit.measure.recording import is_abandoned
-from benchkit.store.beside import keep_beside, tell_beside
-from benchkit.store.catalogue import Catalogue
-from benchkit.store.objects import LocalFiles
+from benchkit.store.artifacts import keep_beside, tell_beside
+from benchkit.store.files import LocalFiles
+from benchkit.store.index.catalogue import Catalogue
 from benchkit.store.run import run_from_recording
-from benchkit.store.runfile import encode_run, read_record, run_name
+from benchkit.store.runfile.file import encode_run, read_record, run_name
 
 __all__ = ["CheckReport", "inspect_store"]
 
