@@ -28,7 +28,7 @@ _HOMES = {
     "WrongAnswer": "benchkit.measure.errors",
     "bisect": "benchkit.experiment.bisection",
     "collect": "benchkit.measure.discovery",
-    "compare": "benchkit.analysis.comparison",
+    "compare": "benchkit.analysis.compare.comparison",
     "dataset": "benchkit.measure.data.recipes",
     "expect": "benchkit.measure.checks",
     "nightly": "benchkit.experiment.nightly",

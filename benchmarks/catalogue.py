@@ -26,7 +26,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-from benchkit.analysis.power import runs_needed  # noqa: E402
+from benchkit.analysis.stats.power import runs_needed  # noqa: E402
 from benchkit.errors import BenchkitError, NotEnoughRuns  # noqa: E402
 from benchkit.experiment.facts import FILE, noise_table  # noqa: E402
 from benchkit.measure.discovery import collect  # noqa: E402

@@ -31,7 +31,7 @@ import numpy as np  # noqa: E402
 from _rival_detectors import available  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
 
-from benchkit.analysis.changepoints import detect, detect_many  # noqa: E402
+from benchkit.analysis.changepoint.detect import detect, detect_many  # noqa: E402
 
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
 SIZES = (1.05, 1.10, 1.20, 1.50, 2.00)

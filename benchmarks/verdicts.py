@@ -22,8 +22,8 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 import simulated_noise as noise  # noqa: E402
 
-from benchkit.analysis.design import LOOKS, next_step  # noqa: E402
-from benchkit.analysis.effects import compare, compare_bootstrap  # noqa: E402
+from benchkit.analysis.stats.stopping import LOOKS, next_step  # noqa: E402
+from benchkit.analysis.stats.effects import compare, compare_bootstrap  # noqa: E402
 
 THRESHOLDS = np.linspace(0, 0.8, 17)
 

@@ -81,7 +81,11 @@ def ab(
 
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
     """
-    from benchkit.analysis.comparison import DEFAULT_METRICS, check_metrics, compare_experiment
+    from benchkit.analysis.compare.comparison import (
+        DEFAULT_METRICS,
+        check_metrics,
+        compare_experiment,
+    )
     from benchkit.cli.abplan import make_plan, say_plan
     from benchkit.cli.progress import watched
     from benchkit.errors import UsageError

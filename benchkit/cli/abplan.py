@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchkit.analysis.noise import what_is_seen
+from benchkit.analysis.run.noise import what_is_seen
 from benchkit.cli.progress import roughly
 from benchkit.errors import UsageError
 from benchkit.experiment.estimate import Estimate, estimate_of, known_durations

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from benchkit.analysis.previous import against_previous
+from benchkit.analysis.run.baseline import against_previous
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment import CURRENT
 from benchkit.experiment.finding import find_environment, list_environments

@@ -101,7 +101,7 @@ def accept(
 
     WHAT is the id of a regression (see `benchkit regressions`), or a workload.
     """
-    from benchkit.analysis.regressions import read_ledger
+    from benchkit.analysis.regression.regression import read_ledger
     from benchkit.store.store import Store
 
     home = Store(store, create=False)

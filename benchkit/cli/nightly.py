@@ -82,8 +82,8 @@ def nightly(
 
     Exit code 1: something got worse tonight; 3: a run or a part failed.
     """
-    from benchkit.analysis.comparison import check_metrics
-    from benchkit.analysis.history import DEFAULT_METRICS
+    from benchkit.analysis.compare.comparison import check_metrics
+    from benchkit.analysis.regression.history import DEFAULT_METRICS
     from benchkit.cli.progress import watched
     from benchkit.errors import UsageError
     from benchkit.experiment.nightly import nightly as measure_night

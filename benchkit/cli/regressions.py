@@ -29,7 +29,7 @@ def regressions(
       benchkit regressions --open
       benchkit regressions --since 30d --json
     """
-    from benchkit.analysis.regressions import STATES, read_ledger
+    from benchkit.analysis.regression.regression import STATES, read_ledger
     from benchkit.cli.table import as_table
     from benchkit.errors import UsageError, did_you_mean
     from benchkit.store.index.query import parse_moment

@@ -16,8 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.comparison import compare
-from benchkit.analysis.differences import differences
+from benchkit.analysis.compare.comparison import compare
+from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import NotEnoughRuns
 from benchkit.experiment.bisecting import CONFIRMING, Block, Search
 from benchkit.experiment.candidates import Candidate
@@ -118,7 +118,7 @@ class Bisected:
         Returns
         -------
         mapping or None
-            A row of `benchkit.analysis.report.Report.frame`; None for outcomes, or too few runs.
+            A row of `benchkit.analysis.compare.report.Report.frame`; None for outcomes, or too few runs.
         """
         if self.metric == OUTCOME or self.runs.empty:
             return None

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.comparison import check_metrics
+from benchkit.analysis.compare.comparison import check_metrics
 from benchkit.errors import BenchkitError, FailedEnd, UsageError
 from benchkit.experiment.bisected import (
     KEPT,
@@ -44,7 +44,7 @@ from benchkit.store.store import Store
 
 __all__ = ["TAG", "Bisection", "bisect", "plan_bisection", "resume_bisection"]
 
-#: Tag of its runs: they are no nights (`benchkit.analysis.history`).
+#: Tag of its runs: they are no nights (`benchkit.analysis.regression.history`).
 TAG = "bisect"
 
 

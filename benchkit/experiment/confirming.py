@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.account import runs_beside
-from benchkit.analysis.comparison import compare_experiment
-from benchkit.analysis.history import History
-from benchkit.analysis.regressions import FAILING
+from benchkit.analysis.compare.comparison import compare_experiment
+from benchkit.analysis.regression.diagnosis import runs_beside
+from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
 from benchkit.experiment.building import build
 from benchkit.experiment.environment import Environment
@@ -77,7 +77,7 @@ def confirm(
     history : History
         That the events were found in.
     proposed : sequence of mapping
-        Events as `benchkit.analysis.judging.judge` proposes them.
+        Events as `benchkit.analysis.regression.judge.judge` proposes them.
     environments : mapping of str to Environment
         What was measured tonight, by name.
     blocks : int, default 5

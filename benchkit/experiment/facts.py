@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchkit.analysis.noise import run_noise
+from benchkit.analysis.run.noise import run_noise
 from benchkit.errors import UsageError
 from benchkit.experiment.experiment import Experiment
 

@@ -13,10 +13,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.account import account
-from benchkit.analysis.history import DEFAULT_METRICS, History, build_history
-from benchkit.analysis.judging import Judgement, judge
-from benchkit.analysis.regressions import Regression, read_ledger
+from benchkit.analysis.regression.diagnosis import account
+from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
+from benchkit.analysis.regression.judge import Judgement, judge
+from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.building import build
 from benchkit.experiment.confirming import confirm

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from benchkit.analysis.differences import differences
-from benchkit.analysis.explain import GROUPS_READ, Explanation, explain
-from benchkit.analysis.report import Report
+from benchkit.analysis.compare.environment_diff import differences
+from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
+from benchkit.analysis.compare.report import Report
 from benchkit.formatting import format_seconds
 from benchkit.store.store import Store
 

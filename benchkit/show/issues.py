@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from benchkit.analysis.regressions import FAILING, Regression
+from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.formatting import format_change
 from benchkit.show import markdown
 from benchkit.store.schema import METRICS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchkit.analysis.history import History
-from benchkit.analysis.regressions import Regression
+from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.regression import Regression
 from benchkit.experiment.nightly import Night
 from benchkit.show import markdown
 

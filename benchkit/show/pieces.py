@@ -13,7 +13,7 @@ from bokeh.embed import components
 from bokeh.layouts import column
 from bokeh.resources import Resources
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.show.dashboard.run import pieces
 from benchkit.show.dashboard.window import Window, align
 from benchkit.show.escape import esc

@@ -1,7 +1,7 @@
 """The ledger of regressions: events, append only, one immutable file each.
 
 ``ledger/<id>.json`` holds what was seen on a night: a regression opened, grew, recovered, ... What
-the events amount to is worked out when they are read (`benchkit.analysis.regressions`), so
+the events amount to is worked out when they are read (`benchkit.analysis.regression.regression`), so
 ledgers merge by copying files, as everything in a store does.
 """
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom, binomtest
 from simulated_noise import IN_TIME, INDEPENDENT, make, report
 
-from benchkit.analysis.design import LOOKS, next_step
-from benchkit.analysis.effects import compare
+from benchkit.analysis.stats.effects import compare
+from benchkit.analysis.stats.stopping import LOOKS, next_step
 
 SURE = 1e-4
 

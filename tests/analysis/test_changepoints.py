@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from benchkit.analysis import scan, windows
-from benchkit.analysis.changepoints import ChangePoint, Marks, detect, detect_many, tonight
+from benchkit.analysis.changepoint import rule as windows
+from benchkit.analysis.changepoint import scan
+from benchkit.analysis.changepoint.detect import ChangePoint, Marks, detect, detect_many, tonight
 from benchkit.errors import UsageError
 
 NIGHTS = 110

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchkit.analysis.comparison import check_metrics, compare, compare_experiment
+from benchkit.analysis.compare.comparison import check_metrics, compare, compare_experiment
 from benchkit.errors import NotEnoughRuns, UsageError
 
 WORKLOADS = [f"x.w{i:02}" for i in range(16)]

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from simulated_noise import make
 
-from benchkit.analysis.design import LOOKS, next_step
-from benchkit.analysis.sequential import worth_of_smallest
+from benchkit.analysis.stats.sequential import worth_of_smallest
+from benchkit.analysis.stats.stopping import LOOKS, next_step
 
 
 def arms(rng, n_tests, n_blocks, level=0.02):

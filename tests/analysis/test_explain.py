@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 from scipy.stats import binomtest
 
-from benchkit.analysis.differences import differences
-from benchkit.analysis.explain import IDLE, explain
+from benchkit.analysis.compare.environment_diff import differences
+from benchkit.analysis.compare.explain import IDLE, explain
 from benchkit.errors import NotEnoughRuns
 
 ACTIONS = ["compute", "transfer"]

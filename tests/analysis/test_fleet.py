@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoints import detect_many, tonight
-from benchkit.analysis.fleet import fleet_step
+from benchkit.analysis.changepoint.detect import detect_many, tonight
+from benchkit.analysis.regression.fleet import fleet_step
 from benchkit.errors import UsageError
 
 N_WORKLOADS = 30

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchkit.analysis.history import build_history
+from benchkit.analysis.regression.history import build_history
 from benchkit.measure.run_ids import new_id
 
 FIRST = pd.Timestamp("2026-03-01T02:00", tz="UTC")

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from test_history import FIRST, run
 
-from benchkit.analysis.history import build_history
-from benchkit.analysis.judging import judge
-from benchkit.analysis.regressions import read_ledger
+from benchkit.analysis.regression.history import build_history
+from benchkit.analysis.regression.judge import judge
+from benchkit.analysis.regression.regression import read_ledger
 from benchkit.measure.run_ids import new_id
 
 N = 60

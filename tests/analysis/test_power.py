@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchkit.analysis.power import power_table, runs_needed, runs_until_told
+from benchkit.analysis.stats.power import power_table, runs_needed, runs_until_told
 
 
 def test_so_many_runs_find_the_change_and_one_fewer_does_not(rng):

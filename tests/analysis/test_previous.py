@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from benchkit.analysis.previous import against_previous, comparable
+from benchkit.analysis.run.baseline import against_previous, comparable
 
 
 def frame(durations, **fields):

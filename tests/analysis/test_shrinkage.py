@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import polygamma
 
-from benchkit.analysis.shrinkage import inverse_trigamma, shrink, successive_variance
+from benchkit.analysis.stats.moderated_variance import inverse_trigamma, shrink, successive_variance
 
 
 def variances(rng, true, df):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from benchkit.analysis.stepping import chances_of_place, weight_of_events
+from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
 from benchkit.experiment.bisecting import Block, Search
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchkit.analysis.noise import what_is_seen
+from benchkit.analysis.run.noise import what_is_seen
 from benchkit.errors import UsageError
 from benchkit.experiment.estimate import known_durations
 from benchkit.experiment.experiment import Experiment

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.analysis.regressions import regression_id
+from benchkit.analysis.regression.regression import regression_id
 from benchkit.measure.run_ids import new_id
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store

@@ -13,8 +13,8 @@ from test_comparison import WORKLOADS, runs
 from test_explain import run
 
 from benchkit import plots
-from benchkit.analysis.comparison import compare
-from benchkit.analysis.explain import explain
+from benchkit.analysis.compare.comparison import compare
+from benchkit.analysis.compare.explain import explain
 from benchkit.store.schema import METRICS
 
 

@@ -423,7 +423,7 @@ def test_the_pieces_of_a_run_stay_in_an_exported_notebook(page, tmp_path, a_run)
 
 def test_a_brush_is_answered_by_all_that_follows(a_run):
     """The server's part of a brush; its time is printed, and asserted nowhere."""
-    from benchkit.analysis.within import Within
+    from benchkit.analysis.run.timeline import Within
     from benchkit.show.dashboard.run import pieces
     from benchkit.show.dashboard.window import Window
 

@@ -12,7 +12,7 @@ from nights import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
 from serving import HOSTILE, READY, served
 
-from benchkit.analysis.history import build_history
+from benchkit.analysis.regression.history import build_history
 from benchkit.show.dashboard import overview
 from benchkit.show.dashboard.standing import standings
 

@@ -15,7 +15,7 @@ from nights import FAILING, NEW, SLOWER, fill
 from playwright.sync_api import expect
 from serving import HOSTILE, READY, served, with_record
 
-from benchkit.analysis.noise import run_noise
+from benchkit.analysis.run.noise import run_noise
 from benchkit.measure.run_ids import derived_id, new_id
 
 NIGHTS = 30

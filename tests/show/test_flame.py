@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from synthetic_runs import make_run
 
 from benchkit import plots
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.show.dashboard import pair, stacks
 from benchkit.show.plots.flame import flame_frames
 from benchkit.show.plots.flame_difference import merged_frames

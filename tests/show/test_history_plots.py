@@ -10,7 +10,7 @@ from bokeh.document import Document
 from bokeh.models import HoverTool, Label
 
 from benchkit import plots
-from benchkit.analysis.history import build_history
+from benchkit.analysis.regression.history import build_history
 from benchkit.show.dashboard import workload
 
 NIGHTS = 60

@@ -7,7 +7,7 @@ import logging
 import pytest
 from github_server import MOST_CHARACTERS, GitHubServer
 
-from benchkit.analysis.regressions import read_ledger
+from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
 from benchkit.show.forges import FileTracker, ForgeTrouble, GitHubTracker

@@ -14,8 +14,8 @@ from nights import FASTER, SLOWER, fill
 from serving import with_record
 
 from benchkit import plots
-from benchkit.analysis.history import ABOUT
-from benchkit.analysis.within import Within
+from benchkit.analysis.regression.history import ABOUT
+from benchkit.analysis.run.timeline import Within
 from benchkit.experiment.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard import cause, compare, compared, data, marks, pair, pair_groups

@@ -12,7 +12,7 @@ from bokeh.model import util
 from bokeh.models import Range1d, Select, Slider
 from nights import FASTER, SLOWER, fill
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.show.dashboard import app, quick_bokeh
 from benchkit.show.dashboard.run import pieces
 from benchkit.show.dashboard.window import Window

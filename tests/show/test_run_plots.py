@@ -8,7 +8,7 @@ import xarray as xr
 from bokeh.models import HoverTool, Image, Quad, Range1d, Span
 
 from benchkit import Store, plots
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.show.dashboard import pair
 from benchkit.show.dashboard.pair_window import PairWindow
 from benchkit.show.dashboard.trouble import trouble

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.explain import IDLE, UNEXPLAINED
-from benchkit.analysis.report import Report
+from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED
+from benchkit.analysis.compare.report import Report
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts

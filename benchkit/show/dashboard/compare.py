@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.comparison import check_metrics, compare, compare_experiment
-from benchkit.analysis.levels import worse_direction
-from benchkit.analysis.report import Report
+from benchkit.analysis.compare.comparison import check_metrics, compare, compare_experiment
+from benchkit.analysis.compare.report import Report
+from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.errors import BenchkitError
 from benchkit.experiment.status import OPEN, RUNNING, read_status
 from benchkit.formatting import counted

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.report import Report
+from benchkit.analysis.compare.report import Report
 from benchkit.formatting import MISSING, format_change, format_quantity
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember

@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.history import History, build_history, night_name
-from benchkit.analysis.levels import worse_direction
-from benchkit.analysis.noise import run_noise
-from benchkit.analysis.previous import beside_previous
-from benchkit.analysis.regressions import Regression, read_ledger
-from benchkit.analysis.within import Within
+from benchkit.analysis.regression.history import History, build_history, night_name
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import Regression, read_ledger
+from benchkit.analysis.run.baseline import beside_previous
+from benchkit.analysis.run.noise import run_noise
+from benchkit.analysis.run.timeline import Within
 from benchkit.errors import BenchkitError
 from benchkit.experiment.folders import folders_of
 from benchkit.measure.discovery import Collection, collect

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.differences import differences
+from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, counted
 from benchkit.show.dashboard import environment, parts

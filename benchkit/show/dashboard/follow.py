@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.comparison import compare_experiment
+from benchkit.analysis.compare.comparison import compare_experiment
 from benchkit.errors import BenchkitError
 from benchkit.experiment.plan import read_plan
 from benchkit.experiment.status import (

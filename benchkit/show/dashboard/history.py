@@ -10,8 +10,8 @@ import pandas as pd
 import panel as pn
 from bokeh.models import Range1d
 
-from benchkit.analysis.history import ABOUT, History
-from benchkit.analysis.regressions import Regression
+from benchkit.analysis.regression.history import ABOUT, History
+from benchkit.analysis.regression.regression import Regression
 from benchkit.formatting import counted, format_quantity
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address, remember

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import panel as pn
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.formatting import short_names
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.remembered import Rested

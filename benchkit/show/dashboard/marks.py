@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.history import ABOUT
+from benchkit.analysis.regression.history import ABOUT
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.data import open_store

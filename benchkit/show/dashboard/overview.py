@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.history import ABOUT, History, night_name
-from benchkit.analysis.levels import worse_direction
+from benchkit.analysis.regression.history import ABOUT, History, night_name
+from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.formatting import format_change, format_quantity
 from benchkit.show import markdown
 from benchkit.show.dashboard import parts

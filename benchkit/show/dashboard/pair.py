@@ -6,8 +6,8 @@ from typing import Any
 
 import panel as pn
 
-from benchkit.analysis.differences import differences
-from benchkit.analysis.within import Within
+from benchkit.analysis.compare.environment_diff import differences
+from benchkit.analysis.run.timeline import Within
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import parts
 from benchkit.show.dashboard.address import address

@@ -9,7 +9,7 @@ from typing import Any
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
-from benchkit.analysis.pairs import group_differences
+from benchkit.analysis.compare.run_pair import group_differences
 from benchkit.show.dashboard.pair_window import NAMES, PairWindow
 from benchkit.show.dashboard.remembered import first_filters, page_of, remember_table, sorters_of
 from benchkit.show.dashboard.shell import TABLE_STYLES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.formatting import short_group
 from benchkit.show.dashboard.window import Window
 from benchkit.show.plots.busy import whole_time

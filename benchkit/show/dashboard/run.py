@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.history import ABOUT
+from benchkit.analysis.regression.history import ABOUT
 from benchkit.errors import BenchkitError
 from benchkit.formatting import format_quantity, short_names
 from benchkit.show.dashboard import parts

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.changepoints import ChangePoint
-from benchkit.analysis.history import ABOUT, History, night_name
-from benchkit.analysis.levels import worse_direction
-from benchkit.analysis.regressions import FAILING, Regression, read_ledger, series_name
+from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.regression.history import ABOUT, History, night_name
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.show.summary import OUTCOME_WORDS
 
 __all__ = ["STATES", "Standing", "series_label", "standings"]

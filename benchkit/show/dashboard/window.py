@@ -17,7 +17,7 @@ import panel as pn
 from bokeh.models import BoxZoomTool, CrosshairTool, Range1d
 from bokeh.models.annotations import Span
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.show.dashboard.address import remember
 from benchkit.show.plots.base import INK
 from benchkit.show.plots.busy import whole_time

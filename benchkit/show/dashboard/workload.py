@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.history import ABOUT
-from benchkit.analysis.noise import EFFECTS
+from benchkit.analysis.regression.history import ABOUT
+from benchkit.analysis.run.noise import EFFECTS
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, format_bytes, format_quantity
 from benchkit.measure.workloads import Variant

@@ -13,7 +13,7 @@ import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Line, Range1d, RangeTool, Scatter, VArea
 from bokeh.models.annotations import Span
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.show.events import in_words
 from benchkit.show.plots.base import (
     INK,

@@ -24,7 +24,7 @@ from bokeh.models import (
 from bokeh.models.annotations import ColorBar, Span
 from numpy.typing import NDArray
 
-from benchkit.analysis.report import Report
+from benchkit.analysis.compare.report import Report
 from benchkit.show.plots.base import INK, add, legend_beside, make_figure, metric_words, nothing
 from benchkit.show.theme import OTHER
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from bokeh.models import ColumnDataSource, HoverTool, Scatter, Segment
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoints import ChangePoint
-from benchkit.analysis.history import History
-from benchkit.analysis.levels import worse_direction
+from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.errors import UsageError
 from benchkit.formatting import format_change
 from benchkit.show.plots.base import INK, add

@@ -25,7 +25,7 @@ from bokeh.models import (
 from bokeh.models.annotations import Label
 from numpy.typing import NDArray
 
-from benchkit.analysis.history import History
+from benchkit.analysis.regression.history import History
 from benchkit.formatting import counted, format_quantity
 from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
 from benchkit.show.plots.happenings import BUILD, draw_builds, draw_changes, draw_restarts

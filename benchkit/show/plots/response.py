@@ -11,7 +11,7 @@ from typing import Any
 from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.models.annotations import Span
 
-from benchkit.analysis.report import Report
+from benchkit.analysis.compare.report import Report
 from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
 from benchkit.show.theme import SERIES
 

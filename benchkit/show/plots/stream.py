@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Image, LinearColorMapper, Quad
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.formatting import format_count, short_names
 from benchkit.show.plots.base import add, has, legend_beside, make_figure, nothing
 from benchkit.show.theme import OTHER, distinct_colours

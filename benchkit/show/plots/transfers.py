@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.formatting import format_bytes, format_quantity
 from benchkit.show.plots.base import has, nothing, part, worker_names
 from benchkit.show.plots.matrix import Matrix

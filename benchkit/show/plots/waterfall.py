@@ -11,7 +11,7 @@ import numpy as np
 from bokeh.models import ColumnDataSource, HBar, HoverTool, Segment
 from bokeh.models.annotations import Span
 
-from benchkit.analysis.explain import IDLE, UNEXPLAINED, Explanation
+from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED, Explanation
 from benchkit.show.plots.base import INK, add, make_figure, nothing
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 
@@ -29,7 +29,7 @@ def waterfall(explanation: Explanation) -> Any:
     Parameters
     ----------
     explanation : Explanation
-        As `benchkit.analysis.explain.explain` gives it.
+        As `benchkit.analysis.compare.explain.explain` gives it.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from uuid import uuid4
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from benchkit import __version__
-from benchkit.analysis.regressions import Regression
+from benchkit.analysis.regression.regression import Regression
 from benchkit.errors import SiteTrouble, UsageError
 from benchkit.formatting import format_bytes, format_seconds
 from benchkit.show.site.data import SITE_METRICS, SiteData, collect_site, page_name

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.changepoints import ChangePoint
-from benchkit.analysis.history import History, build_history, night_name
-from benchkit.analysis.levels import worse_direction
-from benchkit.analysis.regressions import Regression, read_ledger, series_name
+from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.regression.history import History, build_history, night_name
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
 from benchkit.errors import UnreadableRun
 from benchkit.store.index.query import workload_matcher
 from benchkit.store.marks import active_marks

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 from typing import Any
 from xml.etree import ElementTree
 
-from benchkit.analysis.regressions import Regression
+from benchkit.analysis.regression.regression import Regression
 from benchkit.store.index.query import parse_moment
 
 __all__ = ["feed_items", "json_feed", "rss_feed"]

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import binom, stdtr, stdtrit
 
-from benchkit.analysis.blocks import fit_means
-from benchkit.analysis.bootstrap import compare_bootstrap
-from benchkit.analysis.points import Points, matrix, read_points
-from benchkit.analysis.result import Comparison, judge
-from benchkit.analysis.shrinkage import shrink, successive_variance
+from benchkit.analysis.stats.blocked_t import fit_means
+from benchkit.analysis.stats.bootstrap import compare_bootstrap
+from benchkit.analysis.stats.log_scale import Points, matrix, read_points
+from benchkit.analysis.stats.moderated_variance import shrink, successive_variance
+from benchkit.analysis.stats.verdicts import Comparison, judge
 from benchkit.errors import UsageError
 
 __all__ = ["Comparison", "compare", "compare_bootstrap"]
@@ -86,7 +86,7 @@ def compare(
     See Also
     --------
     compare_bootstrap : The table of the reference, for comparison; not calibrated.
-    benchkit.analysis.design.next_step : The same test, looked at again while runs come in.
+    benchkit.analysis.stats.stopping.next_step : The same test, looked at again while runs come in.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def compare(
 
     Variances are shrunk towards those of the other rows, or towards what a regression on the
     variance of the history predicts, by empirical Bayes [1]_; see
-    `benchkit.analysis.shrinkage.shrink`. With the shrunk s~² on d degrees of freedom,
+    `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of freedom,
     ``t = difference / sqrt(c s~²)`` is Student's.
 
     p values go through Benjamini-Hochberg [3]_; intervals of the R rows listed as changed, of m,

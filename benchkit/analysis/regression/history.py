@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoints import ChangePoint, Marks, Tonight, detect_many, tonight
+from benchkit.analysis.changepoint.detect import ChangePoint, Marks, Tonight, detect_many, tonight
 from benchkit.measure.run_ids import id_time
 from benchkit.store.index.query import parse_moment, workload_matcher
 from benchkit.store.marks import active_marks

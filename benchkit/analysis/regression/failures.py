@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.history import ABOUT, History
-from benchkit.analysis.levels import plain
-from benchkit.analysis.regressions import FAILING, Regression, regression_id, series_name
+from benchkit.analysis.regression.history import ABOUT, History
+from benchkit.analysis.regression.level_events import plain
+from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
 
 __all__ = ["judge_failures"]
 

@@ -2,7 +2,7 @@
 
 Runs in, probabilities out. This is the table of coiled/benchmarks to the last digit that its 10 000
 random resamples approach; it is there for comparison. Its intervals are too narrow for few runs
-(five a side: 88 % instead of 95 %), so verdicts come from `benchkit.analysis.effects.compare`.
+(five a side: 88 % instead of 95 %), so verdicts come from `benchkit.analysis.stats.effects.compare`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchkit.analysis.points import matrix
+from benchkit.analysis.stats.log_scale import matrix
 from benchkit.errors import UsageError
 
 __all__ = ["THRESHOLDS", "ConfidenceTable", "compare_bootstrap"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchkit.analysis.within import Within
+from benchkit.analysis.run.timeline import Within
 from benchkit.formatting import short_group
 
 __all__ = ["PER", "group_differences"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from benchkit.analysis.scan import Events, Standing, scan
+from benchkit.analysis.changepoint.scan import Events, Standing, scan
 from benchkit.errors import UsageError
 
 __all__ = ["ChangePoint", "Marks", "Tonight", "detect", "detect_many", "tonight"]
@@ -126,7 +126,7 @@ def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -
     -----
     A step of 5 % needs at least 10 nights before and three nights after it; one night is never
     enough, because on one night an outlier looks the same. The rule is in
-    `benchkit.analysis.windows`.
+    `benchkit.analysis.changepoint.rule`.
 
     Examples
     --------

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoints import ChangePoint
-from benchkit.analysis.history import ABOUT, History, night_name
-from benchkit.analysis.regressions import FAILING, Regression, regression_id, series_name
+from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.regression.history import ABOUT, History, night_name
+from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
 from benchkit.store.schema import METRICS
 
 __all__ = ["NightLevels", "plain", "worse_direction"]

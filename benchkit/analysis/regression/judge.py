@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.failures import judge_failures
-from benchkit.analysis.fleet import FleetGroup, fleet_step
-from benchkit.analysis.history import History, night_name
-from benchkit.analysis.levels import NightLevels, worse_direction
-from benchkit.analysis.regressions import read_ledger, series_name
+from benchkit.analysis.regression.failures import judge_failures
+from benchkit.analysis.regression.fleet import FleetGroup, fleet_step
+from benchkit.analysis.regression.history import History, night_name
+from benchkit.analysis.regression.level_events import NightLevels, worse_direction
+from benchkit.analysis.regression.regression import read_ledger, series_name
 
 __all__ = ["Judgement", "judge"]
 

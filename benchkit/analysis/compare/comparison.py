@@ -1,7 +1,7 @@
 """From tables of runs to a report: which workloads changed, by how much, and how sure that is.
 
 Tables as `Store.runs` gives them in, a `Report` out. Knows which runs count and which belong to one
-block; the statistics are `benchkit.analysis.effects`.
+block; the statistics are `benchkit.analysis.stats.effects`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from benchkit.analysis.caveats import apart, elsewhere, left_out
-from benchkit.analysis.effects import Comparison
-from benchkit.analysis.effects import compare as compare_arrays
-from benchkit.analysis.report import Report
+from benchkit.analysis.compare.report import Report
+from benchkit.analysis.compare.warnings import apart, elsewhere, left_out
+from benchkit.analysis.stats.effects import Comparison
+from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.store.schema import METRICS
 
@@ -78,7 +78,7 @@ def compare(
         Whether runs of one block belong together; by default they do when all come from one
         experiment.
     level, same : float
-        See `benchkit.analysis.effects.compare`.
+        See `benchkit.analysis.stats.effects.compare`.
     names : tuple of str
         What to call baseline and contender.
 

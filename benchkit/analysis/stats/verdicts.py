@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, stdtr, stdtrit
 
-from benchkit.analysis.bootstrap import THRESHOLDS, ConfidenceTable
-from benchkit.analysis.points import Points
-from benchkit.analysis.power import runs_until_told
-from benchkit.analysis.shrinkage import FEWEST_TESTS
+from benchkit.analysis.stats.bootstrap import THRESHOLDS, ConfidenceTable
+from benchkit.analysis.stats.log_scale import Points
+from benchkit.analysis.stats.moderated_variance import FEWEST_TESTS
+from benchkit.analysis.stats.power import runs_until_told
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.power import runs_needed
-from benchkit.analysis.previous import AGREE
+from benchkit.analysis.run.baseline import AGREE
+from benchkit.analysis.stats.power import runs_needed
 
 __all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "what_is_seen"]
 
@@ -44,7 +44,7 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row per set of runs that agree in `benchkit.analysis.previous.AGREE`, the set with the
+        A row per set of runs that agree in `benchkit.analysis.run.baseline.AGREE`, the set with the
         newest run first: those columns, ``n_runs`` that ended ok, ``newest`` (when the last one
         started), ``level`` (their median, in the unit of the metric), ``noise`` (coefficient of
         variation of one run: 0.03 is 3 %; NaN with fewer than five runs) and, for each of

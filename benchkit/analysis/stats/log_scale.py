@@ -68,7 +68,7 @@ def read_points(
     blocked: bool = False,
     resolution: ArrayLike | None = None,
 ) -> Points:
-    """Put runs on the scale of the test; see `benchkit.analysis.effects.compare`."""
+    """Put runs on the scale of the test; see `benchkit.analysis.stats.effects.compare`."""
     names = ["baseline", "contender", "null"][: 2 if null is None else 3]
     given = [baseline, contender, null][: len(names)]
     arrays = [matrix(values, name) for values, name in zip(given, names, strict=True)]  # type: ignore[arg-type]

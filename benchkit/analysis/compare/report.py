@@ -1,6 +1,6 @@
 """What a comparison of runs found, row by row, and how it reads: text, Markdown, JSON, HTML.
 
-Verdicts in, sentences out; what they rest on is `benchkit.analysis.comparison`.
+Verdicts in, sentences out; what they rest on is `benchkit.analysis.compare.comparison`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.effects import Comparison
+from benchkit.analysis.stats.effects import Comparison
 from benchkit.formatting import counted, format_change, format_quantity
 
 __all__ = ["Report"]

@@ -1,10 +1,10 @@
 """Scan many nightly series at once for steps, night after night, seeing only the past.
 
 Rows of logarithms in, one array per column of the events out. Knows no dates, marks or missing
-nights: `benchkit.analysis.changepoints` turns those into rows. The replay is exact: what is found
+nights: `benchkit.analysis.changepoint.detect` turns those into rows. The replay is exact: what is found
 on a night does not depend on how many nights follow, so more nights only ever append events.
 
-`benchkit.analysis.windows` says whether the last nights are a change. Here is what follows: the
+`benchkit.analysis.changepoint.rule` says whether the last nights are a change. Here is what follows: the
 change is placed and measured, the reference restarts, and a change too young to have a reference
 of its own is watched, because a bug that is mended after five nights is two changes.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from benchkit.analysis.windows import (
+from benchkit.analysis.changepoint.rule import (
     FEWEST,
     REFRESH,
     WINDOWS,

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.analysis.shrinkage import FEWEST_TESTS, inverse_trigamma, log_bias, trigamma
+from benchkit.analysis.stats.moderated_variance import (
+    FEWEST_TESTS,
+    inverse_trigamma,
+    log_bias,
+    trigamma,
+)
 
 __all__ = ["Fit", "agree_on_blocks", "fit_means"]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.differences import differences
-from benchkit.analysis.explain import GROUPS_READ, Explanation, explain
-from benchkit.analysis.history import History
-from benchkit.analysis.regressions import FAILING
+from benchkit.analysis.compare.environment_diff import differences
+from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
+from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
 from benchkit.formatting import format_bytes
 from benchkit.store.run import Run
@@ -52,7 +52,7 @@ def account(store: Store, history: History, event: Mapping[str, Any]) -> dict[st
     history : History
         That the event was found in.
     event : mapping
-        As `benchkit.analysis.judging.judge` proposes it.
+        As `benchkit.analysis.regression.judge.judge` proposes it.
 
     Returns
     -------

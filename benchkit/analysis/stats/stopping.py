@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from benchkit.analysis.effects import adjust, compare
-from benchkit.analysis.points import matrix
-from benchkit.analysis.power import power_table, runs_needed
-from benchkit.analysis.result import Comparison
-from benchkit.analysis.sequential import worth_of_smallest
+from benchkit.analysis.stats.effects import adjust, compare
+from benchkit.analysis.stats.log_scale import matrix
+from benchkit.analysis.stats.power import power_table, runs_needed
+from benchkit.analysis.stats.sequential import worth_of_smallest
+from benchkit.analysis.stats.verdicts import Comparison
 
 __all__ = ["LOOKS", "next_step", "power_table", "runs_needed", "surely_within"]
 
@@ -56,7 +56,7 @@ def next_step(
     null : array_like, shape (tests, blocks), optional
         Runs of the null arm.
     history, family, same
-        As in `benchkit.analysis.effects.compare`.
+        As in `benchkit.analysis.stats.effects.compare`.
     blocked : bool, default True
         Whether a block shares a disturbance.
     level : float, default 0.95
@@ -74,7 +74,7 @@ def next_step(
 
     See Also
     --------
-    benchkit.analysis.effects.compare : Ratios and intervals of what was run. Its p values know of
+    benchkit.analysis.stats.effects.compare : Ratios and intervals of what was run. Its p values know of
         one look only: whether something changed is for this function to say.
 
     Notes

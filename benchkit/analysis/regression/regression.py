@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.history import ABOUT, accepts
+from benchkit.analysis.regression.history import ABOUT, accepts
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.index.query import parse_moment
 from benchkit.store.marks import active_marks
@@ -63,7 +63,7 @@ class Regression:
     confirmed : bool or None
         Whether measuring both builds again, interleaved, showed it; None: not tried.
     facts : mapping
-        What `benchkit.analysis.account` found out: ``changed`` (what differs between the builds),
+        What `benchkit.analysis.regression.diagnosis` found out: ``changed`` (what differs between the builds),
         ``explanation``, ``runs`` (ids on both sides), ``bisect`` (a command), ``error``.
     events : sequence of mapping
         What happened, oldest first.
