@@ -26,18 +26,18 @@ _HOMES = {
     "Scale": "benchkit.measure.scale",
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
-    "bisect": "benchkit.experiment.bisection",
+    "bisect": "benchkit.experiment.bisect.session",
     "collect": "benchkit.measure.discovery",
     "compare": "benchkit.analysis.compare.comparison",
     "dataset": "benchkit.measure.data.recipes",
     "expect": "benchkit.measure.checks",
-    "nightly": "benchkit.experiment.nightly",
+    "nightly": "benchkit.experiment.nightly.nightly",
     "open_cluster": "benchkit.measure.cluster.spec",
     "record": "benchkit.experiment.record",
-    "run": "benchkit.experiment.running",
+    "run": "benchkit.experiment.run.api",
     "timeseries": "benchkit.measure.scale",
     "workload": "benchkit.measure.workloads",
-    "workloads": "benchkit.experiment.running",
+    "workloads": "benchkit.experiment.run.api",
 }
 
 _MODULES = {"plots": "benchkit.show.plots"}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchkit.analysis.compare.comparison import compare_experiment
 from benchkit.cli.progress import watched
-from benchkit.experiment.estimate import Estimate
-from benchkit.experiment.running import plan_experiment
+from benchkit.experiment.run.estimate import Estimate
+from benchkit.experiment.run.api import plan_experiment
 from benchkit.show.explained import explained
 
 WORKLOADS = """import os, time

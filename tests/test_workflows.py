@@ -76,7 +76,7 @@ def test_each_command_is_understood(words):
 
 @pytest.mark.parametrize("name", ["base", "head"])
 def test_environments_of_pull_requests_are_what_was_checked_out(name, tmp_path):
-    from benchkit.experiment.finding import find_environment
+    from benchkit.experiment.environment.lookup import find_environment
 
     for folder in ("base", "head", ".github/environments"):
         (tmp_path / folder).mkdir(parents=True)

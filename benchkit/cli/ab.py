@@ -89,8 +89,8 @@ def ab(
     from benchkit.cli.abplan import make_plan, say_plan
     from benchkit.cli.progress import watched
     from benchkit.errors import UsageError
-    from benchkit.experiment.running import parse_pairs
-    from benchkit.experiment.sweep import parse_sweeps
+    from benchkit.experiment.run.api import parse_pairs
+    from benchkit.experiment.run.sweep import parse_sweeps
 
     if adaptive and blocks:
         raise UsageError("--adaptive -n: an adaptive plan finds the number of blocks itself")

@@ -10,13 +10,13 @@ import click
 from benchkit.analysis.run.noise import what_is_seen
 from benchkit.cli.progress import roughly
 from benchkit.errors import UsageError
-from benchkit.experiment.estimate import Estimate, estimate_of, known_durations
-from benchkit.experiment.experiment import Experiment
-from benchkit.experiment.facts import known_noise, shipped_facts
-from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
-from benchkit.experiment.plan import NULL_ARM
-from benchkit.experiment.prices import KEY, worker_price
-from benchkit.experiment.running import plan_experiment, resume_experiment
+from benchkit.experiment.run.api import plan_experiment, resume_experiment
+from benchkit.experiment.run.estimate import Estimate, estimate_of, known_durations
+from benchkit.experiment.run.experiment import Experiment
+from benchkit.experiment.run.known_workloads import known_noise, shipped_facts
+from benchkit.experiment.run.plan import NULL_ARM
+from benchkit.experiment.run.prices import KEY, worker_price
+from benchkit.experiment.run.stopping import LOOKS, Pace, blocks_within, parse_budget
 from benchkit.measure.discovery import Broken
 
 __all__ = ["make_plan", "say_plan"]

@@ -87,12 +87,12 @@ def bisect(
     With --git-step 0: like the good commit, 1: like the bad one, 125: cannot be told.
     """
     from benchkit.errors import BenchkitError, UsageError
-    from benchkit.experiment.bisection import plan_bisection, resume_bisection
-    from benchkit.experiment.candidates import find_candidates
-    from benchkit.experiment.finding import find_environment
-    from benchkit.experiment.folders import folders_of
-    from benchkit.experiment.pace import parse_budget
-    from benchkit.experiment.running import parse_pairs
+    from benchkit.experiment.bisect.candidates import find_candidates
+    from benchkit.experiment.bisect.session import plan_bisection, resume_bisection
+    from benchkit.experiment.environment.lookup import find_environment
+    from benchkit.experiment.paths import folders_of
+    from benchkit.experiment.run.api import parse_pairs
+    from benchkit.experiment.run.stopping import parse_budget
 
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
     if budget_usd is not None:

@@ -69,7 +69,7 @@ def dashboard(
       benchkit dashboard --address 0.0.0.0 --allow-websocket-origin bench.example.org:5006 \\
           --basic-auth users.json --cookie-secret "$(openssl rand -hex 32)"
     """
-    from benchkit.experiment.plan import read_plan
+    from benchkit.experiment.run.plan import read_plan
     from benchkit.show.dashboard.server import serve
     from benchkit.show.grafana_link import chosen_template
     from benchkit.store.store import Store

@@ -52,7 +52,7 @@ def list_originals(folders: tuple[str, ...], as_json: bool) -> None:
     Example:
       benchkit data originals
     """
-    from benchkit.experiment.folders import folders_of
+    from benchkit.experiment.paths import folders_of
 
     paths = [Path(folder) / _ORIGINALS for folder in folders_of("workloads", folders)]
     rows = [row for path in paths if path.exists() for row in _originals(path)]

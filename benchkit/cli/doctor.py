@@ -24,7 +24,7 @@ def doctor(store: str | None, as_json: bool) -> None:
 
     Exit code 3: something does not work; what is merely absent is fine.
     """
-    from benchkit.experiment.health import examine
+    from benchkit.experiment.doctor import examine
 
     findings = []
     for finding in examine(store):

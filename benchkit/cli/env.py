@@ -11,8 +11,8 @@ import click
 from benchkit.cli.options import common, print_json
 
 if TYPE_CHECKING:
-    from benchkit.experiment.built import Built
-    from benchkit.experiment.environment import Environment
+    from benchkit.experiment.environment.cache import Built
+    from benchkit.experiment.environment.environment import Environment
 
 __all__ = ["env"]
 
@@ -33,8 +33,8 @@ def _folders(function: Callable) -> Callable:
 
 
 def _found(name: str, folders: tuple[str, ...], *, check: bool = True) -> Environment:
-    from benchkit.experiment.finding import find_environment
-    from benchkit.experiment.folders import folders_of
+    from benchkit.experiment.environment.lookup import find_environment
+    from benchkit.experiment.paths import folders_of
 
     return find_environment(name, folders_of("environments", folders), check=check)
 
@@ -50,8 +50,8 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
       benchkit env list
     """
     from benchkit.cli.table import as_table
-    from benchkit.experiment.environment_view import environment_rows
-    from benchkit.experiment.folders import folders_of
+    from benchkit.experiment.environment.describe import environment_rows
+    from benchkit.experiment.paths import folders_of
     from benchkit.formatting import format_bytes
 
     rows = environment_rows(folders_of("environments", folders))
@@ -84,7 +84,7 @@ def build_env(
     Example:
       benchkit env build release-2023.4.1 previous-release
     """
-    from benchkit.experiment.building import build
+    from benchkit.experiment.environment.build import build
 
     rows = []
     for environment in [_found(name, folders) for name in names]:
@@ -114,7 +114,7 @@ def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
     Example:
       benchkit env show no-stealing
     """
-    from benchkit.experiment.environment_view import show_rows
+    from benchkit.experiment.environment.describe import show_rows
 
     environment = _found(name, folders, check=False)
     rows = show_rows(environment)
@@ -144,7 +144,7 @@ def _print_sections(rows: list[dict[str, Any]], *, own: bool) -> None:
 
 
 def _say_unbuilt(*environments: Environment) -> None:
-    from benchkit.experiment.building import find_build
+    from benchkit.experiment.environment.build import find_build
 
     for environment in environments:
         if find_build(environment) is None:
@@ -169,7 +169,7 @@ def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
     Example:
       benchkit env diff baseline no-stealing
     """
-    from benchkit.experiment.environment_view import differences
+    from benchkit.experiment.environment.describe import differences
 
     one, other = (_found(name, folders, check=False) for name in (a, b))
     rows = differences(one, other)
@@ -226,7 +226,7 @@ def import_env(folder: Path, target: Path, as_json: bool) -> None:
     Example:
       benchkit env import AB_environments/
     """
-    from benchkit.experiment.reference_import import import_reference
+    from benchkit.experiment.environment.coiled import import_reference
 
     imported = import_reference(folder, target)
     for found in imported:
@@ -261,7 +261,7 @@ def remove_env(
       benchkit env remove --unused
     """
     from benchkit.errors import UsageError
-    from benchkit.experiment.built import list_built, remove
+    from benchkit.experiment.environment.cache import list_built, remove
     from benchkit.formatting import format_bytes
 
     if bool(names) + unused + everything != 1:
@@ -286,8 +286,8 @@ def remove_env(
 
 def _build_named(name: str, folders: tuple[str, ...]) -> Built:
     from benchkit.errors import UsageError
-    from benchkit.experiment.building import find_build
-    from benchkit.experiment.built import find_built
+    from benchkit.experiment.environment.build import find_build
+    from benchkit.experiment.environment.cache import find_built
 
     built = find_built(name)
     if built is None:
@@ -299,9 +299,9 @@ def _build_named(name: str, folders: tuple[str, ...]) -> Built:
 
 
 def _unused(folders: tuple[str, ...]) -> list[Built]:
-    from benchkit.experiment.built import list_built
-    from benchkit.experiment.environment_view import environment_rows
-    from benchkit.experiment.folders import folders_of
+    from benchkit.experiment.environment.cache import list_built
+    from benchkit.experiment.environment.describe import environment_rows
+    from benchkit.experiment.paths import folders_of
 
     rows = environment_rows(folders_of("environments", folders))
     used = {row["hash"] for row in rows}

@@ -10,10 +10,10 @@ import pandas as pd
 
 from benchkit.analysis.run.baseline import against_previous
 from benchkit.errors import BenchkitError
-from benchkit.experiment.environment import CURRENT
-from benchkit.experiment.finding import find_environment, list_environments
-from benchkit.experiment.folders import folders_of
-from benchkit.experiment.sizes import size_text
+from benchkit.experiment.environment.environment import CURRENT
+from benchkit.experiment.environment.lookup import find_environment, list_environments
+from benchkit.experiment.paths import folders_of
+from benchkit.experiment.run.sizes import size_text
 from benchkit.formatting import format_bytes, format_change, format_seconds, short_group
 from benchkit.measure.discovery import collect
 from benchkit.measure.expression import matcher
@@ -124,7 +124,7 @@ def metrics() -> list[dict[str, Any]]:
 
 def noise(store: str | None, expression: str | None = None) -> list[dict[str, Any]]:
     """Return a row per variant of a store: its duration, its noise, and what that lets one see."""
-    from benchkit.experiment.facts import noise_table
+    from benchkit.experiment.run.known_workloads import noise_table
 
     return as_records(noise_table(runs(store, expression)))
 

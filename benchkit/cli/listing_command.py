@@ -54,7 +54,7 @@ def list_things(
     """
     from benchkit.cli import listing
     from benchkit.cli.table import as_table
-    from benchkit.experiment.running import parse_pairs
+    from benchkit.experiment.run.api import parse_pairs
 
     shown: list[dict[str, Any]]
     if what == "runs":

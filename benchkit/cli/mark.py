@@ -44,7 +44,7 @@ def _about(function: Any) -> Any:
 
 
 def _write(kind: str, store: str | None, by: str | None, **what: Any) -> None:
-    from benchkit.experiment.running import parse_pairs
+    from benchkit.experiment.run.api import parse_pairs
     from benchkit.store.store import Store
 
     if "where" in what:

@@ -86,9 +86,9 @@ def nightly(
     from benchkit.analysis.regression.history import DEFAULT_METRICS
     from benchkit.cli.progress import watched
     from benchkit.errors import UsageError
-    from benchkit.experiment.nightly import nightly as measure_night
-    from benchkit.experiment.pace import parse_budget
-    from benchkit.experiment.running import parse_pairs
+    from benchkit.experiment.nightly.nightly import nightly as measure_night
+    from benchkit.experiment.run.api import parse_pairs
+    from benchkit.experiment.run.stopping import parse_budget
     from benchkit.show.forges import tracker_for
 
     if profile == "release":

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from benchkit.experiment.estimate import Estimate
-from benchkit.experiment.experiment import Experiment
-from benchkit.experiment.plan import Measurement
+from benchkit.experiment.run.estimate import Estimate
+from benchkit.experiment.run.experiment import Experiment
+from benchkit.experiment.run.plan import Measurement
 from benchkit.formatting import format_seconds
 
 __all__ = ["bar", "roughly", "watched"]

@@ -60,8 +60,8 @@ def run(
     from benchkit.cli import listing
     from benchkit.cli.progress import watched
     from benchkit.cli.table import as_table
-    from benchkit.experiment.estimate import estimate_of
-    from benchkit.experiment.running import parse_pairs, plan_experiment
+    from benchkit.experiment.run.api import parse_pairs, plan_experiment
+    from benchkit.experiment.run.estimate import estimate_of
 
     experiment, broken = plan_experiment(
         names,

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.errors import MissingExtra
-from benchkit.experiment.bisected import read_bisection
-from benchkit.experiment.environment import CURRENT
-from benchkit.experiment.finding import find_environment
-from benchkit.experiment.folders import notebook_path
-from benchkit.experiment.kernel import MeasuringKernel
-from benchkit.experiment.plan import read_plan
+from benchkit.experiment.bisect.result import read_bisection
+from benchkit.experiment.environment.environment import CURRENT
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.paths import notebook_path
+from benchkit.experiment.run.kernel import MeasuringKernel
+from benchkit.experiment.run.plan import read_plan
 from benchkit.store.store import Store
 
 __all__ = ["bisect_report", "ab_report", "nightly_report", "notebook_report", "run_report"]

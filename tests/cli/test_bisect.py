@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from test_nightly import PROJECT, WORKLOAD, git
 
 from benchkit.cli.main import benchkit as main
-from benchkit.experiment.bisected import read_bisection
+from benchkit.experiment.bisect.result import read_bisection
 from benchkit.store.store import Store
 
 N_COMMITS = 9

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
-from benchkit.experiment.bisecting import Block, Search
+from benchkit.experiment.bisect.search import Block, Search
 
 
 def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **options):

@@ -14,16 +14,21 @@ import pytest
 import yaml
 
 from benchkit.errors import BadEnvironment, EnvironmentTrouble
-from benchkit.experiment.building import build, find_build
-from benchkit.experiment.built import find_built, list_built, remove
-from benchkit.experiment.finding import find_environment
-from benchkit.experiment.folders import shipped
-from benchkit.experiment.installing import resolve
-from benchkit.experiment.kernel import MeasuringKernel
-from benchkit.experiment.measured import measured_folder
-from benchkit.experiment.pythons import choose_python, find_pythons
-from benchkit.experiment.requirements import as_of, parse_requirement, redacted, source_states
-from benchkit.experiment.running import run as run_workloads
+from benchkit.experiment.environment.build import build, find_build
+from benchkit.experiment.environment.cache import find_built, list_built, remove
+from benchkit.experiment.environment.install import resolve
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.environment.python import choose_python, find_pythons
+from benchkit.experiment.environment.requirements import (
+    as_of,
+    parse_requirement,
+    redacted,
+    source_states,
+)
+from benchkit.experiment.paths import shipped
+from benchkit.experiment.run.api import run as run_workloads
+from benchkit.experiment.run.kernel import MeasuringKernel
 
 WORKLOAD = """
 from benchkit.measure import expect, workload
@@ -314,8 +319,8 @@ def test_builders_share_wait_and_leave_nothing_when_killed(write, source, cache,
 
     (source / "toy_thing" / "__init__.py").write_text("VALUE = 3\n")
     code = (
-        "from pathlib import Path; from benchkit.experiment.building import build\n"
-        "from benchkit.experiment.finding import find_environment\n"
+        "from pathlib import Path; from benchkit.experiment.environment.build import build\n"
+        "from benchkit.experiment.environment.lookup import find_environment\n"
         f"build(find_environment('main', [Path({str(tmp_path)!r})]))\n"
     )
     builder = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)

@@ -1,6 +1,6 @@
 import pytest
 
-from benchkit.experiment.estimate import OVERHEAD_S, Estimate
+from benchkit.experiment.run.estimate import OVERHEAD_S, Estimate
 
 
 def test_the_time_left_is_what_is_known_and_then_what_is_seen():

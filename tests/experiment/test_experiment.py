@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.experiment.plan import NULL_ARM
-from benchkit.experiment.running import plan_experiment, resume_experiment
+from benchkit.experiment.run.api import plan_experiment, resume_experiment
+from benchkit.experiment.run.plan import NULL_ARM
 from benchkit.store.store import Store
 
 WORKLOAD = """import os, time
@@ -92,7 +92,7 @@ def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(f
 def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders):
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "from benchkit.experiment.running import plan_experiment\n"
+        "from benchkit.experiment.run.api import plan_experiment\n"
         "e, _ = plan_experiment(['own.naps'], environments=['base', 'slow'], repeats=2,\n"
         "    environment_folders=[sys.argv[1] + '/e'], folders=[sys.argv[1] + '/w'],\n"
         "    store=sys.argv[1] + '/store')\n"

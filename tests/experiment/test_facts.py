@@ -10,9 +10,15 @@ import pytest
 
 from benchkit.analysis.run.noise import what_is_seen
 from benchkit.errors import UsageError
-from benchkit.experiment.estimate import known_durations
-from benchkit.experiment.experiment import Experiment
-from benchkit.experiment.facts import FILE, known_noise, noise_table, read_facts, shipped_facts
+from benchkit.experiment.run.estimate import known_durations
+from benchkit.experiment.run.experiment import Experiment
+from benchkit.experiment.run.known_workloads import (
+    FILE,
+    known_noise,
+    noise_table,
+    read_facts,
+    shipped_facts,
+)
 from benchkit.store.store import Store
 
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from benchkit.errors import BadEnvironment
-from benchkit.experiment.finding import find_environment
-from benchkit.experiment.folders import shipped
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.paths import shipped
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchkit.experiment.running import plan_experiment
+from benchkit.experiment.run.api import plan_experiment
 
 CLOUD = """from pathlib import Path
 from distributed import LocalCluster

@@ -6,8 +6,8 @@ import nbformat
 import psutil
 import pytest
 
-from benchkit.experiment.environment import CURRENT, Environment
-from benchkit.experiment.kernel import KernelTrouble, MeasuringKernel
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.run.kernel import KernelTrouble, MeasuringKernel
 
 PARAMETERS = nbformat.v4.new_code_cell("seconds = 0.0", metadata={"tags": ["parameters"]})
 

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from benchkit.errors import BadNotebook
-from benchkit.experiment.folders import shipped
-from benchkit.experiment.notebooks import checked_parameters, declared_parameters
+from benchkit.experiment.paths import shipped
+from benchkit.experiment.run.notebook_parameters import checked_parameters, declared_parameters
 
 CELL = """
 text: str = "a=b # not a comment"  # with an equals sign

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.experiment.estimate import Estimate
-from benchkit.experiment.pace import LOOKS, Pace, blocks_within, parse_budget
-from benchkit.experiment.plan import plan_measurements
+from benchkit.experiment.run.estimate import Estimate
+from benchkit.experiment.run.plan import plan_measurements
+from benchkit.experiment.run.stopping import LOOKS, Pace, blocks_within, parse_budget
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.experiment.plan import plan_measurements, read_plan, write_plan
+from benchkit.experiment.run.plan import plan_measurements, read_plan, write_plan
 
 VARIANTS = {"x.a": 10.0, "x.b": 20.0}
 

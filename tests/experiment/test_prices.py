@@ -2,8 +2,8 @@ import dask
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.experiment.environment import Environment
-from benchkit.experiment.prices import KEY, worker_price
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.run.prices import KEY, worker_price
 
 LOCAL = Environment("here")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from benchkit.errors import BadEnvironment, UsageError
-from benchkit.experiment.conda_specs import translate
-from benchkit.experiment.finding import find_environment
-from benchkit.experiment.reference_import import import_reference
+from benchkit.experiment.environment.coiled import import_reference
+from benchkit.experiment.environment.conda_specs import translate
+from benchkit.experiment.environment.lookup import find_environment
 
 
 @pytest.fixture

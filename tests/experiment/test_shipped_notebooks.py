@@ -4,7 +4,7 @@ import nbformat
 import papermill
 import pytest
 
-from benchkit.experiment.folders import notebook_path, shipped
+from benchkit.experiment.paths import notebook_path, shipped
 from benchkit.store.store import Store
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.experiment.environment import Environment
-from benchkit.experiment.sweep import expand, parse_sweeps
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.run.sweep import expand, parse_sweeps
 
 
 def test_a_grid_is_every_combination_laid_over_the_baseline():

@@ -261,7 +261,7 @@ def test_a_command_hands_the_choice_to_what_measures_and_then_forgets_it(monkeyp
         seen.append(Prometheus.chosen())
         raise UsageError("enough")
 
-    monkeypatch.setattr("benchkit.experiment.running.plan_experiment", plan)
+    monkeypatch.setattr("benchkit.experiment.run.api.plan_experiment", plan)
     match = ["--prometheus-match", '{job="dask"}']
     CliRunner().invoke(main, ["run", "--prometheus", "http://prometheus:9090", *match])
     CliRunner().invoke(main, ["run"])

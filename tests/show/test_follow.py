@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from benchkit.experiment.status import Status
+from benchkit.experiment.run.status import Status
 from benchkit.show.dashboard import follow
 from benchkit.show.dashboard.remembered import page_of
 from benchkit.store.store import Store

@@ -16,7 +16,7 @@ from serving import with_record
 from benchkit import plots
 from benchkit.analysis.regression.history import ABOUT
 from benchkit.analysis.run.timeline import Within
-from benchkit.experiment.status import DONE, OPEN, Status
+from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard import cause, compare, compared, data, marks, pair, pair_groups
 from benchkit.show.dashboard import run as run_page

@@ -13,7 +13,7 @@ from benchkit.analysis.compare.comparison import check_metrics, compare, compare
 from benchkit.analysis.compare.report import Report
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.errors import BenchkitError
-from benchkit.experiment.status import OPEN, RUNNING, read_status
+from benchkit.experiment.run.status import OPEN, RUNNING, read_status
 from benchkit.formatting import counted
 from benchkit.show import explained as why
 from benchkit.show.dashboard import parts

@@ -25,7 +25,7 @@ from benchkit.analysis.run.baseline import beside_previous
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import Within
 from benchkit.errors import BenchkitError
-from benchkit.experiment.folders import folders_of
+from benchkit.experiment.paths import folders_of
 from benchkit.measure.discovery import Collection, collect
 from benchkit.show.dashboard.standing import Standing, standings
 from benchkit.store.run import Run

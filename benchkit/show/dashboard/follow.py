@@ -11,8 +11,8 @@ import panel as pn
 
 from benchkit.analysis.compare.comparison import compare_experiment
 from benchkit.errors import BenchkitError
-from benchkit.experiment.plan import read_plan
-from benchkit.experiment.status import (
+from benchkit.experiment.run.plan import read_plan
+from benchkit.experiment.run.status import (
     DONE,
     FAILED,
     OPEN,

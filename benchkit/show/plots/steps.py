@@ -7,7 +7,7 @@ from typing import Any
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import Span
 
-from benchkit.experiment.bisected import OUTCOME, Bisected
+from benchkit.experiment.bisect.result import OUTCOME, Bisected
 from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
 
 __all__ = ["bisection_steps"]
@@ -26,7 +26,7 @@ def bisection_steps(found: Bisected) -> Any:
     Parameters
     ----------
     found : Bisected
-        As `benchkit.experiment.bisected.read_bisection` gives it.
+        As `benchkit.experiment.bisect.result.read_bisection` gives it.
 
     Returns
     -------

@@ -1,0 +1,259 @@
+"""Which two builds to hold against each other next, until it is known where a metric stepped.
+
+A bisection as pure logic: blocks that were measured in, the next pair out. Knows places in an
+ordered row of builds; what they are, and how they are measured, is `benchkit.experiment.bisect.session`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchkit.analysis.stats.effects import compare
+from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
+from benchkit.analysis.stats.stopping import LOOKS, next_step, surely_within
+
+__all__ = ["CONFIRMING", "Block", "Search"]
+
+Array = NDArray[np.float64]
+
+#: A build is left for the next one when it belongs to one side with so much certainty.
+SURE = 0.99
+#: Blocks of a build before it is left, and of the two builds that remain: one hiccup is no step.
+FEWEST, CONFIRMING = 2, 3
+#: Bayes factor from which on events at the ends are a difference, and the number of blocks after
+#: which a bad end that had none, or no more than the good one, is like it.
+STRONG, ENOUGH = 20.0, 5
+#: Builds of the same code differ by as much: surely less at the ends is nothing to search for.
+TRIFLE = 0.01
+#: A build that gave nothing so often is left out.
+TRIES = 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """Two builds, measured back to back.
+
+    Attributes
+    ----------
+    builds : tuple of int
+        Their places, the earlier first.
+    values : tuple of float
+        The metric of each; NaN if its run gave none.
+    events : tuple of bool or None
+        Whether each run had the event that is looked for (timed out, failed); None if it cannot
+        be told.
+    """
+
+    builds: tuple[int, int]
+    values: tuple[float, float] = (math.nan, math.nan)
+    events: tuple[bool | None, bool | None] = (False, False)
+
+
+@dataclass
+class Search:
+    """A bisection that forgives a wrong step.
+
+    First the ends are measured until they differ; then the build that halves what is in question,
+    each time beside the good end; at last the two builds that remain, beside each other.
+
+    Parameters
+    ----------
+    n_builds : int
+        How many there are, ends included.
+    confidence : float, default 0.95
+        How sure the answer must be.
+    fewest : int, default 2
+        Blocks of a build before it is left for the next.
+    max_repeats : int, default 20
+        Blocks of one pair, at most.
+    same : float, default 0.05
+        Ends that are not known to differ, and if so by less, are the same; so are those that
+        differ by less than 1 % for sure.
+    by_events : bool, default False
+        Search for what fails instead of for what is slow.
+
+    Attributes
+    ----------
+    blocks : list of Block
+        What was seen.
+    skipped : set of int
+        Builds that cannot be measured.
+    """
+
+    n_builds: int
+    confidence: float = 0.95
+    fewest: int = FEWEST
+    max_repeats: int = LOOKS[-1]
+    same: float = 0.05
+    by_events: bool = False
+    blocks: list[Block] = field(default_factory=list)
+    skipped: set[int] = field(default_factory=set)
+    _known: tuple[int, Array] = field(default=(-1, np.zeros(0)), init=False, repr=False)
+
+    @property
+    def last(self) -> int:
+        """Place of the bad end."""
+        return self.n_builds - 1
+
+    def saw(self, block: Block) -> None:
+        """Take note of a block; a build that gave nothing twice is left out."""
+        self.blocks.append(block)
+        for build in block.builds:
+            if 0 < build < self.last and self.n_useless(build) >= TRIES:
+                self.skipped.add(build)
+
+    def skip(self, build: int) -> None:
+        """Leave a build out."""
+        self.skipped.add(build)
+
+    def next_pair(self) -> tuple[int, int] | None:
+        """Return the builds to be measured next, or None: there is nothing more to be learnt."""
+        ends = (0, self.last)
+        verdict = self.ends
+        if verdict != "differ":
+            return ends if verdict == "open" else None
+        low, high = self.between
+        if self.chance >= self.confidence:
+            needed = min(max(CONFIRMING, self.fewest), self.max_repeats)
+            return (low, high) if self._room(low, high) and self._n(low, high) < needed else None
+        build = self._build_in_question()
+        return None if build is None else (0, build)
+
+    @property
+    def ends(self) -> str:
+        """What the ends say: ``open``, ``differ``, ``same`` or ``undecided``."""
+        n_blocks = self._n(0, self.last)
+        if self._events_differ():
+            return "differ"
+        looks = (*(look for look in LOOKS if look < self.max_repeats), self.max_repeats)
+        if self.by_events:
+            good, bad = self.events[[0, self.last]]
+            if n_blocks >= ENOUGH and bad[0] * good.sum() <= good[0] * bad.sum():
+                return "same"
+            return "undecided" if n_blocks >= looks[-1] else "open"
+        reached = [look for look in looks if look <= n_blocks]
+        if not reached:
+            return "open"
+        values = [block.values for block in self.blocks if block.builds == (0, self.last)]
+        good, bad = np.array(values[: reached[-1]], float).T
+        # Whoever bisects has reason to think that they differ: hope is not given up early.
+        step = abs(int(next_step([good], [bad], same=self.same, looks=looks, hope=0.0)[0]))
+        if step == 1 and surely_within(compare([good], [bad]), TRIFLE)[0]:
+            return "same"
+        return ("open", "differ", "same", "undecided")[step]
+
+    @property
+    def found(self) -> bool:
+        """Whether the search has ended with an answer."""
+        return self.ends == "differ" and self.chance >= self.confidence and self.next_pair() is None
+
+    @property
+    def size(self) -> float:
+        """Size of the change between the ends: a difference of logarithms; NaN if not known."""
+        seen = self.differences(0, self.last)
+        return float(np.median(seen)) if len(seen) and not self.by_events else math.nan
+
+    @property
+    def chances(self) -> Array:
+        """How likely each build is the first after the change, shape (n_builds,)."""
+        if self._known[0] != len(self.blocks):
+            counts = self.events
+            found = chances_of_place(
+                self.n_builds,
+                {block.builds: self.differences(*block.builds) for block in self.blocks},
+                # Where nothing ever timed out, that tells nothing.
+                counts if self.by_events or counts[:, 0].any() else None,
+                size=self.size,
+            )
+            self._known = (len(self.blocks), found)
+        return self._known[1]
+
+    @property
+    def between(self) -> tuple[int, int]:
+        """Last build before the most likely place and first after it, of those to be measured."""
+        edges = self._testable
+        chances = self.chances
+        shares = [chances[a + 1 : b + 1].sum() for a, b in pairwise(edges)]
+        best = int(np.argmax(shares))
+        return edges[best], edges[best + 1]
+
+    @property
+    def chance(self) -> float:
+        """How likely the change lies between the two builds of `between`."""
+        low, high = self.between
+        return float(self.chances[low + 1 : high + 1].sum())
+
+    @property
+    def events(self) -> NDArray[np.int64]:
+        """How many runs of each build had the event and how many had not, shape (n_builds, 2)."""
+        counts = np.zeros((self.n_builds, 2), np.int64)
+        for block in self.blocks:
+            for build, event in zip(block.builds, block.events, strict=True):
+                if event is not None:
+                    counts[build, 0 if event else 1] += 1
+        return counts
+
+    def differences(self, first: int, second: int) -> Array:
+        """Return the differences of a pair by block: of logarithms, or as shares of the good end.
+
+        Shares, where a metric can be zero, as bytes on disk can.
+        """
+        values = np.array([b.values for b in self.blocks if b.builds == (first, second)], float)
+        values = values.reshape(-1, 2)
+        values = values[np.isfinite(values).all(axis=1)]
+        every = np.array([v for b in self.blocks for v in b.values], float)
+        if (every[np.isfinite(every)] > 0).all():
+            return np.diff(np.log(values), axis=1).ravel()
+        scale = np.nanmax(np.abs(every))
+        return np.diff(values, axis=1).ravel() / (scale or 1.0)
+
+    def side(self, build: int) -> float:
+        """Return how likely a build lies after the change."""
+        return float(self.chances[: build + 1].sum())
+
+    def n_useless(self, build: int) -> int:
+        """Return in how many blocks a build gave nothing to go by."""
+        return sum(
+            event is None or not (event or self.by_events or math.isfinite(value))
+            for block in self.blocks
+            for place, value, event in zip(block.builds, block.values, block.events, strict=True)
+            if place == build
+        )
+
+    def is_useless(self, build: int) -> bool:
+        """Return whether a build was tried twice and never gave anything to go by."""
+        n_blocks = sum(build in block.builds for block in self.blocks)
+        return n_blocks >= TRIES and self.n_useless(build) == n_blocks
+
+    @property
+    def _testable(self) -> Sequence[int]:
+        return [build for build in range(self.n_builds) if build not in self.skipped]
+
+    def _n(self, first: int, second: int) -> int:
+        return sum(block.builds == (first, second) for block in self.blocks)
+
+    def _room(self, first: int, second: int) -> bool:
+        return self._n(first, second) < self.max_repeats
+
+    def _events_differ(self) -> bool:
+        good, bad = self.events[[0, self.last]]
+        return bad[0] >= FEWEST and weight_of_events(good, bad) >= STRONG
+
+    def _build_in_question(self) -> int | None:
+        """Return the build that halves what is in question; one that is begun is ended first."""
+        after = np.cumsum(self.chances)
+        inside = [build for build in self._testable[1:-1] if self._room(0, build)]
+        if not inside:
+            return None
+        latest = self.blocks[-1].builds[1]
+        if latest in inside and self.blocks[-1].builds[0] == 0:
+            sure = abs(after[latest] - 0.5) >= SURE - 0.5
+            if not sure or self._n(0, latest) < self.fewest:
+                return latest
+        return min(inside, key=lambda build: abs(after[build] - 0.5))

@@ -1,0 +1,232 @@
+"""What works on this machine, found by trying it: Dask, kernels, disk, credentials, clocks.
+
+Each examination is short, needs no network, and says what to do when something is amiss.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import benchkit
+from benchkit.errors import BenchkitError
+from benchkit.experiment.environment.environment import CURRENT
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.paths import folders_of
+from benchkit.experiment.run.kernel import MeasuringKernel
+from benchkit.formatting import format_bytes, format_seconds
+from benchkit.measure.cluster.spec import ClusterSpec, open_cluster
+from benchkit.measure.data.dataset import data_folder
+from benchkit.measure.discovery import collect
+from benchkit.store.store import Store
+
+__all__ = ["Finding", "examine"]
+
+#: Below this, spilling workloads and datasets fill the disk.
+LITTLE_DISK_BYTES = 5 * 2**30
+_EXTRAS = {
+    "show": ("panel", "bokeh", "hvplot", "nbconvert"),
+    "workloads": ("duckdb", "tpchgen-cli"),
+    "cloud": ("obstore",),
+    "s3": ("s3fs",),
+    "coiled": ("coiled",),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one examination found.
+
+    Attributes
+    ----------
+    check : str
+        What was examined.
+    status : {"ok", "absent", "trouble"}
+        Works; is not there, which only matters to those who want it; does not work.
+    detail : str
+        What was seen, and what to do.
+    """
+
+    check: str
+    status: str
+    detail: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the finding as a flat dictionary."""
+        return asdict(self)
+
+
+def examine(store: str | None = None) -> Iterator[Finding]:
+    """Examine this machine, one finding at a time.
+
+    Parameters
+    ----------
+    store : str, optional
+        The store whose disk is looked at.
+
+    Yields
+    ------
+    Finding
+        The quick ones first; the last two start a cluster and a kernel.
+    """
+    checks: list[tuple[str, Callable[[], tuple[str, str]]]] = [
+        ("machine", _machine),
+        ("packages", _packages),
+        *((f"extra {name}", _extra(name)) for name in _EXTRAS),
+        ("workloads", _workloads),
+        ("store", lambda: _store(store)),
+        ("data", lambda: _disk(data_folder())),
+        ("spill", _spill),
+        ("clocks", _clocks),
+        ("browser", _browser),
+        ("credentials", _credentials),
+        ("cluster", _cluster),
+        ("kernel", _kernel),
+    ]
+    for name, check in checks:
+        try:
+            status, detail = check()
+        except Exception as error:
+            text = (str(error).strip().splitlines() or [""])[0]
+            status, detail = "trouble", text or type(error).__name__
+        yield Finding(name, status, detail)
+
+
+def _machine() -> tuple[str, str]:
+    from dask.system import CPU_COUNT
+    from distributed.system import MEMORY_LIMIT
+
+    where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    return "ok", f"{CPU_COUNT} cores, {format_bytes(MEMORY_LIMIT)}, {where}"
+
+
+def _packages() -> tuple[str, str]:
+    names = ("dask", "distributed", "xarray", "papermill")
+    found = ", ".join(f"{name} {version(name)}" for name in names)
+    return "ok", f"benchkit {benchkit.__version__}, {found}"
+
+
+def _extra(name: str) -> Callable[[], tuple[str, str]]:
+    def check() -> tuple[str, str]:
+        missing = []
+        for package in _EXTRAS[name]:
+            try:
+                version(package)
+            except PackageNotFoundError:
+                missing.append(package)
+        if missing:
+            hint = f"pip install 'benchkit[{name}]'"
+            return "absent", f"{', '.join(missing)} not installed: {hint}"
+        return "ok", ", ".join(_EXTRAS[name])
+
+    return check
+
+
+def _workloads() -> tuple[str, str]:
+    collection = collect(folders_of("workloads"))
+    variants = collection.variants()
+    if collection.broken:
+        return "trouble", f"{len(collection.broken)} broken files, first {collection.broken[0]}"
+    lacking = sum(bool(variant.missing_packages()) for variant in variants)
+    rest = f", {lacking} lack a package" if lacking else ""
+    return "ok", f"{len(collection.workloads)} workloads, {len(variants)} variants{rest}"
+
+
+def _store(path: str | None) -> tuple[str, str]:
+    try:
+        found = Store(path, create=False)
+        return _disk(Path(found.path), f"{len(found)} runs, ")
+    except BenchkitError as error:
+        return "absent", str(error)
+
+
+def _disk(folder: Path, before: str = "") -> tuple[str, str]:
+    """Try what writing a run takes in a folder (or the nearest one that exists)."""
+    place = Path(folder).absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    with tempfile.TemporaryDirectory(dir=place, prefix=".benchkit-") as scratch:
+        draft = Path(scratch) / "draft"
+        draft.write_bytes(b"x")
+        os.link(draft, Path(scratch) / "final")
+    status = "ok" if free > LITTLE_DISK_BYTES else "trouble"
+    hint = "" if status == "ok" else ": too little for spilling workloads"
+    return status, f"{before}{format_bytes(free)} free below {place}{hint}"
+
+
+def _spill() -> tuple[str, str]:
+    import dask
+
+    chosen = dask.config.get("temporary-directory", None) or tempfile.gettempdir()
+    return _disk(Path(chosen))
+
+
+def _clocks() -> tuple[str, str]:
+    """Compare the wall clock with the steady one; a clock that is being set shows here."""
+    wall, steady = time.time(), time.monotonic()
+    time.sleep(0.25)
+    drift = (time.time() - wall) - (time.monotonic() - steady)
+    detail = f"wall and steady clock differ by {abs(drift) * 1e6:.0f} µs in 0.25 s"
+    if abs(drift) > 1e-3:
+        return "trouble", f"{detail}: the clock is being set; durations will be wrong"
+    return "ok", detail
+
+
+def _browser() -> tuple[str, str]:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return "ok", found
+    return "absent", "no Chromium: only the browser tests of benchkit itself need it"
+
+
+def _credentials() -> tuple[str, str]:
+    """Say which accounts are known, and never a value."""
+    import dask
+
+    known = {
+        "coiled": bool(dask.config.get("coiled.token", None) or os.environ.get("COILED_API_TOKEN")),
+        "S3": any(os.environ.get(n) for n in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
+        or Path("~/.aws/credentials").expanduser().exists(),
+        "GitHub": bool(os.environ.get("GITHUB_TOKEN")),
+    }
+    found = [name for name, there in known.items() if there]
+    absent = [name for name, there in known.items() if not there]
+    detail = f"{', '.join(found) or 'none'}; not set: {', '.join(absent) or 'none'}"
+    return ("ok" if found else "absent"), detail
+
+
+def _cluster() -> tuple[str, str]:
+    began = time.monotonic()
+    with open_cluster(ClusterSpec.default()) as opened:
+        answer = opened.client.submit(sum, [1, 2, 3]).result(timeout=30)
+    took = format_seconds(time.monotonic() - began)
+    facts: dict[str, Any] = opened.description
+    if answer != 6:
+        return "trouble", f"the cluster computed 1 + 2 + 3 = {answer}"
+    return (
+        "ok",
+        f"{facts['n_workers']} workers, {facts['n_threads']} threads, started and closed in {took}",
+    )
+
+
+def _kernel() -> tuple[str, str]:
+    import nbformat
+
+    began = time.monotonic()
+    cell = nbformat.v4.new_code_cell("import benchkit.measure\nassert 1 + 1 == 2")
+    with tempfile.TemporaryDirectory(prefix="benchkit-") as folder:
+        notebook = Path(folder) / "in.ipynb"
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), str(notebook))
+        with MeasuringKernel(find_environment(CURRENT, []), Path(folder)) as kernel:
+            kernel.execute(notebook, Path(folder) / "out.ipynb", {}, timeout_s=60)
+    return "ok", f"starts and answers in {format_seconds(time.monotonic() - began)}"

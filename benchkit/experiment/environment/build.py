@@ -1,0 +1,303 @@
+"""From an Environment to one that can be started: resolved, installed once, kept in a cache.
+
+Arms with equal packages share one. Two builders of the same wait for one another; one that is
+killed leaves nothing that anybody would take for whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchkit.errors import BadEnvironment, EnvironmentTrouble
+from benchkit.experiment.environment import cache, probe
+from benchkit.experiment.environment.cache import Built, cache_folder, find_built
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.environment.install import conda_content, create_conda, install, resolve
+from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.environment.python import choose_python
+from benchkit.experiment.environment.requirements import as_of, source_states
+from benchkit.experiment.environment.validate import (
+    check_clusters,
+    check_environment,
+    check_settings,
+)
+from benchkit.measure.provenance import installed_packages, packages_hash
+
+__all__ = ["build", "find_build"]
+
+PROBE_TIMEOUT_S = 120.0
+
+
+def build(
+    environment: Environment,
+    *,
+    update: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Built:
+    """Return an environment ready to be started, building what is not there yet.
+
+    Its settings and clusters are checked against what its own packages know.
+
+    Parameters
+    ----------
+    environment : Environment
+        What is wanted. One without packages is the environment that benchkit runs in.
+    update : bool, default False
+        Resolve again, so that requirements without a version get today's newest. A branch of a
+        git repository and a local source are looked at each time anyway.
+    report : callable, optional
+        Is told in a line what goes on; by default it is printed on stderr.
+
+    Returns
+    -------
+    Built
+
+    Raises
+    ------
+    BadEnvironment
+        The file asks for something that does not exist.
+    EnvironmentTrouble
+        Something went wrong on the way: no network, no tool, a source that does not compile.
+    """
+    if not environment.needs_building:
+        check_environment(environment)
+        return _own()
+    tell = report or (lambda line: print(line, file=sys.stderr, flush=True))
+    found = None if update else find_build(environment, look=True)
+    if found is None:
+        cache.sweep()
+        found = _build(environment, update, lambda line: tell(f"{environment.name}: {line}"))
+    check_settings(environment, {**found.settings(), "packages": found.packages})
+    check_clusters(environment, _cluster_troubles(environment, found))
+    return found
+
+
+def find_build(environment: Environment, *, look: bool = False) -> Built | None:
+    """Return what `build` made of an environment, or None; nothing is built.
+
+    Parameters
+    ----------
+    environment : Environment
+        What is looked for.
+    look : bool, default False
+        Ask git repositories whether a branch has moved.
+    """
+    if not environment.needs_building:
+        return _own()
+    try:
+        spec = _spec(environment)
+        known = json.loads(_resolution(spec).read_text(encoding="utf-8"))
+        if look and known["sources"] != _sources(environment):
+            return None
+        own = _preferred()
+        if any(own.get(name) != version for name, version in known["preferred"].items()):
+            return None  # what it shared with this interpreter has changed here
+        return find_built(known["environment"])
+    except (OSError, ValueError, KeyError, AttributeError, BadEnvironment):
+        return None
+
+
+def _own() -> Built:
+    return Built(
+        python=Path(sys.executable),
+        prefix=Path(sys.prefix),
+        packages=installed_packages(),
+        hash=packages_hash(),
+        created=None,
+        python_version=platform.python_version(),
+    )
+
+
+def _build(environment: Environment, update: bool, tell: Callable[[str], None]) -> Built:
+    spec = _spec(environment)
+    with cache.locked(spec, lambda: tell("waiting for another process that builds it")):
+        # Whoever was first may have built it meanwhile.
+        found = None if update else find_build(environment, look=True)
+        if found is not None:
+            return found
+        sources = _sources(environment)
+        began = time.monotonic()
+        with cache.scratch_folder(spec) as scratch:
+            if environment.conda is not None:
+                found = _build_conda(environment, scratch, tell)
+            else:
+                found = _build_uv(environment, sources, scratch, tell)
+        took = time.monotonic() - began
+        tell(f"ready after {took:.1f} s: Python {found.python_version}, {found.hash}")
+        shared = {} if found.as_of or environment.conda else _preferred()
+        shared = {name: shared[name] for name in found.packages if name in shared}
+        content = {"environment": found.hash, "sources": sources, "preferred": shared}
+        cache.write_whole(_resolution(spec), content)
+        return found
+
+
+def _resolution(spec: str) -> Path:
+    return cache_folder() / "resolved" / f"{spec}.json"
+
+
+def _spec(environment: Environment) -> str:
+    """Return the hash of what is asked for, with the content of local sources."""
+    if environment.conda is not None:
+        asked: list[Any] = [conda_content(environment.conda, environment.where("conda"))]
+    else:
+        requirements = environment.requirements()
+        local = [requirement for requirement in requirements if requirement.kind == "path"]
+        python = choose_python(environment.python, environment.where("python"))
+        asked = [
+            [requirement.text for requirement in requirements],
+            source_states(local),
+            python.version,
+        ]
+    return _hash([asked, platform.machine(), sys.platform])
+
+
+def _sources(environment: Environment) -> dict[str, str]:
+    try:
+        return source_states(environment.requirements())
+    except EnvironmentTrouble as error:
+        raise EnvironmentTrouble(f"{environment.where('packages')}: {error}") from error
+
+
+def _hash(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _preferred() -> dict[str, str]:
+    """Return the packages of this interpreter that an arm takes too, if nothing speaks against it.
+
+    An arm that differs from another in Dask alone says more than one that differs in NumPy too.
+    """
+    return {
+        name: version
+        for name, version in installed_packages().items()
+        if name not in ("dask", "distributed", "benchkit") and "+" not in version
+    }
+
+
+def _build_uv(
+    environment: Environment,
+    sources: Mapping[str, str],
+    scratch: Path,
+    tell: Callable[[str], None],
+) -> Built:
+    python = choose_python(environment.python, environment.where("python"))
+    requirements = environment.requirements()
+    where = environment.where("packages")
+    day = as_of(requirements, installed_packages())
+    dated = f", as of {day}: its Dask has no upper bounds" if day else ""
+    tell(f"resolving for Python {python.version}{dated}")
+    lock, day = resolve(
+        requirements,
+        python,
+        folder=scratch,
+        where=where,
+        as_of=day,
+        prefer=None if day else _preferred(),
+    )
+    name = _hash([lock, sources, python.version, platform.machine(), sys.platform])
+
+    def make(prefix: Path) -> Path:
+        tell(f"installing {len(lock.splitlines())} packages")
+        return install(lock, requirements, python, folder=scratch, prefix=prefix, where=where)
+
+    return _make(name, make, where, tell, sources=sources, as_of=day.isoformat() if day else "")
+
+
+def _build_conda(environment: Environment, scratch: Path, tell: Callable[[str], None]) -> Built:
+    file, where = environment.conda, environment.where("conda")
+    assert file is not None
+    name = _hash([conda_content(file, where), platform.machine(), sys.platform])
+
+    def make(prefix: Path) -> Path:
+        tell("creating it with conda")
+        return create_conda(file, folder=scratch, prefix=prefix, where=where)
+
+    return _make(name, make, where, tell)
+
+
+def _make(
+    name: str, make: Callable[[Path], Path], where: str, tell: Callable[[str], None], **facts: Any
+) -> Built:
+    """Return the environment of that hash, made if nobody has."""
+    with cache.locked(name, lambda: tell("waiting for another process that installs the same")):
+        found = find_built(name)
+        if found is not None:
+            return found
+        with cache.draft_folder(name) as prefix:
+            python = make(prefix)
+            seen = _probe(python, where)
+            made = Built(
+                python=python,
+                prefix=prefix,
+                packages=seen["packages"],
+                hash=name,
+                created=time.time(),
+                python_version=seen["python"],
+                nbytes=_size(prefix),
+                **facts,
+            )
+            settings = {key: seen[key] for key in ("known", "open", "defaults")}
+            return cache.publish(made, settings)
+
+
+def _probe(python: Path, where: str) -> dict[str, Any]:
+    """Ask an environment what it is, and refuse one whose Dask cannot be imported."""
+    seen = _ask(python, [str(Path(probe.__file__))], where)
+    for module, problem in seen["broken"].items():
+        raise BadEnvironment(
+            f"{where}: installed, but `import {module}` fails: {problem}; "
+            "pin what it names to an older version"
+        )
+    return seen
+
+
+def _ask(python: Path, arguments: Sequence[str], where: str, *, path: str = "") -> Any:
+    command = [str(python), *([] if path else ["-I"]), *arguments]
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "PYTHON"))}
+    try:
+        done = subprocess.run(
+            command,
+            env={**variables, "PYTHONNOUSERSITE": "1", **({"PYTHONPATH": path} if path else {})},
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+        return json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentTrouble(f"{where}: its Python does not answer") from error
+    except ValueError as error:
+        problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise EnvironmentTrouble(f"{where}: its Python does not work: {problem}") from error
+
+
+def _cluster_troubles(environment: Environment, built: Built) -> list[tuple[list[str], str]]:
+    """Ask the environment itself about its clusters; the answer is kept, it takes a second."""
+    asked = [environment.cluster, environment.clusters]
+    kept = built.prefix.parent / f"clusters-{_hash(asked)}.json"
+    try:
+        return json.loads(kept.read_text(encoding="utf-8"))["troubles"]
+    except (OSError, ValueError, KeyError):
+        pass
+    arguments = ["-m", "benchkit.measure.cluster.check", json.dumps(asked)]
+    troubles = _ask(built.python, arguments, environment.where(), path=str(measured_folder()))
+    cache.write_whole(kept, {"troubles": troubles})
+    return troubles
+
+
+def _size(folder: Path) -> int:
+    return sum(
+        os.lstat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(folder)
+        for name in names
+    )

@@ -1,0 +1,192 @@
+"""Environments as flat rows: what there is, what one of them comes to, how two differ."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dask
+
+from benchkit.errors import BenchkitError
+from benchkit.experiment.environment.build import find_build
+from benchkit.experiment.environment.cache import Built
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.environment.lookup import find_environment, list_environments
+from benchkit.experiment.environment.requirements import redacted
+from benchkit.measure.provenance import effective_config, without_secrets
+
+__all__ = ["differences", "environment_rows", "show_rows"]
+
+
+def environment_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return a row per environment of these folders, the one that benchkit runs in first.
+
+    Returns
+    -------
+    list of dict
+        ``name``, ``description``, ``python`` and ``dask`` (as installed, or as asked for before
+        it is built), ``built`` (None: nothing to build), ``bytes``, ``hash``, ``error``.
+    """
+    return [_row(name, folders) for name in [CURRENT, *list_environments(folders)]]
+
+
+def _row(name: str, folders: Sequence[Path]) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(
+        ("name", "description", "python", "dask", "built", "bytes", "hash", "error")
+    )
+    row |= {"name": name, "error": ""}
+    try:
+        environment = find_environment(name, folders, check=False)
+        built = find_build(environment)
+    except BenchkitError as error:
+        return row | {"error": str(error)}
+    row["description"] = environment.description
+    row["built"] = built is not None if environment.needs_building else None
+    if built is None:
+        asked = {requirement.name: requirement for requirement in environment.requirements()}
+        wanted = asked.get("dask") or asked.get("distributed")
+        version = (str(wanted.specifier) or wanted.source) if wanted else ""
+        return row | {"python": environment.python or "", "dask": version.removeprefix("==")}
+    if environment.needs_building:
+        row |= {"bytes": built.nbytes, "hash": built.hash}
+    return row | {"python": built.python_version, "dask": built.packages.get("dask", "")}
+
+
+def show_rows(environment: Environment) -> list[dict[str, Any]]:
+    """Return what an environment comes to, after `extends`.
+
+    Parameters
+    ----------
+    environment : Environment
+        Packages and defaults are those of its build, if there is one.
+
+    Returns
+    -------
+    list of dict
+        ``kind`` (definition, requirement, source, package, config, variable, cluster, shape),
+        ``name``, ``value``, and ``from``: file and line, or "default".
+    """
+    return [
+        {"kind": kind, "name": name, "value": value, "from": _origin(environment, kind, name)}
+        for (kind, name), value in _facts(environment, find_build(environment)).items()
+    ]
+
+
+def differences(one: Environment, other: Environment) -> list[dict[str, Any]]:
+    """Return what differs between two environments.
+
+    Parameters
+    ----------
+    one, other : Environment
+        If both are built (or need not be), their packages and defaults are compared too.
+
+    Returns
+    -------
+    list of dict
+        ``kind``, ``name``, ``a``, ``b``; None where one of them has no such thing. Names and
+        descriptions are no difference.
+    """
+    builds = (find_build(one), find_build(other))
+    comparable = all(built is not None for built in builds)
+    a, b = (
+        _facts(environment, built if comparable else None)
+        for environment, built in zip((one, other), builds, strict=True)
+    )
+    return [
+        {"kind": kind, "name": name, "a": a.get((kind, name)), "b": b.get((kind, name))}
+        for kind, name in dict.fromkeys([*a, *b])
+        if a.get((kind, name)) != b.get((kind, name))
+        and (kind, name) not in _NO_DIFFERENCE
+        # What was asked for says nothing once it is known what was installed.
+        and not (comparable and kind == "requirement")
+    ]
+
+
+_NO_DIFFERENCE = {
+    ("definition", name)
+    for name in ("name", "description", "file", "bytes", "created", "hash", "python asked")
+}
+
+
+def _facts(environment: Environment, built: Built | None) -> dict[tuple[str, str], Any]:
+    spec = environment.to_dict()
+    found: dict[tuple[str, str], Any] = {("definition", "name"): environment.name}
+    found["definition", "description"] = environment.description
+    if environment.path:
+        found["definition", "file"] = str(environment.path)
+    if environment.python:
+        found["definition", "python asked"] = environment.python
+    if environment.conda:
+        found["definition", "conda"] = environment.conda.name
+    if built is not None:
+        found["definition", "python"] = built.python_version
+        if not built.is_own:
+            found["definition", "hash"] = built.hash
+            found["definition", "bytes"] = built.nbytes
+            found["definition", "created"] = built.created
+            if built.as_of:
+                found["definition", "as of"] = built.as_of
+    for line in spec["packages"] or ():
+        found["requirement", line] = line
+    if built is not None:
+        found.update({("source", line): state for line, state in built.sources.items()})
+        found.update({("package", name): version for name, version in built.packages.items()})
+    for name, value in _flat(_config(environment, built)):
+        found["config", name] = value
+    for name, value in spec["variables"].items():
+        found["variable", name] = value
+    for name, value in _flat(spec["cluster"]):
+        found["cluster", name] = value
+    for name, value in _flat(spec["clusters"]):
+        found["shape", name] = value
+    return found
+
+
+def _config(environment: Environment, built: Built | None) -> Mapping[str, Any]:
+    """Return Dask's settings in force: defaults, then the user's files, then the environment's."""
+    if environment.name == CURRENT:
+        return effective_config()
+    layers: list[Mapping[str, Any]] = []
+    if built is not None:
+        # The kernel's own file takes the place of DASK_CONFIG; files of this interpreter's
+        # prefix are not seen by another.
+        hidden = (os.environ.get("DASK_CONFIG"), *(() if built.is_own else (_prefix_files(),)))
+        paths = [path for path in dask.config.paths if path not in hidden]
+        layers = [built.settings()["defaults"], *dask.config.collect_yaml(paths=paths)]
+    merged: dict[str, Any] = {}
+    for layer in [*layers, environment.dask]:
+        dask.config.update(merged, layer)
+    return without_secrets(merged)
+
+
+def _prefix_files() -> str:
+    return os.path.join(sys.prefix, "etc", "dask")
+
+
+def _flat(values: Mapping[str, Any], keys: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, (*keys, str(key)))
+        else:
+            yield ".".join((*keys, str(key))), value
+
+
+def _origin(environment: Environment, kind: str, name: str) -> str:
+    if kind == "config":
+        # The longest beginning that a file says; keys of a file may be spelt with underscores.
+        said = {
+            ".".join(keys[1:]).replace("_", "-"): place
+            for keys, place in environment.origins.items()
+            if keys[0] == "dask" and len(keys) > 1
+        }
+        return said.get(name.replace("_", "-"), "default")
+    roots = {"variable": "variables", "cluster": "cluster", "shape": "clusters"}
+    if kind in roots:
+        return environment.where(roots[kind], *name.split("."))
+    if kind == "requirement":
+        lines = [redacted(line) for line in environment.packages or ()]
+        return environment.where("packages", str(lines.index(name)))
+    return ""

@@ -1,0 +1,97 @@
+"""An Environment: everything that may differ between two measurements.
+
+Comes from YAML files (`finding`). Builds nothing (`building`), and does not know what the packages
+of an environment understand (`environment_check`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchkit.experiment.environment.requirements import Requirement, parse_requirement, redacted
+from benchkit.measure.provenance import without_secrets
+
+__all__ = ["CURRENT", "Environment"]
+
+#: The environment that benchkit runs in, with Dask's configuration as it is.
+CURRENT = "current"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What one arm runs in.
+
+    Attributes
+    ----------
+    name : str
+        File name without its ending; "current" for the one benchkit runs in.
+    description : str
+        What it is for, in a line.
+    dask : dict
+        Dask configuration, laid over the defaults through ``DASK_CONFIG``.
+    variables : dict of str to str
+        Environment variables of the client and of local workers.
+    cluster : dict
+        Class and options of the cluster; empty is a LocalCluster sized for the machine.
+    clusters : dict of dict
+        Named shapes a workload may ask for, laid over `cluster`.
+    path : path or None
+        Its file.
+    python : str or None
+        Version of Python, such as ``3.11`` or ``>=3.10,<3.12``; None is this interpreter's.
+    packages : tuple of str or None
+        Pip requirement lines; None is the packages that benchkit runs with.
+    conda : path or None
+        A conda environment file, instead of packages.
+    folder : path
+        What relative paths in `packages` are relative to.
+    origins : dict
+        Where each key was said, ``file:line`` by its path of keys.
+    """
+
+    name: str
+    description: str = ""
+    dask: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    path: Path | None = None
+    python: str | None = None
+    packages: tuple[str, ...] | None = None
+    conda: Path | None = None
+    folder: Path = Path()
+    origins: Mapping[tuple[str, ...], str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def needs_building(self) -> bool:
+        """Whether it has packages of its own, which `building.build` installs once."""
+        return self.packages is not None or self.conda is not None
+
+    def requirements(self) -> list[Requirement]:
+        """Return its requirement lines, read."""
+        return [parse_requirement(line, self.folder) for line in self.packages or ()]
+
+    def where(self, *keys: str) -> str:
+        """Return ``file:line`` of a key, or of the nearest key around it, or the name."""
+        for end in range(len(keys), 0, -1):
+            if keys[:end] in self.origins:
+                return self.origins[keys[:end]]
+        return str(self.path or self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the definition as it is recorded with each run: without secrets."""
+        packages = None if self.packages is None else [redacted(line) for line in self.packages]
+        return {
+            "name": self.name,
+            "description": self.description,
+            "python": self.python,
+            "packages": packages,
+            "conda": str(self.conda.name) if self.conda else None,
+            "dask": without_secrets(dict(self.dask)),
+            "variables": without_secrets(dict(self.variables)),
+            "cluster": without_secrets(dict(self.cluster)),
+            "clusters": without_secrets(dict(self.clusters)),
+        }

@@ -1,0 +1,253 @@
+"""Read one environment file: YAML with the line of every key, checked as far as a file alone goes.
+
+Knows the keys, their types and the form of their values. Does not know other files (`extends`),
+nor what the packages of the environment understand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from packaging.specifiers import InvalidSpecifier
+from packaging.version import Version
+
+from benchkit.errors import BadEnvironment, did_you_mean
+from benchkit.experiment.environment.requirements import parse_requirement, python_specifier
+
+__all__ = ["EnvironmentFile", "read_environment_file"]
+
+_KEYS = (
+    "extends",
+    "description",
+    "python",
+    "packages",
+    "conda",
+    "dask",
+    "variables",
+    "cluster",
+    "clusters",
+)
+_MAPPINGS = ("dask", "variables", "cluster", "clusters")
+_OLDEST_PYTHON = Version("3.10")
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class EnvironmentFile:
+    """What a file says.
+
+    Attributes
+    ----------
+    path : path
+        The file.
+    content : dict
+        Its keys; those with no value (``packages:``) are None, and take back what a base says.
+    lines : dict of tuple to int
+        The line of each key, by its path: ``("dask", "distributed", "scheduler")``.
+    """
+
+    path: Path
+    content: dict[str, Any]
+    lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+
+    def where(self, *keys: str) -> str:
+        """Return ``file:line`` of a key, or of the nearest key around it."""
+        for end in range(len(keys), 0, -1):
+            if keys[:end] in self.lines:
+                return f"{self.path}:{self.lines[keys[:end]]}"
+        return str(self.path)
+
+
+def read_environment_file(path: Path) -> EnvironmentFile:
+    """Read and check one file.
+
+    Raises
+    ------
+    BadEnvironment
+        One line with the file and the line in it: what is wrong and what would be right.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadEnvironment(f"{path}: cannot be read: {error}") from error
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return EnvironmentFile(path, {})
+        if not isinstance(node, yaml.MappingNode):
+            raise BadEnvironment(f"{path}:{_line(node)}: holds no `key: value` lines")
+        lines = dict(_lines(path, node, ()))
+        raw = _raw_texts(node)
+        content = loader.construct_document(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise BadEnvironment(f"{path}{line}: not YAML: {problem}") from error
+    finally:
+        loader.dispose()
+    found = EnvironmentFile(path, content, lines)
+    _check(found, raw)
+    return found
+
+
+def _lines(
+    path: Path, node: yaml.Node, keys: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield (*keys, str(index)), _line(item)
+            yield from _lines(path, item, (*keys, str(index)))
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise BadEnvironment(f"{path}:{_line(key)}: a key must be text")
+        if key.value in seen:
+            # YAML lets the last one win without a word.
+            raise BadEnvironment(
+                f"{path}:{_line(key)}: {key.value!r} again, after line {seen[key.value]}: "
+                "keep one of them"
+            )
+        seen[key.value] = _line(key)
+        yield (*keys, key.value), _line(key)
+        yield from _lines(path, value, (*keys, key.value))
+
+
+def _line(node: yaml.Node) -> int:
+    return node.start_mark.line + 1
+
+
+def _raw_texts(node: yaml.MappingNode) -> dict[str, Any]:
+    """Return `python` and `variables` as they are written: 3.10 is no number, nor is 1e3."""
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        if key.value == "python" and isinstance(value, yaml.ScalarNode):
+            found["python"] = value.value
+        if key.value == "variables" and isinstance(value, yaml.MappingNode):
+            found["variables"] = {
+                name.value: text.value
+                for name, text in value.value
+                if isinstance(text, yaml.ScalarNode) and text.tag != f"{_TAG}null"
+            }
+    return found
+
+
+def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
+    content = file.content
+    for key in list(content):
+        if key not in _KEYS:
+            hint = did_you_mean(str(key), _KEYS, f"it takes {', '.join(_KEYS)}")
+            _refuse(file, f"unknown key {key!r}: {hint}", str(key))
+    for key in ("extends", "description", "conda"):
+        if not isinstance(content.get(key), (str, type(None))):
+            _refuse(file, f"{key} is {content[key]!r}, and should be text", key)
+    for key in _MAPPINGS:
+        if not isinstance(content.get(key), (dict, type(None))):
+            _refuse(file, f"{key} is {content[key]!r}, and should be `name: value` lines", key)
+    if content.get("python") is not None:
+        _check_python(file, raw)
+    if content.get("packages") is not None:
+        _check_packages(file)
+    if content.get("conda") is not None:
+        if content.get("packages") is not None:
+            _refuse(file, "conda beside packages: keep one of them", "conda")
+        if not (file.path.parent / content["conda"]).is_file():
+            _refuse(file, f"conda: no file {content['conda']} beside this one", "conda")
+    if content.get("dask") is not None:
+        _check_text_keys(file, content["dask"], ("dask",))
+    if content.get("variables") is not None:
+        content["variables"] = _checked_variables(file, raw.get("variables", {}))
+    if content.get("cluster") is not None:
+        _check_cluster(file, content["cluster"], ("cluster",))
+    for name, shape in (content.get("clusters") or {}).items():
+        _check_shape(file, str(name), shape)
+
+
+def _check_python(file: EnvironmentFile, raw: dict[str, Any]) -> None:
+    text = raw.get("python")
+    if text is None:
+        _refuse(file, 'python is a list or mapping, and should be a version such as "3.11"')
+    try:
+        specifier = python_specifier(text)
+    except InvalidSpecifier:
+        _refuse(file, f'python {text!r}: should be a version such as "3.11"', "python")
+    file.content["python"] = text
+    # An exact version below what the measured side runs on can be refused without looking further.
+    versions = [Version(s.version.removesuffix(".*")) for s in specifier if s.operator == "=="]
+    for version in versions:
+        if version.release[:2] < _OLDEST_PYTHON.release[:2]:
+            _refuse(
+                file, f"python {text}: benchkit measures on {_OLDEST_PYTHON} and newer", "python"
+            )
+
+
+def _check_packages(file: EnvironmentFile) -> None:
+    packages = file.content["packages"]
+    if not isinstance(packages, list) or not packages:
+        _refuse(file, "packages should be a list of pip requirement lines", "packages")
+    for index, line in enumerate(packages):
+        place = ("packages", str(index))
+        if not isinstance(line, str):
+            _refuse(file, f"{line!r} is no pip requirement line: write it as text", *place)
+        try:
+            parse_requirement(line, file.path.parent)
+        except BadEnvironment as error:
+            _refuse(file, str(error), *place)
+
+
+def _check_text_keys(file: EnvironmentFile, value: Mapping, place: tuple[str, ...]) -> None:
+    for key, inner in value.items():
+        if not isinstance(key, str):
+            _refuse(file, f"{'.'.join(place)}: key {key!r} is no text: quote it", *place, str(key))
+        if isinstance(inner, dict):
+            _check_text_keys(file, inner, (*place, key))
+
+
+def _checked_variables(file: EnvironmentFile, texts: dict[str, str]) -> dict[str, str]:
+    for name in file.content["variables"]:
+        place = ("variables", str(name))
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
+            _refuse(file, f"variable {name!r}: a name has letters, digits and _ only", *place)
+        if str(name) not in texts:
+            _refuse(file, f"variable {name} should be one text: write '' for an empty one", *place)
+        if str(name).startswith("DASK_"):
+            _refuse(
+                file,
+                f"variable {name}: put Dask's settings below `dask:`, with their types",
+                *place,
+            )
+    return texts
+
+
+def _check_cluster(file: EnvironmentFile, options: Mapping, place: tuple[str, ...]) -> None:
+    for name in ("class", "address"):
+        if name in options and not isinstance(options[name], str):
+            _refuse(
+                file, f"{'.'.join(place)}.{name} is {options[name]!r}, and should be text",
+                *place, name,
+            )  # fmt: skip
+    _check_text_keys(file, options, place)
+
+
+def _check_shape(file: EnvironmentFile, name: str, shape: Any) -> None:
+    if not isinstance(shape, dict):
+        _refuse(file, f"clusters.{name} is {shape!r}, and should be options", "clusters", name)
+    for key in ("class", "address"):
+        if key in shape:
+            _refuse(
+                file, f"clusters.{name}: {key} belongs to `cluster`; a shape has options only",
+                "clusters", name, key,
+            )  # fmt: skip
+    _check_text_keys(file, shape, ("clusters", name))
+
+
+def _refuse(file: EnvironmentFile, message: str, *keys: str) -> NoReturn:
+    raise BadEnvironment(f"{file.where(*keys)}: {message}")

@@ -1,0 +1,142 @@
+"""The Python interpreters of this machine, and the one that an environment means."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from packaging.version import Version
+
+from benchkit.errors import BadEnvironment, EnvironmentTrouble
+from benchkit.experiment.environment.requirements import python_specifier
+
+__all__ = ["Interpreter", "choose_python", "find_pythons", "uv_command"]
+
+#: Where version managers keep interpreters that are not on PATH; uv does not look there.
+_MANAGED = (
+    ("PYENV_ROOT", "~/.pyenv", "versions/*/bin/python3"),
+    ("ASDF_DATA_DIR", "~/.asdf", "installs/python/*/bin/python3"),
+    ("MISE_DATA_DIR", "~/.local/share/mise", "installs/python/*/bin/python3"),
+)
+_SYSTEM = ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
+_ASK = "import platform, sys; print(platform.python_version(), platform.python_implementation())"
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that runs: its executable and its version."""
+
+    path: Path
+    version: str
+
+
+def uv_command() -> list[str]:
+    """Return how uv is called: the one that is installed with benchkit.
+
+    Raises
+    ------
+    EnvironmentTrouble
+        There is none.
+    """
+    with suppress(ImportError, FileNotFoundError):
+        from uv import find_uv_bin
+
+        return [os.fsdecode(find_uv_bin())]
+    raise EnvironmentTrouble("uv, which builds environments, is not installed: pip install uv")
+
+
+def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
+    """Return the interpreter for a version; this one, if it will do.
+
+    Parameters
+    ----------
+    wanted : str or None
+        ``3.11``, ``3.11.7`` or ``>=3.10,<3.12``; None is this interpreter.
+    where : str
+        File and line, for the message.
+
+    Raises
+    ------
+    BadEnvironment
+        There is none of that version; the message names those that were found.
+    """
+    own = Interpreter(Path(sys.executable), platform.python_version())
+    if wanted is None:
+        return own
+    allowed = python_specifier(wanted)
+    if allowed.contains(own.version, prereleases=True):
+        return own
+    # uv takes two seconds when shims of a version manager are on PATH: it is asked last.
+    for found in (_known_places(), find_pythons()):
+        for python in found:
+            if allowed.contains(python.version, prereleases=True):
+                return python
+    names = ", ".join(dict.fromkeys(python.version for python in [*find_pythons(), own]))
+    raise BadEnvironment(
+        f"{where}: no Python {wanted} on this machine: there is {names}; "
+        "ask for one of these, or install it"
+    )
+
+
+@lru_cache(maxsize=1)
+def find_pythons() -> list[Interpreter]:
+    """Return the interpreters of this machine, the newest first; nothing is downloaded."""
+    return _asked([*_elsewhere(), *_uv_finds()])
+
+
+@lru_cache(maxsize=1)
+def _known_places() -> list[Interpreter]:
+    return _asked(_elsewhere())
+
+
+def _asked(paths: Sequence[Path]) -> list[Interpreter]:
+    """Return the interpreters at these places that run, each once, the newest first."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        with suppress(OSError):
+            found.setdefault(path.resolve(), path)
+    # Asked itself: the shims of version managers are there for versions that do not run.
+    pythons = [python for path in found.values() if (python := _ask(path))]
+    return sorted(pythons, key=lambda python: Version(python.version), reverse=True)
+
+
+def _uv_finds() -> list[Path]:
+    try:
+        done = subprocess.run(
+            [*uv_command(), "python", "list", "--only-installed", "--no-python-downloads",
+             "--output-format", "json"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        return [Path(entry["path"]) for entry in json.loads(done.stdout or "[]") if entry["path"]]
+    except (OSError, ValueError, EnvironmentTrouble, subprocess.TimeoutExpired):
+        return []
+
+
+def _elsewhere() -> Sequence[Path]:
+    found: list[Path] = []
+    for variable, default, pattern in _MANAGED:
+        root = Path(os.environ.get(variable) or os.path.expanduser(default))
+        found += sorted(root.glob(pattern))
+    for folder in _SYSTEM:
+        found += sorted(Path(folder).glob("python3.[0-9]*[0-9]"))
+    return found
+
+
+@lru_cache(maxsize=64)
+def _ask(path: Path) -> Interpreter | None:
+    try:
+        done = subprocess.run(
+            [str(path), "-I", "-c", _ASK], capture_output=True, text=True, timeout=20, check=False
+        )
+        version, implementation = done.stdout.split()
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return Interpreter(path, version) if implementation == "CPython" else None

@@ -1,0 +1,169 @@
+"""Measure a suspected regression again at once: tonight's build and the last good one, interleaved.
+
+The night's machine is the same for both, so what differs is the build. That is the honest way to
+report a regression on its first night, and to keep a machine's bad night from being one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchkit.analysis.compare.comparison import compare_experiment
+from benchkit.analysis.regression.diagnosis import runs_beside
+from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.regression import FAILING
+from benchkit.errors import BenchkitError
+from benchkit.experiment.environment.build import build
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.environment.from_run import environment_of_run
+from benchkit.experiment.run.api import plan_experiment
+from benchkit.experiment.run.experiment import Experiment
+from benchkit.measure.provenance import host_name
+from benchkit.store.store import Store
+
+__all__ = ["Confirmation", "confirm"]
+
+#: Blocks of the interleaved re-run, and workloads that are worth it: more have one cause.
+BLOCKS, MOST_WORKLOADS = 5, 12
+GOOD, TONIGHT = "last-good", "tonight"
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What measuring again said.
+
+    Attributes
+    ----------
+    events : list of dict
+        Those that were proposed, each with ``confirmed`` (True, False or None: not told) and,
+        where it was measured, with the ratio and interval of the re-run in ``again``.
+    troubles : list of str
+        What could not be tried, in a line each.
+    experiments : list of str
+        Ids of the experiments, kept in the store.
+    """
+
+    events: list[dict[str, Any]]
+    troubles: list[str] = field(default_factory=list)
+    experiments: list[str] = field(default_factory=list)
+
+
+Watch = Callable[[Experiment], Iterable[Mapping[str, Any]]]
+
+
+def confirm(
+    store: Store,
+    history: History,
+    proposed: Sequence[Mapping[str, Any]],
+    environments: Mapping[str, Environment],
+    *,
+    blocks: int = BLOCKS,
+    folders: Sequence[str | Path] = (),
+    night: str = "",
+    watch: Watch = lambda experiment: experiment.run(),
+    capture: str = "full",
+) -> Confirmation:
+    """Measure what was proposed again, in tonight's build and in the last good one.
+
+    Parameters
+    ----------
+    store : Store
+        Where the runs are, and where those of the re-run go.
+    history : History
+        That the events were found in.
+    proposed : sequence of mapping
+        Events as `benchkit.analysis.regression.judge.judge` proposes them.
+    environments : mapping of str to Environment
+        What was measured tonight, by name.
+    blocks : int, default 5
+        Runs of each build and workload; the last good build runs twice as often, as null arm.
+    folders : sequence of path
+        Folders of workload files.
+    night : str
+        What the runs are tagged with.
+    watch : callable
+        Runs an experiment; tells whoever waits how far it is.
+
+    Returns
+    -------
+    Confirmation
+        Events of other hosts, of failures and of builds that cannot be had again stay untold.
+    """
+    events = [{**event, "confirmed": event.get("confirmed")} for event in proposed]
+    troubles: list[str] = []
+    experiments: list[str] = []
+    for (name, good_id), mine in _groups(history, events).items():
+        try:
+            good = environment_of_run(store.open(good_id).attrs, GOOD, environments.get(name))
+            build(good)
+            tonight = replace(environments[name], name=TONIGHT)
+            experiment, _ = plan_experiment(
+                sorted({str(event["workload"]) for event in mine}),
+                environments=[good, tonight],
+                null=True,
+                repeats=blocks,
+                folders=folders,
+                store=store,
+                scale=float(mine[0]["scale"]),
+                capture=capture,
+                tags={"confirm": night},
+            )
+            for _ in watch(experiment):
+                pass
+            experiments.append(experiment.id)
+            _settle(store, experiment.id, mine)
+        except KeyError:
+            troubles.append(f"{name}: was not measured here tonight, so nothing is confirmed")
+        except BenchkitError as error:
+            troubles.append(f"{name}: not confirmed: {error}")
+    return Confirmation(events, troubles, experiments)
+
+
+def _groups(
+    history: History, events: Sequence[dict[str, Any]]
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return what can be measured together: environment, and a run of the last good build."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    representative: dict[tuple[str, str], str] = {}
+    hashes = dict(zip(history.runs["id"], history.runs["packages_hash"], strict=True))
+    mine = [e for e in events if e["metric"] != FAILING and str(e["host"]) == host_name()]
+    mine.sort(key=lambda event: -abs(float(event.get("ratio") or 1) - 1))
+    workloads: dict[str, None] = {}
+    for event in mine:
+        workloads.setdefault(str(event["workload"]))
+        if str(event["workload"]) not in list(workloads)[:MOST_WORKLOADS]:
+            continue
+        before, _ = runs_beside(history, event)
+        if not before:
+            continue
+        key = str(event["environment"]), str(hashes.get(before[-1], before[-1]))
+        good = representative.setdefault(key, before[-1])
+        groups.setdefault((key[0], good), []).append(event)
+    return groups
+
+
+def _settle(store: Store, experiment: str, events: Sequence[dict[str, Any]]) -> None:
+    """Write into the events what the re-run says of each."""
+    metrics = sorted({str(event["metric"]) for event in events})
+    report = compare_experiment(store.runs(experiment=experiment), experiment, metrics=metrics)
+    frame = report.frame[report.frame["contender"] == TONIGHT]
+    rows = {(row["workload"], row["metric"]): row for row in frame.to_dict("records")}
+    for event in events:
+        row = rows.get((event["workload"], event["metric"]))
+        if row is None:
+            continue
+        event["again"] = {
+            name: None if pd.isna(row[name]) else float(row[name])
+            for name in ("ratio", "low", "high", "p")
+        } | {"verdict": str(row["verdict"]), "experiment": experiment}
+        if row["worse"]:
+            event["confirmed"] = True
+            size = f"{100 * (row['ratio'] - 1):+.1f} %"
+            event["cause"], event["reason"] = "code", f"both builds measured again: {size}"
+        elif row["changed"] or row["verdict"] == "same":
+            event["confirmed"] = False

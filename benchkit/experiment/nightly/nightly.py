@@ -1,0 +1,418 @@
+"""A night: measure, judge, confirm, and write down what was found.
+
+A part that fails is told in `Night.troubles` and does not stop the others. Publishing (pages,
+issues) is somebody else's: what it needs is in the store afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchkit.analysis.regression.diagnosis import account
+from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
+from benchkit.analysis.regression.judge import Judgement, judge
+from benchkit.analysis.regression.regression import Regression, read_ledger
+from benchkit.errors import BenchkitError, UsageError
+from benchkit.experiment.environment.build import build
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.nightly.confirm import confirm
+from benchkit.experiment.paths import folders_of
+from benchkit.experiment.run.api import plan_experiment
+from benchkit.experiment.run.estimate import Estimate, estimate_of
+from benchkit.experiment.run.experiment import Experiment
+from benchkit.experiment.run.plan import Measurement
+from benchkit.store.index.query import parse_moment
+from benchkit.store.store import Store
+
+__all__ = ["Night", "judge_night", "nightly", "read_night"]
+
+#: Events that are news of the night, in the order in which they matter; others are bookkeeping.
+NEWS = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
+
+
+@dataclass(repr=False)
+class Night:
+    """What came of a night.
+
+    Attributes
+    ----------
+    night : str
+        Its moment, ISO 8601, UTC; what its runs are tagged with.
+    records : list of dict
+        Of the runs that were measured, in order.
+    events : list of dict
+        What was added to the ledger.
+    regressions : list of Regression
+        The whole ledger, the newest first.
+    troubles : list of str
+        Parts that failed, a line each.
+    interrupted : bool
+        Whether Ctrl-C ended the measuring early.
+    """
+
+    night: str
+    store: Store
+    records: list[Mapping[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    regressions: list[Regression] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def news(self) -> list[dict[str, Any]]:
+        """Events that somebody may want to hear of, those that matter most first."""
+        told = [event for event in self.events if event["kind"] in NEWS]
+        return sorted(told, key=lambda event: NEWS.index(event["kind"]))
+
+    @property
+    def worse(self) -> list[dict[str, Any]]:
+        """Regressions that opened or grew tonight."""
+        return [event for event in self.events if event["kind"] in ("opened", "grown")]
+
+    @property
+    def failed(self) -> list[Mapping[str, Any]]:
+        """Records of the runs that did not end well."""
+        return [record for record in self.records if record["outcome"] not in ("ok", "skipped")]
+
+    @property
+    def sentence(self) -> str:
+        """The night in a sentence."""
+        kinds = [event["kind"] for event in self.events]
+        words = [
+            f"{kinds.count(kind)} {word}"
+            for kind, word in (
+                ("opened", "opened"),
+                ("grown", "grown"),
+                ("recovered", "recovered"),
+                ("improved", "improved"),
+                ("set_aside", "set aside as the machine's"),
+                ("dismissed", "dismissed by measuring again"),
+            )
+            if kind in kinds
+        ]
+        n_open = sum(one.is_open for one in self.regressions)
+        parts = [f"{len(self.records)} runs, {len(self.failed)} of them failed" if self.records
+                 else "nothing measured"]  # fmt: skip
+        parts.append(f"regressions: {', '.join(words) or 'nothing new'}; {n_open} open")
+        if self.troubles:
+            parts.append(f"{len(self.troubles)} parts failed")
+        return f"Night {self.night[:16]}: {'; '.join(parts)}."
+
+    def __repr__(self) -> str:
+        lines = [self.sentence]
+        lines += [f"  {one.state:9}  {one.title}" for one in self.regressions if one.is_open]
+        return "\n".join([*lines, *(f"  failed: {text}" for text in self.troubles)])
+
+
+Watch = Callable[[Experiment, Estimate, Callable[[Measurement], bool]], Iterable[Mapping[str, Any]]]
+
+
+def _unwatched(
+    experiment: Experiment, estimate: Estimate, skip: Callable[[Measurement], bool]
+) -> Iterable[Mapping[str, Any]]:
+    return experiment.run(skip=skip)
+
+
+def nightly(
+    *names: str,
+    k: str | None = None,
+    environments: Sequence[str | Environment] = (CURRENT,),
+    control: str | None = None,
+    repeats: int = 1,
+    budget_s: float | None = None,
+    store: Store | str | Path | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    measure: bool = True,
+    confirming: bool = True,
+    night: str | None = None,
+    scale: float = 1.0,
+    capture: str = "full",
+    tags: Mapping[str, str] | None = None,
+    folders: Sequence[str | Path] = (),
+    environment_folders: Sequence[str | Path] = (),
+    watch: Watch = _unwatched,
+) -> Night:
+    """Measure workloads in one or more environments, judge the night, and keep what was found.
+
+    Parameters
+    ----------
+    *names : str
+        Names of workloads or variants, globs allowed; all of them if none is given.
+    k : str, optional
+        Select further, as ``pytest -k`` does.
+    environments : sequence of str or Environment
+        What they run in: the tip of Dask, the release, ...
+    control : str, optional
+        The environment that nobody changes; it is measured too.
+    repeats : int, default 1
+        Runs of each workload in each environment.
+    budget_s : float, optional
+        Seconds after which no workload is begun that would not fit. Those measured longest ago
+        come first, so that what a night leaves out the next one does.
+    store : Store or path, optional
+        Where everything is kept.
+    metrics : sequence of str
+        What is judged.
+    measure : bool, default True
+        False judges the last night that is in the store.
+    confirming : bool, default True
+        Measure suspects again at once, beside the last good build.
+    night : str, optional
+        Moment of the night; by default now. Jobs that measure one night on several machines
+        name the same.
+    scale, capture, tags, folders, environment_folders
+        As in `benchkit.run`.
+    watch : callable
+        Runs an experiment and gives its records; tells whoever waits how far it is.
+
+    Returns
+    -------
+    Night
+
+    Raises
+    ------
+    UnknownWorkload, BadSelection, UsageError
+        Something was asked for that does not exist.
+
+    Examples
+    --------
+    >>> benchkit.nightly(k="profile:nightly", environments=["tip"])  # doctest: +SKIP
+    """
+    home = store if isinstance(store, Store) else Store(store)
+    moment = parse_moment(night) if night else datetime.now(timezone.utc)
+    result = Night(moment.replace(tzinfo=None, microsecond=0).isoformat(), home)
+    arms: dict[str, Environment] = {}
+    if measure:
+        wanted = list(dict.fromkeys([*environments, *([control] if control else [])]))
+        arms = _ready(wanted, environment_folders, result)
+        if not arms:
+            raise UsageError(f"no environment could be made ready: {'; '.join(result.troubles)}")
+        experiment, broken = plan_experiment(
+            names,
+            expression=k,
+            environments=list(arms.values()),
+            repeats=repeats,
+            store=home,
+            scale=scale,
+            capture=capture,
+            tags={**(tags or {}), "night": result.night},
+            folders=folders,
+        )
+        result.troubles += [str(file) for file in broken]
+        _measure(experiment, budget_s, watch, result)
+    judge_night(
+        result,
+        metrics=metrics,
+        control=_name(control),
+        arms=arms if measure and confirming and not result.interrupted else {},
+        folders=folders,
+        watch=watch,
+    )
+    return result
+
+
+def read_night(store: Store, night: str = "latest") -> Night:
+    """Return a night that was measured and judged before, as the store has it.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is.
+    night : str, default "latest"
+        Its moment, as its runs are tagged.
+
+    Raises
+    ------
+    UsageError
+        No night of that name was judged.
+    """
+    events, marks = store.events(), store.marks()
+    judged = sorted({str(event["seen"]) for event in events if event.get("seen")})
+    if night == "latest" and judged:
+        night = judged[-1]
+    if night not in judged:
+        last = f"; the last one is {judged[-1]}" if judged else ""
+        raise UsageError(f"night {night!r} was not judged in {store.path}{last}")
+    runs = store.runs()
+    mine = [isinstance(tags, dict) and tags.get("night") == night for tags in runs["tags"]]
+    return Night(
+        night,
+        store,
+        records=[{str(k): v for k, v in row.items()} for row in runs[mine].to_dict("records")],
+        events=[event for event in events if event.get("seen") == night],
+        regressions=read_ledger(events, marks),
+    )
+
+
+def judge_night(
+    result: Night,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    control: str | None = None,
+    arms: Mapping[str, Environment] | None = None,
+    folders: Sequence[str | Path] = (),
+    watch: Watch = _unwatched,
+) -> None:
+    """Judge the last night in a store, confirm what can be, and add it all to the ledger.
+
+    Judging a night again adds nothing.
+    """
+    store = result.store
+    events, marks = store.events(), store.marks()
+    runs = store.runs()
+    if len(runs):
+        history = build_history(runs, metrics=metrics, marks=marks)
+        judgement = judge(history, events, marks=marks, control=control)
+        if not result.records:  # nothing was measured: the night is the last one in the store
+            result.night = judgement.night
+        proposed = judgement.proposed
+        if arms and proposed:
+            proposed = _confirmed(result, history, proposed, arms, folders, watch)
+        _write(result, history, judgement, proposed)
+    result.regressions = read_ledger(store.events(), marks)
+
+
+def _ready(
+    wanted: Sequence[str | Environment], folders: Sequence[str | Path], result: Night
+) -> dict[str, Environment]:
+    """Return the environments that can be built tonight; the others are told of."""
+    places = folders_of("environments", folders)
+    ready: dict[str, Environment] = {}
+    for one in wanted:
+        environment = find_environment(one, places) if isinstance(one, str) else one
+        try:
+            build(environment, update=True)
+            ready[environment.name] = environment
+        except BenchkitError as error:
+            result.troubles.append(f"environment {environment.name}: {error}")
+    return ready
+
+
+def _name(environment: str | Environment | None) -> str | None:
+    return environment.name if isinstance(environment, Environment) else environment
+
+
+def _measure(experiment: Experiment, budget_s: float | None, watch: Watch, result: Night) -> None:
+    if budget_s is not None:
+        experiment.variants = _longest_ago_first(experiment)
+    estimate = estimate_of(experiment)
+    began, begun, left_out = time.monotonic(), set(), set()
+
+    def skip(measurement: Measurement) -> bool:
+        place = (measurement.block, measurement.variant)
+        if budget_s is None or place in begun:
+            return False
+        ahead = len(experiment.arms) * estimate.one_s(measurement.variant)
+        if place in left_out or time.monotonic() - began + ahead > budget_s:
+            left_out.add(place)
+            return True
+        begun.add(place)
+        return False
+
+    try:
+        for record in watch(experiment, estimate, skip):
+            result.records.append(record)
+    except KeyboardInterrupt:
+        result.interrupted = True
+        result.troubles.append("interrupted: what was measured is judged")
+    except BenchkitError as error:
+        result.troubles.append(f"measuring: {error}")
+    if left_out:
+        result.troubles.append(
+            f"{len(left_out)} workloads were left out: the budget was used up; they come first next"
+        )
+
+
+def _longest_ago_first(experiment: Experiment) -> list[Any]:
+    last: dict[str, Any] = {}
+    if len(experiment.store):
+        runs = experiment.store.runs(columns=["workload", "started"])
+        last = runs.groupby("workload")["started"].max().to_dict()
+    never = [variant for variant in experiment.variants if variant.name not in last]
+    known = [variant for variant in experiment.variants if variant.name in last]
+    return never + sorted(known, key=lambda variant: last[variant.name])
+
+
+def _confirmed(
+    result: Night,
+    history: History,
+    proposed: Sequence[dict[str, Any]],
+    arms: Mapping[str, Environment],
+    folders: Sequence[str | Path],
+    watch: Watch,
+) -> list[dict[str, Any]]:
+    def watched(experiment: Experiment) -> Iterable[Mapping[str, Any]]:
+        return watch(experiment, estimate_of(experiment), lambda measurement: False)
+
+    try:
+        found = confirm(
+            result.store,
+            history,
+            proposed,
+            arms,
+            folders=folders,
+            night=result.night,
+            watch=watched,
+        )
+    except KeyboardInterrupt:
+        result.interrupted = True
+        result.troubles.append("interrupted: nothing was confirmed")
+        return list(proposed)
+    result.troubles += found.troubles
+    return found.events
+
+
+def _write(
+    result: Night,
+    history: History,
+    judgement: Judgement,
+    proposed: Sequence[dict[str, Any]],
+) -> None:
+    """Add the events; those of nights come last, so that a crash has the night judged again."""
+    store = result.store
+
+    def add(event: Mapping[str, Any]) -> None:
+        kind = str(event["kind"])
+        result.events.append(
+            store.add_event(kind, **{name: v for name, v in event.items() if name != "kind"})
+        )
+
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for event in proposed:
+        group = str(event["environment"]), str(event["host"])
+        count = counts.setdefault(group, {"n_confirmed": 0, "n_dismissed": 0})
+        facts = account(store, history, event)
+        kind = _settled(event, facts)
+        if kind is None:
+            continue
+        count["n_confirmed"] += event.get("confirmed") is True
+        count["n_dismissed"] += kind == "dismissed"
+        again = event.get("again")
+        if again and event.get("low") is None:  # one night has no interval, the re-run has
+            event = {**event, "low": again["low"], "high": again["high"]}
+        if kind == "set_aside":
+            event = {**event, "cause": "infrastructure", "reason": "nothing changed in the build"}
+        add({**event, "kind": kind, "facts": facts})
+    for event in judgement.events:
+        if event["kind"] in ("grown", "improved"):
+            event = {**event, "facts": account(store, history, event)}
+        add(event)
+    for event in judgement.nights:
+        add({**event, **counts.get((event["environment"], event["host"]), {})})
+
+
+def _settled(event: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+    """Return what a proposed event becomes; None: one night alone, and nobody could tell."""
+    if event.get("confirmed") is False:
+        return "dismissed"
+    if event.get("confirmed") is None and facts.get("same_build"):
+        return "set_aside"
+    if event.get("suspect") and not event.get("confirmed"):
+        return None
+    return "opened"

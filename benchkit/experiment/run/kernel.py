@@ -1,0 +1,329 @@
+"""A kernel that measures: one process per arm, kept alive, in which papermill runs notebooks.
+
+Starting a kernel and importing Dask costs 5 to 7 s; a notebook in a living one 0.25 s. Knows how to
+start, use, interrupt and kill it. Does not know what the notebook measures.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+from benchkit.errors import BenchkitError
+from benchkit.experiment.environment.build import build
+from benchkit.experiment.environment.cache import Built
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.experiment.paths import file_name
+from benchkit.experiment.run.notebook_parameters import checked_parameters, stamp
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.data.dataset import HELPER_VARIABLE
+
+__all__ = ["KernelTrouble", "MeasuringKernel"]
+
+START_TIMEOUT_S = 60.0
+#: For giving back a cluster that is paid for.
+CLOSE_TIMEOUT_S = 90.0
+# It warns of parameters it cannot parse (a text with `=` in it) and sets them all the same.
+logging.getLogger("papermill").setLevel(logging.ERROR)
+
+
+#: Variables that belong to one environment and mislead the Python of another.
+_OF_AN_ENVIRONMENT = (
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+)
+#: Who pays and who may: no setting that a measurement could depend on.
+_LOGINS = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
+
+
+#: A kernel looks whether its parent lives, but not while it is frozen: on Linux the system kills it
+#: (prctl PR_SET_PDEATHSIG) when benchkit is killed. Its workers look after themselves.
+_LAUNCH = """
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9)
+except Exception:
+    pass
+from ipykernel.kernelapp import launch_new_instance
+launch_new_instance()
+"""
+_CLOSE_KEPT = "from benchkit.measure.cluster.reuse import close_kept; close_kept()"
+
+
+def _is_inherited(name: str) -> bool:
+    return not name.startswith("DASK_") or name.startswith(_LOGINS)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return "Kernel died" not in record.getMessage()
+
+
+class KernelTrouble(BenchkitError):
+    """The measuring process died, hung, or raised. `kind`: "died", "timeout" or "raised"."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class _OneKernel(KernelSpecManager):
+    """Knows one kernel: ours. Nothing is written to the user's Jupyter folders."""
+
+    spec: KernelSpec
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        return self.spec
+
+
+class _Manager(KernelManager):
+    """Remembers whom it told how to reach the process: papermill never hangs up.
+
+    A notebook leaves ten open files and two threads otherwise (jupyter/nbclient#348), so that a
+    hundred of them meet the 1024 files that a process may open.
+    """
+
+    last: Any = None
+
+    def client(self, **kwargs: Any) -> Any:
+        self.last = super().client(**kwargs)
+        return self.last
+
+    def hang_up(self) -> None:
+        """Close the connections of the last notebook."""
+        if self.last is not None:
+            self.last.stop_channels()
+        self.last = None
+
+
+class MeasuringKernel:
+    """A process of the environment under test.
+
+    Parameters
+    ----------
+    environment : Environment
+        Gives the Dask configuration and the variables.
+    folder : path
+        Where the configuration file is written, and kept with the experiment.
+    name : str, optional
+        Name of the arm, for its log; by default the environment's.
+    built : Built, optional
+        The environment as `benchkit.experiment.environment.build.build` made it; by default it is built
+        when the process starts. A process that is started again starts the same one.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        folder: Path,
+        name: str = "",
+        *,
+        built: Built | None = None,
+    ) -> None:
+        self.environment = environment
+        self.folder = Path(folder)
+        self.name = name or environment.name
+        self._built = built
+        self._manager: _Manager | None = None
+
+    @property
+    def built(self) -> Built:
+        """What the process runs in; built now if it is not yet."""
+        if self._built is None:
+            self._built = build(self.environment)
+        return self._built
+
+    def start(self) -> None:
+        """Start the process; nothing happens if it runs already."""
+        if self.alive:
+            return
+        self.close()
+        specs = _OneKernel()
+        specs.spec = KernelSpec(
+            argv=[
+                str(self.built.python),
+                "-c",
+                _LAUNCH,
+                "-f",
+                "{connection_file}",
+                "--log-level=40",
+            ],
+            display_name=f"benchkit: {self.environment.name}",
+            language="python",
+        )
+        manager = _Manager(kernel_name="benchkit", kernel_spec_manager=specs)
+        # With the manager's own, blocking client nbclient waits for ever on a kernel that died.
+        manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # What workers print would otherwise land in the middle of the progress.
+        with (self.folder / f"kernel-{file_name(self.name)}.log").open("ab") as log:
+            manager.start_kernel(env=self._variables(), stdout=log, stderr=log)
+        self._manager = manager
+
+    def _variables(self) -> dict[str, str]:
+        """Return the process's variables; its Dask configuration comes from one file alone.
+
+        A file keeps lists, None and spaces, which ``DASK_*`` variables lose, and they would win
+        over it: an arm does not inherit them, except for logins. Only "current" is as it is.
+        """
+        variables = dict(os.environ)
+        if self.environment.name != CURRENT:
+            variables = {k: v for k, v in variables.items() if _is_inherited(k)}
+            path = self.folder / f"dask-{file_name(self.environment.name)}.yaml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(yaml.safe_dump(dict(self.environment.dask)), encoding="utf-8")
+            variables["DASK_CONFIG"] = str(path.resolve())
+        own = dict(self.environment.variables)
+        if not self.built.is_own:
+            for name in _OF_AN_ENVIRONMENT:
+                variables.pop(name, None)
+            paths = [str(measured_folder()), own.pop("PYTHONPATH", "")]
+            variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+            variables["PYTHONNOUSERSITE"] = "1"
+            variables[HELPER_VARIABLE] = sys.executable  # an old release has no need of DuckDB
+            programs = [str(self.built.python.parent), variables.get("PATH", os.defpath)]
+            variables["PATH"] = os.pathsep.join(programs)
+        # What the kernel prints about debuggers and transports is nobody's business here.
+        variables.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        variables.setdefault("PYTHONWARNINGS", "ignore::DeprecationWarning")
+        return {**variables, **own}
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._manager is not None and self._manager.is_alive()
+
+    def execute(
+        self, notebook: Path, output: Path, parameters: Mapping[str, Any], *, timeout_s: float
+    ) -> None:
+        """Run a notebook in the process; the executed notebook is always kept.
+
+        Raises
+        ------
+        BadNotebook
+            The notebook has no such parameter, or a value would not arrive as it is.
+        KernelTrouble
+            The process died, took longer than `timeout_s` for a cell, or a cell raised.
+        """
+        parameters = checked_parameters(notebook, parameters)
+        self.start()
+        # Two seconds, while the process imports Dask: commands that measure nothing do without.
+        import papermill
+        from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+        output.parent.mkdir(parents=True, exist_ok=True)
+        manager, status = self._manager, "completed"
+        try:
+            papermill.execute_notebook(
+                str(notebook),
+                str(output),
+                parameters=parameters,
+                kernel_name="benchkit",
+                km=manager,
+                progress_bar=False,
+                autosave_cell_every=0,  # an autosave would fall into the measurement
+                start_timeout=START_TIMEOUT_S,
+                execution_timeout=timeout_s,
+                stdout_file=None,
+            )
+        except papermill.PapermillExecutionError as error:
+            status = f"raised {error.ename}: {error.evalue}"
+            raise KernelTrouble("raised", f"{error.ename}: {error.evalue}") from error
+        except CellTimeoutError as error:
+            status = "timeout"
+            self.kill()
+            raise KernelTrouble("timeout", f"no end within {timeout_s:g} s") from error
+        except (DeadKernelError, RuntimeError) as error:
+            status = "died"
+            self.kill()
+            raise KernelTrouble("died", "the measuring process died") from error
+        except BaseException:
+            status = "interrupted"
+            # A task of nbclient still waits for an answer; that it gets none is no news then.
+            for name in ("asyncio", "papermill", "traitlets"):
+                logging.getLogger(name).addFilter(_is_news)
+            raise
+        finally:
+            if manager is not None and status != "interrupted":
+                manager.hang_up()
+            stamp(output, environment=self.environment.name, status=status)
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Let the process run in the body, and stand still outside of it.
+
+        Idle processes of other arms take a fifth of a core from the one that measures; frozen
+        ones nothing. Where there is no such signal (Windows) they stay awake.
+        """
+        self._signal("SIGCONT")
+        try:
+            yield
+        finally:
+            self._signal("SIGSTOP")
+
+    def _signal(self, name: str) -> None:
+        # Its clusters end with each measurement, so the process alone is what is left of an arm;
+        # its helpers end with it, which they could not if they were frozen when it is killed.
+        pid = getattr(self._manager and self._manager.provisioner, "pid", None)
+        if pid and hasattr(signal, name):
+            with suppress(OSError):
+                os.kill(pid, getattr(signal, name))
+
+    def kill(self) -> None:
+        """End the process and all its children at once."""
+        manager, self._manager = self._manager, None
+        if manager is None:
+            return
+        group = getattr(manager.provisioner, "pgid", None)
+        with suppress(Exception):
+            manager.shutdown_kernel(now=True)
+        if group:
+            with suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process; one that keeps a cluster elsewhere is given the time to close it."""
+        spec = ClusterSpec.from_dict(self.environment.cluster)
+        try:
+            if self.alive and self._manager is not None and not (spec.is_local or spec.address):
+                self._signal("SIGCONT")
+                # Not by telling it to end: it would wait 30 s for helpers that ignore such signals,
+                # and end workers of this machine under a cluster that starts them again.
+                with suppress(Exception):
+                    self._give_back(self._manager)
+        finally:  # also at Ctrl-C
+            self.kill()
+
+    @staticmethod
+    def _give_back(manager: KernelManager) -> None:
+        manager.interrupt_kernel()
+        client = BlockingKernelClient(**manager.get_connection_info(session=True))
+        client.start_channels()
+        try:
+            client.execute_interactive(
+                _CLOSE_KEPT, silent=True, timeout=CLOSE_TIMEOUT_S, allow_stdin=False,
+                output_hook=lambda message: None,
+            )  # fmt: skip
+        finally:
+            client.stop_channels()
+
+    def __enter__(self) -> MeasuringKernel:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

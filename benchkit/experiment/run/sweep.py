@@ -1,0 +1,101 @@
+"""Arms from a grid: one environment, with some of its settings at every combination of values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from benchkit.errors import UsageError, did_you_mean
+from benchkit.experiment.environment.environment import Environment
+
+__all__ = ["expand", "parse_sweeps"]
+
+#: Parts of an environment that a sweep may set.
+_PARTS = ("cluster", "dask", "variables")
+
+
+def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Return sweeps as values by key.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        ``cluster.n_workers=2,4``, ``dask.distributed.scheduler.worker-saturation=1.0,inf`` or
+        ``variables.NAME=a,b``; values are read as YAML scalars.
+
+    Raises
+    ------
+    UsageError
+        One cannot be read, names a part that cannot be swept, or is there twice.
+
+    Examples
+    --------
+    >>> parse_sweeps(["cluster.n_workers=2,4"])
+    {'cluster.n_workers': [2, 4]}
+    """
+    found: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        part, dot, rest = key.strip().partition(".")
+        if part not in _PARTS:
+            hint = did_you_mean(part, _PARTS, f"use {', '.join(_PARTS)}")
+            raise UsageError(f"--sweep {text!r}: cannot set {part!r}: {hint}")
+        pieces = [piece.strip() for piece in values.split(",")]
+        if not dot or not rest or not equals or not all(pieces):
+            raise UsageError(f"--sweep {text!r}: must be PART.NAME=VALUE,VALUE,...")
+        if key.strip() in found:
+            raise UsageError(f"--sweep {text!r}: {key.strip()} is given twice")
+        found[key.strip()] = [_value(piece, part) for piece in pieces]
+    return found
+
+
+def _value(text: str, part: str) -> Any:
+    if part == "variables":
+        return text
+    # YAML writes infinity with a dot; Dask's own configuration takes the word.
+    return float("inf") if text == "inf" else yaml.safe_load(text)
+
+
+def expand(
+    baseline: Environment, sweeps: Mapping[str, Sequence[Any]]
+) -> list[tuple[Environment, dict[str, Any]]]:
+    """Return an environment for each combination of values, and where in the grid it is.
+
+    Parameters
+    ----------
+    baseline : Environment
+        What all have in common.
+    sweeps : mapping of str to sequence
+        Values by key, as `parse_sweeps` gives them.
+
+    Returns
+    -------
+    list of (Environment, dict)
+        The first key varies slowest. Names are short: ``n_workers=4,worker-saturation=inf``.
+    """
+    found = []
+    for values in itertools.product(*sweeps.values()):
+        point = dict(zip(sweeps, values, strict=True))
+        parts: dict[str, Any] = {}
+        for key, value in point.items():
+            part, _, rest = key.partition(".")
+            keys = rest.split(".") if part == "dask" else [rest]
+            parts[part] = _laid_over(parts.get(part, getattr(baseline, part)), keys, value)
+        name = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.items())
+        description = f"{baseline.name} with {name}"
+        found.append((replace(baseline, name=name, description=description, **parts), point))
+    return found
+
+
+def _laid_over(tree: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:
+    if len(keys) == 1:
+        return {**tree, keys[0]: value}
+    below = tree.get(keys[0])
+    return {
+        **tree,
+        keys[0]: _laid_over(below if isinstance(below, Mapping) else {}, keys[1:], value),
+    }
