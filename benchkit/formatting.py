@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
+    "OUTCOME_WORDS",
     "MISSING",
     "counted",
     "format_bytes",
@@ -20,6 +21,17 @@ __all__ = [
     "short_group",
     "short_names",
 ]
+
+#: Outcome -> symbol and words: a colour is never the only sign.
+OUTCOME_WORDS = {
+    "ok": ("✓", "ok"),
+    "wrong_answer": ("✗", "wrong answer"),
+    "failed": ("✗", "failed"),
+    "timeout": ("◷", "timed out"),
+    "lost_workers": ("⚠", "lost workers"),
+    "infrastructure": ("⚠", "infrastructure"),
+    "skipped": ("↷", "skipped"),
+}
 
 #: What stands where a number is not known; never 0.
 MISSING = "–"

@@ -30,12 +30,11 @@ import psutil
 import visitor
 from playwright.async_api import TimeoutError
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "show"))
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "store"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from nights import LAST, SLOWER, fill
-from serving import READY, many_tasks
-from synthetic_runs import make_run
+from helpers.history_data import LAST, SLOWER, fill
+from helpers.dashboard_server import READY, many_tasks
+from helpers.synthetic_runs import make_run
 
 from benchkit.measure.run_ids import new_id
 

@@ -18,7 +18,7 @@ from benchkit.analysis.compare.comparison import compare_experiment
 from benchkit.cli.progress import watched
 from benchkit.experiment.run.estimate import Estimate
 from benchkit.experiment.run.api import plan_experiment
-from benchkit.show.explained import explained
+from benchkit.show.reports.experiment_summary import explained
 
 WORKLOADS = """import os, time
 import numpy as np

@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "store")]
 
 import numpy as np  # noqa: E402
 import xarray as xr  # noqa: E402
-from synthetic_runs import make_record, make_run  # noqa: E402
+from helpers.synthetic_runs import make_record, make_run  # noqa: E402
 
 from benchkit.measure.run_ids import new_id  # noqa: E402
 from benchkit.store.runfile.writer import encode_tree  # noqa: E402

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "analysis")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
-import simulated_noise as noise  # noqa: E402
+from helpers import simulated_noise as noise  # noqa: E402
 
 from benchkit.analysis.stats.stopping import LOOKS, next_step  # noqa: E402
 from benchkit.analysis.stats.effects import compare, compare_bootstrap  # noqa: E402

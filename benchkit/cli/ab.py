@@ -159,7 +159,7 @@ def _write_report(
 ) -> None:
     """Write the page, or say in a line why there is none: the measurements are what counts."""
     from benchkit.errors import BenchkitError
-    from benchkit.show.reports import ab_report
+    from benchkit.show.reports.reports import ab_report
 
     try:
         page = ab_report(experiment.store, experiment.id, metrics=metrics, folder=output)

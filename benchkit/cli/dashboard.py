@@ -71,7 +71,7 @@ def dashboard(
     """
     from benchkit.experiment.run.plan import read_plan
     from benchkit.show.dashboard.server import serve
-    from benchkit.show.grafana_link import chosen_template
+    from benchkit.show.grafana.link import chosen_template
     from benchkit.store.store import Store
 
     chosen_template()  # refused now, not on every page of a run

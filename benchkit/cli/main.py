@@ -15,12 +15,12 @@ from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
-from benchkit.cli.listing_command import list_things
+from benchkit.cli.list import list_things
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
-from benchkit.cli.running import run
+from benchkit.cli.run import run
 from benchkit.cli.store import store_group
 from benchkit.errors import BenchkitError
 

@@ -89,7 +89,7 @@ def nightly(
     from benchkit.experiment.nightly.nightly import nightly as measure_night
     from benchkit.experiment.run.api import parse_pairs
     from benchkit.experiment.run.stopping import parse_budget
-    from benchkit.show.forges import tracker_for
+    from benchkit.show.issues.trackers import tracker_for
 
     if profile == "release":
         from benchkit.cli.release import check_release
@@ -160,8 +160,8 @@ def _publish(
 ) -> None:
     """Write summary, page, site and issues; each that fails is one more trouble of the night."""
     from benchkit.errors import BenchkitError
-    from benchkit.show.issues import sync_issues
-    from benchkit.show.night import night_markdown, workflow_commands
+    from benchkit.show.issues.sync import sync_issues
+    from benchkit.show.reports.night import night_markdown, workflow_commands
 
     def attempt(what: str, do: Callable[[], Any]) -> None:
         try:
@@ -174,7 +174,7 @@ def _publish(
                     click.echo(f"{what}: {line}", err=True)
 
     def write_page() -> Any:
-        from benchkit.show.reports import nightly_report
+        from benchkit.show.reports.reports import nightly_report
 
         return nightly_report(found.store, found.night, output / "nightly.html")
 

@@ -41,7 +41,7 @@ def check_release(
     from benchkit.cli.abplan import make_plan, say_plan
     from benchkit.cli.progress import watched
     from benchkit.errors import NotEnoughRuns
-    from benchkit.show.reports import ab_report
+    from benchkit.show.reports.reports import ab_report
 
     experiment, estimate, pace, broken = make_plan(
         [PREVIOUS, RUNTIME],

@@ -32,7 +32,7 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
       benchkit report run latest --output run.html
     """
     from benchkit.errors import UsageError
-    from benchkit.show.reports import run_report
+    from benchkit.show.reports.reports import run_report
     from benchkit.store.store import Store
 
     if output is not None and len(ids) > 1:
@@ -69,7 +69,7 @@ def report_ab(
     Example:
       benchkit report ab latest
     """
-    from benchkit.show.reports import ab_report
+    from benchkit.show.reports.reports import ab_report
     from benchkit.store.store import Store
 
     page = ab_report(Store(store, create=False), experiment, metrics=metrics, folder=output)
@@ -89,7 +89,7 @@ def report_bisect(bisection: str, output: str | None, store: str | None, as_json
     Example:
       benchkit report bisect latest
     """
-    from benchkit.show.reports import bisect_report
+    from benchkit.show.reports.reports import bisect_report
     from benchkit.store.store import Store
 
     page = bisect_report(Store(store, create=False), bisection, output)
@@ -145,7 +145,7 @@ def report_grafana(output: str | None) -> None:
       benchkit report grafana -o dask.json
     """
     from benchkit.errors import UsageError
-    from benchkit.show.grafana import grafana_board
+    from benchkit.show.grafana.board import grafana_board
 
     text = grafana_board()
     if output is None:
@@ -171,7 +171,7 @@ def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
       benchkit report annotations latest | curl -H "Authorization: Bearer $TOKEN" \\
           -H "Content-Type: application/json" -d @- https://grafana.example/api/annotations
     """
-    from benchkit.show.grafana import annotation
+    from benchkit.show.grafana.board import annotation
     from benchkit.store.run import Run
     from benchkit.store.store import Store
 

@@ -402,7 +402,7 @@ class Run:
             What draws is not installed.
         """
         try:
-            return import_module("benchkit.show.pieces").RunPanel(self)
+            return import_module("benchkit.show.dashboard.embed").RunPanel(self)
         except ImportError as error:
             raise MissingExtra("show", str(error.name)) from error
 

@@ -6,8 +6,8 @@ once in ten thousand. Rows of a report share their prior, so few large reports w
 
 import numpy as np
 import pytest
+from helpers.simulated_noise import IN_TIME, INDEPENDENT, make, report
 from scipy.stats import binom, binomtest
-from simulated_noise import IN_TIME, INDEPENDENT, make, report
 
 from benchkit.analysis.stats.effects import compare
 from benchkit.analysis.stats.stopping import LOOKS, next_step

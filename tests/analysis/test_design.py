@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from simulated_noise import make
+from helpers.simulated_noise import make
 
 from benchkit.analysis.stats.sequential import worth_of_smallest
 from benchkit.analysis.stats.stopping import LOOKS, next_step

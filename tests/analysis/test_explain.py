@@ -2,33 +2,17 @@ import json
 
 import numpy as np
 import pytest
-import xarray as xr
+from helpers.run_trees import run_tree
 from scipy.stats import binomtest
 
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.compare.explain import IDLE, explain
 from benchkit.errors import NotEnoughRuns
 
-ACTIONS = ["compute", "transfer"]
-
-
-def run(seconds, duration, *, n_threads=2, suffix="0123456789abcdef", peak=(1, 2, 3, 4), **attrs):
-    """A run whose groups spent these thread-seconds: {group: (compute, transfer)}."""
-    names = [f"{name}-{suffix}" for name in seconds]
-    groups = xr.Dataset(
-        {"seconds": (("task_group", "action"), np.array(list(seconds.values()), float))},
-        coords={"task_group": names, "action": ACTIONS},
-    )
-    kinds = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
-    memory = {kind: ("time", [0.0, value, 0.0]) for kind, value in zip(kinds, peak, strict=True)}
-    scheduler = xr.Dataset({"process": ("time", [1.0, 9.0, 2.0]), **memory})
-    root = xr.Dataset({"duration": ((), duration)}, attrs={"n_threads": n_threads, **attrs})
-    return xr.DataTree.from_dict({"/": root, "/task_groups": groups, "/scheduler": scheduler})
-
 
 def test_parts_sum_to_the_whole_and_the_largest_is_named():
-    before = [run({"sum": (10, 2), "load": (4, 0)}, 10.0)] * 3
-    after = [run({"sum": (10, 12), "load": (6, 0)}, 16.5, suffix="fedcba9876543210")] * 3
+    before = [run_tree({"sum": (10, 2), "load": (4, 0)}, 10.0)] * 3
+    after = [run_tree({"sum": (10, 12), "load": (6, 0)}, 16.5, suffix="fedcba9876543210")] * 3
     found = explain(before, after)
 
     assert found.total_s == pytest.approx(6.5)
@@ -42,7 +26,7 @@ def test_parts_sum_to_the_whole_and_the_largest_is_named():
 
 
 def test_a_group_that_only_one_arm_has_is_a_part_of_its_own():
-    found = explain([run({"a": (2, 0)}, 2.0)], [run({"b": (4, 0)}, 3.0)])
+    found = explain([run_tree({"a": (2, 0)}, 2.0)], [run_tree({"b": (4, 0)}, 3.0)])
     parts = found.parts.set_index(["group", "activity"])["seconds"]
 
     assert parts["a", "compute"] == pytest.approx(-1.0)
@@ -52,7 +36,7 @@ def test_a_group_that_only_one_arm_has_is_a_part_of_its_own():
 
 
 def test_work_that_overlaps_is_taken_back_as_unexplained():
-    found = explain([run({"a": (2, 0)}, 1.0)], [run({"a": (2, 2)}, 1.0)])
+    found = explain([run_tree({"a": (2, 0)}, 1.0)], [run_tree({"a": (2, 2)}, 1.0)])
     parts = found.parts.set_index("group")["seconds"]
 
     assert parts["unexplained"] == pytest.approx(-1.0)
@@ -67,7 +51,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(blocked):
     for _ in range(n_trials):
         block = rng.normal(0, 1, 5) if blocked else np.zeros(5)
         sides = [
-            [run({"a": (2 * (5 + more + b + rng.normal(0, 0.2)), 0)}, 20.0) for b in block]
+            [run_tree({"a": (2 * (5 + more + b + rng.normal(0, 0.2)), 0)}, 20.0) for b in block]
             for more in (0.0, 1.0)
         ]
         (row,) = explain(*sides, blocked=blocked).parts.query("group == 'a'").to_dict("records")
@@ -77,7 +61,9 @@ def test_intervals_cover_the_truth_as_often_as_they_say(blocked):
 
 
 def test_memory_is_explained_by_kind_at_the_peak():
-    found = explain([run({"a": (1, 0)}, 1.0)], [run({"a": (1, 0)}, 1.0, peak=(1, 2, 3, 40))])
+    found = explain(
+        [run_tree({"a": (1, 0)}, 1.0)], [run_tree({"a": (1, 0)}, 1.0, peak=(1, 2, 3, 40))]
+    )
 
     assert found.memory["kind"].iloc[0] == "spilled"
     assert found.memory["bytes"].iloc[0] == 36
@@ -85,7 +71,7 @@ def test_memory_is_explained_by_kind_at_the_peak():
 
 def test_an_arm_without_runs_is_not_enough():
     with pytest.raises(NotEnoughRuns, match="the contender has no run"):
-        explain([run({"a": (1, 0)}, 1.0)], [])
+        explain([run_tree({"a": (1, 0)}, 1.0)], [])
 
 
 def test_only_what_differs_is_listed():
@@ -99,7 +85,9 @@ def test_only_what_differs_is_listed():
         "config": json.dumps({"distributed": {"scheduler": {"work-stealing": False}}}),
         "outcome": "ok",
     }
-    found = differences([run({"a": (1, 0)}, 1.0, **facts)], [run({"a": (1, 0)}, 1.0, **other)])
+    found = differences(
+        [run_tree({"a": (1, 0)}, 1.0, **facts)], [run_tree({"a": (1, 0)}, 1.0, **other)]
+    )
 
     assert found.to_numpy().tolist() == [
         ["package", "dask", "2026.7.0", "2026.8.0"],

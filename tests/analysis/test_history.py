@@ -5,38 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.run_records import FIRST, run_record
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.measure.run_ids import new_id
-
-FIRST = pd.Timestamp("2026-03-01T02:00", tz="UTC")
-
-
-def run(night, *, tagged=True, **facts):
-    started = FIRST + pd.Timedelta(days=night)
-    return {
-        "id": new_id(),
-        "workload": "array.sum",
-        "category": "array",
-        "environment": "tip",
-        "host": "ci",
-        "scale": 1.0,
-        "capture": "full",
-        "version": 1,
-        "source_hash": "a",
-        "cluster": "LocalCluster",
-        "n_workers": 2,
-        "n_threads": 2,
-        "memory_limit": 2**31,
-        "arm": "tip",
-        "experiment": f"e{night}",
-        "tags": {"night": started.tz_localize(None).isoformat()} if tagged else {},
-        "started": started,
-        "outcome": "ok",
-        "comparable": True,
-        "duration": 10.0,
-        **facts,
-    }
 
 
 def history(rows, **options):
@@ -44,11 +16,11 @@ def history(rows, **options):
 
 
 def test_a_night_is_the_median_of_its_runs_that_ended_ok():
-    rows = [run(0, duration=value) for value in (10.0, 11.0, 30.0)]
+    rows = [run_record(0, duration=value) for value in (10.0, 11.0, 30.0)]
     rows += [
-        run(0, duration=99.0, outcome="failed"),
-        run(1, comparable=False),
-        run(1, duration=8.0),
+        run_record(0, duration=99.0, outcome="failed"),
+        run_record(1, comparable=False),
+        run_record(1, duration=8.0),
     ]
     found = history(rows)
     assert found.values.tolist() == [[11.0, 8.0]]
@@ -57,21 +29,30 @@ def test_a_night_is_the_median_of_its_runs_that_ended_ok():
 
 def test_runs_without_the_tag_belong_to_the_day_they_started():
     rows = [
-        run(0, tagged=False, started=pd.Timestamp("2026-03-01T01:00Z"), duration=10.0),
-        run(0, tagged=False, started=pd.Timestamp("2026-03-01T23:00Z"), duration=20.0),
-        run(0, tagged=False, started=pd.Timestamp("2026-03-02T00:30Z"), duration=40.0),
+        run_record(0, tagged=False, started=pd.Timestamp("2026-03-01T01:00Z"), duration=10.0),
+        run_record(0, tagged=False, started=pd.Timestamp("2026-03-01T23:00Z"), duration=20.0),
+        run_record(0, tagged=False, started=pd.Timestamp("2026-03-02T00:30Z"), duration=40.0),
     ]
     assert history(rows).values.tolist() == [[15.0, 40.0]]
 
 
 def test_runs_that_judge_others_are_no_nights():
-    rows = [run(0), run(1, tags={"confirm": "x"}), run(2, tags={"bisect": "y"})]
-    rows += [run(3, tagged=False, experiment="ab", arm=arm) for arm in ("base", "new")]
+    rows = [
+        run_record(0),
+        run_record(1, tags={"confirm": "x"}),
+        run_record(2, tags={"bisect": "y"}),
+    ]
+    rows += [run_record(3, tagged=False, experiment="ab", arm=arm) for arm in ("base", "new")]
     assert history(rows).times.size == 1
 
 
 def test_each_environment_host_and_scale_is_a_series_of_its_own():
-    rows = [run(0), run(0, environment="control"), run(0, host="other"), run(0, scale=0.1)]
+    rows = [
+        run_record(0),
+        run_record(0, environment="control"),
+        run_record(0, host="other"),
+        run_record(0, scale=0.1),
+    ]
     found = history(rows)
     assert len(found) == 4
     assert found.values.shape == (4, 1)
@@ -86,8 +67,8 @@ def test_each_environment_host_and_scale_is_a_series_of_its_own():
     ],
 )
 def test_what_makes_nights_incomparable_begins_a_segment(changed, says):
-    rows = [run(night, duration=10.0) for night in range(20)]
-    rows += [run(night, duration=14.0, **changed) for night in range(20, 40)]
+    rows = [run_record(night, duration=10.0) for night in range(20)]
+    rows += [run_record(night, duration=14.0, **changed) for night in range(20, 40)]
     found = history(rows)
     assert found.segments[["night", "reason"]].values.tolist() == [[20, says]]
     assert found.changes == [[]]
@@ -95,13 +76,13 @@ def test_what_makes_nights_incomparable_begins_a_segment(changed, says):
 
 
 def test_without_a_segment_the_same_step_is_a_change():
-    rows = [run(night, duration=10.0 if night < 20 else 14.0) for night in range(40)]
+    rows = [run_record(night, duration=10.0 if night < 20 else 14.0) for night in range(40)]
     (change,) = history(rows).changes[0]
     assert (change.index, round(change.ratio, 3)) == (20, 1.4)
 
 
 def test_a_source_marked_as_measuring_the_same_goes_on():
-    rows = [run(night, source_hash="a" if night < 20 else "b") for night in range(25)]
+    rows = [run_record(night, source_hash="a" if night < 20 else "b") for night in range(25)]
     mark = {"id": new_id(), "kind": "accept", "workload": "array.*", "metric": "source_hash"}
     assert len(history(rows).segments) == 1
     assert len(history(rows, marks=[mark]).segments) == 0
@@ -111,7 +92,7 @@ def test_a_source_marked_as_measuring_the_same_goes_on():
 
 
 def test_an_accepted_change_begins_a_segment_of_that_metric_only():
-    rows = [run(n, memory_peak=1e9, duration=10.0 if n < 20 else 14.0) for n in range(40)]
+    rows = [run_record(n, memory_peak=1e9, duration=10.0 if n < 20 else 14.0) for n in range(40)]
     mark = {
         "id": new_id(),
         "kind": "accept",
@@ -130,7 +111,7 @@ def test_what_was_known_on_a_night_does_not_change_later():
     rng = np.random.default_rng(0)
     values = 10 * np.exp(0.01 * rng.standard_normal(80))
     values[40:] *= 1.15
-    whole = history([run(night, duration=value) for night, value in enumerate(values)])
+    whole = history([run_record(night, duration=value) for night, value in enumerate(values)])
     seen = [change.detected_at for change in whole.changes[0]]
     for night in range(30, 80):
         known = [change.detected_at for change in whole.until(night).changes[0]]
@@ -138,6 +119,6 @@ def test_what_was_known_on_a_night_does_not_change_later():
 
 
 def test_an_empty_store_has_an_empty_history():
-    found = build_history(pd.DataFrame([run(0)]).iloc[:0])
+    found = build_history(pd.DataFrame([run_record(0)]).iloc[:0])
     assert (len(found), found.times.size, found.changes) == (0, 0, [])
     assert "empty" in repr(found)

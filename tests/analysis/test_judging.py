@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from test_history import FIRST, run
+from helpers.run_records import FIRST, run_record
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.judge import judge
@@ -28,7 +28,7 @@ def replay(series, *, first=30, marks=(), control="control", outcomes=None, vers
             facts = {"duration": value, "outcome": ended}
             if versions:
                 facts["version"] = versions[workload, environment][night]
-            rows.append(run(night, workload=workload, environment=environment, **facts))
+            rows.append(run_record(night, workload=workload, environment=environment, **facts))
     runs, events = pd.DataFrame(rows), []
     for night in range(first, N):
         known = runs[runs["started"] <= FIRST + pd.Timedelta(days=night)]
@@ -110,7 +110,7 @@ def test_one_night_of_the_control_does_not_hide_a_step():
 def test_one_wild_night_is_suspect_and_opens_nothing_by_itself():
     values = noise(1)
     values[N - 1] *= 1.5
-    rows = [run(night, duration=value) for night, value in enumerate(values)]
+    rows = [run_record(night, duration=value) for night, value in enumerate(values)]
     found = judge(build_history(pd.DataFrame(rows), metrics=["duration"]))
     assert [(one["suspect"], one["night"][:10]) for one in found.proposed] == [
         (True, str(FIRST + pd.Timedelta(days=N - 1))[:10])
@@ -165,7 +165,9 @@ def test_a_new_version_ends_what_can_no_longer_be_followed():
 
 def test_judging_again_and_judging_twice_at_once_change_nothing():
     events = replay({("a.x", "tip"): stepped(1, 1.2)})
-    rows = [run(night, workload="a.x", duration=v) for night, v in enumerate(stepped(1, 1.2))]
+    rows = [
+        run_record(night, workload="a.x", duration=v) for night, v in enumerate(stepped(1, 1.2))
+    ]
     history = build_history(pd.DataFrame(rows), metrics=["duration"])
     assert judge(history, events).nights == []
     assert judge(history, events).proposed == []

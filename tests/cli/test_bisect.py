@@ -11,7 +11,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from test_nightly import PROJECT, WORKLOAD, git
+from helpers.git_package import PROJECT, WORKLOAD, git
 
 from benchkit.cli.main import benchkit as main
 from benchkit.experiment.bisect.result import read_bisection

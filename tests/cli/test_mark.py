@@ -6,7 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from synthetic_runs import make_run
+from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store

@@ -12,42 +12,14 @@ import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
+from helpers.git_package import PROJECT, WORKLOAD, git
 
 from benchkit.cli.main import benchkit as main
 from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
-WORKLOAD = """import time
-from benchkit.measure import workload
-
-def nap(seconds):
-    import naplib
-    time.sleep(seconds * naplib.FACTOR)
-
-@workload(requires=["naplib"])
-def naps(client, scale):
-    "Sleep as long as a package says."
-    return client.submit(nap, 0.3)
-
-@workload
-def even(client, scale):
-    "Sleep the same always."
-    return client.submit(time.sleep, 0.3)
-"""
-PROJECT = """[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-[project]
-name = "naplib"
-version = "1.0"
-"""
 NIGHT = "2026-10-{:02d}T02:00:00"
 PLACES = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
-
-
-def git(folder, *words):
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
 def nightly(folder, *words, **variables):

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from replayed_nights import CONTROL, FIRST, N_NIGHTS, TIP, Plan, nights
+from helpers.replayed_nights import CONTROL, FIRST, N_NIGHTS, TIP, Plan, nights
 
 from benchkit.cli.main import benchkit as main
 from benchkit.store.store import Store

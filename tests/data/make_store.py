@@ -14,7 +14,7 @@ sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent / "store")]
 
 from benchkit.measure.identity import derived_id  # noqa: E402
 from benchkit.store.format import FORMAT_VERSION  # noqa: E402
-from synthetic_runs import make_run  # noqa: E402
+from helpers.synthetic_runs import make_run  # noqa: E402
 
 from benchkit.store.store import Store  # noqa: E402
 

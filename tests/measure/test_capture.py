@@ -10,7 +10,7 @@ import distributed
 import numpy as np
 import pytest
 from distributed import Client, wait
-from observing import capture_errors, inc, keys_of, nap, plugin_of, run_tasks
+from helpers.capture import capture_errors, inc, keys_of, nap, plugin_of, run_tasks
 
 # -- what is seen -----------------------------------------------------------------------------
 

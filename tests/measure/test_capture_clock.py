@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, wait
-from observing import capture_errors, nap, run_tasks
+from helpers.capture import capture_errors, nap, run_tasks
 
 
 def test_workers_tell_at_both_ends_however_seldom_they_do_by_themselves(observed, monkeypatch):

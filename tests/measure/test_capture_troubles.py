@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from observing import capture_errors, keys_of, nap, plugin_of, run_tasks
+from helpers.capture import capture_errors, keys_of, nap, plugin_of, run_tasks
 
 from benchkit.measure import capture
 from benchkit.measure.recording import Recording

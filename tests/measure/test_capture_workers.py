@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, Status, wait
-from observing import await_workers, capture_errors, inc, nap, run_tasks
+from helpers.capture import await_workers, capture_errors, inc, nap, run_tasks
 
 from benchkit.measure import capture
 

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 from distributed import wait
-from observing import nap
+from helpers.capture import nap
 
 from benchkit.measure.capture.transition_table import ignores_the_rest
 

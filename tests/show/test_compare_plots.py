@@ -9,8 +9,8 @@ from bokeh.models.annotations import ColorBar
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
 
-from test_comparison import WORKLOADS, runs
-from test_explain import run
+from helpers.arm_runs import WORKLOADS, arm_runs
+from helpers.run_trees import run_tree
 
 from benchkit import plots
 from benchkit.analysis.compare.comparison import compare
@@ -21,7 +21,9 @@ from benchkit.store.schema import METRICS
 @pytest.fixture(scope="module")
 def report():
     change = {"x.w03": 1.25, "x.w07": 0.8}
-    return compare(runs("A", seed=1), runs("B", seed=2, change=change), null=runs("null", seed=3))
+    return compare(
+        arm_runs("A", seed=1), arm_runs("B", seed=2, change=change), null=arm_runs("null", seed=3)
+    )
 
 
 def data_of(figure, column):
@@ -44,8 +46,8 @@ def test_the_forest_shows_all_workloads_changed_ones_on_top_with_their_symbols(r
 
 def test_the_forest_shows_the_one_of_many_that_changed_most():
     many = [f"x.w{i:02}" for i in range(50)]
-    contender = runs("B", seed=2, workloads=many, change={"x.w04": 1.6, "x.w09": 0.5})
-    report = compare(runs("A", seed=1, workloads=many), contender)
+    contender = arm_runs("B", seed=2, workloads=many, change={"x.w04": 1.6, "x.w09": 0.5})
+    report = compare(arm_runs("A", seed=1, workloads=many), contender)
     drawn = plots.forest(report, "duration")
     changes = data_of(drawn, "change")
 
@@ -57,7 +59,8 @@ def test_the_forest_shows_the_one_of_many_that_changed_most():
 def test_an_endless_interval_does_not_make_all_effects_of_a_forest_look_alike():
     many = [f"x.w{i:02}" for i in range(20)]
     report = compare(
-        runs("A", seed=1, workloads=many), runs("B", seed=2, workloads=many, change={"x.w04": 1.2})
+        arm_runs("A", seed=1, workloads=many),
+        arm_runs("B", seed=2, workloads=many, change={"x.w04": 1.2}),
     )
     frame = report.frame.copy()
     frame.loc[frame["workload"] == "x.w11", ["high", "selected_high"]] = 40.0
@@ -99,7 +102,7 @@ def test_the_three_figures_of_a_comparison_share_their_rows(report):
 
 def test_a_dot_knows_which_run_it_is(report):
     drawn = plots.raw_points(report, "duration")
-    table = runs("A", seed=1).set_index("id")
+    table = arm_runs("A", seed=1).set_index("id")
     (baseline,) = (one for one in drawn.renderers if one.name == "baseline")
     data = baseline.data_source.data
     middle = table.groupby("workload")["duration"].median()
@@ -146,7 +149,7 @@ def test_the_scale_of_the_heat_map_is_named(report):
 def test_a_long_report_counts_what_is_the_same_instead_of_drawing_it():
     many = [f"x.w{i:03}" for i in range(90)]
     report = compare(
-        runs("A", workloads=many), runs("B", seed=1, workloads=many, change={"x.w004": 2.0})
+        arm_runs("A", workloads=many), arm_runs("B", seed=1, workloads=many, change={"x.w004": 2.0})
     )
     drawn = plots.forest(report, "duration")
 
@@ -157,14 +160,14 @@ def test_a_long_report_counts_what_is_the_same_instead_of_drawing_it():
 @pytest.mark.parametrize("draw", [plots.forest, plots.heat_map, plots.raw_points])
 def test_a_long_report_in_which_all_is_the_same_shows_the_first_of_it(draw):
     many = [f"x.w{i:03}" for i in range(90)]
-    drawn = draw(compare(runs("A", workloads=many), runs("A", workloads=many)), "duration")
+    drawn = draw(compare(arm_runs("A", workloads=many), arm_runs("A", workloads=many)), "duration")
 
     assert "30 more are not shown" in drawn.title.text
     assert drawn.renderers
 
 
 def test_a_waterfall_of_what_got_faster_speaks_of_no_extra_seconds():
-    found = explain([run({"a": (6, 0)}, 4.0)] * 2, [run({"a": (2, 0)}, 2.0)] * 2)
+    found = explain([run_tree({"a": (6, 0)}, 4.0)] * 2, [run_tree({"a": (2, 0)}, 2.0)] * 2)
     drawn = plots.waterfall(found)
 
     assert drawn.title.text.startswith("Where were seconds saved?")
@@ -172,7 +175,7 @@ def test_a_waterfall_of_what_got_faster_speaks_of_no_extra_seconds():
 
 
 def test_the_waterfall_ends_in_the_whole():
-    found = explain([run({"a": (2, 0)}, 2.0)] * 2, [run({"a": (6, 0)}, 4.0)] * 2)
+    found = explain([run_tree({"a": (2, 0)}, 2.0)] * 2, [run_tree({"a": (6, 0)}, 4.0)] * 2)
     drawn = plots.waterfall(found)
 
     labels, seconds = data_of(drawn, "label"), data_of(drawn, "seconds")

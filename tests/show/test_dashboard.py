@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
+from helpers.dashboard_server import HOSTILE, READY, many_tasks, sees, served, with_record
 from playwright.sync_api import expect
-from serving import HOSTILE, READY, many_tasks, sees, served, with_record
 
 import benchkit.show.dashboard
 from benchkit.measure.run_ids import new_id

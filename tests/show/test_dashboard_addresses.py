@@ -6,9 +6,9 @@ import re
 
 import pandas as pd
 import pytest
-from nights import SLOWER, fill
+from helpers.dashboard_server import READY, open_page, sees, served
+from helpers.history_data import SLOWER, fill
 from playwright.sync_api import expect
-from serving import READY, open_page, sees, served
 
 from benchkit.store.run import Run
 

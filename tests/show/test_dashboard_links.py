@@ -12,13 +12,21 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from helpers.dashboard_server import (
+    HOSTILE,
+    READY,
+    many_tasks,
+    open_page,
+    sees,
+    served,
+    with_record,
+)
 from playwright.sync_api import expect
-from serving import HOSTILE, READY, many_tasks, open_page, sees, served, with_record
 
 from benchkit.cli.main import benchkit as command
 from benchkit.measure.run_ids import new_id
-from benchkit.show.dashboard import marks
-from benchkit.show.dashboard.compare import EXAMPLES, _found
+from benchkit.show.dashboard.compare.page import EXAMPLES, _found
+from benchkit.show.dashboard.components import mark_form as marks
 from benchkit.show.dashboard.server import only_these
 from benchkit.store.run import Run
 from benchkit.store.selector import parse_selection
@@ -405,7 +413,7 @@ def test_the_pieces_of_a_run_stay_in_an_exported_notebook(page, tmp_path, a_run)
     import nbformat
     from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-    from benchkit.show.page import notebook_page
+    from benchkit.show.reports.html import notebook_page
 
     shown = new_output("display_data", data=Run(a_run).panel()._repr_mimebundle_())
     nbformat.write(
@@ -424,8 +432,8 @@ def test_the_pieces_of_a_run_stay_in_an_exported_notebook(page, tmp_path, a_run)
 def test_a_brush_is_answered_by_all_that_follows(a_run):
     """The server's part of a brush; its time is printed, and asserted nowhere."""
     from benchkit.analysis.run.timeline import Within
-    from benchkit.show.dashboard.run import pieces
-    from benchkit.show.dashboard.window import Window
+    from benchkit.show.dashboard.run.page import pieces
+    from benchkit.show.dashboard.state.time_window import Window
 
     tree = many_tasks(a_run, 100_000)
     window = Window(Run(tree), Within(tree), {"tab": "tasks"})

@@ -8,13 +8,13 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pandas as pd
 import pytest
-from nights import FAILING, FASTER, SLOWER, fill
+from helpers.dashboard_server import HOSTILE, READY, served
+from helpers.history_data import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
-from serving import HOSTILE, READY, served
 
 from benchkit.analysis.regression.history import build_history
-from benchkit.show.dashboard import overview
-from benchkit.show.dashboard.standing import standings
+from benchkit.analysis.regression.status import standings
+from benchkit.show.dashboard.nights import overview
 
 #: Where the last but so many runs of a history are drawn: those that count, or that failed.
 DOT = """([kind, back]) => {

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import xarray as xr
 from axe_playwright_python.sync_playwright import Axe
-from nights import FAILING, NEW, SLOWER, fill
+from helpers.dashboard_server import HOSTILE, READY, served, with_record
+from helpers.history_data import FAILING, NEW, SLOWER, fill
 from playwright.sync_api import expect
-from serving import HOSTILE, READY, served, with_record
 
 from benchkit.analysis.run.noise import run_noise
 from benchkit.measure.run_ids import derived_id, new_id

@@ -6,12 +6,13 @@ import xarray as xr
 from bokeh.embed import file_html
 from bokeh.models.annotations import ColorBar
 from bokeh.resources import INLINE
+from helpers.synthetic_runs import make_run
 from playwright.sync_api import expect
-from synthetic_runs import make_run
 
 from benchkit import plots
 from benchkit.analysis.run.timeline import Within
-from benchkit.show.dashboard import pair, stacks
+from benchkit.show.dashboard.pair import page as pair
+from benchkit.show.dashboard.run import call_stacks as stacks
 from benchkit.show.plots.flame import flame_frames
 from benchkit.show.plots.flame_difference import merged_frames
 from benchkit.show.plots.transfers import TransferMatrix

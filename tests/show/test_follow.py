@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from benchkit.experiment.run.status import Status
-from benchkit.show.dashboard import follow
-from benchkit.show.dashboard.remembered import page_of
+from benchkit.show.dashboard import live as follow
+from benchkit.show.dashboard.state.table_state import page_of
 from benchkit.store.store import Store
 
 EXPERIMENT = "01a20f7d-3ece-729d-98cf-2e770a0e00d3"

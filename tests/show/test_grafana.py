@@ -12,8 +12,8 @@ from distributed import Client, LocalCluster
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
-from benchkit.show.grafana import annotation
-from benchkit.show.grafana_link import grafana_link
+from benchkit.show.grafana.board import annotation
+from benchkit.show.grafana.link import grafana_link
 from benchkit.store.run import Run
 
 TEMPLATE = "https://grafana.example/d/dask?from={from_ms}&to={to_ms}&var-w={workload}&i={scheduler}"
@@ -104,7 +104,7 @@ def test_an_annotation_is_a_stretch_of_time_with_tags_and_escaped_text(run):
 
 
 def test_the_page_of_a_run_leads_to_its_board_or_says_why_not(a_run, tmp_path, monkeypatch):
-    from benchkit.show.dashboard.run import view
+    from benchkit.show.dashboard.run.page import view
     from benchkit.store.store import Store
 
     Store(tmp_path / "store").add(a_run)

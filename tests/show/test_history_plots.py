@@ -11,7 +11,7 @@ from bokeh.models import HoverTool, Label
 
 from benchkit import plots
 from benchkit.analysis.regression.history import build_history
-from benchkit.show.dashboard import workload
+from benchkit.show.dashboard.lists import workload
 
 NIGHTS = 60
 

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
-from serving import served
+from helpers.dashboard_server import served
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from benchkit.show.dashboard.hosts import host_of, own_names
+from benchkit.show.dashboard.web.trusted_hosts import host_of, own_names
 from benchkit.store.store import Store
 
 

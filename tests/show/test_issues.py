@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 
 import pytest
-from github_server import MOST_CHARACTERS, GitHubServer
+from helpers.github_server import MOST_CHARACTERS, GitHubServer
 
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
-from benchkit.show.forges import FileTracker, ForgeTrouble, GitHubTracker
-from benchkit.show.issues import LABEL, issue_body, marker, sync_issues
+from benchkit.show.issues.sync import LABEL, issue_body, marker, sync_issues
+from benchkit.show.issues.trackers import FileTracker, ForgeTrouble, GitHubTracker
 
 TOKEN = "ghp_very-secret-0123456789"
 ABOUT = {

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from nights import SLOWER, fill
+from helpers.dashboard_server import READY, open_page, served
+from helpers.history_data import SLOWER, fill
 from playwright.sync_api import expect
-from serving import READY, open_page, served
 
 #: What has the focus, in whatever shadow root.
 FOCUSED = """(() => {

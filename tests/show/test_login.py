@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from helpers.dashboard_server import open_page, sees, served
 from playwright.sync_api import expect
-from serving import open_page, sees, served
 
 from benchkit import Store
 

@@ -10,22 +10,28 @@ import pandas as pd
 import panel as pn
 import pytest
 from bokeh.models import CrosshairTool
-from nights import FASTER, SLOWER, fill
-from serving import with_record
+from helpers.dashboard_server import with_record
+from helpers.history_data import FASTER, SLOWER, fill
 
 from benchkit import plots
 from benchkit.analysis.regression.history import ABOUT
 from benchkit.analysis.run.timeline import Within
 from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
-from benchkit.show.dashboard import cause, compare, compared, data, marks, pair, pair_groups
-from benchkit.show.dashboard import run as run_page
-from benchkit.show.dashboard.groups import GroupTable
-from benchkit.show.dashboard.longest import longest_tasks
-from benchkit.show.dashboard.pair_window import PairWindow
-from benchkit.show.dashboard.run_overview import group_table
-from benchkit.show.dashboard.transfers import transfers
-from benchkit.show.dashboard.window import NO_TIMES, Window
+from benchkit.show.dashboard.compare import explanation as cause
+from benchkit.show.dashboard.compare import page as compare
+from benchkit.show.dashboard.compare import table as compared
+from benchkit.show.dashboard.components import mark_form as marks
+from benchkit.show.dashboard.pair import page as pair
+from benchkit.show.dashboard.pair import task_groups as pair_groups
+from benchkit.show.dashboard.run import page as run_page
+from benchkit.show.dashboard.run.longest_tasks import longest_tasks
+from benchkit.show.dashboard.run.overview import group_table
+from benchkit.show.dashboard.run.task_groups import GroupTable
+from benchkit.show.dashboard.run.transfers import transfers
+from benchkit.show.dashboard.state import cache as data
+from benchkit.show.dashboard.state.pair_window import PairWindow
+from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store

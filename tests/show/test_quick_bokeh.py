@@ -10,12 +10,13 @@ from bokeh.core.property.descriptors import UnsetValueError
 from bokeh.core.serialization import Serializer
 from bokeh.model import util
 from bokeh.models import Range1d, Select, Slider
-from nights import FASTER, SLOWER, fill
+from helpers.history_data import FASTER, SLOWER, fill
 
+from benchkit._compat import bokeh_serializer as quick_bokeh
 from benchkit.analysis.run.timeline import Within
-from benchkit.show.dashboard import app, quick_bokeh
-from benchkit.show.dashboard.run import pieces
-from benchkit.show.dashboard.window import Window
+from benchkit.show.dashboard import app
+from benchkit.show.dashboard.run.page import pieces
+from benchkit.show.dashboard.state.time_window import Window
 from benchkit.store.run import Run
 
 usual = HasProps.query_properties_with_values

@@ -5,7 +5,7 @@ import nbformat
 import pytest
 
 from benchkit.errors import UnknownRun
-from benchkit.show.reports import run_report
+from benchkit.show.reports.reports import run_report
 from benchkit.store.store import Store
 
 ADDRESS = re.compile(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""")

@@ -9,10 +9,10 @@ from bokeh.models import HoverTool, Image, Quad, Range1d, Span
 
 from benchkit import Store, plots
 from benchkit.analysis.run.timeline import Within
-from benchkit.show.dashboard import pair
-from benchkit.show.dashboard.pair_window import PairWindow
-from benchkit.show.dashboard.trouble import trouble
-from benchkit.show.plots.busy import mark_events, window_strip
+from benchkit.show.dashboard.pair import page as pair
+from benchkit.show.dashboard.run.problems import trouble
+from benchkit.show.dashboard.state.pair_window import PairWindow
+from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
 
 STORE = Path(__file__).parents[1] / "data" / "1"

@@ -7,7 +7,7 @@ import sys
 
 import psutil
 import pytest
-from serving import open_page, sees
+from helpers.dashboard_server import open_page, sees
 
 from benchkit import Store
 

@@ -16,7 +16,7 @@ import sys, time
 from tornado import process, tcpserver
 from tornado.ioloop import IOLoop
 from tornado.netutil import bind_sockets
-from benchkit.show.dashboard.shares import Shares
+from benchkit.show.dashboard.web.shares import Shares
 
 class Answer(tcpserver.TCPServer):
     def handle_stream(self, stream, address):

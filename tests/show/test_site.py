@@ -5,13 +5,13 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from nights import FAILING, FASTER, SLOWER, fill
-from synthetic_runs import make_run
+from helpers.history_data import FAILING, FASTER, SLOWER, fill
+from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import SiteTrouble, UsageError
 from benchkit.show.site import build_site
-from benchkit.show.site.data import collect_site, page_name
+from benchkit.show.site.collect import collect_site, page_name
 from benchkit.store.store import Store
 
 HOSTILE = "x.<script>alert(1)</script>\"'&[a=</script>]"

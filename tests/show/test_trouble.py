@@ -1,6 +1,6 @@
 import pytest
 
-from benchkit.show.dashboard.trouble import in_words
+from benchkit.show.dashboard.run.problems import in_words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from tornado.ioloop import IOLoop
 
-from benchkit.show.dashboard.turns import Turns
+from benchkit.show.dashboard.web.turns import Turns
 
 
 def document(loop, *, destroyed=False, answers=True):

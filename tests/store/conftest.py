@@ -11,7 +11,7 @@ from benchkit.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from synthetic_runs import make_run as _make_run
+from helpers.synthetic_runs import make_run as _make_run
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from synthetic_recordings import MB, ON, group, record, segment, stacks, worker
+from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks, worker
 
 from benchkit import Store
 from benchkit.store.run import run_from_recording

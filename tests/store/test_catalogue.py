@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from synthetic_runs import make_record
+from helpers.synthetic_runs import make_record
 
 from benchkit.errors import AlreadyStored, StoreTrouble
 from benchkit.measure.run_ids import new_id

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from synthetic_recordings import MB, OFF, ON, group, record, segment, worker
+from helpers.synthetic_recordings import MB, OFF, ON, group, record, segment, worker
 
 from benchkit.store.build.metrics import biggest_group, compute_metrics
 from benchkit.store.run import Run, run_from_recording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic_recordings import MB, ON, group, record, segment, stacks
+from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
 from benchkit.store.run import Run, run_from_recording
 

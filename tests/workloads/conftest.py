@@ -5,7 +5,7 @@ from __future__ import annotations
 import dask
 import pytest
 from distributed import Client, LocalCluster
-from perturbing import TINY
+from helpers.wrong_results import TINY
 
 #: In-process workers share one RSS, which must not make them pause; spilling by the size of
 #: results needs no RSS and works as it does anywhere.

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed.diagnostics.plugin import SchedulerPlugin
-from perturbing import (
+from helpers.wrong_results import (
     TINY,
     VARIANTS,
     array_with,

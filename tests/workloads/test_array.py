@@ -7,7 +7,16 @@ from dataclasses import replace
 import dask.array as da
 import numpy as np
 import pytest
-from perturbing import TINY, VARIANTS, array_with, item, one_moved, prove, proved_here, times
+from helpers.wrong_results import (
+    TINY,
+    VARIANTS,
+    array_with,
+    item,
+    one_moved,
+    prove,
+    proved_here,
+    times,
+)
 
 #: Of the two numbers of a fingerprint: what shows a lost value, and what shows a moved one.
 FINGERPRINT = {

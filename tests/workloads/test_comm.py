@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from perturbing import futures_with, item, prove, proved_here
+from helpers.wrong_results import futures_with, item, prove, proved_here
 
 
 def back_with(change):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from perturbing import item, nan, prove, proved_here
+from helpers.wrong_results import item, nan, prove, proved_here
 
 
 def series_with(change):

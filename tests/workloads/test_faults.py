@@ -7,8 +7,8 @@ from dataclasses import replace
 import dask
 import pytest
 from distributed import Client, LocalCluster
-from perturbing import MIB, TINY, WATCHED, item, proved_here
-from perturbing import prove as prove_at
+from helpers.wrong_results import MIB, TINY, WATCHED, item, proved_here
+from helpers.wrong_results import prove as prove_at
 
 #: Real processes with pandas in them need more memory than the tiny cluster has.
 WITH_PROCESSES = replace(TINY, memory=2 * 400 * MIB)

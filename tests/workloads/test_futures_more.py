@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from perturbing import VARIANTS, item, prove, proved_here, run_variant
+from helpers.wrong_results import VARIANTS, item, prove, proved_here, run_variant
 
 from benchkit.measure.errors import WrongAnswer
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from perturbing import TINY, prove, proved_here
+from helpers.wrong_results import TINY, prove, proved_here
 
 
 def written_with(change):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from perturbing import VARIANTS, nan, prove, proved_here, rows_with, swapped_values, with_value
+from helpers.wrong_results import (
+    VARIANTS,
+    nan,
+    prove,
+    proved_here,
+    rows_with,
+    swapped_values,
+    with_value,
+)
 
 from benchkit.measure.errors import WrongAnswer
 

@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from perturbing import item, nan, prove, proved_here, rows_with, swapped_values, with_value
+from helpers.wrong_results import (
+    item,
+    nan,
+    prove,
+    proved_here,
+    rows_with,
+    swapped_values,
+    with_value,
+)
 
 
 def value_off(array):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from perturbing import FEW_ROWS, edges_with, nan, prove, proved_here, rows_with, with_value
+from helpers.wrong_results import (
+    FEW_ROWS,
+    edges_with,
+    nan,
+    prove,
+    proved_here,
+    rows_with,
+    with_value,
+)
 
 
 def a_sorted_partition_is_not(edges):

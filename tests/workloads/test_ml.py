@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from perturbing import item, nan, prove, proved_here
+from helpers.wrong_results import item, nan, prove, proved_here
 
 
 def quarter_reversed(predicted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from perturbing import FEW_ROWS, VARIANTS, prove
+from helpers.wrong_results import FEW_ROWS, VARIANTS, prove
 
 READERS = [
     "csv.basic",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from perturbing import TINY, prove, proved_here, times
+from helpers.wrong_results import TINY, prove, proved_here, times
 
 FINGERPRINT = {
     "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],

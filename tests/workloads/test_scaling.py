@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from perturbing import item, prove, proved_here
+from helpers.wrong_results import item, prove, proved_here
 
 WRONG = {
     "steal.heavy_deps": {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from perturbing import TINY, item, prove, proved_here
+from helpers.wrong_results import TINY, item, prove, proved_here
 
 #: What these do does not depend on memory, and is overhead only.
 SMALL = replace(TINY, fraction=0.1)

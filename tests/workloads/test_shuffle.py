@@ -8,7 +8,7 @@ import dask
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
-from perturbing import (
+from helpers.wrong_results import (
     FEW_ROWS,
     TINY,
     item,

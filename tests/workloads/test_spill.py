@@ -7,7 +7,7 @@ from dataclasses import replace
 import dask
 import pytest
 from distributed import Client, LocalCluster
-from perturbing import TINY, VARIANTS, item, nan, prove, proved_here, run_variant, times
+from helpers.wrong_results import TINY, VARIANTS, item, nan, prove, proved_here, run_variant, times
 
 #: They end or replace workers, so they get a cluster of their own.
 CONSUME_THEIR_CLUSTER = {"memory.amm_retire", "spill.repeated_merge"}

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import dask.dataframe
 import pandas as pd
 import pytest
-from perturbing import VARIANTS, prove, proved_here
+from helpers.wrong_results import VARIANTS, prove, proved_here
 
 SPARK = "engines.tpch_spark"
 QUERIES = [f"tpch.q{number:02d}" for number in range(1, 23)]

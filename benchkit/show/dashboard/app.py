@@ -13,24 +13,19 @@ from typing import Any
 
 import panel as pn
 
+from benchkit._compat.bokeh_serializer import hurry_up
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard import (
-    compare,
-    environments,
-    follow,
-    history,
-    overview,
-    pair,
-    parts,
-    run,
-    runs,
-    workloads,
-)
-from benchkit.show.dashboard.connection import listen_at_once
-from benchkit.show.dashboard.data import all_nights
-from benchkit.show.dashboard.loading import filled_later
-from benchkit.show.dashboard.quick_bokeh import hurry_up
-from benchkit.show.dashboard.shell import dress_widgets, page
+from benchkit.show.dashboard import live as follow
+from benchkit.show.dashboard.compare import page as compare
+from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard.deferred import filled_later
+from benchkit.show.dashboard.lists import environments, runs, workloads
+from benchkit.show.dashboard.nights import history, overview
+from benchkit.show.dashboard.pair import page as pair
+from benchkit.show.dashboard.run import page as run
+from benchkit.show.dashboard.state.cache import all_nights
+from benchkit.show.dashboard.web.connection import listen_at_once
+from benchkit.show.dashboard.web.template import dress_widgets, page
 
 __all__ = ["VIEWS", "application", "frame_of"]
 

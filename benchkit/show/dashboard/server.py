@@ -14,8 +14,8 @@ from typing import Any
 from tornado.process import task_id
 
 from benchkit.errors import MissingExtra, UsageError
-from benchkit.show.dashboard.hosts import LOOPBACK, host_of, only_known_hosts, own_names
-from benchkit.show.dashboard.shares import Shares
+from benchkit.show.dashboard.web.shares import Shares
+from benchkit.show.dashboard.web.trusted_hosts import LOOPBACK, host_of, only_known_hosts, own_names
 from benchkit.store.store import Store
 
 __all__ = ["only_these", "serve"]
@@ -110,11 +110,11 @@ def serve(
     try:
         import panel as pn
 
+        from benchkit._compat.bokeh_serializer import hurry_up
         from benchkit.show.dashboard.app import application, frame_of
-        from benchkit.show.dashboard.data import workload_catalogue
-        from benchkit.show.dashboard.follow import FOLLOW_VARIABLE
-        from benchkit.show.dashboard.marks import MARKS_VARIABLE
-        from benchkit.show.dashboard.quick_bokeh import hurry_up
+        from benchkit.show.dashboard.components.mark_form import MARKS_VARIABLE
+        from benchkit.show.dashboard.live import FOLLOW_VARIABLE
+        from benchkit.show.dashboard.state.cache import workload_catalogue
     except ImportError as error:
         raise MissingExtra("show", str(error.name)) from error
     os.environ[MARKS_VARIABLE] = "1" if allow_marks else ""
@@ -178,7 +178,7 @@ def _warm_up() -> None:
 
     What was imported and read stays: to look through all of it took 0.2 s, amid somebody's page.
     """
-    from benchkit.show.dashboard.data import warm_up
+    from benchkit.show.dashboard.state.cache import warm_up
 
     warm_up()
     gc.collect()

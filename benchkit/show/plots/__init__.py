@@ -9,14 +9,13 @@ import pandas as pd
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
-from benchkit.show.plots.busy import BusyThreads, busy_threads
-from benchkit.show.plots.compare import forest, heat_map, raw_points
+from benchkit.show.plots.bisection import bisection_steps
+from benchkit.show.plots.comparison import forest, heat_map, raw_points
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.flame_difference import flame_difference
 from benchkit.show.plots.history import over_nights
-from benchkit.show.plots.pair import memory_overlay
-from benchkit.show.plots.response import response
-from benchkit.show.plots.run import (
+from benchkit.show.plots.memory_overlay import memory_overlay
+from benchkit.show.plots.run_metrics import (
     memory_by_kind,
     memory_by_worker,
     scheduler_load,
@@ -24,8 +23,9 @@ from benchkit.show.plots.run import (
     worker_load,
 )
 from benchkit.show.plots.sparkline import sparkline
-from benchkit.show.plots.steps import bisection_steps
-from benchkit.show.plots.stream import TaskStream, task_stream
+from benchkit.show.plots.sweep import response
+from benchkit.show.plots.task_stream import TaskStream, task_stream
+from benchkit.show.plots.thread_activity import BusyThreads, busy_threads
 from benchkit.show.plots.transfers import TransferMatrix, transfer_difference, transfer_matrix
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.show.plots.worker_heat import worker_heat

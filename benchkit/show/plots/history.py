@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from benchkit.analysis.regression.history import History
 from benchkit.formatting import counted, format_quantity
 from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
-from benchkit.show.plots.happenings import BUILD, draw_builds, draw_changes, draw_restarts
+from benchkit.show.plots.history_annotations import BUILD, draw_builds, draw_changes, draw_restarts
 from benchkit.show.plots.sparkline import WORSE
 from benchkit.show.theme import SERIES
 from benchkit.store.schema import METRICS

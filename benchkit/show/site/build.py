@@ -22,7 +22,7 @@ from benchkit import __version__
 from benchkit.analysis.regression.regression import Regression
 from benchkit.errors import SiteTrouble, UsageError
 from benchkit.formatting import format_bytes, format_seconds
-from benchkit.show.site.data import SITE_METRICS, SiteData, collect_site, page_name
+from benchkit.show.site.collect import SITE_METRICS, SiteData, collect_site, page_name
 from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
 from benchkit.store.store import Store
 

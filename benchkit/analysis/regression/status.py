@@ -1,0 +1,218 @@
+"""How each workload stands on a night, as rows: what the overview and the list of workloads show.
+
+A history and a ledger in, plain rows out. Judges nothing: verdicts are those of the ledger and of
+the detector; here they get a word and a place in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.regression.history import ABOUT, History, night_name
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
+from benchkit.formatting import OUTCOME_WORDS
+
+__all__ = ["STATES", "Standing", "series_label", "standings"]
+
+#: State -> symbol and word, in the order in which rows are listed.
+STATES = {
+    "failed": ("✗", "failed"),
+    "regressed": ("▲", "regressed"),
+    "unsure": ("?", "unsure"),
+    "improved": ("▼", "improved"),
+    "unchanged": ("=", "unchanged"),
+    "young": ("…", "too few nights"),
+    "absent": ("–", "not measured"),
+}
+#: Half the width of a 95 % interval in standard deviations.
+_HALF = 1.96
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One series on a night.
+
+    Attributes
+    ----------
+    row : int
+        Position of the series in the history.
+    about : mapping
+        Workload, environment, host, ...
+    state : str
+        One of `STATES`.
+    words : str
+        The state in words, with what is known beyond it.
+    value : float
+        Median of the night; NaN if not measured.
+    ratio, low, high : float
+        The change and its interval: of the level, for what regressed or improved; else of the
+        night against its reference.
+    units : float
+        The change in standard deviations of the series' own noise.
+    noise : float
+        That standard deviation, as a share: 0.02 is 2 %.
+    since : str
+        First night of the new level, if there is one.
+    regression : Regression or None
+        What the ledger says.
+    n_nights : int
+        Nights with a value.
+    """
+
+    row: int
+    about: Mapping[str, Any]
+    state: str
+    words: str
+    value: float
+    ratio: float
+    low: float
+    high: float
+    units: float
+    noise: float
+    since: str
+    regression: Regression | None
+    n_nights: int
+
+    @property
+    def severity(self) -> tuple[int, float]:
+        """Where the row belongs: by state, then by how far it is out of its noise."""
+        far = 0.0 if np.isnan(self.units) else abs(self.units)
+        return list(STATES).index(self.state), -far
+
+
+def series_label(about: Mapping[str, Any]) -> str:
+    """Return where a series was measured, in words."""
+    parts = [str(about["environment"]), f"on {about['host']}"]
+    if about["scale"] not in (None, 1.0):
+        parts.append(f"scale {about['scale']:g}")
+    if about["capture"] not in (None, "full"):
+        parts.append(f"capture {about['capture']}")
+    return " ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])
+
+
+def standings(
+    history: History,
+    events: Sequence[Mapping[str, Any]] = (),
+    marks: Sequence[Mapping[str, Any]] = (),
+) -> list[Standing]:
+    """Return how each series of one metric stands on the last night, what matters most first.
+
+    Parameters
+    ----------
+    history : History
+        Series of one metric.
+    events, marks : sequence of mapping
+        Of the store; events after the last night are left out.
+    """
+    if not len(history.times):
+        return []
+    night = night_name(history.times[-1])
+    told = [event for event in events if str(event.get("seen") or "") <= night]
+    known = {series_name(one.about): one for one in reversed(read_ledger(told, marks))}
+    failing = {
+        tuple(str(one.about[name]) for name in ABOUT): one
+        for one in known.values()
+        if one.metric == FAILING
+    }
+    tonight = {
+        (series_name(event), str(event["kind"]))
+        for event in told
+        if event.get("seen") == night and event.get("metric")
+    }
+    stands = history.tonight()
+    found = []
+    for row, about in enumerate(history.series.to_dict("records")):
+        name = series_name(about)
+        one = known.get(name)
+        kinds = {kind for series, kind in tonight if series == name}
+        ratio, units = float(stands.ratio[row]), float(stands.units[row])
+        noise = abs(np.log(ratio) / units) if units and np.isfinite(units) else float("nan")
+        change = history.changes[row][-1] if history.changes[row] else None
+        outcome = str(history.outcomes[int(about["key"]), -1])
+        state, words = _state(
+            history,
+            row,
+            outcome,
+            one,
+            change,
+            kinds,
+            int(stands.suspect[row]),
+            bool(np.isnan(units)),
+        )
+        low, high = np.exp(np.log(ratio) + np.array([-_HALF, _HALF]) * noise)
+        since = ""
+        if state == "regressed" and one is not None and one.is_open:
+            ratio, low, high, since = one.ratio, one.low, one.high, one.night[:10]
+        elif state in ("regressed", "improved") and change is not None:
+            ratio, low, high = change.ratio, change.low, change.high
+            since = str(history.times[change.index])[:10]
+        if since and noise > 0:
+            units = float(np.log(ratio) / noise)
+        if state == "failed":
+            ratio = low = high = units = float("nan")
+            failure = failing.get(tuple(str(about[key]) for key in ABOUT))
+            if failure is not None and failure.is_open:
+                one, since = failure, failure.night[:10]
+        found.append(
+            Standing(
+                row,
+                about,
+                state,
+                words,
+                float(history.values[row, -1]),
+                ratio,
+                float(low),
+                float(high),
+                units,
+                noise,
+                since,
+                one,
+                int(np.isfinite(history.values[row]).sum()),
+            )
+        )
+    return sorted(found, key=lambda one: (*one.severity, str(one.about["workload"])))
+
+
+def _state(
+    history: History,
+    row: int,
+    outcome: str,
+    one: Regression | None,
+    change: ChangePoint | None,
+    kinds: set[str],
+    suspect: int,
+    is_young: bool,
+) -> tuple[str, str]:
+    """Return the state of a series and its words."""
+    last = len(history.times) - 1
+    if outcome not in ("", "ok", "skipped"):
+        return "failed", OUTCOME_WORDS.get(outcome, ("", outcome))[1]
+    if one is not None and one.is_open:
+        new = "new" if {"opened", "grown"} & kinds else "open"
+        return "regressed", f"regressed, {new}"
+    if not np.isfinite(history.values[row, -1]):
+        return "absent", STATES["absent"][1]
+    if "dismissed" in kinds:
+        return "unchanged", "unchanged, measured twice"
+    if "set_aside" in kinds:
+        return "unsure", "set aside: the machine"
+    if "recovered" in kinds:
+        return "improved", "recovered"
+    if change is not None and change.detected_at == last:
+        worse = worse_direction(str(history.series["metric"].iloc[row]))
+        return ("regressed", "regressed, not judged") if change.direction == worse else (
+            "improved", "improved",
+        )  # fmt: skip
+    if "improved" in kinds:
+        return "improved", "improved"
+    if suspect:
+        return "unsure", "unsure: one night"
+    if is_young:
+        return "young", STATES["young"][1]
+    return "unchanged", STATES["unchanged"][1]

@@ -1,0 +1,333 @@
+"""Parts that views share. Only here does text of a run become markup, and only escaped.
+
+Panel's own panes for Markdown, HTML and even plain strings run what they are given; a test sees to
+it that no view uses them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import panel as pn
+from pandas.api.types import is_numeric_dtype
+
+from benchkit.errors import BenchkitError
+from benchkit.show.dashboard.web.template import PANE_STYLES, TABLE_STYLES, WIDGET_STYLES
+from benchkit.show.escape import esc, prose
+
+__all__ = [
+    "columns",
+    "download",
+    "drawing",
+    "facts",
+    "figure",
+    "folded",
+    "form",
+    "glossary",
+    "guarded",
+    "head",
+    "heading",
+    "links",
+    "message",
+    "rows",
+    "say",
+    "source_text",
+    "table",
+    "trouble",
+    "way",
+    "words",
+]
+
+#: When a file has left for the browser.
+FORGET_MS = 1000
+#: A row of a table is about so high.
+ROW_HEIGHT_REM = 1.9
+_REACHED = "tabindex='0' role='group' aria-label='table'"
+
+
+def _html(markup: str, **options: Any) -> Any:
+    return pn.pane.HTML(
+        markup, stylesheets=[PANE_STYLES], sizing_mode="stretch_width", margin=0, **options
+    )
+
+
+def words(text: str, *, kind: str = "soft") -> Any:
+    """Return a line of text."""
+    return _html(_line(text, kind))
+
+
+def say(line: Any, text: str, *, kind: str = "soft") -> None:
+    """Let a line that `words` returned say something else: quicker than another line."""
+    line.object = _line(text, kind)
+
+
+def _line(text: str, kind: str) -> str:
+    return f"<p class='{esc(kind)}'>{prose(text)}</p>"
+
+
+def heading(text: str, below: str = "") -> Any:
+    """Return the title of a section, with a line that says how to read it."""
+    line = f"<p class='soft'>{prose(below)}</p>" if below else ""
+    return _html(f"<h2>{esc(text)}</h2>{line}")
+
+
+def head(
+    title: str, *, state: str = "", good: bool = True, lines: Sequence[str] = (), error: str = "",
+    tiles: Mapping[str, str] | None = None, below: Mapping[str, str] | None = None,
+) -> Any:  # fmt: skip
+    """Return the head of a view: a title, its state in a word, lines of context, key figures.
+
+    What is told below a key figure goes by the figure's label.
+    """
+    tone = "good" if good else "bad"
+    markup = f"<h1>{esc(title)} <span class='{tone}'>{esc(state)}</span></h1>"
+    if error:
+        markup += f"<p class='bad'>{esc(error)}</p>"
+    markup += "".join(f"<p class='soft'>{esc(line)}</p>" for line in lines if line)
+    if tiles:
+        below = below or {}
+        inside = "".join(
+            f"<div><b>{esc(value)}</b><br><small>{esc(label)}</small>"
+            + (f"<br><small class='soft'>{esc(below[label])}</small>" if label in below else "")
+            + "</div>"
+            for label, value in tiles.items()
+        )
+        markup += f"<div class='tiles'>{inside}</div>"
+    return _html(markup)
+
+
+def facts(rows: Mapping[str, Any]) -> Any:
+    """Return names and values as a table."""
+    inside = "".join(
+        f"<tr><th scope='row'>{esc(name)}</th><td>{esc(value)}</td></tr>"
+        for name, value in rows.items()
+    )
+    return _html(f"<table>{inside}</table>")
+
+
+def rows(
+    titles: Sequence[str], cells: Sequence[Sequence[str]], *, tight: bool = False, tall: int = 0
+) -> Any:
+    """Return a table of cells that are markup already: who makes them escapes what runs said.
+
+    Only the first and the last column of a tight one break lines. One of more than `tall` rows
+    scrolls within so much height, where `tall` is not 0.
+    """
+    head = "".join(f"<th scope='col'>{esc(title)}</th>" for title in titles)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
+    kind = "tight" if tight else "loose"
+    inside = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    table = f"<table class='{kind}'>{inside}</table>"
+    if tall and len(cells) > tall:  # it scrolls, so the keyboard must reach it
+        style = f"max-height: {tall * ROW_HEIGHT_REM}rem"
+        table = f"<div class='tall' style='{style}' {_REACHED}>{table}</div>"
+    return _html(table)
+
+
+def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> Any:
+    """Return the meaning of words, out of the way until it is asked for."""
+    inside = "".join(f"<dt>{esc(term)}</dt><dd>{esc(told)}</dd>" for term, told in terms.items())
+    return _html(f"<details><summary>{esc(title)}</summary><dl>{inside}</dl></details>")
+
+
+def drawing(svg: str) -> Any:
+    """Return a drawing of our own, such as a sparkline: markup already."""
+    return _html(svg)
+
+
+def way(what: str, targets: Mapping[str, str]) -> Any:
+    """Return a line that leads on from something: address of a view -> what is there."""
+    inside = " · ".join(
+        f"<a href='{esc(address)}'>{esc(text)}</a>" for address, text in targets.items()
+    )
+    return _html(f"<p><b>{esc(what)}</b>: {inside}</p>")
+
+
+def links(targets: Mapping[str, str]) -> Any:
+    """Return links in as many columns as there is room for: address of a view -> what it is."""
+    inside = "".join(
+        f"<li><a href='{esc(address)}'>{esc(text)}</a></li>" for address, text in targets.items()
+    )
+    return _html(f"<ul style='columns: 20rem; list-style: none; padding: 0'>{inside}</ul>")
+
+
+def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> Any:
+    """Return fields that lead to a view: key of its address -> label, and an example of it."""
+    inside = "".join(
+        f"<label>{esc(label)}<input name='{esc(key)}' placeholder='{esc(hint)}' required></label>"
+        for key, (label, hint) in fields.items()
+    )
+    hidden = f"<input type='hidden' name='view' value='{esc(view)}'>"
+    return _html(f"<form method='get'>{hidden}{inside}<button>{esc(button)}</button></form>")
+
+
+def source_text(text: str) -> Any:
+    """Return text as it is, in a fixed-width font."""
+    return _html(_pre(text, "text"))
+
+
+def _pre(text: str, label: str) -> str:
+    # It scrolls, so the keyboard must reach it.
+    return f"<pre tabindex='0' role='group' aria-label='{esc(label)}'>{esc(text)}</pre>"
+
+
+def folded(title: str, text: str) -> Any:
+    """Return long text behind its title, out of the way until it is asked for."""
+    return _html(f"<details><summary>{esc(title)}</summary>{_pre(text, title)}</details>")
+
+
+def columns(items: Sequence[str]) -> Any:
+    """Return short items as a list in as many columns as fit."""
+    inside = "".join(f"<li>{esc(item)}</li>" for item in items)
+    return _html(f"<ul class='columns'>{inside}</ul>")
+
+
+def message(title: str, text: str, command: str = "", *, back: bool = False) -> Any:
+    """Return what is shown in place of data: what is missing, and what brings it."""
+    code = f"<p><code>{esc(command)}</code></p>" if command else ""
+    link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
+    return _html(f"<div class='empty'><h2>{esc(title)}</h2><p>{prose(text)}</p>{code}{link}</div>")
+
+
+def guarded(make: Callable[[], Any]) -> Any:
+    """Return a part of a page; one that cannot be made says so in its place."""
+    try:
+        return make()
+    except Exception as error:
+        return message("This part cannot be shown", f"{type(error).__name__}: {error}")
+
+
+def trouble(title: str, error: Exception) -> Any:
+    """Return what is shown in place of what failed: our own errors say what they are."""
+    ours = isinstance(error, BenchkitError)
+    return message(title, str(error) if ours else f"{type(error).__name__}: {error}")
+
+
+def download(name: str, make: Callable[[], Any], told: str = "", width: int = 380) -> Any:
+    """Return a button that saves a file; what is in it is made when it is asked for.
+
+    Parameters
+    ----------
+    name : str
+        Of the file.
+    make : callable
+        Returns a file to read from, or a table, which is saved as CSV.
+    told : str, optional
+        What the button says, if not the file's name.
+    width : int, default 380
+        Of the button, in pixels.
+    """
+
+    def content() -> Any:
+        made = make()
+        return io.StringIO(_as_csv(made)) if isinstance(made, pd.DataFrame) else made
+
+    # Saved, never shown as a page of ours: a performance report may hold anybody's scripts.
+    widget = pn.widgets.FileDownload(
+        callback=content,
+        filename=name,
+        label=told or name,
+        stylesheets=[WIDGET_STYLES],
+        width=width,
+        margin=(2, 0),
+    )
+
+    def forget() -> None:
+        widget.param.update(data="")
+
+    def sent(event: Any) -> None:
+        # Else the whole file, as text, would stay here and in the page for as long as it is open.
+        if event.new and pn.state.curdoc is not None:
+            pn.state.curdoc.add_timeout_callback(forget, FORGET_MS)
+
+    widget.param.watch(sent, "data")
+    return widget
+
+
+def _as_csv(frame: pd.DataFrame) -> str:
+    """Return a table as CSV in which no text is a formula to a spreadsheet."""
+    words = frame.select_dtypes(exclude=["number", "bool", "datetime", "datetimetz"]).columns
+    safe = {name: frame[name].map(_no_formula) for name in words}
+    return frame.assign(**safe).to_csv(index=False)
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+def figure(drawn: Any) -> Any:
+    """Return a Bokeh figure as a pane."""
+    # Bokeh paints once before it knows its width, into the leftmost pixels, and a transparent
+    # ground does not cover them again.
+    return pn.pane.Bokeh(
+        drawn,
+        sizing_mode="stretch_width",
+        margin=(0, 0, 6, 0),
+        styles={"clip-path": "inset(0 0 0 6px)"},
+    )
+
+
+def table(
+    frame: pd.DataFrame,
+    index: str,
+    *,
+    sortable: bool = True,
+    page_size: int = 30,
+    long: str = "",
+) -> Any:
+    """Return a table; its cells show what they hold and never obey it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What to show; its index is the first column.
+    index : str
+        Title of that column.
+    sortable : bool, default True
+        Whether a click on a title sorts; text with units would sort as letters do.
+    page_size : int, default 30
+        Rows a page.
+    long : str, optional
+        The last column, where it holds lines of text: they are broken, not cut off.
+    """
+    frame = frame.rename_axis(index).reset_index()
+    if not sortable and len(frame) <= page_size:  # a browser draws it forty times as fast
+        return _plain(frame)
+    return pn.widgets.Tabulator(
+        frame,
+        show_index=False,
+        disabled=True,
+        theme="simple",
+        stylesheets=TABLE_STYLES,
+        layout="fit_data_stretch" if long else "fit_data_table",
+        **(
+            {"sizing_mode": "stretch_width", "formatters": {long: {"type": "textarea"}}}
+            if long
+            else {}
+        ),
+        sortable=sortable,
+        text_align={name: "right" for name in frame.columns[1:] if is_numeric_dtype(frame[name])},
+        **({"pagination": "remote", "page_size": page_size} if len(frame) > page_size else {}),
+    )
+
+
+def _plain(frame: pd.DataFrame) -> Any:
+    numbers = [is_numeric_dtype(frame[name]) for name in frame]
+    kinds = [" class='number'" if is_number else "" for is_number in numbers]
+    head = "".join(
+        f"<th scope='col'{kind}>{esc(str(name))}</th>"
+        for name, kind in zip(frame.columns, kinds, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{kind}>{'–' if pd.isna(cell) else esc(str(cell))}</td>"
+            for cell, kind in zip(row, kinds, strict=True)
+        )
+        + "</tr>"
+        for row in frame.itertuples(index=False, name=None)
+    )
+    return _html(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")

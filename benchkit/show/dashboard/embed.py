@@ -1,0 +1,108 @@
+"""The pieces of a run's page without the app: for notebooks, and for pages made of them.
+
+What a notebook keeps is one frame with figures that share a window of time in the browser, needs
+no kernel and asks nothing of the network; `pn.panel` of the same object is live.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import panel as pn
+from bokeh.embed import components
+from bokeh.layouts import column
+from bokeh.resources import Resources
+
+from benchkit.analysis.run.timeline import Within
+from benchkit.show.dashboard.run.page import pieces
+from benchkit.show.dashboard.state.time_window import Window, align
+from benchkit.show.escape import esc
+from benchkit.show.plots.base import has
+from benchkit.show.plots.flame import flame_graph
+from benchkit.show.plots.run_metrics import (
+    memory_by_kind,
+    memory_by_worker,
+    scheduler_load,
+    task_group_bars,
+    worker_load,
+)
+from benchkit.show.plots.task_stream import TaskStream
+from benchkit.show.plots.thread_activity import BusyThreads, mark_events, window_strip
+from benchkit.show.plots.transfers import transfer_matrix
+from benchkit.show.reports.html import silent
+from benchkit.store.run import Run
+
+__all__ = ["RunPanel"]
+
+#: Room for the toolbar that a figure shows above itself.
+GAP = 10
+
+
+class RunPanel(pn.viewable.Viewer):
+    """A run's figures, linked by a window of time.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Examples
+    --------
+    >>> run.panel()  # doctest: +SKIP
+    >>> pn.Column(run.panel()).servable()  # doctest: +SKIP
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+
+    def __panel__(self) -> Any:
+        """Return the live page: tables follow the window, groups are chosen by a click."""
+        pn.extension("tabulator", notifications=False)
+        return pieces(Window(self._run, Within(self._run.tree), {}))
+
+    def figures(self) -> list[Any]:
+        """Return new figures of the run, those over time with one range."""
+        run, within = self._run, Within(self._run.tree)
+        window = Window(run, within, {})
+        strip = window_strip(run.tree, window.whole, window.range)
+        align(strip)
+        memory = memory_by_kind(run.tree)
+        timed = [memory, memory_by_worker(run.tree)]
+        if within.n_tasks:
+            timed += [BusyThreads(run.tree, within).figure, TaskStream(run.tree, within).figure]
+        timed += [*worker_load(run.tree), *scheduler_load(run.tree)]
+        window.share(*timed)
+        if has(run.tree, "scheduler", "time"):
+            mark_events(memory, run)
+        others = [task_group_bars(run.tree), transfer_matrix(run.tree)]
+        if has(run.tree, "profile", "frame"):
+            others.append(flame_graph(run.tree))
+        return [strip, *timed, *others]
+
+    def to_html(self) -> str:
+        """Return the figures as one HTML page that asks nothing of the network."""
+        return self._page(self.figures())
+
+    def _page(self, figures: list[Any]) -> str:
+        script, place = components(column(*figures, sizing_mode="stretch_width"))
+        scripts = "\n".join(
+            f"<script>{text}</script>"
+            for text in Resources(mode="inline", components=["bokeh"]).js_raw
+        )
+        return silent(
+            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+            f"<title>{esc(self._run.workload)}</title>"
+            "<style>:root { color-scheme: light dark; } body { margin: 0; }</style>"
+            f"{scripts}</head><body>{place}{script}</body></html>"
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        figures = self.figures()
+        height = sum((figure.height or 260) + GAP for figure in figures)
+        frame = (
+            f"<iframe srcdoc='{esc(self._page(figures))}' title='{esc(self._run.workload)}' "
+            f"style='width: 100%; height: {height}px; border: 0; color-scheme: light dark;'>"
+            "</iframe>"
+        )
+        return {"text/plain": repr(self._run), "text/html": f"{self._run._repr_html_()}{frame}"}

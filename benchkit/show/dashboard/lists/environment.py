@@ -1,0 +1,222 @@
+"""One environment: what is in it, and how its packages changed from build to build."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import panel as pn
+
+from benchkit.errors import BenchkitError
+from benchkit.formatting import MISSING, format_bytes
+from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard.state.cache import attributes_of
+from benchkit.show.dashboard.state.url import address
+from benchkit.show.escape import esc
+
+__all__ = ["KINDS", "newest_attributes", "view"]
+
+#: Kind of a difference -> its title; counts follow from these and are the runs' own business.
+KINDS = {
+    "package": "Packages",
+    "config": "Dask configuration",
+    "variable": "Environment variables",
+    "cluster": "Cluster",
+}
+#: Newest runs whose files are tried; builds whose packages are held against those before.
+TRIES, MOST_BUILDS = 3, 15
+#: Packages named in a line of the list of builds; the rest is counted.
+MOST_NAMED = 12
+#: What of a build the index knows, when no file of it can be opened.
+_INDEXED = {
+    "python": "Python",
+    "dask": "dask",
+    "distributed": "distributed",
+    "git_commit": "commit",
+}
+
+
+def newest_attributes(runs: pd.DataFrame) -> dict[str, Any] | None:
+    """Return what the newest run's file says that can be opened, or None; newest run first."""
+    for run_id in runs["id"].head(TRIES):
+        try:
+            return attributes_of(str(run_id))
+        except BenchkitError:
+            continue
+    return None
+
+
+def view(runs: pd.DataFrame, names: list[str], name: str) -> Any:
+    """Return the page of an environment; `runs` are all runs, the newest first."""
+    mine = runs[runs["environment"] == name]
+    about = newest_attributes(mine)
+    newest = mine.iloc[0]
+    spec = _object(about, "environment_spec")
+    workloads = mine["workload"].nunique()
+    tiles = {
+        "runs": str(len(mine)),
+        "workloads": str(workloads),
+        "Python": _known(newest, "python"),
+        "dask": _known(newest, "dask"),
+        "distributed": _known(newest, "distributed"),
+    }
+    first, last = (str(mine["started"].iloc[place])[:16] for place in (-1, 0))
+    lines = [
+        str(spec.get("description") or ""),
+        f"Seen from {first} to {last} UTC. What is below is of its newest run.",
+    ]
+    content: list[Any] = [parts.head(name, lines=lines, tiles=tiles)]
+    others = [other for other in names if other != name]
+    content += [_builds(mine)]
+    if about is None:
+        content.append(
+            parts.message("Its packages cannot be shown", "No file of its newest runs can be read.")
+        )
+    else:
+        content += _facts(about, spec)
+    if others:
+        content += [
+            parts.heading("Side by side", "Only what differs, of the newest runs of both."),
+            parts.links(
+                {
+                    address("environments", name=name, **{"with": other}): f"{name} and {other}"
+                    for other in others
+                }
+            ),
+        ]
+    return pn.Column(*content, sizing_mode="stretch_width")
+
+
+def _known(row: Mapping[str, Any], field: str) -> str:
+    value = row.get(field)
+    return str(value) if value is not None and pd.notna(value) else MISSING
+
+
+def _object(about: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    found = json.loads((about or {}).get(name) or "{}")
+    return found if isinstance(found, dict) else {}
+
+
+# -- builds ---------------------------------------------------------------------------------------
+
+
+def _builds(runs: pd.DataFrame) -> Any:
+    """Return the builds of a name on each host, with what changed from one to the next."""
+    changes = _changes(runs)
+    title = "How its packages changed"
+    if not changes:
+        return pn.Column(
+            parts.heading(title),
+            parts.words("They did not: all of its runs had the same."),
+            sizing_mode="stretch_width",
+        )
+    several = runs["host"].nunique() > 1
+    cells = []
+    for row, before in changes[:MOST_BUILDS]:
+        link = address("run", id=row["id"])
+        cells.append(
+            [
+                f"<a href='{esc(link)}'>{esc(str(row['started'])[:16])}</a>",
+                *([esc(_known(row, "host"))] if several else []),
+                f"<code>{esc(_known(row, 'packages_hash')[:12])}</code>",
+                esc(_what_changed(before, row)),
+            ]
+        )
+    titles = ["first run (UTC)", *(["host"] if several else []), "packages", "changed"]
+    left = len(changes) - MOST_BUILDS
+    below = "Against the build before, the newest first."
+    content = [parts.heading(title, below), parts.rows(titles, cells, tight=True)]
+    if left > 0:
+        content.append(parts.words(f"{left} earlier changes are not listed."))
+    return pn.Column(*content, sizing_mode="stretch_width")
+
+
+def _changes(runs: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the first run of each build with the last run before it on that host."""
+    if "packages_hash" not in runs:
+        return []
+    known = runs[runs["packages_hash"].notna()].iloc[::-1]
+    before = known.groupby("host", dropna=False, sort=False)["packages_hash"].shift()
+    is_new = before.notna() & (before != known["packages_hash"])
+    # The place of the run before on the same host, of those that begin a build.
+    places = pd.Series(range(len(known)), index=known.index)
+    earlier = places.groupby(known["host"], dropna=False, sort=False).shift()[is_new].astype(int)
+    now, then = known[is_new].to_dict("records"), known.iloc[earlier].to_dict("records")
+    return list(zip(now, then, strict=True))[::-1]
+
+
+def _what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Say which packages differ between two runs; what the index knows where files are gone."""
+    try:
+        left, right = (_object(attributes_of(str(row["id"])), "packages") for row in (before, now))
+    except BenchkitError:
+        left, right = {}, {}
+    if left and right and left != right:
+        names = sorted({name for name in {*left, *right} if left.get(name) != right.get(name)})
+    else:
+        left, right = (
+            {words: _known(row, name)[:10] for name, words in _INDEXED.items()}
+            for row in (before, now)
+        )
+        names = [name for name in left if left[name] != right[name]]
+    told = [f"{name} {_version(left, name)} → {_version(right, name)}" for name in names]
+    more = f", {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return ", ".join(told[:MOST_NAMED]) + more or "not known"
+
+
+def _version(side: Mapping[str, Any], name: str) -> str:
+    return str(side.get(name) or MISSING)[:14]
+
+
+# -- what it is -----------------------------------------------------------------------------------
+
+
+def _facts(about: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Any]:
+    packages = _object(about, "packages")
+    content: list[Any] = [parts.heading("Cluster"), parts.facts(_cluster(about))]
+    own = {
+        "Dask configuration it sets": spec.get("dask"),
+        "Environment variables it sets": spec.get("variables"),
+        "Packages it asks for": spec.get("packages"),
+    }
+    for title, value in own.items():
+        if value:
+            text = json.dumps(value, indent=1, sort_keys=True)
+            content += [parts.heading(title), parts.source_text(text)]
+    content.append(parts.heading(f"{len(packages)} packages", "As installed on its newest run."))
+    content.append(
+        parts.columns([f"{name} {version}" for name, version in sorted(packages.items())])
+        if packages
+        else parts.words("They were not recorded.")
+    )
+    for title, name in (
+        ("The whole Dask configuration, defaults included", "config"),
+        ("Environment variables that were set", "variables"),
+    ):
+        value = _object(about, name)
+        if value:
+            text = json.dumps(value, indent=1, sort_keys=True)
+            content.append(parts.folded(title, text))
+    return content
+
+
+def _cluster(about: Mapping[str, Any]) -> dict[str, Any]:
+    told = _object(about, "cluster_description")
+    kwargs = told.get("kwargs") or {}
+    memory = told.get("memory_limit")
+    host = _object(about, "host_json")
+    rows = {
+        "class": told.get("class"),
+        "options": ", ".join(f"{key} = {value}" for key, value in kwargs.items()),
+        "workers": told.get("n_workers"),
+        "threads": told.get("n_threads"),
+        "memory limit": format_bytes(memory) if memory else "",
+        "host": host.get("host") or about.get("host"),
+        "system": host.get("system"),
+        "processor": host.get("processor"),
+    }
+    return {name: value for name, value in rows.items() if value not in (None, "")} or {
+        "cluster": "not recorded"
+    }

@@ -1,0 +1,293 @@
+"""The list of workloads: what each is measured to, how noisy it is, how often it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import panel as pn
+
+from benchkit.analysis.regression.status import STATES
+from benchkit.formatting import MISSING, OUTCOME_WORDS, counted, format_quantity
+from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard.components.terms import metric_term
+from benchkit.show.dashboard.lists import workload
+from benchkit.show.dashboard.state.cache import (
+    all_nights,
+    noise_of,
+    runs_table,
+    shown_metrics,
+    standings_of,
+    workload_catalogue,
+)
+from benchkit.show.dashboard.state.url import address, remember
+from benchkit.show.escape import esc
+from benchkit.store.schema import METRICS
+
+__all__ = ["TITLE", "Row", "view", "workload_rows"]
+
+TITLE = "Workloads"
+#: More runs a side than this are more than an experiment usually has: too noisy for 5 %.
+MANY_RUNS = 12
+_NO_FAILURE = ("ok", "skipped")
+_TITLES = (
+    "workload", "category", "runs", "last run (UTC)", "ended", "last night", "failed",
+    "usual", "noise", "runs for 5 %", "nights",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One workload with its parameters bound, as the list shows it.
+
+    Attributes
+    ----------
+    name, category : str
+        Of the variant.
+    n_runs, n_failed : int
+        Runs in the store; those of them that did not end ok. Skipped ones are no failures.
+    last : mapping or None
+        Record of the newest run; None if the workload is only in the catalogue.
+    state : str
+        One of `STATES`, the most serious of its series on the last night; empty without nights.
+    level, noise : float
+        Median and coefficient of variation in its newest set of comparable runs; NaN: unknown.
+    needed : int
+        Runs a side that see 5 %; 0: unknown, -1: 1000 do not do.
+    """
+
+    name: str
+    category: str
+    n_runs: int = 0
+    n_failed: int = 0
+    last: Mapping[str, Any] | None = field(default=None, repr=False)
+    state: str = ""
+    level: float = float("nan")
+    noise: float = float("nan")
+    needed: int = 0
+
+    @property
+    def failing(self) -> float:
+        """Share of its runs that did not end ok."""
+        return self.n_failed / self.n_runs if self.n_runs else 0.0
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether it takes more runs than an experiment has to see 5 %."""
+        return self.needed < 0 or self.needed > MANY_RUNS
+
+
+#: What is shown -> its name in the address, and which rows it is.
+_SHOWN: dict[str, tuple[str, Callable[[Row], bool]]] = {
+    "measured": ("", lambda row: row.n_runs > 0),
+    "last run not ok": (
+        "failing",
+        lambda row: row.last is not None and row.last["outcome"] not in _NO_FAILURE,
+    ),
+    "too noisy for 5 %": ("noisy", lambda row: row.is_noisy),
+    "never measured": ("never", lambda row: not row.n_runs),
+    "everything": ("all", lambda row: True),
+}
+#: Order -> its name in the address, and what rows are ordered by.
+_ORDERS: dict[str, tuple[str, Callable[[Row], Any]]] = {
+    "name": ("", lambda row: row.name),
+    "noise, highest first": ("noise", lambda row: -np.nan_to_num(row.noise, nan=-1.0)),
+    "failures, most first": ("failures", lambda row: (-row.failing, -row.n_runs)),
+    "last run, newest first": (
+        "newest",
+        lambda row: -row.last["started"].timestamp() if row.last is not None else 0.0,
+    ),
+    "runs, most first": ("runs", lambda row: -row.n_runs),
+}
+
+
+def view(state: dict[str, str]) -> Any:
+    """Return the list, or one workload if the address names one.
+
+    ``name=`` one workload; else ``metric``, ``find``, ``category``, ``show`` and ``order``.
+    """
+    if state.get("name"):
+        return workload.view(state)
+    if runs_table().empty and not workload_catalogue().workloads:
+        return parts.message(
+            "No workloads yet",
+            "Nothing was measured, and there is no folder of workloads here:",
+            "benchkit run -k tag:quick",
+        )
+    metrics = _measured_metrics()
+    metric = state["metric"] if state.get("metric") in metrics else metrics[0]
+    rows = workload_rows(metric)
+    categories = sorted({row.category for row in rows})
+    choose = pn.widgets.Select(
+        name="Metric", options={METRICS[name].long_name: name for name in metrics}, value=metric,
+        width=270,
+    )  # fmt: skip
+    find = pn.widgets.TextInput(
+        name="Find", placeholder="part of a name", value=state.get("find", ""), width=190
+    )
+    category = pn.widgets.Select(
+        name="Category", options={"all": "", **{name: name for name in categories}},
+        value=state.get("category") if state.get("category") in categories else "", width=150,
+    )  # fmt: skip
+    show = pn.widgets.Select(
+        name="Show", options={words: key for words, (key, _) in _SHOWN.items()},
+        value=_known(state.get("show"), _SHOWN), width=170,
+    )  # fmt: skip
+    order = pn.widgets.Select(
+        name="Order", options={words: key for words, (key, _) in _ORDERS.items()},
+        value=_known(state.get("order"), _ORDERS), width=190,
+    )  # fmt: skip
+    body = pn.Column(sizing_mode="stretch_width")
+    widgets = {
+        "metric": choose, "find": find, "category": category, "show": show, "order": order,
+    }  # fmt: skip
+
+    def draw(*events: Any) -> None:
+        now = {name: widget.value or "" for name, widget in widgets.items()}
+        body[:] = _body(now)
+        if events:
+            remember("workloads", now)
+
+    draw()
+    for widget in widgets.values():
+        widget.param.watch(draw, "value")
+    return pn.Column(pn.FlexBox(*widgets.values()), body, sizing_mode="stretch_width")
+
+
+def _known(asked: str | None, among: Mapping[str, tuple[str, Any]]) -> str:
+    return asked if asked in {key for key, _ in among.values()} and asked else ""
+
+
+def _measured_metrics() -> list[str]:
+    """Return the metrics that runs of the store have; wall time where there are none."""
+    runs = runs_table()
+    return [name for name in METRICS if name in runs and runs[name].notna().any()] or ["duration"]
+
+
+def workload_rows(metric: str) -> list[Row]:
+    """Return a row per workload of the store and of the catalogue, by name."""
+    runs, states = runs_table(), _states(metric)
+    measured = noise_of(metric).drop_duplicates("workload") if len(runs) else pd.DataFrame()
+    noise = {row["workload"]: row for row in measured.to_dict("records")}
+    found: dict[str, Row] = {}
+    if len(runs):
+        grouped = runs.groupby("workload", sort=False)
+        failed = (~runs["outcome"].isin(_NO_FAILURE)).groupby(runs["workload"]).sum()
+        sizes = grouped.size()
+        for last in grouped.head(1).to_dict("records"):  # the newest is the first
+            name = str(last["workload"])
+            own = noise.get(name, {})
+            found[name] = Row(
+                name,
+                str(last.get("category") or name.partition(".")[0]),
+                int(sizes[name]),
+                int(failed[name]),
+                last,
+                states.get(name, ""),
+                float(own.get("level", np.nan)),
+                float(own.get("noise", np.nan)),
+                int(own.get("needed_5", 0)),
+            )
+    for variant in workload_catalogue().variants():
+        found.setdefault(variant.name, Row(variant.name, variant.workload.category))
+    return [found[name] for name in sorted(found)]
+
+
+def _states(metric: str) -> dict[str, str]:
+    """Return the most serious state of each workload's series on the last night."""
+    if metric not in shown_metrics():
+        return {}
+    _, ones = standings_of(metric)
+    return {str(one.about["workload"]): one.state for one in reversed(ones)}
+
+
+def _body(state: Mapping[str, str]) -> list[Any]:
+    metric = state["metric"]
+    rows = workload_rows(metric)
+    wanted = next(test for key, test in _SHOWN.values() if key == state["show"])
+    order = next(test for key, test in _ORDERS.values() if key == state["order"])
+    words = state["find"].lower().split()
+    kept = [
+        row
+        for row in rows
+        if wanted(row)
+        and state["category"] in ("", row.category)
+        and all(word in row.name.lower() for word in words)
+    ]
+    kept.sort(key=order)
+    nights = set(all_nights().series["workload"])
+    content: list[Any] = [parts.head(_count(rows), lines=_hidden(rows, kept))]
+    if not kept:
+        return [*content, parts.message("Nothing to show", "No workload matches the filters.")]
+    return [
+        *content,
+        parts.rows(_TITLES, [_cells(row, metric, nights) for row in kept], tight=True),
+        parts.glossary(_terms(metric)),
+    ]
+
+
+def _count(rows: list[Row]) -> str:
+    n_measured = sum(row.n_runs > 0 for row in rows)
+    return f"{counted(n_measured, 'workload')} measured"
+
+
+def _hidden(rows: list[Row], kept: list[Row]) -> list[str]:
+    """Say what there is of each class, and how much of it the filters leave out."""
+    classes = {
+        "last run ok": [r for r in rows if r.last is not None and r.last["outcome"] == "ok"],
+        "last run not ok": [r for r in rows if _SHOWN["last run not ok"][1](r)],
+        "last run skipped": [
+            r for r in rows if r.last is not None and r.last["outcome"] == "skipped"
+        ],
+        "never measured": [r for r in rows if not r.n_runs],
+    }
+    shown = {row.name for row in kept}
+    told = []
+    for name, members in classes.items():
+        hidden = sum(row.name not in shown for row in members)
+        if members:
+            told.append(f"{len(members)} {name}" + (f" ({hidden} hidden)" if hidden else ""))
+    return [", ".join(told)]
+
+
+def _cells(row: Row, metric: str, nights: set[str]) -> list[str]:
+    """Return the cells of a row as markup, every text of a run escaped."""
+    name = f"<a href='{esc(address('workloads', name=row.name))}'>{esc(row.name)}</a>"
+    if row.last is None:
+        return [name, esc(row.category), "0", MISSING, "never measured", *[MISSING] * 5, ""]
+    symbol, words = OUTCOME_WORDS.get(str(row.last["outcome"]), ("?", str(row.last["outcome"])))
+    tone = "soft" if row.last["outcome"] in _NO_FAILURE else "bad"
+    link = address("run", id=row.last["id"])
+    history = ""
+    if row.name in nights:
+        to = address("history", workload=row.name, metric=metric)
+        history = (
+            f"<a class='whole' href='{esc(to)}' aria-label='history of {esc(row.name)}'>history</a>"
+        )
+    state = f"{STATES[row.state][0]} {STATES[row.state][1]}" if row.state else MISSING
+    return [
+        name,
+        esc(row.category),
+        str(row.n_runs),
+        f"<a href='{esc(link)}'>{esc(str(row.last['started'])[:16])}</a>",
+        f"<span class='{tone}'>{esc(symbol)} {esc(words)}</span>",
+        esc(state),
+        workload.share_text(row.n_failed, row.n_runs),
+        esc(format_quantity(row.level, METRICS[metric].units)),
+        workload.noise_text(row.noise),
+        workload.needed_text(row.needed),
+        history,
+    ]
+
+
+def _terms(metric: str) -> dict[str, str]:
+    return {
+        "ended": "how the newest run ended",
+        "last night": "the most serious state of its series on the last night of the store",
+        "failed": "runs that did not end ok, and their share of all; skipped ones do not count",
+        "usual": f"median of its newest set of comparable runs: {metric_term(metric)}",
+        **workload.NOISE_TERMS,
+    }

@@ -1,0 +1,281 @@
+"""What views read: the store, its index, its nights and its runs, kept while they are looked at.
+
+Run files never change, so a run is kept by its id; what is made from the index is kept by the
+names of the index's files, which never change either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import panel as pn
+
+from benchkit.analysis.regression.history import History, build_history, night_name
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import Regression, read_ledger
+from benchkit.analysis.regression.status import Standing, standings
+from benchkit.analysis.run.baseline import beside_previous
+from benchkit.analysis.run.noise import run_noise
+from benchkit.analysis.run.timeline import Within
+from benchkit.errors import BenchkitError
+from benchkit.experiment.paths import folders_of
+from benchkit.measure.discovery import Collection, collect
+from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
+from benchkit.store.store import Store
+
+__all__ = [
+    "STORE_VARIABLE",
+    "all_nights",
+    "attributes_of",
+    "kept",
+    "noise_of",
+    "nights_of",
+    "nights_of_workload",
+    "open_run",
+    "open_store",
+    "regressions",
+    "run_times",
+    "runs_table",
+    "shown_metrics",
+    "standings_of",
+    "usual_of",
+    "warm_up",
+    "workload_catalogue",
+]
+
+#: How `benchkit dashboard` tells the app which store; `panel serve` reads the same variable.
+STORE_VARIABLE = "BENCHKIT_STORE"
+
+
+def open_store() -> Store:
+    """Return the store that this server shows, which must exist.
+
+    Raises
+    ------
+    BadStore
+        It does not.
+    """
+    return _store(os.environ.get(STORE_VARIABLE) or "")
+
+
+# A Store remembers the records that it has read: 5000 of them are 0.3 s the first time.
+@pn.cache(max_items=1)
+def _store(path: str) -> Store:
+    return Store(path or None, create=False)
+
+
+def runs_table() -> pd.DataFrame:
+    """Return the index of the store, newest run first; not to be changed."""
+    store = open_store()
+    return _newest_first(str(store.path), _version(store))
+
+
+@pn.cache(max_items=1)
+def _newest_first(path: str, version: str) -> pd.DataFrame:
+    return open_store().runs().iloc[::-1].reset_index(drop=True)
+
+
+def all_nights() -> History:
+    """Return the nightly series of every metric that has a direction; not to be changed."""
+    store = open_store()
+    return _nights(str(store.path), _version(store))
+
+
+def nights_of(metric: str, night: str = "") -> History:
+    """Return the nightly series of one metric, as known on a night; not to be changed.
+
+    Without a night, or with one that never was, as they are known now.
+    """
+    # What is found out about a metric (its changes) is kept with its series; runs are shared.
+    history = kept(lambda: all_nights().select(metric=metric), "nights", metric)
+    names = [night_name(time) for time in history.times] if night else []
+    if night not in names:
+        return history
+    return kept(lambda: _begun(history.until(names.index(night))), "nights", metric, night)
+
+
+def nights_of_workload(workload: str) -> History:
+    """Return the nightly series of every metric of one workload; not to be changed.
+
+    Its changes are found out when they are asked for, without those of all other workloads.
+    """
+    return kept(lambda: all_nights().select(workload=workload), "workload", workload)
+
+
+def _begun(history: History) -> History:
+    """Return only the series of which anything is known yet."""
+    has_value = np.isfinite(history.values).any(axis=1)
+    was_tried = (history.outcomes != "").any(axis=1)[history.series["key"].to_numpy(int)]
+    keep = has_value | was_tried
+    series = history.series[keep].reset_index(drop=True)
+    return replace(history, series=series, values=history.values[keep])
+
+
+def shown_metrics() -> list[str]:
+    """Return the metrics of which the store has nightly series, in the order of the table."""
+    return list(dict.fromkeys(all_nights().series["metric"]))
+
+
+def standings_of(metric: str, night: str = "") -> tuple[History, list[Standing]]:
+    """Return the nights of a metric until one, else the last, and how each series stood then.
+
+    Not to be changed. Both at once: rows of one are no rows of what a later run has added to.
+    """
+
+    def make() -> tuple[History, list[Standing]]:
+        store, history = open_store(), nights_of(metric, night)
+        return history, standings(history, store.events(), store.marks())
+
+    return kept(make, "standings", metric, night)
+
+
+def regressions() -> list[Regression]:
+    """Return what the ledger of the store amounts to; not to be changed."""
+
+    def make() -> list[Regression]:
+        store = open_store()
+        return read_ledger(store.events(), store.marks())
+
+    return kept(make, "regressions")
+
+
+def _version(store: Store) -> str:
+    """Return what changes when runs, marks or events are added."""
+    names = [
+        *store.files.list("index/new", ".json"),
+        *store.files.list("index", ".parquet"),
+        *store.files.list("marks", ".json"),
+        *store.files.list("ledger", ".json"),
+    ]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+@pn.cache(max_items=1)
+def _nights(path: str, version: str) -> History:
+    directed = [name for name in METRICS if worse_direction(name)]
+    store = open_store()
+    return build_history(store.runs(), metrics=directed, marks=store.marks())
+
+
+def open_run(run_id: str) -> Run:
+    """Return a run by its id or the beginning of it.
+
+    Raises
+    ------
+    UnknownRun
+        There is none.
+    UnreadableRun
+        Its file is damaged.
+    """
+    return Run(_tree(str(open_store().path), _resolved(run_id)))
+
+
+def _resolved(run_id: str) -> str:
+    """Return the id of a run; reading all ids anew for each that is looked at would be slow."""
+    whole = kept(lambda: frozenset(runs_table()["id"].astype(str)), "ids")
+    return run_id if run_id in whole else open_store().resolve(run_id)
+
+
+# Some pages of one run, and those of a colleague, in quick succession: eight are enough.
+@pn.cache(max_items=8, policy="LRU")
+def _tree(path: str, run_id: str) -> Any:
+    return Store(path, create=False).open(run_id).load()
+
+
+def run_times(run_id: str) -> Within:
+    """Return when the tasks of a run computed; shared by all who look at it, not to be changed."""
+    return _times(str(open_store().path), _resolved(run_id))
+
+
+# Of a million tasks 40 MB, which each visitor's page would else hold for itself.
+@pn.cache(max_items=8, policy="LRU")
+def _times(path: str, run_id: str) -> Within:
+    return Within(_tree(path, run_id))
+
+
+def usual_of(run: Run) -> pd.DataFrame:
+    """Return the metrics of a run beside the medians of runs before; not to be changed."""
+    return kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
+
+
+def noise_of(metric: str) -> pd.DataFrame:
+    """Return the noise of each set of comparable runs in one metric; not to be changed."""
+    return kept(lambda: run_noise(runs_table(), metric), "noise", metric)
+
+
+def attributes_of(run_id: str) -> dict[str, Any]:
+    """Return what a run's file says of it besides its numbers; not to be changed.
+
+    Raises
+    ------
+    UnknownRun
+        There is none.
+    UnreadableRun
+        Its file is damaged.
+    """
+    return _attributes_of(str(open_store().path), _resolved(run_id))
+
+
+# A run's packages and configuration are 40 kB as text; the groups of its file are not read.
+@pn.cache(max_items=200, policy="LRU")
+def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
+    tree = Store(path, create=False).open(run_id)
+    try:
+        return {str(name): value for name, value in tree.attrs.items()}
+    finally:
+        tree.close()
+
+
+@pn.cache(max_items=1)
+def workload_catalogue() -> Collection:
+    """Return the workloads of ``./workloads``, else the shipped ones, as found at the first look.
+
+    Empty where the folder is not at hand: what was measured is shown without it.
+    """
+    try:
+        return collect(folders_of("workloads"))
+    except BenchkitError:
+        return Collection()
+
+
+def warm_up() -> None:
+    """Read what most pages ask for, while nobody waits: of 10 000 runs it takes seconds.
+
+    For a thread of its own. What fails here fails again, and is told, where a page asks for it.
+    """
+    with contextlib.suppress(Exception):
+        for metric in shown_metrics()[:1] or ["duration"]:
+            standings_of(metric)
+            noise_of(metric)
+        regressions()
+
+
+def kept(make: Callable[[], Any], *name: str) -> Any:
+    """Return what `make` makes of the store as it is, made once for a name; not to be changed.
+
+    For what takes seconds, such as opening all runs of an experiment to explain it.
+    """
+    store = open_store()
+    return _answers(str(store.path), _version(store))(_Question(name, [make]))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked, and what answers it once: a maker may hold a whole run, an answer does not."""
+
+    name: tuple[str, ...]
+    makers: list[Callable[[], Any]] = field(compare=False)
+
+
+@pn.cache(max_items=1)
+def _answers(path: str, version: str) -> Callable[[_Question], Any]:
+    return lru_cache(maxsize=100)(lambda question: question.makers.pop()())

@@ -1,0 +1,306 @@
+"""The window of time and the task group that a run's page is about: every panel follows them.
+
+The window is one Bokeh range which all figures over time share, so that they move together in the
+browser; what needs the server (tables, pictures) is told once the range has come to rest.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import panel as pn
+from bokeh.models import BoxZoomTool, CrosshairTool, Range1d
+from bokeh.models.annotations import Span
+
+from benchkit.analysis.run.timeline import Within
+from benchkit.show.dashboard.state.url import remember
+from benchkit.show.plots.base import INK
+from benchkit.show.plots.thread_activity import whole_time
+from benchkit.store.run import Run
+
+__all__ = ["NO_TIMES", "Window", "align"]
+
+#: Room on the left and right of every plot over time, so that moments lie below one another
+#: whatever the numbers of the axis and the words of the legend.
+AXIS, LEGENDS = 70, 150
+#: A wheel turn makes dozens of range changes; what follows is drawn for the first, and then so far
+#: apart.
+APART_MS = 60
+#: An entry of the browser's history for each rest, not for each step of a drag.
+REST_MS = 500
+#: What else of the address a page keeps, for whichever part of it knows what to do with it: how the
+#: table of groups is sorted, what its names hold and which page of it is shown; of call stacks the
+#: tasks, what is looked for, and what is looked at; what the matrix of transfers shows; and what
+#: seconds of two runs are held against.
+WORDS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
+#: What is said where times of tasks are asked for.
+NO_TIMES = "When each task computed was not recorded: the light capture counts tasks only."
+#: Ends closer to those of the whole than this share of it are the whole.
+SAME = 1e-3
+
+
+class Window:
+    """What a page of a run looks at.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    within : Within
+        Its tasks.
+    state : mapping of str to str
+        The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``, and `WORDS`.
+    whole : tuple of float, optional
+        First and last moment, in s; by default of this run.
+
+    Attributes
+    ----------
+    range : Range1d
+        To be shared by figures over time.
+    group : str
+        The task group that is pointed at, or "".
+    followers : list of callable
+        What is called when something has changed, whatever tab is looked at.
+    """
+
+    #: The view whose address holds the state.
+    VIEW = "run"
+
+    def __init__(
+        self,
+        run: Run,
+        within: Within,
+        state: Mapping[str, str],
+        *,
+        whole: tuple[float, float] | None = None,
+    ) -> None:
+        self.run, self.within = run, within
+        self.whole = whole or whole_time(run.tree, within)
+        left, right = self._asked(state)
+        margin = 0.01 * (self.whole[1] - self.whole[0])
+        self._full = (self.whole[0] - margin, self.whole[1] + margin)
+        if (left, right) == self.whole:
+            left, right = self._full
+        self.range = Range1d(
+            start=left,
+            end=right,
+            bounds=self._full,
+            reset_start=self._full[0],
+            reset_end=self._full[1],
+        )
+        self._moment = Span(dimension="height", line_color=INK, line_alpha=0.7, line_dash="dotted")
+        self.group = state.get("group", "") if state.get("group") in within.groups else ""
+        self.worker = state.get("worker", "")
+        self.tab = state.get("tab", "")
+        self.words = {name: state.get(name, "") for name in WORDS}
+        self.followers: list[Callable[[], None]] = []
+        self._of_tab: dict[str, list[Callable[[], None]]] = {}
+        self._stale: set[str] = set()
+        self._made = ""
+        self._waiting = self._resting = False
+        self._told_at = 0.0
+        self._then = self.shown
+        self.range.on_change("start", self._moved)
+        self.range.on_change("end", self._moved)
+
+    def _asked(self, state: Mapping[str, str]) -> tuple[float, float]:
+        """Return the ends that the address names, where they make sense."""
+        try:
+            left, right = (float(state[name]) for name in ("from", "to"))
+        except (KeyError, ValueError):
+            return self.whole
+        left, right = max(left, self.whole[0]), min(right, self.whole[1])
+        return (left, right) if math.isfinite(right - left) and right > left else self.whole
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the window, in s."""
+        left, right = self.shown
+        return max(left, self.whole[0]), min(right, self.whole[1])
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """The ends of the axes, in s, which leave a margin around the whole."""
+        start: Any = self.range.start
+        end: Any = self.range.end
+        return float(start), float(end)
+
+    @property
+    def part(self) -> tuple[float, float] | None:
+        """The ends of the window, or None where it holds the whole run."""
+        left, right = self.ends
+        near = SAME * (self.whole[1] - self.whole[0])
+        held = left <= self.whole[0] + near and right >= self.whole[1] - near
+        return None if held or not right > left else (left, right)
+
+    @property
+    def of_tasks(self) -> tuple[float, float] | None:
+        """The part of the run that its tasks are asked about: the whole where none has a time."""
+        return self.part if self.has_times else None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it is known when tasks computed: the light capture counts them only."""
+        return bool(self.within.n_tasks)
+
+    @property
+    def told(self) -> str:
+        """The window in words."""
+        length = self.whole[1] - self.whole[0]
+        if self.part is None:
+            return f"The whole run, {_seconds(length)}"
+        left, right = self.part
+        told = f"{_seconds(right - left)} of {_seconds(length)}"
+        return f"{told}: {left:.3f} to {right:.3f} s"
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the group that is pointed at, or ""."""
+        prefixes = dict(zip(self.within.groups, self.within.prefixes, strict=False))
+        return prefixes.get(self.group, "")
+
+    def state(self, **changed: Any) -> dict[str, Any]:
+        """Return the keys of the page's address, some of them changed."""
+        part = self.part
+        ends = ("", "")
+        if part is not None:
+            # Three digits more than what is looked at: a link must show the same stretch.
+            digits = int(np.clip(3 - math.floor(math.log10(part[1] - part[0])), 0, 9))
+            ends = (f"{part[0]:.{digits}f}", f"{part[1]:.{digits}f}")
+        return {
+            "id": self.run.id,
+            "tab": self.tab,
+            "from": ends[0],
+            "to": ends[1],
+            "group": self.group,
+            "worker": self.worker,
+            **self.words,
+            **changed,
+        }
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Let something be called when the window or the group has changed.
+
+        What belongs to a tab (see `of_tab`) is called while that tab is looked at.
+        """
+        (self._of_tab.setdefault(self._made, []) if self._made else self.followers).append(follower)
+
+    @contextmanager
+    def of_tab(self, tab: str) -> Iterator[None]:
+        """Let what begins to follow meanwhile belong to a tab."""
+        before, self._made = self._made, tab
+        try:
+            yield
+        finally:
+            self._made = before
+
+    def turn(self, tab: str) -> None:
+        """Look at another tab, which may have to catch up."""
+        self.tab = tab
+        if tab in self._stale:
+            self._stale.discard(tab)
+            for follower in self._of_tab.get(tab, ()):
+                follower()
+
+    def share(self, *figures: Any) -> None:
+        """Let figures over time show the window; dragging across one sets it.
+
+        The moment below the mouse is marked in all of them.
+        """
+        for figure in figures:
+            if not figure.axis or not figure.axis[0].visible:  # says that there is nothing
+                continue
+            figure.x_range = self.range
+            align(figure)
+            figure.add_tools(CrosshairTool(overlay=self._moment, visible=False))
+            boxes = [tool for tool in figure.toolbar.tools if isinstance(tool, BoxZoomTool)]
+            if boxes:
+                figure.toolbar.active_drag = boxes[0]
+
+    def reset(self, *events: Any) -> None:
+        """Look at the whole run again."""
+        self._soon(lambda: self.range.update(start=self._full[0], end=self._full[1]))
+
+    def look(self, left: float, right: float) -> bool:
+        """Look at a stretch of time, in s, as far as there is a run; False if that is none."""
+        left, right = max(left, self.whole[0]), min(right, self.whole[1])
+        if right > left:
+            self._soon(lambda: self.range.update(start=left, end=right))
+        return right > left
+
+    def choose(self, group: str) -> None:
+        """Point at a task group, or at none."""
+        if group != self.group:
+            self.group = group
+            self.words |= {"prefix": "", "frames": ""}  # what of another's call stacks was shown
+            self._soon(self._chosen)
+
+    def note(self, **words: str) -> None:
+        """Keep words of the address, which no other part follows."""
+        if not words.items() <= self.words.items():
+            self.words |= words
+            self.write()
+
+    def write(self) -> None:
+        """Write what is looked at into the address."""
+        remember(self.VIEW, self.state())
+
+    def _chosen(self) -> None:
+        self._tell()
+        self.write()
+
+    def _soon(self, act: Callable[[], Any]) -> None:
+        """Call what changes figures with the lock of the document, which clicks come without."""
+        document = self.range.document
+        if document is None or document.session_context is None:
+            act()
+        else:
+            document.add_next_tick_callback(act)
+
+    def _moved(self, attr: str, old: Any, new: Any) -> None:
+        document = pn.state.curdoc or self.range.document
+        if document is None:  # in a notebook without a server
+            self._tell()
+            return
+        if not self._waiting:
+            self._waiting = True
+            # Not at once: one end of the range is set, the other comes with the same message.
+            wait_ms = APART_MS - 1e3 * (time.monotonic() - self._told_at)
+            document.add_timeout_callback(self._settled, max(1, int(wait_ms)))
+        if not self._resting:
+            self._resting = True
+            self._then = self.shown
+            document.add_timeout_callback(self._rested, REST_MS)
+
+    def _settled(self) -> None:
+        self._waiting = False
+        self._tell()
+        self._told_at = time.monotonic()
+
+    def _rested(self) -> None:
+        document = pn.state.curdoc or self.range.document
+        if self._then != self.shown and document is not None:  # still on its way
+            self._then = self.shown
+            document.add_timeout_callback(self._rested, REST_MS)
+            return
+        self._resting = False
+        self.write()
+
+    def _tell(self) -> None:
+        self._stale = set(self._of_tab) - {self.tab}
+        for follower in [*self.followers, *self._of_tab.get(self.tab, ())]:
+            follower()
+
+
+def align(figure: Any) -> None:
+    """Give a figure over time the room on both sides that all of them have."""
+    figure.min_border_left, figure.min_border_right = AXIS, LEGENDS
+
+
+def _seconds(length: float) -> str:
+    return f"{length:.3g} s" if length < 999 else f"{length:.0f} s"

@@ -1,0 +1,217 @@
+"""Threads busy over time by activity, and the strip on which a stretch of time is chosen.
+
+A run's DataTree in, a Bokeh figure out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from bokeh.models import ColumnDataSource, HoverTool, Line, Range1d, RangeTool, Scatter, VArea
+from bokeh.models.annotations import Span
+
+from benchkit.analysis.run.timeline import Within
+from benchkit.show.event_text import in_words
+from benchkit.show.plots.base import (
+    INK,
+    add,
+    add_limit,
+    add_stack,
+    has,
+    legend_beside,
+    make_figure,
+    nothing,
+    part,
+    worker_names,
+)
+from benchkit.show.theme import ACTIVITY_COLOURS
+from benchkit.store.run import Run
+
+__all__ = ["BusyThreads", "busy_threads", "mark_events", "whole_time", "window_strip"]
+
+TITLE = "What were threads busy with?"
+GIB = 2**30
+#: Events that change what a cluster can do; steals are too many to be marked one by one.
+_MARKED = {
+    "worker-removed": "#cc3311",
+    "worker-fail-hard": "#cc3311",
+    "worker-restart-memory": "#ee7733",
+    "worker-status-change": "#aa8800",
+}
+MOST_MARKS = 200
+
+
+def busy_threads(tree: xr.DataTree) -> Any:
+    """Draw how many threads were busy over time, stacked by activity.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+
+    Returns
+    -------
+    figure
+        Time in s after clock on, threads. On a server use `BusyThreads`, whose curve gets finer
+        with the window.
+    """
+    if not has(tree, "tasks", "task"):
+        return nothing(TITLE)
+    return BusyThreads(tree).figure
+
+
+class BusyThreads:
+    """Threads busy by activity, drawn for whatever window is looked at.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run with the group ``tasks``.
+    within : Within, optional
+        Its tasks, where they were read before.
+
+    Attributes
+    ----------
+    figure : figure
+        The picture; `show_window` draws another stretch of time into it.
+    """
+
+    def __init__(self, tree: xr.DataTree, within: Within | None = None) -> None:
+        self._within = within or Within(tree)
+        self._source = ColumnDataSource(self._columns(None))
+        self.figure = self._draw(tree)
+
+    def show_window(self, left: float, right: float) -> None:
+        """Draw a stretch of time with as many points as the whole had."""
+        if right > left:
+            self._source.data = self._columns((left, right))
+
+    def _columns(self, window: tuple[float, float] | None) -> dict[str, Any]:
+        table = self._within.busy_threads(window)
+        return {"time": table.index.to_numpy(), **{name: table[name].to_numpy() for name in table}}
+
+    def _draw(self, tree: xr.DataTree) -> Any:
+        drawn = make_figure(TITLE, "time (s)", "threads", height=200)
+        names = [name for name in ACTIVITY_COLOURS if name in self._source.data]
+        add_stack(drawn, self._source, names, [ACTIVITY_COLOURS[name] for name in names], names)
+        n_threads = int(tree.attrs.get("n_threads") or 0)
+        add_limit(drawn, [n_threads] if n_threads else [], "all threads")
+        line = add(drawn, Line(x="time", y=names[0], line_alpha=0), self._source)
+        tips = [("time", "@time{0.00} s"), *((name, f"@{{{name}}}{{0.00}}") for name in names)]
+        drawn.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+        drawn.y_range.start = 0
+        legend_beside(drawn)
+        return drawn
+
+
+def whole_time(tree: xr.DataTree, within: Within) -> tuple[float, float]:
+    """Return the first and the last moment, in s after clock on, of which a run tells anything."""
+    ends = [0.0]
+    if "duration" in tree.data_vars:
+        ends.append(float(tree["duration"]))
+    if within.n_tasks:
+        ends += within.whole
+    for name in ("scheduler", "workers"):
+        if has(tree, name, "time"):
+            time = part(tree, name)["time"].values
+            ends += [float(np.nanmin(time)), float(np.nanmax(time))]
+    left, right = min(ends), max(ends)
+    return left, right if right > left else left + 1.0
+
+
+def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d) -> Any:
+    """Draw the whole run as a thin strip with the window on it, to be dragged or drawn anew.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+    whole : tuple of float
+        First and last moment, in s.
+    window : Range1d
+        The range that the strip's box stands for; figures that share it follow.
+
+    Returns
+    -------
+    figure
+        Process memory of the cluster over the whole run.
+    """
+    title = "Window of time (s) over the cluster's memory: drag across this strip or any plot below"
+    left, right = whole
+    # Ticks and labels of the plots below tell the moments; here they would only take room.
+    drawn = make_figure(
+        title,
+        "",
+        "",
+        height=74,
+        x_range=Range1d(start=left, end=right),
+        tools="",
+        toolbar_location=None,
+    )
+    drawn.yaxis.visible = False
+    drawn.ygrid.grid_line_color = None
+    drawn.title.text_font_size = "12px"
+    values = np.array([])
+    if has(tree, "scheduler", "time"):
+        data = part(tree, "scheduler")
+        time, values = data["time"].values, np.nan_to_num(data["process"].values) / GIB
+        area = VArea(x="time", y1=0, y2="memory", fill_color=INK, fill_alpha=0.45)
+        add(drawn, area, {"time": time, "memory": values})
+    drawn.y_range = Range1d(start=0, end=max(1.15 * float(values.max(initial=0.0)), 1e-3))
+    tool = RangeTool(x_range=window, start_gesture="pan")
+    tool.overlay.fill_color, tool.overlay.fill_alpha = "#4477aa", 0.2
+    tool.overlay.line_color = "#4477aa"
+    drawn.add_tools(tool)
+    return drawn
+
+
+def mark_events(drawn: Any, run: Run, worker: int | None = None) -> None:
+    """Mark on a figure over time when workers were paused, restarted or lost.
+
+    Parameters
+    ----------
+    drawn : figure
+        Whose x axis is in s after clock on.
+    run : Run
+        Whose events.
+    worker : int, optional
+        Index of the worker that the figure is of; without it all of them.
+    """
+    events = run.events()
+    events = events[events["topic"].isin(list(_MARKED))] if len(events) else events
+    if worker is not None and len(events):
+        events = events[events["worker"] == worker]
+    if events.empty:
+        return
+    n_events = len(events)
+    events = events.head(MOST_MARKS)
+    for row in events.itertuples():
+        drawn.add_layout(
+            Span(location=row.time, dimension="height", line_color=_MARKED[row.topic],
+                 line_dash="dotted", line_alpha=0.7)
+        )  # fmt: skip
+    names = pd.Series(worker_names(run.tree), dtype=object)
+    source = ColumnDataSource(
+        {
+            "time": events["time"],
+            "y": np.zeros(len(events)),
+            "what": events["topic"],
+            "worker": events["worker"].map(names).fillna("–"),
+            "text": events["message"].map(in_words),
+            "colour": events["topic"].map(_MARKED),
+        }
+    )
+    dots = add(
+        drawn,
+        Scatter(
+            x="time", y="y", marker="triangle", size=10, line_color="colour", fill_color="colour"
+        ),
+        source,
+        legend="events" if n_events <= MOST_MARKS else f"first {MOST_MARKS} of {n_events} events",
+    )
+    tips = [("event", "@what"), ("worker", "@worker"), ("time", "@time{0.00} s")]
+    tips.append(("what", "@text"))
+    drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips))

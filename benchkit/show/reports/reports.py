@@ -1,0 +1,196 @@
+"""Reports: a parameterised notebook, executed by papermill, as a page to send around."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchkit.errors import MissingExtra
+from benchkit.experiment.bisect.result import read_bisection
+from benchkit.experiment.environment.environment import CURRENT
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.paths import notebook_path
+from benchkit.experiment.run.kernel import MeasuringKernel
+from benchkit.experiment.run.plan import read_plan
+from benchkit.store.store import Store
+
+__all__ = ["bisect_report", "ab_report", "nightly_report", "notebook_report", "run_report"]
+
+#: For one cell; a run of a million tasks takes seconds to draw.
+CELL_TIMEOUT_S = 600.0
+
+
+def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
+    """Write the drill-down of one run as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the run is.
+    run_id : str, default "latest"
+        Its id, or the beginning of it.
+    output : path, optional
+        File to write; by default ``experiments/<experiment>/reports/run-<id>.html`` in the store.
+
+    Returns
+    -------
+    Path
+        The page. The executed notebook lies beside it.
+
+    Raises
+    ------
+    UnknownRun
+        There is no such run.
+    MissingExtra
+        What draws is not installed.
+    """
+    run_id = store.resolve(run_id)
+    attrs = store.open(run_id).attrs
+    if output is None:
+        home = str(attrs.get("experiment") or run_id)
+        output = Path(store.path) / "experiments" / home / "reports" / f"run-{run_id}.html"
+    return notebook_report(
+        "run",
+        {"store": str(Path(store.path).resolve()), "run": run_id},
+        output,
+        title=f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}",
+    )
+
+
+def ab_report(
+    store: Store,
+    experiment: str = "latest",
+    *,
+    metrics: Sequence[str] = (),
+    folder: str | Path | None = None,
+) -> Path:
+    """Write the comparison of an experiment's arms as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the experiment is.
+    experiment : str, default "latest"
+        Its id, or the beginning of it.
+    metrics : sequence of str, optional
+        What to judge; by default as the notebook does.
+    folder : path, optional
+        Where to write; by default ``experiments/<experiment>/reports`` in the store.
+
+    Returns
+    -------
+    Path
+        The page, ``ab.html``. The executed notebook lies beside it.
+
+    Raises
+    ------
+    UsageError
+        There is no such experiment.
+    MissingExtra
+        What draws is not installed.
+    """
+    found = read_plan(store.path, experiment)["id"]
+    if folder is None:
+        folder = Path(store.path) / "experiments" / found / "reports"
+    parameters: dict[str, Any] = {"store": str(Path(store.path).resolve()), "experiment": found}
+    if metrics:
+        parameters["metrics"] = list(metrics)
+    return notebook_report("ab", parameters, Path(folder) / "ab.html", title="A/B comparison")
+
+
+def nightly_report(store: Store, night: str, output: str | Path) -> Path:
+    """Write what came of a night as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the night is; its ledger must have been written.
+    night : str
+        Moment of the night, as its runs are tagged.
+    output : path
+        The page to write.
+
+    Returns
+    -------
+    Path
+        `output`. The executed notebook lies beside it.
+    """
+    place = {"store": str(Path(store.path).resolve()), "night": night, "measure": False}
+    return notebook_report("nightly", place, output, title=f"Night {night[:16]}")
+
+
+def bisect_report(
+    store: Store, bisection: str = "latest", folder: str | Path | None = None
+) -> Path:
+    """Write the steps of a bisection as a page.
+
+    Parameters
+    ----------
+    store : Store
+        Where the bisection is.
+    bisection : str, default "latest"
+        Its id, or the beginning of it.
+    folder : path, optional
+        Where to write; by default ``experiments/<bisection>/reports`` in the store.
+
+    Returns
+    -------
+    Path
+        The page, ``bisect.html``. The executed notebook lies beside it.
+
+    Raises
+    ------
+    UsageError
+        There is no such bisection.
+    """
+    found = read_bisection(store, bisection).id
+    if folder is None:
+        folder = Path(store.path) / "experiments" / found / "reports"
+    place = {"store": str(Path(store.path).resolve()), "bisection": found}
+    return notebook_report("bisect", place, Path(folder) / "bisect.html", title="Bisection")
+
+
+def notebook_report(
+    name: str, parameters: Mapping[str, Any], output: str | Path, *, title: str
+) -> Path:
+    """Execute a notebook and write it as a page, the executed notebook beside it.
+
+    Parameters
+    ----------
+    name : str
+        Name of a notebook, as in ``./notebooks`` or as shipped.
+    parameters : mapping of str to JSON types
+        Values of its parameters.
+    output : path
+        The page to write.
+    title : str
+        Title of the page.
+
+    Returns
+    -------
+    Path
+        `output`.
+
+    Raises
+    ------
+    BadNotebook
+        The notebook has no such parameter.
+    KernelTrouble
+        A cell raised; the executed notebook is kept and holds the error.
+    MissingExtra
+        What draws is not installed.
+    """
+    try:
+        from benchkit.show.reports.html import notebook_page
+    except ImportError as error:
+        raise MissingExtra("show", str(error.name)) from error
+    output = Path(output)
+    executed = output.with_suffix(".ipynb")
+    with (
+        tempfile.TemporaryDirectory(prefix="benchkit-") as scratch,
+        MeasuringKernel(find_environment(CURRENT, []), Path(scratch)) as kernel,
+    ):
+        kernel.execute(notebook_path(name), executed, parameters, timeout_s=CELL_TIMEOUT_S)
+    return notebook_page(executed, output, title=title)

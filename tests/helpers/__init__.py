@@ -1,0 +1,1 @@
+"""Data, servers and checks that several test files share."""
