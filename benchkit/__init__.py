@@ -28,7 +28,7 @@ _HOMES = {
     "WrongAnswer": "benchkit.measure.errors",
     "bisect": "benchkit.experiment.bisect.session",
     "collect": "benchkit.measure.discovery",
-    "compare": "benchkit.analysis.compare.comparison",
+    "compare": "benchkit.analysis.compare.compare_runs",
     "dataset": "benchkit.measure.data.recipes",
     "expect": "benchkit.measure.checks",
     "nightly": "benchkit.experiment.nightly.nightly",

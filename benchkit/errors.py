@@ -7,14 +7,14 @@ is copied alone into the environment under test; here they are all together.
 from __future__ import annotations
 
 from benchkit.measure.errors import (
-    BadCluster,
-    BadParameter,
-    BadSelection,
-    BadWorkload,
     BenchkitError,
-    ClusterTrouble,
-    DatasetTrouble,
+    ClusterError,
+    DatasetError,
     DeadlinePassed,
+    InvalidClusterError,
+    InvalidParameterError,
+    InvalidSelectionError,
+    InvalidWorkloadError,
     MissingPackage,
     UnknownWorkload,
     UsageError,
@@ -24,25 +24,25 @@ from benchkit.measure.errors import (
 
 __all__ = [
     "AlreadyStored",
-    "BadCluster",
-    "BadEnvironment",
-    "BadImport",
-    "BadNotebook",
-    "BadParameter",
-    "BadSelection",
-    "BadStore",
-    "BadWorkload",
+    "InvalidClusterError",
+    "InvalidEnvironmentError",
+    "InvalidImportError",
+    "InvalidNotebookError",
+    "InvalidParameterError",
+    "InvalidSelectionError",
+    "InvalidStoreError",
+    "InvalidWorkloadError",
     "BenchkitError",
-    "ClusterTrouble",
-    "DatasetTrouble",
+    "ClusterError",
+    "DatasetError",
     "DeadlinePassed",
-    "EnvironmentTrouble",
-    "FailedEnd",
+    "EnvironmentBuildError",
+    "BisectionEndError",
     "MissingExtra",
     "MissingPackage",
     "NotEnoughRuns",
-    "SiteTrouble",
-    "StoreTrouble",
+    "SiteError",
+    "StoreError",
     "UnknownRun",
     "UnknownWorkload",
     "UnreadableRun",
@@ -60,15 +60,15 @@ class AlreadyStored(BenchkitError):
         super().__init__(f"{name}: already in the store, and a store never replaces a file")
 
 
-class BadStore(UsageError):
+class InvalidStoreError(UsageError):
     """The place named as a store is not one, or not one that this benchkit can read."""
 
 
-class StoreTrouble(BenchkitError):
+class StoreError(BenchkitError):
     """A store could not be written or read: disk full, no permission, index in motion."""
 
 
-class SiteTrouble(BenchkitError):
+class SiteError(BenchkitError):
     """The published site could not be written: disk full, no permission."""
 
 
@@ -80,23 +80,23 @@ class UnreadableRun(BenchkitError):
     """A run file is damaged."""
 
 
-class BadEnvironment(UsageError):
+class InvalidEnvironmentError(UsageError):
     """An environment file says something that cannot be meant."""
 
 
-class EnvironmentTrouble(BenchkitError):
+class EnvironmentBuildError(BenchkitError):
     """An environment could not be built: no network, no tool, a source that does not compile."""
 
 
-class FailedEnd(BenchkitError):
+class BisectionEndError(BenchkitError):
     """The good or the bad end of a bisection cannot be measured."""
 
 
-class BadImport(UsageError):
+class InvalidImportError(UsageError):
     """A file to import is not what it should be."""
 
 
-class BadNotebook(UsageError):
+class InvalidNotebookError(UsageError):
     """A notebook has no such parameter, or a value that a notebook cannot be handed."""
 
 

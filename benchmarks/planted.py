@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchkit.analysis.compare.comparison import compare_experiment
+from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.cli.progress import watched
 from benchkit.experiment.run.estimate import Estimate
 from benchkit.experiment.run.api import plan_experiment

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from benchkit.measure.errors import ClusterTrouble
+from benchkit.measure.errors import ClusterError
 
 
 def two_workers(client):
     """Return the addresses of the first two; a cluster of one is an infrastructure error."""
     addresses = sorted(client.nthreads())
     if len(addresses) < 2:
-        raise ClusterTrouble("needs two workers; the cluster has one")
+        raise ClusterError("needs two workers; the cluster has one")
     return addresses[:2]

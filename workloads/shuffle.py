@@ -162,11 +162,11 @@ def p2p_worker_loss(client, scale, seed, prepared):
 
 @p2p_worker_loss.prepare
 def _(client):
-    from benchkit.measure.errors import ClusterTrouble
+    from benchkit.measure.errors import ClusterError
 
     warm_up_shuffle()
     if os.getpid() in client.run(os.getpid).values():
-        raise ClusterTrouble("a worker is in this process, which would be killed with it")
+        raise ClusterError("a worker is in this process, which would be killed with it")
     return min(client.nthreads())
 
 

@@ -24,13 +24,13 @@ from bokeh.models.ui import UIElement
 from bokeh.models.widgets import Div, Slider
 from bokeh.plotting import figure
 
-__all__ = ["hurry_up"]
+__all__ = ["install_fast_serializer"]
 
 _slow = HasProps.query_properties_with_values
 _slow_walk: Any = getattr(models_of, "visit_immediate_value_references", None)
 
 
-def hurry_up() -> bool:
+def install_fast_serializer() -> bool:
     """Let models be written quickly from now on, in this process.
 
     Returns

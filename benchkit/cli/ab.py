@@ -81,7 +81,7 @@ def ab(
 
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
     """
-    from benchkit.analysis.compare.comparison import (
+    from benchkit.analysis.compare.compare_runs import (
         DEFAULT_METRICS,
         check_metrics,
         compare_experiment,

@@ -13,10 +13,10 @@ from benchkit.errors import UsageError
 from benchkit.experiment.run.api import plan_experiment, resume_experiment
 from benchkit.experiment.run.estimate import Estimate, estimate_of, known_durations
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.known_workloads import known_noise, shipped_facts
+from benchkit.experiment.run.known_workloads import known_noise, load_known
 from benchkit.experiment.run.plan import NULL_ARM
 from benchkit.experiment.run.prices import KEY, worker_price
-from benchkit.experiment.run.stopping import LOOKS, Pace, blocks_within, parse_budget
+from benchkit.experiment.run.stopping import LOOKS, StopPolicy, blocks_within, parse_budget
 from benchkit.measure.discovery import Broken
 
 __all__ = ["make_plan", "say_plan"]
@@ -35,7 +35,7 @@ def make_plan(
     store: str | None,
     words: dict[str, Any],
     **options: Any,
-) -> tuple[Experiment, Estimate, Pace, list[Broken]]:
+) -> tuple[Experiment, Estimate, StopPolicy, list[Broken]]:
     """Return the experiment, what knows its duration, what ends it early, and broken files.
 
     Raises
@@ -76,18 +76,20 @@ def make_plan(
             experiment.repeats = LOOKS[-1]  # as many as the money lasts for
     names = [variant.name for variant in experiment.variants]
     if budget_s is not None and resume is None and not adaptive and not blocks_given:
-        one = Estimate([], known_durations(experiment.store, shipped_facts(experiment)))
-        block_s = len(experiment.arms) * sum(one.one_s(name) for name in names)
+        one = Estimate([], known_durations(experiment.store, load_known(experiment)))
+        block_s = len(experiment.arms) * sum(one.run_seconds(name) for name in names)
         experiment.repeats = blocks_within(budget_s, block_s)
     estimate = estimate_of(experiment)
     arms = [arm.name for arm in experiment.arms]
-    pace = Pace(arms, names, estimate, budget_s=budget_s, budget_usd=budget_usd, adaptive=adaptive)
+    pace = StopPolicy(
+        arms, names, estimate, budget_s=budget_s, budget_usd=budget_usd, adaptive=adaptive
+    )
     for record in experiment.store.runs(experiment=experiment.id).to_dict("records"):
         pace.saw(record)  # of an experiment that is taken up again
     return experiment, estimate, pace, broken
 
 
-def say_plan(experiment: Experiment, estimate: Estimate, pace: Pace) -> None:
+def say_plan(experiment: Experiment, estimate: Estimate, pace: StopPolicy) -> None:
     """Print on stderr what will be measured and how long it takes."""
     for place, arm in enumerate(experiment.arms):
         role = "baseline" if not place else "null    " if arm.name == NULL_ARM else "against "

@@ -44,8 +44,8 @@ def compare(
 
     Exit code 1: something is worse; 4: too few runs to compare.
     """
-    from benchkit.analysis.compare.comparison import DEFAULT_METRICS, check_metrics
-    from benchkit.analysis.compare.comparison import compare as compare_runs
+    from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, check_metrics
+    from benchkit.analysis.compare.compare_runs import compare as compare_runs
     from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
 

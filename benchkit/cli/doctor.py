@@ -24,10 +24,10 @@ def doctor(store: str | None, as_json: bool) -> None:
 
     Exit code 3: something does not work; what is merely absent is fine.
     """
-    from benchkit.experiment.doctor import examine
+    from benchkit.experiment.doctor import run_checks
 
     findings = []
-    for finding in examine(store):
+    for finding in run_checks(store):
         findings.append(finding)
         if not as_json:
             click.echo(f"{_SIGNS[finding.status]}  {finding.check:16}  {finding.detail}")

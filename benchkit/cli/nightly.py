@@ -82,7 +82,7 @@ def nightly(
 
     Exit code 1: something got worse tonight; 3: a run or a part failed.
     """
-    from benchkit.analysis.compare.comparison import check_metrics
+    from benchkit.analysis.compare.compare_runs import check_metrics
     from benchkit.analysis.regression.history import DEFAULT_METRICS
     from benchkit.cli.progress import watched
     from benchkit.errors import UsageError

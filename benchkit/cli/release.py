@@ -37,7 +37,7 @@ def check_release(
     The environment file is written only if every run of the new pin ended well: nobody is handed
     what does not run. Whether it is fast enough, the report and the exit code tell.
     """
-    from benchkit.analysis.compare.comparison import compare_experiment
+    from benchkit.analysis.compare.compare_runs import compare_experiment
     from benchkit.cli.abplan import make_plan, say_plan
     from benchkit.cli.progress import watched
     from benchkit.errors import NotEnoughRuns

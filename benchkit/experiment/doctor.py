@@ -28,7 +28,7 @@ from benchkit.measure.data.dataset import data_folder
 from benchkit.measure.discovery import collect
 from benchkit.store.store import Store
 
-__all__ = ["Finding", "examine"]
+__all__ = ["CheckResult", "run_checks"]
 
 #: Below this, spilling workloads and datasets fill the disk.
 LITTLE_DISK_BYTES = 5 * 2**30
@@ -42,7 +42,7 @@ _EXTRAS = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """What one examination found.
 
     Attributes
@@ -64,7 +64,7 @@ class Finding:
         return asdict(self)
 
 
-def examine(store: str | None = None) -> Iterator[Finding]:
+def run_checks(store: str | None = None) -> Iterator[CheckResult]:
     """Examine this machine, one finding at a time.
 
     Parameters
@@ -97,7 +97,7 @@ def examine(store: str | None = None) -> Iterator[Finding]:
         except Exception as error:
             text = (str(error).strip().splitlines() or [""])[0]
             status, detail = "trouble", text or type(error).__name__
-        yield Finding(name, status, detail)
+        yield CheckResult(name, status, detail)
 
 
 def _machine() -> tuple[str, str]:

@@ -20,12 +20,12 @@ from typing import Any
 from distributed import KilledWorker, default_client
 from distributed.comm import CommClosedError
 
-from benchkit.errors import StoreTrouble, UsageError, WrongAnswer
+from benchkit.errors import StoreError, UsageError, WrongAnswer
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.spec import describe
 from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
-from benchkit.measure.provenance import known_facts
+from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.run import Run, run_from_recording
@@ -170,7 +170,7 @@ class Recorder:
         try:
             self._writer = RecordingWriter(folder, self.id)
         except OSError as error:
-            raise StoreTrouble(f"{folder}: could not be written: {error.strerror}") from error
+            raise StoreError(f"{folder}: could not be written: {error.strerror}") from error
         self._writer.head(
             id=self.id,
             started=time.time(),
@@ -181,7 +181,7 @@ class Recorder:
             tags=self.tags,
             scale=1.0,
             capture=self.capture,
-            **known_facts(),
+            **collect_provenance(),
         )
         self._description = description
         self._observer = Observer(

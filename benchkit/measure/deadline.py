@@ -18,7 +18,13 @@ from typing import Any
 
 from benchkit.measure.errors import DeadlinePassed
 
-__all__ = ["ask_with_timeout", "deadline", "not_counted", "stacks_of", "standstill"]
+__all__ = [
+    "call_with_timeout",
+    "deadline",
+    "pause_deadlines",
+    "stacks_of",
+    "describe_unfinished_tasks",
+]
 
 #: How long the evidence may take; a hung cluster does not answer, and the run must end.
 EVIDENCE_TIMEOUT_S = 10.0
@@ -52,7 +58,7 @@ def deadline(
 
 
 @contextmanager
-def not_counted() -> Iterator[None]:
+def pause_deadlines() -> Iterator[None]:
     """Stop the clocks of this thread's deadlines in the body of a `with`.
 
     For what is done once and kept, such as making data, however long it takes.
@@ -161,7 +167,7 @@ class _Deadline:
             pass
 
 
-def ask_with_timeout(question: Callable[[], Any], seconds: float = EVIDENCE_TIMEOUT_S) -> Any:
+def call_with_timeout(question: Callable[[], Any], seconds: float = EVIDENCE_TIMEOUT_S) -> Any:
     """Return the answer, or None when it does not come in time or fails."""
     box: list[Any] = []
 
@@ -188,10 +194,10 @@ def stacks_of(client: Any) -> dict[str, Any]:
         }
     }
     half = EVIDENCE_TIMEOUT_S / 2
-    stacks["tasks"] = ask_with_timeout(
+    stacks["tasks"] = call_with_timeout(
         lambda: client.sync(client.scheduler.call_stack, keys=None), half
     )
-    stacks["workers"] = ask_with_timeout(lambda: client.run(_worker_stacks()), half)
+    stacks["workers"] = call_with_timeout(lambda: client.run(_worker_stacks()), half)
     return stacks
 
 
@@ -204,7 +210,7 @@ _UNDONE = {
 }
 
 
-def standstill(client: Any) -> str:
+def describe_unfinished_tasks(client: Any) -> str:
     """Return in words what the tasks that are not done wait for; nothing if that is not known."""
 
     # A nested function is pickled by value: the scheduler need not have benchkit.
@@ -214,7 +220,7 @@ def standstill(client: Any) -> str:
             counts[task.state] = counts.get(task.state, 0) + 1
         return counts
 
-    counts = ask_with_timeout(lambda: client.run_on_scheduler(count), EVIDENCE_TIMEOUT_S / 2)
+    counts = call_with_timeout(lambda: client.run_on_scheduler(count), EVIDENCE_TIMEOUT_S / 2)
     told = [
         f"{counts[name]} {words}" for name, words in _UNDONE.items() if (counts or {}).get(name)
     ]

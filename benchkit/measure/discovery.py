@@ -20,7 +20,7 @@ from types import ModuleType
 
 import cloudpickle
 
-from benchkit.measure.errors import BadSelection, UnknownWorkload, UsageError
+from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload, UsageError
 from benchkit.measure.expression import matcher
 from benchkit.measure.workloads import Variant, Workload
 
@@ -83,7 +83,7 @@ class Collection:
 
         Raises
         ------
-        UnknownWorkload, BadSelection
+        UnknownWorkload, InvalidSelectionError
             A name does not exist; the expression cannot be read, or selects nothing.
         """
         chosen = [variant for name in names for variant in self.find(name)]
@@ -92,7 +92,7 @@ class Collection:
             matches = matcher(expression)
             chosen = [variant for variant in chosen if matches(variant)]
             if not chosen:
-                raise BadSelection(
+                raise InvalidSelectionError(
                     f"-k {expression!r} selects none of {len(self.variants())} variants: "
                     "see `benchkit list workloads`"
                 )

@@ -55,7 +55,7 @@ def measure(
 
     Raises
     ------
-    UnknownWorkload, BadParameter, BadCluster, UsageError
+    UnknownWorkload, InvalidParameterError, InvalidClusterError, UsageError
         The call asks for something that does not exist.
     """
     collection = collect(workloads)

@@ -11,13 +11,13 @@ from difflib import get_close_matches
 
 __all__ = [
     "BenchkitError",
-    "BadCluster",
-    "BadParameter",
-    "BadSelection",
-    "BadWorkload",
-    "ClusterTrouble",
+    "InvalidClusterError",
+    "InvalidParameterError",
+    "InvalidSelectionError",
+    "InvalidWorkloadError",
+    "ClusterError",
     "DeadlinePassed",
-    "DatasetTrouble",
+    "DatasetError",
     "MissingPackage",
     "UnknownWorkload",
     "UsageError",
@@ -56,15 +56,15 @@ class UnknownWorkload(UsageError):
         super().__init__(f"no workload named {name!r}: {hint}")
 
 
-class BadSelection(UsageError):
+class InvalidSelectionError(UsageError):
     """A selection expression (`-k`) cannot be read, or selects nothing."""
 
 
-class BadParameter(UsageError):
+class InvalidParameterError(UsageError):
     """A workload was given a parameter, or a value of one, that it does not have."""
 
 
-class BadWorkload(UsageError):
+class InvalidWorkloadError(UsageError):
     """A workload is declared in a way that cannot work."""
 
 
@@ -72,15 +72,15 @@ class MissingPackage(BenchkitError):
     """A workload needs a package that this environment does not have."""
 
 
-class BadCluster(UsageError):
+class InvalidClusterError(UsageError):
     """A cluster is asked for by a class or an option that does not exist."""
 
 
-class ClusterTrouble(BenchkitError):
+class ClusterError(BenchkitError):
     """A cluster could not be opened, or not as it was asked for."""
 
 
-class DatasetTrouble(BenchkitError):
+class DatasetError(BenchkitError):
     """An input dataset could not be made or read."""
 
 

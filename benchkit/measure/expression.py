@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from benchkit.measure.errors import BadSelection, did_you_mean
+from benchkit.measure.errors import InvalidSelectionError, did_you_mean
 
 __all__ = ["matcher"]
 
@@ -33,7 +33,7 @@ def matcher(expression: str) -> Predicate:
 
     Raises
     ------
-    BadSelection
+    InvalidSelectionError
         The expression cannot be read; the message says where.
 
     Examples
@@ -61,7 +61,9 @@ class _Parser:
 
     def parse(self) -> Predicate:
         if not self.tokens:
-            raise BadSelection("-k '': the expression is empty: name a workload, or leave -k out")
+            raise InvalidSelectionError(
+                "-k '': the expression is empty: name a workload, or leave -k out"
+            )
         predicate = self.either()
         if self.index < len(self.tokens):
             self.fail(f"unexpected {self.peek()!r}")
@@ -128,7 +130,7 @@ class _Parser:
 
     def fail(self, problem: str) -> None:
         at = self.tokens[self.index][1] if self.index < len(self.tokens) else len(self.expression)
-        raise BadSelection(f"-k {self.expression!r}: at character {at + 1}: {problem}")
+        raise InvalidSelectionError(f"-k {self.expression!r}: at character {at + 1}: {problem}")
 
 
 def _name_matches(name: str, pattern: str) -> bool:

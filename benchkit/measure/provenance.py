@@ -20,7 +20,7 @@ __all__ = [
     "host_facts",
     "host_name",
     "installed_packages",
-    "known_facts",
+    "collect_provenance",
     "packages_hash",
     "without_secrets",
 ]
@@ -30,7 +30,7 @@ SECRET_WORDS = ("token", "password", "passwd", "secret", "credential", "private"
 REDACTED = "(not recorded)"
 
 
-def known_facts(folder: str = ".") -> dict[str, Any]:
+def collect_provenance(folder: str = ".") -> dict[str, Any]:
     """Return all of this module as the head of a recording carries it.
 
     Parameters

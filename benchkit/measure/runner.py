@@ -24,32 +24,37 @@ from distributed.comm import CommClosedError
 
 from benchkit.measure.artifacts import keep_extras, parse_capture
 from benchkit.measure.capture_client import Observer
-from benchkit.measure.cluster.reuse import kept_cluster
-from benchkit.measure.cluster.spec import ClusterSpec, Opened
-from benchkit.measure.deadline import ask_with_timeout, deadline, stacks_of, standstill
+from benchkit.measure.cluster.reuse import reused_cluster
+from benchkit.measure.cluster.spec import ClusterSpec, RunningCluster
+from benchkit.measure.deadline import (
+    call_with_timeout,
+    deadline,
+    describe_unfinished_tasks,
+    stacks_of,
+)
 from benchkit.measure.errors import (
-    BadCluster,
-    ClusterTrouble,
-    DatasetTrouble,
+    ClusterError,
+    DatasetError,
     DeadlinePassed,
+    InvalidClusterError,
     MissingPackage,
     WrongAnswer,
 )
 from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
-from benchkit.measure.provenance import known_facts
+from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.scale import Scale
 from benchkit.measure.workloads import Variant
 
-__all__ = ["DEFAULT_DEADLINE_S", "execute", "settle"]
+__all__ = ["DEFAULT_DEADLINE_S", "execute", "wait_for_result"]
 
 #: A workload that declares no deadline of its own; sizes are made for 5 to 20 s.
 DEFAULT_DEADLINE_S = 300.0
 LOG_LINES = 100
 
 
-class NotMeasured(Exception):
+class NotMeasuredError(Exception):
     """The variant cannot run here, and that is no failure: the reason is the message."""
 
 
@@ -96,7 +101,7 @@ def execute(
 
     Raises
     ------
-    BadCluster
+    InvalidClusterError
         The cluster's class or an option does not exist: a mistake in the call, not a result.
     KeyboardInterrupt
         The recording is removed: a run that was broken off says nothing.
@@ -171,7 +176,7 @@ class _Execution:
             capture=self.capture,
             deadline_s=self.deadline_s,
             cluster=self.spec.to_dict(),
-            **known_facts(str(Path(workload.path).parent) if workload.path else "."),
+            **collect_provenance(str(Path(workload.path).parent) if workload.path else "."),
             **self.facts,
         )
 
@@ -181,16 +186,20 @@ class _Execution:
         """Run all steps; return outcome, one line, traceback."""
         try:
             self._require_packages()
-            with kept_cluster(self.spec) as opened:
+            with reused_cluster(self.spec) as opened:
                 self.opened = opened
                 self._steps(opened)
-        except NotMeasured as reason:
+        except NotMeasuredError as reason:
             return "skipped", str(reason), ""
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            where = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
+            where = (
+                self.evidence.get("describe_unfinished_tasks")
+                if isinstance(error, DeadlinePassed)
+                else ""
+            )
             line = "; ".join(filter(None, [_line(error), where]))
             return self._outcome_of(error), line, trace
         return "ok", "", ""
@@ -204,7 +213,7 @@ class _Execution:
             return "lost_workers"
         if self.step == "check" and isinstance(error, (WrongAnswer, AssertionError)):
             return "wrong_answer"
-        if self.step == "open" or isinstance(error, (ClusterTrouble, DatasetTrouble)):
+        if self.step == "open" or isinstance(error, (ClusterError, DatasetError)):
             return "infrastructure"
         if isinstance(error, (CommClosedError, CancelledError, asyncio.CancelledError)):
             # Futures are cancelled under us when the scheduler, or every worker, went away.
@@ -215,7 +224,7 @@ class _Execution:
 
     def _scheduler_answers(self) -> bool:
         client: Any = self.opened.client
-        answer = ask_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
+        answer = call_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
         return isinstance(answer, dict) and "trouble" not in answer
 
     def _remove(self) -> None:
@@ -228,14 +237,14 @@ class _Execution:
     def _require_packages(self) -> None:
         missing = self.variant.missing_packages()
         if missing:
-            raise NotMeasured(
+            raise NotMeasuredError(
                 f"needs {', '.join(missing)}, not installed here: pip install {' '.join(missing)}"
             )
 
-    def _require_cluster(self, opened: Opened) -> None:
+    def _require_cluster(self, opened: RunningCluster) -> None:
         most = self.workload.max_threads
         if most is not None and opened.description["n_threads"] > most:
-            raise NotMeasured(
+            raise NotMeasuredError(
                 f"its data feeds {most} threads at most; the cluster has "
                 f"{opened.description['n_threads']}"
             )
@@ -246,9 +255,9 @@ class _Execution:
         }
         lacking = [name for name in self.workload.features if not has.get(name, True)]
         if lacking:
-            raise NotMeasured(f"needs a cluster with {', '.join(lacking)}: {self.spec.label}")
+            raise NotMeasuredError(f"needs a cluster with {', '.join(lacking)}: {self.spec.label}")
 
-    def _steps(self, opened: Opened) -> None:
+    def _steps(self, opened: RunningCluster) -> None:
         client = opened.client
         self.tail["cluster"] = opened.description
         self._require_cluster(opened)
@@ -322,7 +331,7 @@ class _Execution:
                 ):
                     observer.clock_on()
                     begin = wall.perf_counter()
-                    result = settle(self.workload.call("run", **available))
+                    result = wait_for_result(self.workload.call("run", **available))
                     self.tail["client_seconds"] = wall.perf_counter() - begin
                     observer.clock_off()
             except BaseException:
@@ -341,12 +350,15 @@ class _Execution:
 
     def _gather_evidence(self, client: Any) -> None:
         """Save where all hangs: stacks, and the cluster's own dump beside the recording."""
-        self.evidence |= {"stacks": stacks_of(client), "standstill": standstill(client)}
+        self.evidence |= {
+            "stacks": stacks_of(client),
+            "describe_unfinished_tasks": describe_unfinished_tasks(client),
+        }
         dump = str(self.writer.path / "cluster-dump")
-        ask_with_timeout(lambda: client.dump_cluster_state(dump))
+        call_with_timeout(lambda: client.dump_cluster_state(dump))
 
     def _gather_logs(self, client: Any) -> None:
-        logs = ask_with_timeout(lambda: client.get_worker_logs(n=LOG_LINES), 5.0)
+        logs = call_with_timeout(lambda: client.get_worker_logs(n=LOG_LINES), 5.0)
         if isinstance(logs, dict):
             self.tail["logs"] = {
                 address: [list(line) for line in lines if line[0] not in ("DEBUG", "INFO")]
@@ -360,7 +372,7 @@ def _shape(wanted: Any, shapes: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if wanted is None or isinstance(wanted, Mapping):
         return wanted
     if wanted not in shapes:
-        raise BadCluster(
+        raise InvalidClusterError(
             f"the workload asks for a cluster shape {wanted!r}, which the environment does not "
             f"define: add it under `clusters:`{' beside ' + ', '.join(shapes) if shapes else ''}"
         )
@@ -381,7 +393,7 @@ def _importer(names: list[str]) -> Any:
     return import_all
 
 
-def settle(result: Any) -> Any:
+def wait_for_result(result: Any) -> Any:
     """Persist the Dask collections in a result, wait for its futures, raise the first error.
 
     Collections stay on the cluster: what the check needs of them it fetches outside the clock.

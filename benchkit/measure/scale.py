@@ -16,7 +16,7 @@ from typing import Any
 
 from dask.utils import parse_bytes
 
-from benchkit.measure.errors import BadParameter, ClusterTrouble
+from benchkit.measure.errors import ClusterError, InvalidParameterError
 
 __all__ = [
     "REFERENCE_MEMORY_PER_THREAD",
@@ -55,7 +55,7 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
 
     Raises
     ------
-    BadParameter
+    InvalidParameterError
         The template cannot be read, or no whole x comes within 10 % of `nbytes`.
 
     Examples
@@ -72,12 +72,14 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
         fixed *= value
         count += is_x
     if not count:
-        raise BadParameter(f"template {tuple(template)}: no dimension is 'x': nothing to solve for")
+        raise InvalidParameterError(
+            f"template {tuple(template)}: no dimension is 'x': nothing to solve for"
+        )
     x = (nbytes / itemsize / fixed) ** (1 / count)
     shape = tuple(max(1, round(value * x)) if is_x else int(value) for value, is_x in factors)
     got = math.prod(shape) * itemsize
     if abs(got - nbytes) > TOLERANCE * nbytes:
-        raise BadParameter(
+        raise InvalidParameterError(
             f"template {tuple(template)}: shape {shape} has {got:.3g} B, more than 10 % off the "
             f"{nbytes:.3g} B asked for: use a larger scale or smaller fixed dimensions"
         )
@@ -93,7 +95,7 @@ def _dimension(entry: int | str, itemsize: int) -> tuple[float, bool]:
     try:
         return max(1, parse_bytes(entry) // itemsize), False
     except ValueError as error:
-        raise BadParameter(
+        raise InvalidParameterError(
             f"dimension {entry!r}: write a number, 'x', '2x', or a size such as '100MiB'"
         ) from error
 
@@ -148,21 +150,21 @@ class Scale:
 
         Raises
         ------
-        ClusterTrouble
+        ClusterError
             No worker came, or workers have no memory limit.
-        BadParameter
+        InvalidParameterError
             `fraction` is not in (0, 1].
         """
         if not 0 < fraction <= 1:
-            raise BadParameter(f"scale {fraction!r}: choose a number above 0 and up to 1")
+            raise InvalidParameterError(f"scale {fraction!r}: choose a number above 0 and up to 1")
         end = time.monotonic() + 60
         while not (states := client.sync(client.scheduler.identity)["workers"]):
             if time.monotonic() > end:
-                raise ClusterTrouble("the cluster has no workers: none came within 60 s")
+                raise ClusterError("the cluster has no workers: none came within 60 s")
             time.sleep(0.1)
         memory = sum(state["memory_limit"] or 0 for state in states.values())
         if not memory:
-            raise ClusterTrouble("the workers have no memory limit: set memory_limit to size by it")
+            raise ClusterError("the workers have no memory limit: set memory_limit to size by it")
         threads = sum(state["nthreads"] for state in states.values())
         return cls(memory, threads, len(states), fraction)
 
@@ -172,7 +174,7 @@ class Scale:
         return self.memory / self.threads
 
     @property
-    def grain(self) -> float:
+    def memory_ratio(self) -> float:
         """Memory of one thread over that of the reference clusters; 0.26 for 1 GiB."""
         return self.memory_per_thread / REFERENCE_MEMORY_PER_THREAD
 
@@ -203,11 +205,11 @@ class Scale:
         nbytes = (
             parse_bytes(reference_bytes) if isinstance(reference_bytes, str) else reference_bytes
         )
-        return max(1024, int(nbytes * self.grain))
+        return max(1024, int(nbytes * self.memory_ratio))
 
     def seconds(self, at_reference: float) -> float:
         """Return an artificial sleep of the reference suite, scaled by the grain, in s."""
-        return at_reference * self.grain
+        return at_reference * self.memory_ratio
 
 
 def timeseries(

@@ -14,7 +14,10 @@ __all__ = ["constants_of", "first_name", "names_used", "normalized_source", "sou
 #: the names that its functions use: a helper that is renamed without an entry here starts the
 #: history of every workload that uses it anew. Never remove an entry.
 FIRST_NAMES = {
+    "ClusterError": "ClusterTrouble",
+    "InvalidParameterError": "BadParameter",
     "benchkit.measure.data.random": "benchkit.measure.generate",
+    "memory_ratio": "grain",
 }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from benchkit.measure.errors import BadParameter, BadWorkload, did_you_mean
+from benchkit.measure.errors import InvalidParameterError, InvalidWorkloadError, did_you_mean
 from benchkit.measure.source import (
     constants_of,
     first_name,
@@ -90,7 +90,7 @@ def workload(
 
     Raises
     ------
-    BadWorkload
+    InvalidWorkloadError
         The declaration cannot work.
 
     Examples
@@ -108,7 +108,7 @@ def workload(
     """
     taken = _GROUPS & set(metrics or ())
     if taken:
-        raise BadWorkload(
+        raise InvalidWorkloadError(
             f"metrics: {', '.join(sorted(taken))} is a group of every run file: name it otherwise"
         )
 
@@ -161,13 +161,15 @@ class Workload:
         self.steps: dict[str, Callable] = {}
         for part in (self.category, self.short_name):
             if not _NAME.match(part):
-                raise BadWorkload(
+                raise InvalidWorkloadError(
                     f"{self._place(self.main)}: {part!r} is no name for a workload: "
                     "use a-z, 0-9 and _, a letter first"
                 )
         for key, values in self.parameters.items():
             if not values:
-                raise BadWorkload(f"{self._place(self.main)}: parameter {key!r} has no values")
+                raise InvalidWorkloadError(
+                    f"{self._place(self.main)}: parameter {key!r} has no values"
+                )
         self._set_step("run", self.main)
 
     # -- steps --------------------------------------------------------------------------------
@@ -186,7 +188,9 @@ class Workload:
 
     def _set_step(self, step: str, function: Callable) -> Callable:
         if step in self.steps:
-            raise BadWorkload(f"{self._place(function)}: {self.name} has a {step} step already")
+            raise InvalidWorkloadError(
+                f"{self._place(function)}: {self.name} has a {step} step already"
+            )
         for parameter in inspect.signature(function).parameters.values():
             known = [*_OFFERED, *self.parameters]
             if parameter.default is not parameter.empty:
@@ -195,7 +199,7 @@ class Workload:
                 continue
             if parameter.name not in known:
                 hint = did_you_mean(parameter.name, known, f"there are {', '.join(known)}")
-                raise BadWorkload(
+                raise InvalidWorkloadError(
                     f"{self._place(function)}: the {step} step of {self.name} asks for "
                     f"{parameter.name!r}, which nobody offers: {hint}"
                 )
@@ -295,14 +299,14 @@ class Workload:
 
         Raises
         ------
-        BadParameter
+        InvalidParameterError
             The workload has no such parameter.
         """
         for name in params:
             if name not in self.parameters:
                 known = list(self.parameters)
                 hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
-                raise BadParameter(f"{self.name} has no parameter {name!r}: {hint}")
+                raise InvalidParameterError(f"{self.name} has no parameter {name!r}: {hint}")
         first = {name: values[0] for name, values in self.parameters.items()}
         return Variant(self, {**first, **params})
 

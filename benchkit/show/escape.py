@@ -6,10 +6,10 @@ import html
 import re
 from typing import Any
 
-__all__ = ["esc", "prose"]
+__all__ = ["escape", "escape_with_code"]
 
 
-def esc(value: Any) -> str:
+def escape(value: Any) -> str:
     """Return a value as text that HTML shows and never obeys.
 
     Examples
@@ -20,7 +20,7 @@ def esc(value: Any) -> str:
     return html.escape(str(value), quote=True)
 
 
-def prose(text: str) -> str:
+def escape_with_code(text: str) -> str:
     """Return a sentence as markup that shows what stands between backquotes as code.
 
     Examples
@@ -28,4 +28,4 @@ def prose(text: str) -> str:
     >>> prose("`benchkit run` makes <one>")
     '<code>benchkit run</code> makes &lt;one&gt;'
     """
-    return re.sub("`([^`]+)`", r"<code>\1</code>", esc(text))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))

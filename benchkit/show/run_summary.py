@@ -15,7 +15,7 @@ from benchkit.formatting import (
     format_seconds,
     short_group,
 )
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 
@@ -38,17 +38,17 @@ def heading(run: Run) -> Any:
     metrics = run.metrics
     tiles = "".join(
         f"<div><b style='font-size:1.35em;font-weight:600'>"
-        f"{esc(format_quantity(metrics[name], METRICS[name].units))}</b><br>"
-        f"<small>{esc(label)}</small></div>"
+        f"{escape(format_quantity(metrics[name], METRICS[name].units))}</b><br>"
+        f"<small>{escape(label)}</small></div>"
         for name, label in KEY_FIGURES.items()
         if name in metrics
     )
-    error = f"<p class='benchkit-bad'>{esc(run.error)}</p>" if run.error else ""
-    tags = "".join(f" · {esc(name)}={esc(value)}" for name, value in run.tags.items())
+    error = f"<p class='benchkit-bad'>{escape(run.error)}</p>" if run.error else ""
+    tags = "".join(f" · {escape(name)}={escape(value)}" for name, value in run.tags.items())
     return HTML(
-        f"<h4 style='font-size:1.25em'>{esc(run.workload)} "
-        f"<span{bad}>{symbol} {esc(words)}</span></h4>{error}"
-        f"<p><small>{esc(run.context)} · <code>{esc(run.id)}</code>{tags}</small></p>"
+        f"<h4 style='font-size:1.25em'>{escape(run.workload)} "
+        f"<span{bad}>{symbol} {escape(words)}</span></h4>{error}"
+        f"<p><small>{escape(run.context)} · <code>{escape(run.id)}</code>{tags}</small></p>"
         f"<div style='display:flex;flex-wrap:wrap;gap:1em 2.2em;margin:.8em 0'>{tiles}</div>"
     )
 

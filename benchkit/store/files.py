@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from benchkit.errors import AlreadyStored, StoreTrouble
+from benchkit.errors import AlreadyStored, StoreError
 
 __all__ = ["LocalFiles"]
 
@@ -49,7 +49,7 @@ class LocalFiles:
         ------
         AlreadyStored
             The name is taken.
-        StoreTrouble
+        StoreError
             It could not be written (disk full, no permission); nothing is left behind.
         """
         draft, final = self.root / "tmp" / uuid4().hex, self.root / name
@@ -65,7 +65,7 @@ class LocalFiles:
         except FileExistsError as error:
             raise AlreadyStored(name) from error
         except OSError as error:
-            raise StoreTrouble(
+            raise StoreError(
                 f"{final}: could not be written: {error.strerror or error}; nothing was left there"
             ) from error
         finally:
@@ -145,7 +145,7 @@ class LocalFiles:
 
         Raises
         ------
-        StoreTrouble
+        StoreError
             It could not be moved; it is where it was.
         """
         try:
@@ -154,9 +154,7 @@ class LocalFiles:
                 os.rename(self.root / name, self.root / to)
             _sync_folder((self.root / to).parent)
         except OSError as error:
-            raise StoreTrouble(
-                f"{self.root / name}: not moved to {to}: {error.strerror}"
-            ) from error
+            raise StoreError(f"{self.root / name}: not moved to {to}: {error.strerror}") from error
 
     def leftovers(self) -> Sequence[str]:
         """Return unfinished writes that are a day old: their writer is dead."""

@@ -42,7 +42,7 @@ def add_event(files: LocalFiles, kind: str, facts: Mapping[str, Any]) -> dict[st
     ------
     UsageError
         There is no such kind.
-    StoreTrouble
+    StoreError
         It could not be written.
     """
     if kind not in KINDS:

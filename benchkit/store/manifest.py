@@ -14,7 +14,7 @@ from typing import Any
 
 import dask
 
-from benchkit.errors import AlreadyStored, BadStore
+from benchkit.errors import AlreadyStored, InvalidStoreError
 from benchkit.measure.run_ids import new_id
 from benchkit.store.files import LocalFiles
 
@@ -46,7 +46,7 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
 
     Raises
     ------
-    BadStore
+    InvalidStoreError
         The folder is something else, its format is newer, or there is no store and `create` is
         false.
     """
@@ -58,15 +58,15 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
         return {}
     except OSError as error:
         if root.is_file():
-            raise BadStore(f"{root}: a file, not a store: give a folder") from error
-        raise BadStore(f"{root}: cannot be read: {error.strerror}") from error
+            raise InvalidStoreError(f"{root}: a file, not a store: give a folder") from error
+        raise InvalidStoreError(f"{root}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise BadStore(f"{root}/{_NAME}: damaged, it is not JSON: {error}") from error
+        raise InvalidStoreError(f"{root}/{_NAME}: damaged, it is not JSON: {error}") from error
     version = meta.get("version") if isinstance(meta, dict) else None
     if not isinstance(version, int) or meta.get("format") != _FORMAT:
-        raise BadStore(f"{root}: its {_NAME} is not that of a benchkit store")
+        raise InvalidStoreError(f"{root}: its {_NAME} is not that of a benchkit store")
     if version > FORMAT_VERSION:
-        raise BadStore(
+        raise InvalidStoreError(
             f"{root}: written in format {version}, and this benchkit reads up to "
             f"{FORMAT_VERSION}: upgrade benchkit"
         )
@@ -76,15 +76,17 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
 def _refuse_what_is_no_store(files: LocalFiles, create: bool) -> None:
     root = files.root
     if not create and not root.exists():
-        raise BadStore(f"{root}: no store there: `benchkit run` makes one")
+        raise InvalidStoreError(f"{root}: no store there: `benchkit run` makes one")
     # A writer that makes the store right now has its draft in tmp/, and its file a moment later.
     strange = [entry for entry in os.listdir(root) if entry != "tmp"] if root.is_dir() else []
     if strange and not files.exists(_NAME):
-        raise BadStore(
+        raise InvalidStoreError(
             f"{root}: not a store (no {_NAME}), and not empty: give an empty or a new folder"
         )
     if not create:
-        raise BadStore(f"{root}: an empty folder, no store: `benchkit run` makes one there")
+        raise InvalidStoreError(
+            f"{root}: an empty folder, no store: `benchkit run` makes one there"
+        )
 
 
 def write_meta(files: LocalFiles) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def write_meta(files: LocalFiles) -> dict[str, Any]:
 
     Raises
     ------
-    StoreTrouble
+    StoreError
         It could not be written.
     """
     meta = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.errors import BadSelection, did_you_mean
+from benchkit.errors import InvalidSelectionError, did_you_mean
 from benchkit.store.store import Store
 
 __all__ = ["parse_selection", "select_runs"]
@@ -40,7 +40,7 @@ def parse_selection(text: str) -> dict[str, Any]:
 
     Raises
     ------
-    BadSelection
+    InvalidSelectionError
         A word is unknown, has no value, or is there twice.
 
     Examples
@@ -52,18 +52,22 @@ def parse_selection(text: str) -> dict[str, Any]:
     for piece in text.split(","):
         word, colon, value = (part.strip() for part in piece.partition(":"))
         if not colon or not value:
-            raise BadSelection(f"selection {text!r}: {piece!r} must be WORD:VALUE, as in env:main")
+            raise InvalidSelectionError(
+                f"selection {text!r}: {piece!r} must be WORD:VALUE, as in env:main"
+            )
         if word in ("tag", "param"):
             name, equals, value = value.partition("=")
             if not equals:
-                raise BadSelection(f"selection {text!r}: {piece!r} must be {word}:NAME=VALUE")
+                raise InvalidSelectionError(
+                    f"selection {text!r}: {piece!r} must be {word}:NAME=VALUE"
+                )
         elif word in _FIELDS:
             name = _FIELDS[word]
         else:
             hint = did_you_mean(word, [*_FIELDS, "tag", "param"], f"use {', '.join(_FIELDS)}, tag")
-            raise BadSelection(f"selection {text!r}: no word {word!r}: {hint}")
+            raise InvalidSelectionError(f"selection {text!r}: no word {word!r}: {hint}")
         if name in found:
-            raise BadSelection(f"selection {text!r}: {name} is given twice")
+            raise InvalidSelectionError(f"selection {text!r}: {name} is given twice")
         found[name] = value
     return found
 
@@ -73,7 +77,7 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
 
     Raises
     ------
-    BadSelection
+    InvalidSelectionError
         The selection cannot be read.
     UsageError
         A moment cannot be read, or no run has such a tag.

@@ -19,8 +19,8 @@ import xarray as xr
 
 from benchkit.errors import (
     AlreadyStored,
-    BadStore,
-    StoreTrouble,
+    InvalidStoreError,
+    StoreError,
     UnknownRun,
     UsageError,
     did_you_mean,
@@ -61,7 +61,7 @@ class Store:
 
     Raises
     ------
-    BadStore
+    InvalidStoreError
         There is something else at `path`, or nothing and `create` is false.
 
     Examples
@@ -73,7 +73,9 @@ class Store:
     def __init__(self, path: str | Path | None = None, create: bool = True) -> None:
         text = str(path if path is not None else default_store()).removeprefix("file://")
         if "://" in text:
-            raise BadStore(f"{text}: stores in buckets are not supported yet: give a folder")
+            raise InvalidStoreError(
+                f"{text}: stores in buckets are not supported yet: give a folder"
+            )
         self.path = Path(text).expanduser()
         self.files = LocalFiles(self.path)
         self.catalogue = Catalogue(self.files)
@@ -109,7 +111,7 @@ class Store:
         ------
         AlreadyStored
             Another run of that id is there.
-        StoreTrouble
+        StoreError
             It could not be written (disk full, no permission); nothing half-written is left.
         UsageError
             The tree is not a run.
@@ -124,7 +126,7 @@ class Store:
         self.catalogue.adopt(record)
         self._n_added += 1
         if self._n_added % _LOOK_EVERY == 1 and self.catalogue.wants_compaction():
-            with suppress(StoreTrouble):  # the run is kept; the next one compacts
+            with suppress(StoreError):  # the run is kept; the next one compacts
                 self.catalogue.compact(fold=False)
         return run_id
 
@@ -140,7 +142,7 @@ class Store:
 
         Raises
         ------
-        StoreTrouble
+        StoreError
             One could not be written.
         UsageError
             One is not a run.
@@ -446,7 +448,7 @@ class Store:
 
         Raises
         ------
-        StoreTrouble
+        StoreError
             One could not be moved; those before it are.
         """
         moved = []

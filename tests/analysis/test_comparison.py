@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from helpers.arm_runs import WORKLOADS, arm_runs
 
-from benchkit.analysis.compare.comparison import check_metrics, compare, compare_experiment
+from benchkit.analysis.compare.compare_runs import check_metrics, compare, compare_experiment
 from benchkit.errors import NotEnoughRuns, UsageError
 
 

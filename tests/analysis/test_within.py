@@ -3,7 +3,7 @@ import pytest
 import xarray as xr
 
 from benchkit.analysis.compare.run_pair import group_differences
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 
 
 def run_of(n_tasks=500, n_groups=4, seed=0, shift=0.0):
@@ -50,7 +50,7 @@ def test_seconds_within_a_window_are_those_of_the_parts_inside(window):
     tree = run_of()
     tasks, events = tree["tasks"].to_dataset(), tree["task_events"].to_dataset()
 
-    table = Within(tree).group_seconds(window)
+    table = TaskTimeline(tree).group_seconds(window)
 
     stop = tasks["start"] + tasks["duration"]
     truth = seconds_inside(tasks["start"].values, stop.values, window)
@@ -62,7 +62,7 @@ def test_seconds_within_a_window_are_those_of_the_parts_inside(window):
 
 
 def test_busy_threads_add_up_to_the_seconds_of_the_groups():
-    within = Within(run_of())
+    within = TaskTimeline(run_of())
     window = (10.0, 60.0)
 
     busy = within.busy_threads(window, bins=100)
@@ -74,12 +74,12 @@ def test_busy_threads_add_up_to_the_seconds_of_the_groups():
 
 
 def test_the_whole_run_is_what_the_workers_counted_also_of_tasks_not_recorded():
-    assert Within(run_of()).group_seconds()["tasks"].tolist() == [7] * 4
+    assert TaskTimeline(run_of()).group_seconds()["tasks"].tolist() == [7] * 4
 
 
 def test_transfers_of_a_group_are_its_fetches_by_pair():
     tree = run_of()
-    within = Within(tree)
+    within = TaskTimeline(tree)
 
     found = [within.transfers_of(name) for name in within.groups]
 
@@ -89,14 +89,14 @@ def test_transfers_of_a_group_are_its_fetches_by_pair():
 
 
 def test_a_run_without_a_record_of_tasks_has_nothing_within():
-    within = Within(xr.DataTree())
+    within = TaskTimeline(xr.DataTree())
 
     assert within.group_seconds((0, 1)).empty
     assert within.n_tasks == 0
 
 
 def test_groups_of_two_runs_are_matched_without_the_hash_and_sum_to_the_difference():
-    slow, quick = Within(run_of(shift=0.5)), Within(run_of())
+    slow, quick = TaskTimeline(run_of(shift=0.5)), TaskTimeline(run_of())
     window = (-1e3, 1e3)
 
     table = group_differences(quick, slow, window)
@@ -112,7 +112,7 @@ def test_seconds_of_two_runs_are_held_against_their_tasks_or_their_bytes():
         nbytes = ("task", np.full(tasks.sizes["task"], 2**20))
         tree["tasks"] = xr.DataTree(tasks.assign(nbytes=nbytes))
     window = (-1e3, 1e3)
-    pair = Within(small), Within(large)
+    pair = TaskTimeline(small), TaskTimeline(large)
 
     seconds = group_differences(*pair, window).loc["load"]
     per_task = group_differences(*pair, window, per="task").loc["load"]
@@ -128,7 +128,7 @@ def test_a_group_that_one_run_does_not_have_has_no_seconds_per_task_there():
     a, b = run_of(n_groups=1), run_of(n_groups=1)
     other = b["task_groups"].to_dataset().assign_coords(task_group=["store-" + "0" * 32])
     b["task_groups"] = xr.DataTree(other)
-    found = group_differences(Within(a), Within(b), per="task")
+    found = group_differences(TaskTimeline(a), TaskTimeline(b), per="task")
 
     assert found["a"].notna().sum() == found["b"].notna().sum() == 1
     assert found["difference"].isna().all()

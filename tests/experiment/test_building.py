@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchkit.errors import BadEnvironment, EnvironmentTrouble
+from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.build import build, find_build
 from benchkit.experiment.environment.cache import find_built, list_built, remove
 from benchkit.experiment.environment.install import resolve
@@ -137,7 +137,7 @@ def test_requirement_lines_are_read_as_pip_does(line, kind, name):
 def test_a_python_that_is_not_there_is_refused_with_those_that_are(write):
     environment = write("python: 3.99\npackages: [dask]\n")
 
-    with pytest.raises(BadEnvironment) as caught:
+    with pytest.raises(InvalidEnvironmentError) as caught:
         build(environment)
 
     assert "main.yaml:1: no Python 3.99" in str(caught.value)
@@ -149,7 +149,7 @@ def test_conda_without_a_conda_names_what_to_install(write, tmp_path, monkeypatc
     environment = write("conda: environment.yml\n")
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(EnvironmentTrouble, match=r"main.yaml:1: conda: none of mamba.*conda"):
+    with pytest.raises(EnvironmentBuildError, match=r"main.yaml:1: conda: none of mamba.*conda"):
         build(environment)
 
 
@@ -188,7 +188,9 @@ def test_a_conda_that_fails_leaves_nothing(write, tmp_path, cache, monkeypatch):
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
 
-    with pytest.raises(EnvironmentTrouble, match=r"main.yaml:1: mamba failed: no network at all"):
+    with pytest.raises(
+        EnvironmentBuildError, match=r"main.yaml:1: mamba failed: no network at all"
+    ):
         build(write("conda: environment.yml\n"))
 
     assert list((cache / "environments").iterdir()) == []
@@ -220,7 +222,7 @@ def test_a_branch_that_moves_and_a_source_that_changes_are_noticed(source):
 
 
 def test_a_repository_that_does_not_answer_is_named_without_its_password():
-    with pytest.raises(EnvironmentTrouble) as caught:
+    with pytest.raises(EnvironmentBuildError) as caught:
         source_states(requirements("git+https://me:hunter2@localhost:1/x/y"))
 
     assert "https://***@localhost:1/x/y" in str(caught.value)
@@ -349,11 +351,13 @@ def test_what_the_arms_own_packages_do_not_know_is_refused(write):
         "dask:\n  distributed: {p2p: {storage: {disk: false}}}\n"
     )
 
-    with pytest.raises(BadEnvironment) as caught:
+    with pytest.raises(InvalidEnvironmentError) as caught:
         build(write(text))
 
     assert "main.yaml:4: distributed 2023.4.1 has no setting" in str(caught.value)
-    with pytest.raises(BadEnvironment, match=r"main.yaml:1: cannot be resolved: .*2023.4.99"):
+    with pytest.raises(
+        InvalidEnvironmentError, match=r"main.yaml:1: cannot be resolved: .*2023.4.99"
+    ):
         build(write("packages: [dask==2023.4.99]\n"))
 
 
@@ -381,5 +385,5 @@ def test_the_coiled_cluster_is_one_that_coiled_takes(tmp_path, write):
     # Building checks the options against the signature of this coiled; nobody logs in.
     assert "coiled" in build(write(packages + text)).packages
 
-    with pytest.raises(BadEnvironment, match="did you mean 'n_workers'"):
+    with pytest.raises(InvalidEnvironmentError, match="did you mean 'n_workers'"):
         build(write(packages + text.replace("n_workers: 10", "n_worker: 10")))

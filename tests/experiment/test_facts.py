@@ -15,9 +15,9 @@ from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.known_workloads import (
     FILE,
     known_noise,
+    load_known,
     noise_table,
     read_facts,
-    shipped_facts,
 )
 from benchkit.store.store import Store
 
@@ -62,9 +62,9 @@ def test_a_store_that_knows_better_is_asked_first(folder, tmp_path, monkeypatch,
     store = Store(tmp_path / "store")
     experiment = Experiment(store, arms=(), variants=names, folders=[folder])
     assert sorted(known_noise(experiment)) == ["a.loud", "a.quiet"]
-    assert known_durations(store, shipped_facts(experiment))["a.new"] == pytest.approx(4, rel=0.2)
+    assert known_durations(store, load_known(experiment))["a.new"] == pytest.approx(4, rel=0.2)
     smaller = replace(experiment, scale=0.5)
-    assert known_noise(smaller) == known_durations(store, shipped_facts(smaller)) == {}
+    assert known_noise(smaller) == known_durations(store, load_known(smaller)) == {}
 
     slower = runs[runs["workload"] == "a.quiet"].assign(duration=lambda frame: 2 * frame.duration)
     monkeypatch.setattr(Store, "runs", lambda self, **asked: slower)

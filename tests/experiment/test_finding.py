@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchkit.errors import BadEnvironment
+from benchkit.errors import InvalidEnvironmentError
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import shipped
 
@@ -22,7 +22,7 @@ def load(tmp_path):
 
 
 def refusal(load, text, **others):
-    with pytest.raises(BadEnvironment) as caught:
+    with pytest.raises(InvalidEnvironmentError) as caught:
         load(text, **others)
     message = str(caught.value)
     assert caught.value.exit_code == 2
@@ -187,5 +187,5 @@ def test_every_shipped_environment_can_be_read():
 def test_without_coiled_its_environment_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "coiled", None)
 
-    with pytest.raises(BadEnvironment, match=r"coiled-small.yaml:4: .*benchkit\[coiled\]"):
+    with pytest.raises(InvalidEnvironmentError, match=r"coiled-small.yaml:4: .*benchkit\[coiled\]"):
         find_environment("coiled-small", [shipped("environments")])

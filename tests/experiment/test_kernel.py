@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from benchkit.experiment.environment.environment import CURRENT, Environment
-from benchkit.experiment.run.kernel import KernelTrouble, MeasuringKernel
+from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 
 PARAMETERS = nbformat.v4.new_code_cell("seconds = 0.0", metadata={"tags": ["parameters"]})
 
@@ -50,7 +50,7 @@ def test_one_that_raises_or_takes_too_long_leaves_none_either(kernel, notebook, 
     wrong = notebook("import time; time.sleep(seconds); 1 / 0")
     after = []
     for seconds, kind in [(0.0, "raised"), (30.0, "timeout")] * 2:
-        with pytest.raises(KernelTrouble) as trouble:
+        with pytest.raises(KernelError) as trouble:
             kernel.execute(wrong, tmp_path / "done.ipynb", {"seconds": seconds}, timeout_s=2)
         assert trouble.value.kind == kind
         after.append(held())

@@ -2,7 +2,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from benchkit.errors import BadNotebook
+from benchkit.errors import InvalidNotebookError
 from benchkit.experiment.paths import shipped
 from benchkit.experiment.run.notebook_parameters import checked_parameters, declared_parameters
 
@@ -49,7 +49,7 @@ def test_parameters_are_read_with_type_default_and_comment(notebook):
     ],
 )
 def test_what_would_not_arrive_as_it_is_is_refused(notebook, values, message):
-    with pytest.raises(BadNotebook) as caught:
+    with pytest.raises(InvalidNotebookError) as caught:
         checked_parameters(notebook(), values)
 
     assert message in str(caught.value)
@@ -64,7 +64,7 @@ def test_json_values_pass_unchanged(notebook):
 
 @pytest.mark.parametrize("source", ["import os", "x: int = 3 * 4 + f()", "a = b = 1"])
 def test_a_cell_that_is_not_plain_literals_is_refused(notebook, source):
-    with pytest.raises(BadNotebook):
+    with pytest.raises(InvalidNotebookError):
         declared_parameters(notebook(source))
 
 

@@ -4,7 +4,7 @@ import pytest
 from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate
 from benchkit.experiment.run.plan import plan_measurements
-from benchkit.experiment.run.stopping import LOOKS, Pace, blocks_within, parse_budget
+from benchkit.experiment.run.stopping import LOOKS, StopPolicy, blocks_within, parse_budget
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,9 @@ def simulate(ratios, *, adaptive=True, seed=0, **budget):
     """Walk through a plan with noise of 2 %; return the runs per variant and the pace."""
     rng = np.random.default_rng(seed)
     arms, names = ["A", "B", "null"], [f"x.w{i}" for i in range(len(ratios))]
-    pace = Pace(arms, names, Estimate([], dict.fromkeys(names, 5.0)), adaptive=adaptive, **budget)
+    pace = StopPolicy(
+        arms, names, Estimate([], dict.fromkeys(names, 5.0)), adaptive=adaptive, **budget
+    )
     done = dict.fromkeys(names, 0)
     for m in plan_measurements(arms, dict.fromkeys(names, 60.0), LOOKS[-1]):
         if pace.skip(m):

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
 
 import benchkit
-from benchkit.errors import StoreTrouble, UsageError
+from benchkit.errors import StoreError, UsageError
 from benchkit.experiment.record import _outcome_of
 from benchkit.measure import recording
 
@@ -149,5 +149,5 @@ def test_a_store_that_cannot_be_written_is_refused_before_anything_is_recorded(t
     (store.path / "tmp").write_text("a file is in the way")
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
         recorder = benchkit.record(client, store=store)
-        with pytest.raises(StoreTrouble, match="could not be written"), recorder:
+        with pytest.raises(StoreError, match="could not be written"), recorder:
             pass

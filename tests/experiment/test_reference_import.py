@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchkit.errors import BadEnvironment, UsageError
+from benchkit.errors import InvalidEnvironmentError, UsageError
 from benchkit.experiment.environment.coiled import import_reference
 from benchkit.experiment.environment.conda_specs import translate
 from benchkit.experiment.environment.lookup import find_environment
@@ -87,7 +87,7 @@ def test_nothing_is_overwritten_nor_half_imported(reference, tmp_path):
 def test_a_broken_file_is_named_with_its_line(reference, tmp_path):
     (reference / "AB_two.dask.yaml").write_text("a: 1\nb: {\n")
 
-    with pytest.raises(BadEnvironment, match=r"AB_two.dask.yaml:3: not YAML"):
+    with pytest.raises(InvalidEnvironmentError, match=r"AB_two.dask.yaml:3: not YAML"):
         import_reference(reference, tmp_path / "environments")
     assert not (tmp_path / "environments").exists()
 

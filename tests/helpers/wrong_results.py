@@ -13,7 +13,7 @@ import numpy as np
 
 from benchkit.measure.discovery import collect
 from benchkit.measure.errors import WrongAnswer
-from benchkit.measure.runner import settle
+from benchkit.measure.runner import wait_for_result
 from benchkit.measure.scale import Scale
 
 VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()
@@ -44,7 +44,7 @@ def run_variant(client, variant, scale=TINY):
         **variant.params,
     }
     available["prepared"] = variant.workload.call("prepare", **available)
-    available["result"] = settle(variant.workload.call("run", **available))
+    available["result"] = wait_for_result(variant.workload.call("run", **available))
     return available
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from distributed.metrics import time
 
-from benchkit.measure.capture.worker_reports import MAX_PROFILED, Asking
+from benchkit.measure.capture.worker_reports import MAX_PROFILED, WorkerReportPoller
 
 TICK_S = 0.05
 
@@ -36,7 +36,7 @@ class Workers:
 
 
 async def asked_for(seconds, scheduler, every_s=0.2):
-    asking = Asking("bench", scheduler, scheduler.numbers, every_s)
+    asking = WorkerReportPoller("bench", scheduler, scheduler.numbers, every_s)
     asking.start = time()
     end = time() + seconds
     while time() < end:
@@ -85,7 +85,7 @@ def test_windows_follow_one_another_and_the_last_begins_where_they_end():
 
 def test_of_many_workers_some_are_asked_for_call_stacks_and_stay_those():
     scheduler = Workers(4 * MAX_PROFILED)
-    asking = Asking("bench", scheduler, scheduler.numbers, 5.0)
+    asking = WorkerReportPoller("bench", scheduler, scheduler.numbers, 5.0)
     every = {
         address: asking.question(address, 1.0, last=False)["stacks"]
         for address in scheduler.workers

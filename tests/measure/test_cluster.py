@@ -13,11 +13,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 from benchkit.measure.cluster.spec import ClusterSpec, describe, open_cluster
-from benchkit.measure.errors import BadCluster, ClusterTrouble
+from benchkit.measure.errors import ClusterError, InvalidClusterError
 
 
 def refusal(spec):
-    with pytest.raises(BadCluster) as caught:
+    with pytest.raises(InvalidClusterError) as caught:
         spec.check()
     text = str(caught.value)
     assert "\n" not in text
@@ -69,7 +69,7 @@ def test_what_the_class_or_its_workers_know_is_taken(kwargs):
     ],
 )
 def test_an_environments_cluster_that_cannot_be_meant_is_refused(options, message):
-    with pytest.raises(BadCluster, match=message):
+    with pytest.raises(InvalidClusterError, match=message):
         ClusterSpec.from_dict(options)
 
 
@@ -114,7 +114,7 @@ def test_coiled_without_a_login_is_refused_at_once(coiled, monkeypatch, tmp_path
         spec = ClusterSpec("coiled.Cluster", {"n_workers": 2})
 
         assert "run `coiled login` once, or set DASK_COILED__TOKEN" in refusal(spec)
-        with pytest.raises(BadCluster), open_cluster(spec):
+        with pytest.raises(InvalidClusterError), open_cluster(spec):
             pass
 
 
@@ -187,14 +187,14 @@ def test_a_scheduler_without_workers_is_refused():
     options = {"n_workers": 0, "processes": False, "protocol": "tcp://"}
     with LocalCluster(**options, dashboard_address=None) as cluster:
         spec = ClusterSpec(address=cluster.scheduler_address)
-        with pytest.raises(ClusterTrouble, match="has no workers: start some first"):
+        with pytest.raises(ClusterError, match="has no workers: start some first"):
             with open_cluster(spec):
                 pass
 
 
 @pytest.mark.parametrize("address", ["nonsense://host:1", "tcp://127.0.0.1"])
 def test_an_address_that_is_none_is_told_in_one_line(address):
-    with pytest.raises(ClusterTrouble) as caught, open_cluster(ClusterSpec(address=address)):
+    with pytest.raises(ClusterError) as caught, open_cluster(ClusterSpec(address=address)):
         pass
 
     assert address in str(caught.value)
@@ -210,7 +210,7 @@ def test_a_class_that_cannot_start_is_told_in_one_line(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     spec = ClusterSpec("odd_clusters.EmptyCluster", {"n_workers": 1})
 
-    with pytest.raises(ClusterTrouble) as caught, open_cluster(spec):
+    with pytest.raises(ClusterError) as caught, open_cluster(spec):
         pass
 
     assert str(caught.value) == "odd_clusters.EmptyCluster did not start: OSError: no room"
@@ -225,7 +225,7 @@ def test_workers_that_do_not_come_are_counted(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     spec = ClusterSpec("lazy_clusters.LazyCluster", {"n_workers": 3})
 
-    with pytest.raises(ClusterTrouble, match="LazyCluster: 1 of 3 workers came within 1 s"):
+    with pytest.raises(ClusterError, match="LazyCluster: 1 of 3 workers came within 1 s"):
         with open_cluster(spec, timeout_s=1.0):
             pass
 

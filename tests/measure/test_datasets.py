@@ -14,7 +14,7 @@ from benchkit.measure.data import dataset as datasets
 from benchkit.measure.data import recipes
 from benchkit.measure.data.dataset import MANIFEST, clear, data_folder, dataset, list_datasets
 from benchkit.measure.data.recipe import recipe
-from benchkit.measure.errors import BadParameter, DatasetTrouble, MissingPackage, UsageError
+from benchkit.measure.errors import DatasetError, InvalidParameterError, MissingPackage, UsageError
 
 ROOT = Path(__file__).parents[2]
 #: A recipe of two files that says where it is, for processes that are killed or race.
@@ -102,11 +102,11 @@ def test_given_parameters_win_over_the_size(ones):
     ("call", "error", "says"),
     [
         (lambda: dataset("onse"), UsageError, "no recipe named 'onse': did you mean 'ones'"),
-        (lambda: dataset("ones", size="tinny"), BadParameter, "did you mean 'tiny'"),
-        (lambda: dataset("ones", cuont=1), BadParameter, "did you mean 'count'"),
-        (lambda: dataset("ones", count="many"), BadParameter, "a value of type int"),
+        (lambda: dataset("ones", size="tinny"), InvalidParameterError, "did you mean 'tiny'"),
+        (lambda: dataset("ones", cuont=1), InvalidParameterError, "did you mean 'count'"),
+        (lambda: dataset("ones", count="many"), InvalidParameterError, "a value of type int"),
         (lambda: clear("onse"), UsageError, "did you mean 'ones'"),
-        (lambda: dataset("ones").files("twos"), BadParameter, "no table 'twos'"),
+        (lambda: dataset("ones").files("twos"), InvalidParameterError, "no table 'twos'"),
     ],
 )
 def test_mistakes_are_told_in_one_line(ones, call, error, says):
@@ -132,7 +132,7 @@ def test_a_recipe_that_fails_leaves_nothing_and_is_named(folder):
         (folder / "half").write_text("x")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(DatasetTrouble, match=r"failing\(count=1\) could not.*No space left"):
+    with pytest.raises(DatasetError, match=r"failing\(count=1\) could not.*No space left"):
         dataset("failing")
 
     assert list_datasets() == []
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_written_is_named(ones, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "file"))
 
-    with pytest.raises(DatasetTrouble, match=r"could not be made in .*file"):
+    with pytest.raises(DatasetError, match=r"could not be made in .*file"):
         dataset("ones")
 
 
@@ -256,7 +256,7 @@ def test_who_waits_too_long_is_told_for_whom(script, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["", str(log), "60.0"])
     exec(compile(script.read_text(), str(script), "exec"), {"__name__": "slow_recipe"})
     try:
-        with pytest.raises(DatasetTrouble, match=f"being made by process {maker.pid} on"):
+        with pytest.raises(DatasetError, match=f"being made by process {maker.pid} on"):
             dataset("slow", seconds=60.0)
     finally:
         maker.kill()

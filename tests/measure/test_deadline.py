@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from benchkit.measure.deadline import ask_with_timeout, deadline, not_counted
+from benchkit.measure.deadline import call_with_timeout, deadline, pause_deadlines
 from benchkit.measure.errors import DeadlinePassed
 
 
@@ -113,15 +113,15 @@ def test_an_error_and_a_users_own_interrupt_pass_through():
 
 
 def test_a_question_is_asked_no_longer_than_it_may_take():
-    assert ask_with_timeout(lambda: 7, 5) == 7
-    assert ask_with_timeout(lambda: 1 / 0, 5) == {"trouble": "ZeroDivisionError: division by zero"}
-    assert ask_with_timeout(threading.Event().wait, 0.05) is None
+    assert call_with_timeout(lambda: 7, 5) == 7
+    assert call_with_timeout(lambda: 1 / 0, 5) == {"trouble": "ZeroDivisionError: division by zero"}
+    assert call_with_timeout(threading.Event().wait, 0.05) is None
 
 
 def test_what_is_made_once_does_not_count_and_the_rest_does():
     with deadline(0.3, "prepare"):
-        with not_counted():
-            with not_counted():
+        with pause_deadlines():
+            with pause_deadlines():
                 time.sleep(0.4)
             time.sleep(0.1)
 
@@ -131,11 +131,11 @@ def test_what_is_made_once_does_not_count_and_the_rest_does():
 
 def hang_after_making():
     with deadline(0.3, "prepare"):
-        with not_counted():
+        with pause_deadlines():
             time.sleep(0.4)
         threading.Event().wait(60)
 
 
 def test_another_threads_deadline_goes_on():
-    with not_counted():
+    with pause_deadlines():
         assert isinstance(in_a_thread(busy), DeadlinePassed)

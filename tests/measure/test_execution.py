@@ -15,7 +15,7 @@ import pytest
 from distributed import get_worker
 
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.measure.errors import BadCluster, WrongAnswer
+from benchkit.measure.errors import InvalidClusterError, WrongAnswer
 from benchkit.measure.recording import Recording
 from benchkit.measure.runner import execute
 from benchkit.measure.workloads import workload
@@ -281,5 +281,5 @@ def test_a_missing_package_skips(tmp_path):
 def test_an_unknown_cluster_option_is_refused_before_anything_starts(tmp_path):
     spec = ClusterSpec(kwargs={"n_wrkers": 2})
 
-    with pytest.raises(BadCluster, match="did you mean 'n_workers'"):
+    with pytest.raises(InvalidClusterError, match="did you mean 'n_workers'"):
         spec.check()

@@ -7,7 +7,7 @@ import pytest
 from dask.sizeof import sizeof
 
 from benchkit.measure.data.random import WIDE, frame_maker, random_array, random_frame
-from benchkit.measure.errors import BadParameter
+from benchkit.measure.errors import InvalidParameterError
 
 
 def test_random_array_is_uniform_and_the_same_for_one_seed():
@@ -91,5 +91,5 @@ def test_tasks_do_not_need_benchkit_on_the_worker(tmp_path):
     ],
 )
 def test_unknown_kinds_are_refused_with_those_there_are(call, says):
-    with pytest.raises(BadParameter, match=says):
+    with pytest.raises(InvalidParameterError, match=says):
         call()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from distributed import profile
 
-from benchkit.measure.capture.worker_log import MAX_LOG_LINES, Knowledge
+from benchkit.measure.capture.worker_log import MAX_LOG_LINES, WorkerLog
 
 INF = float("inf")
 
@@ -56,7 +56,7 @@ def samples(stacks):
 
 
 def test_a_transfer_is_told_once_and_that_of_a_lost_answer_again(worker):
-    known = Knowledge(worker)
+    known = WorkerLog(worker)
     worker.fetch(9, 1)  # before the clock
     worker.fetch(11, 2)
     worker.fetch(16, 4)
@@ -72,7 +72,7 @@ def test_a_transfer_is_told_once_and_that_of_a_lost_answer_again(worker):
 
 def test_a_warning_is_told_once_though_the_clocks_correction_moves(worker):
     now = SimpleNamespace(now=0.0)
-    known = Knowledge(worker, clock=lambda: now.now)
+    known = WorkerLog(worker, clock=lambda: now.now)
     worker.lines = [(9.0, "ERROR", "before"), (11.0, "WARNING", "a"), (12.0, "INFO", "talk")]
     now.now = 15.2
 
@@ -88,7 +88,7 @@ def test_a_warning_is_told_once_though_the_clocks_correction_moves(worker):
 
 
 def test_a_worker_that_complains_without_end_is_cut_short_and_it_is_said(worker):
-    known = Knowledge(worker)
+    known = WorkerLog(worker)
     told = 0
     for second in range(10, 15):
         worker.lines += [(second + i / 500, "WARNING", "again") for i in range(1, 401)]
@@ -99,7 +99,7 @@ def test_a_worker_that_complains_without_end_is_cut_short_and_it_is_said(worker)
 
 
 def test_a_second_of_call_stacks_is_told_once(worker):
-    known = Knowledge(worker)
+    known = WorkerLog(worker)
     for moment, count in ((9.9, 1), (10.9, 2), (11.9, 4), (12.9, 8)):
         worker.cycle(moment, count)
 
@@ -117,7 +117,7 @@ def test_a_second_of_call_stacks_is_told_once(worker):
 
 
 def test_call_stacks_end_with_the_clock_whatever_the_workers_clock_says(worker):
-    known = Knowledge(worker)
+    known = WorkerLog(worker)
     worker.cycle(9.5, 1)
     worker.now, worker.growing = 10.1, 2  # ahead by more than the call took
     known.cut_call_stacks("on")
@@ -134,7 +134,7 @@ def test_call_stacks_end_with_the_clock_whatever_the_workers_clock_says(worker):
 
 
 def test_call_stacks_of_a_worker_that_joined_later_begin_with_it(worker):
-    known = Knowledge(worker)
+    known = WorkerLog(worker)
     worker.cycle(12, 1)
     worker.now, worker.growing = 13.0, 2
     known.cut_call_stacks("off")

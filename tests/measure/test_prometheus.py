@@ -22,7 +22,7 @@ import benchkit
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.measure.prometheus.http import HttpTrouble
+from benchkit.measure.prometheus.http import HttpError
 from benchkit.measure.prometheus.query import read_range, selector_of
 from benchkit.measure.prometheus.session import Prometheus
 from benchkit.measure.runner import execute
@@ -128,7 +128,7 @@ def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus,
         assert b'"dask_worker_threads"' in zlib.decompress(answer["answer"])
         assert answer["metadata"]["dask_worker_threads"]["type"] == "gauge"
         for match, message in (("{job=}", "the server refuses"), ('{job="x"}', "knows no series")):
-            with pytest.raises(HttpTrouble, match=message):
+            with pytest.raises(HttpError, match=message):
                 read_range(url, selector_of([], match), now - 20, now)
     run = Run(run_from_recording(path))
     assert run.outcome == "ok", run.error

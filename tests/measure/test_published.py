@@ -10,7 +10,7 @@ import pytest
 
 from benchkit.measure.data import remote_copy as published
 from benchkit.measure.data.recipes import dataset
-from benchkit.measure.errors import DatasetTrouble
+from benchkit.measure.errors import DatasetError
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_without_a_url_the_folder_is_where_workers_read(url, monkeypatch):
 )
 def test_a_url_that_cannot_be_written_is_one_line(url, monkeypatch, bad, says):
     monkeypatch.setenv("BENCHKIT_DATA_URL", bad)
-    with pytest.raises(DatasetTrouble, match="BENCHKIT_DATA_URL must be a URL") as raised:
+    with pytest.raises(DatasetError, match="BENCHKIT_DATA_URL must be a URL") as raised:
         dataset("h2o", size="tiny")
 
     assert says in str(raised.value)

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from benchkit.measure.data import recipes
 from benchkit.measure.data.recipes import dataset
-from benchkit.measure.errors import DatasetTrouble, MissingPackage
+from benchkit.measure.errors import DatasetError, MissingPackage
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_a_missing_library_is_named_in_one_line(monkeypatch):
 
 
 def test_a_generator_that_fails_is_quoted(folder):
-    with pytest.raises(DatasetTrouble, match="tpchgen-cli failed with code"):
+    with pytest.raises(DatasetError, match="tpchgen-cli failed with code"):
         dataset("tpch", sf=-1.0)
 
     assert [path.name for path in folder.iterdir() if path.name.startswith("tpch")] == []

@@ -5,7 +5,12 @@ from types import ModuleType
 import pytest
 
 from benchkit.measure.discovery import collect
-from benchkit.measure.errors import BadParameter, BadSelection, BadWorkload, UnknownWorkload
+from benchkit.measure.errors import (
+    InvalidParameterError,
+    InvalidSelectionError,
+    InvalidWorkloadError,
+    UnknownWorkload,
+)
 from benchkit.measure.expression import matcher
 from benchkit.measure.scale import Scale, linear, quadratic
 from benchkit.measure.workloads import _GROUPS, workload
@@ -70,12 +75,12 @@ def test_an_expression_selects_what_it_says(folder, expression, count):
 
 
 def test_a_bad_expression_says_where():
-    with pytest.raises(BadSelection, match="at character 12"):
+    with pytest.raises(InvalidSelectionError, match="at character 12"):
         matcher("array and (")
 
 
 def test_a_step_that_asks_for_the_unknown_is_refused():
-    with pytest.raises(BadWorkload, match=r"asks for 'chunk'.*did you mean 'chunks'"):
+    with pytest.raises(InvalidWorkloadError, match=r"asks for 'chunk'.*did you mean 'chunks'"):
 
         @workload(category="array", variants={"chunks": [1]})
         def total(client, *, chunk):
@@ -116,7 +121,7 @@ def test_both_laws_meet_at_the_reference_and_quadratic_grows_slower():
 
 
 def test_a_size_that_cannot_be_met_is_refused():
-    with pytest.raises(BadParameter, match="more than 10 % off"):
+    with pytest.raises(InvalidParameterError, match="more than 10 % off"):
         linear(100, ("x", 1000))
 
 
@@ -129,7 +134,7 @@ def test_chunks_follow_the_memory_of_a_thread():
 
 def test_a_metric_may_not_have_the_name_of_a_group_of_the_run_file():
     assert set(GROUPS) == _GROUPS
-    with pytest.raises(BadWorkload, match="tasks is a group of every run file"):
+    with pytest.raises(InvalidWorkloadError, match="tasks is a group of every run file"):
         workload(metrics={"tasks": "1"})(lambda client: None)
 
 

@@ -13,7 +13,7 @@ from helpers.arm_runs import WORKLOADS, arm_runs
 from helpers.run_trees import run_tree
 
 from benchkit import plots
-from benchkit.analysis.compare.comparison import compare
+from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.explain import explain
 from benchkit.store.schema import METRICS
 
@@ -34,7 +34,7 @@ def data_of(figure, column):
 
 
 def test_the_forest_shows_all_workloads_changed_ones_on_top_with_their_symbols(report):
-    drawn = plots.forest(report, "duration")
+    drawn = plots.forest_plot(report, "duration")
     labels = data_of(drawn, "label")
 
     assert sorted(labels) == WORKLOADS
@@ -48,7 +48,7 @@ def test_the_forest_shows_the_one_of_many_that_changed_most():
     many = [f"x.w{i:02}" for i in range(50)]
     contender = arm_runs("B", seed=2, workloads=many, change={"x.w04": 1.6, "x.w09": 0.5})
     report = compare(arm_runs("A", seed=1, workloads=many), contender)
-    drawn = plots.forest(report, "duration")
+    drawn = plots.forest_plot(report, "duration")
     changes = data_of(drawn, "change")
 
     assert max(changes) == pytest.approx(60, abs=10)
@@ -64,7 +64,7 @@ def test_an_endless_interval_does_not_make_all_effects_of_a_forest_look_alike():
     )
     frame = report.frame.copy()
     frame.loc[frame["workload"] == "x.w11", ["high", "selected_high"]] = 40.0
-    drawn = plots.forest(replace(report, frame=frame), "duration")
+    drawn = plots.forest_plot(replace(report, frame=frame), "duration")
 
     assert 20 < drawn.x_range.end < 60
 
@@ -87,7 +87,7 @@ def test_the_heat_map_is_sure_of_the_change_and_of_no_more(report):
 
 
 def test_the_three_figures_of_a_comparison_share_their_rows(report):
-    changes = plots.forest(report, "duration")
+    changes = plots.forest_plot(report, "duration")
     sure = plots.heat_map(report, "duration", beside=changes)
     points = plots.raw_points(report, "duration", beside=changes)
 
@@ -122,12 +122,12 @@ def test_every_run_is_a_dot(report):
 
 
 def test_a_metric_nobody_measured_is_said_to_be_missing(report):
-    for draw in (plots.forest, plots.heat_map, plots.raw_points):
+    for draw in (plots.forest_plot, plots.heat_map, plots.raw_points):
         assert "No row is of this metric." in draw(report, "cost").html_attributes["aria-label"]
 
 
 def test_titles_name_a_metric_in_words(report):
-    for draw in (plots.forest, plots.heat_map, plots.raw_points):
+    for draw in (plots.forest_plot, plots.heat_map, plots.raw_points):
         assert METRICS["duration"].long_name in draw(report, "duration").title.text
         assert "my cost" in draw(report, "my_cost").html_attributes["aria-label"]
 
@@ -151,13 +151,13 @@ def test_a_long_report_counts_what_is_the_same_instead_of_drawing_it():
     report = compare(
         arm_runs("A", workloads=many), arm_runs("B", seed=1, workloads=many, change={"x.w004": 2.0})
     )
-    drawn = plots.forest(report, "duration")
+    drawn = plots.forest_plot(report, "duration")
 
     assert "that are the same are not shown" in drawn.title.text
     assert "x.w004" in data_of(drawn, "label")
 
 
-@pytest.mark.parametrize("draw", [plots.forest, plots.heat_map, plots.raw_points])
+@pytest.mark.parametrize("draw", [plots.forest_plot, plots.heat_map, plots.raw_points])
 def test_a_long_report_in_which_all_is_the_same_shows_the_first_of_it(draw):
     many = [f"x.w{i:03}" for i in range(90)]
     drawn = draw(compare(arm_runs("A", workloads=many), arm_runs("A", workloads=many)), "duration")

@@ -431,12 +431,12 @@ def test_the_pieces_of_a_run_stay_in_an_exported_notebook(page, tmp_path, a_run)
 
 def test_a_brush_is_answered_by_all_that_follows(a_run):
     """The server's part of a brush; its time is printed, and asserted nowhere."""
-    from benchkit.analysis.run.timeline import Within
+    from benchkit.analysis.run.timeline import TaskTimeline
     from benchkit.show.dashboard.run.page import pieces
     from benchkit.show.dashboard.state.time_window import Window
 
     tree = many_tasks(a_run, 100_000)
-    window = Window(Run(tree), Within(tree), {"tab": "tasks"})
+    window = Window(Run(tree), TaskTimeline(tree), {"tab": "tasks"})
     pieces(window)
     left, right = window.whole
 

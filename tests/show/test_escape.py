@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchkit.show.escape import prose
+from benchkit.show.escape import escape_with_code
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from benchkit.show.escape import prose
     ],
 )
 def test_what_stands_between_backquotes_is_code(text, markup):
-    assert prose(text) == markup
+    assert escape_with_code(text) == markup

@@ -10,7 +10,7 @@ from helpers.synthetic_runs import make_run
 from playwright.sync_api import expect
 
 from benchkit import plots
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.pair import page as pair
 from benchkit.show.dashboard.run import call_stacks as stacks
 from benchkit.show.plots.flame import flame_frames
@@ -202,7 +202,7 @@ def test_workers_whose_names_are_of_one_run_each_are_held_against_one_another_by
 
 
 def test_the_matrix_of_a_window_holds_the_fetches_that_went_on_within_it(a_run):
-    within = Within(a_run)
+    within = TaskTimeline(a_run)
     matrix = TransferMatrix(a_run, within)
     events = a_run["task_events"].to_dataset()
     fetched = events["source"].values >= 0

@@ -53,10 +53,10 @@ def test_those_who_watch_share_what_one_of_them_has_read(store, monkeypatch):
 
 
 def test_those_who_watch_share_the_verdicts_until_another_run_has_come(store, monkeypatch):
-    class Report:
+    class Comparison:
         frame = pd.DataFrame()
 
-    compared = count_calls(monkeypatch, "compare_experiment", Report)
+    compared = count_calls(monkeypatch, "compare_experiment", Comparison)
 
     for n_runs in (2, 2, 3, 3):
         follow._interim(status(n_runs))

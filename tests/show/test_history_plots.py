@@ -45,7 +45,7 @@ def sources(drawn):
 
 
 def test_every_night_is_in_the_figure_and_a_failure_has_no_value(history):
-    drawn = plots.over_nights(
+    drawn = plots.history_plot(
         history, history.find({**history.series.iloc[0], "metric": "duration"})
     )
     kept = [r.data_source for r in drawn.renderers if r.data_source.name == "runs"]
@@ -56,7 +56,7 @@ def test_every_night_is_in_the_figure_and_a_failure_has_no_value(history):
 
 
 def test_the_step_is_told_with_its_size_and_its_interval(history):
-    told = sources(plots.over_nights(history, 0))["changes"]
+    told = sources(plots.history_plot(history, 0))["changes"]
 
     assert told["label"][0].startswith("▲ +")
     assert "since 2026-11-01" in told["tip"][0]
@@ -76,7 +76,7 @@ def runs_shown(drawn):
 def test_a_run_that_was_set_aside_is_in_view_though_no_night_is_as_long(from_zero):
     rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
     rows[10] |= {"comparable": False, "reason": "disk full", "duration": 14.0}
-    drawn = plots.over_nights(
+    drawn = plots.history_plot(
         build_history(pd.DataFrame(rows), metrics=["duration"]), 0, from_zero=from_zero
     )
 
@@ -90,7 +90,7 @@ def test_a_run_that_was_set_aside_is_in_view_though_no_night_is_as_long(from_zer
 def test_runs_far_beyond_the_others_are_counted_at_the_edge(small, from_zero):
     rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
     rows[10] |= {"comparable": False, "reason": "disk full", "duration": 400.0}
-    drawn = plots.over_nights(
+    drawn = plots.history_plot(
         build_history(pd.DataFrame(rows), metrics=["duration"]), 0, from_zero=from_zero, small=small
     )
 
@@ -110,7 +110,7 @@ def test_a_drop_beside_a_rise_points_down():
     history = build_history(pd.DataFrame(rows), metrics=["duration"])
 
     for small in (False, True):
-        told = sources(plots.over_nights(history, 0, small=small))["changes"]
+        told = sources(plots.history_plot(history, 0, small=small))["changes"]
         assert told["marker"] == ["triangle", "inverted_triangle"]
 
 
@@ -128,33 +128,33 @@ def test_a_drop_beside_a_rise_points_down():
 )
 def test_a_bankruptcy_is_drawn_on_what_it_was_declared_of(history, about, shown):
     mark = {"kind": "bankruptcy", "before": "2026-11-10T00:00:00+00:00", "reason": "disks", **about}
-    told = sources(plots.over_nights(history, 0, marks=[mark]))
+    told = sources(plots.history_plot(history, 0, marks=[mark]))
 
     assert ("restarts" in told) is shown
 
 
 def test_other_packages_are_marked_where_they_came(history):
-    told = sources(plots.over_nights(history, 0))["builds"]
+    told = sources(plots.history_plot(history, 0))["builds"]
 
     assert told["night"] == ["2026-11-01"]
     assert "dask 2026.8 → 2026.9" in told["tip"][0]
 
 
 def test_the_axis_begins_at_zero_or_says_that_it_does_not(history):
-    assert plots.over_nights(history, 0).y_range.start == 0
-    fitted = plots.over_nights(history, 0, from_zero=False)
+    assert plots.history_plot(history, 0).y_range.start == 0
+    fitted = plots.history_plot(history, 0, from_zero=False)
     assert fitted.y_range.start > 5
     assert "not from 0" in fitted.yaxis[0].axis_label
 
 
 def test_bytes_get_a_unit_that_suits_them(history):
-    drawn = plots.over_nights(history, 1)
+    drawn = plots.history_plot(history, 1)
 
     assert drawn.yaxis[0].axis_label == "memory peak (GiB)"
 
 
 def test_a_figure_can_be_sent_to_a_page_and_its_hover_never_asks_for_markup(history):
-    drawn = plots.over_nights(history, 0, small=True)
+    drawn = plots.history_plot(history, 0, small=True)
     document = Document()
     document.add_root(drawn)
 
@@ -166,7 +166,7 @@ def test_a_figure_can_be_sent_to_a_page_and_its_hover_never_asks_for_markup(hist
 def test_a_series_that_was_never_measured_says_so(history):
     empty = history.select(metric="duration")
     empty.values[:] = np.nan
-    drawn = plots.over_nights(empty, 0)
+    drawn = plots.history_plot(empty, 0)
 
     assert "Nothing was recorded" in drawn.html_attributes["aria-label"]
 

@@ -11,7 +11,7 @@ from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
 from benchkit.show.issues.sync import LABEL, issue_body, marker, sync_issues
-from benchkit.show.issues.trackers import FileTracker, ForgeTrouble, GitHubTracker
+from benchkit.show.issues.trackers import FileTracker, GitHubTracker, TrackerError
 
 TOKEN = "ghp_very-secret-0123456789"
 ABOUT = {
@@ -152,7 +152,7 @@ def test_of_two_issues_opened_at_once_the_later_is_closed(server):
 def test_a_wrong_token_is_one_line_without_the_token(server, monkeypatch, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN + "x")
-    with pytest.raises(ForgeTrouble, match="GitHub answered 401: Bad credentials") as caught:
+    with pytest.raises(TrackerError, match="GitHub answered 401: Bad credentials") as caught:
         sync([opened()])
     texts = (str(caught.value), caplog.text, *capfd.readouterr())
     assert not any(TOKEN in text for text in texts)
@@ -188,7 +188,7 @@ def test_a_server_that_stumbles_is_asked_again(server):
 
 def test_no_server_is_one_line(server):
     server.close()
-    with pytest.raises(ForgeTrouble, match="GitHub does not answer"):
+    with pytest.raises(TrackerError, match="GitHub does not answer"):
         GitHubTracker().issues()
 
 

@@ -15,7 +15,7 @@ from helpers.history_data import FASTER, SLOWER, fill
 
 from benchkit import plots
 from benchkit.analysis.regression.history import ABOUT
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard.compare import explanation as cause
@@ -48,7 +48,7 @@ def light(a_run):
 
 def looked_at(tree, share=0.5, **state):
     """Return a window that holds the last part of a run."""
-    window = Window(Run(tree), Within(tree), state)
+    window = Window(Run(tree), TaskTimeline(tree), state)
     left, right = window.whole
     window.range.update(start=right - share * (right - left), end=right)
     return window
@@ -61,7 +61,7 @@ def words_of(view):
 def test_a_run_without_times_of_tasks_shows_its_whole_whatever_the_window(a_run):
     tree = light(a_run)
     window = looked_at(tree)
-    whole = GroupTable(Window(Run(tree), Within(tree), {})).view.value
+    whole = GroupTable(Window(Run(tree), TaskTimeline(tree), {})).view.value
 
     shown = GroupTable(window).view.value
 
@@ -74,7 +74,7 @@ def test_a_run_without_times_of_tasks_shows_its_whole_whatever_the_window(a_run)
 
 
 def test_a_run_with_times_of_tasks_shows_its_part(a_run):
-    within = Within(a_run)
+    within = TaskTimeline(a_run)
     window = Window(Run(a_run), within, {})
     whole = GroupTable(window).view.value
 
@@ -101,7 +101,7 @@ def test_figures_over_time_mark_one_moment_and_share_one_range(a_run):
 
 def a_pair(trees, **state):
     runs = [Run(tree) for tree in trees]
-    return PairWindow(runs, [Within(tree) for tree in trees], state)
+    return PairWindow(runs, [TaskTimeline(tree) for tree in trees], state)
 
 
 def test_a_side_without_times_of_tasks_is_no_difference(a_run):

@@ -13,7 +13,7 @@ from bokeh.models import Range1d, Select, Slider
 from helpers.history_data import FASTER, SLOWER, fill
 
 from benchkit._compat import bokeh_serializer as quick_bokeh
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard import app
 from benchkit.show.dashboard.run.page import pieces
 from benchkit.show.dashboard.state.time_window import Window
@@ -29,7 +29,9 @@ def quick():
 
     def turn(on):
         if on:
-            assert quick_bokeh.hurry_up(), "this release of Bokeh writes models differently"
+            assert quick_bokeh.install_fast_serializer(), (
+                "this release of Bokeh writes models differently"
+            )
         else:
             HasProps.query_properties_with_values = usual
             util.visit_immediate_value_references = usual_walk
@@ -68,7 +70,7 @@ def test_as_much_is_sent_of_a_page(tmp_path, a_run, monkeypatch, quick, view):
 @pytest.mark.parametrize("tab", ["overview", "tasks", "stacks", "transfers", "machines", "facts"])
 def test_as_much_is_sent_of_a_run(a_run, quick, tab):
     run = Run(a_run)
-    root = pieces(Window(run, Within(a_run), {"tab": tab})).get_root()
+    root = pieces(Window(run, TaskTimeline(a_run), {"tab": tab})).get_root()
 
     slowly, quickly = both(quick, root)
 
@@ -108,7 +110,7 @@ def test_who_asks_for_defaults_gets_them(quick):
 def test_another_bokeh_is_left_as_it_is(monkeypatch, quick, other):
     monkeypatch.setattr(quick_bokeh, "_quick", other)
 
-    assert not quick_bokeh.hurry_up()
+    assert not quick_bokeh.install_fast_serializer()
 
     assert HasProps.query_properties_with_values is usual
     assert util.visit_immediate_value_references is usual_walk

@@ -8,7 +8,7 @@ import xarray as xr
 from bokeh.models import HoverTool, Image, Quad, Range1d, Span
 
 from benchkit import Store, plots
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.pair import page as pair
 from benchkit.show.dashboard.run.problems import trouble
 from benchkit.show.dashboard.state.pair_window import PairWindow
@@ -103,7 +103,7 @@ def test_a_dashed_line_is_named_in_the_legend(a_run):
 
 def test_figures_of_two_runs_are_read_out_by_names_of_their_own(a_run):
     runs = [Run(a_run), Run(a_run)]
-    window = PairWindow(runs, [Within(run.tree) for run in runs], {})
+    window = PairWindow(runs, [TaskTimeline(run.tree) for run in runs], {})
     shown = pn.Column(*pair._controls(window), *pair._threads(window))
     drawn = [pane.object for pane in shown.select(pn.pane.Bokeh)]
 

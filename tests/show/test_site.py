@@ -9,7 +9,7 @@ from helpers.history_data import FAILING, FASTER, SLOWER, fill
 from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
-from benchkit.errors import SiteTrouble, UsageError
+from benchkit.errors import SiteError, UsageError
 from benchkit.show.site import build_site
 from benchkit.show.site.collect import collect_site, page_name
 from benchkit.store.store import Store
@@ -121,7 +121,7 @@ def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path,
         raise OSError("no space left")
 
     monkeypatch.setattr("benchkit.show.site.build.rss_feed", full)
-    with pytest.raises(SiteTrouble, match="could not be written: no space left; what was there"):
+    with pytest.raises(SiteError, match="could not be written: no space left; what was there"):
         build_site(store, tmp_path / "out")
     assert page.read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -133,7 +133,7 @@ def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path,
     assert (tmp_path / "mine" / "thesis.tex").exists()
     with pytest.raises(UsageError, match="is a file: name a folder"):
         build_site(store, tmp_path / "mine" / "thesis.tex")
-    with pytest.raises(SiteTrouble, match="could not be written"):
+    with pytest.raises(SiteError, match="could not be written"):
         build_site(store, "/proc/nothing/site")
 
 

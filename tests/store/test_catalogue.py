@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.synthetic_runs import make_record
 
-from benchkit.errors import AlreadyStored, StoreTrouble
+from benchkit.errors import AlreadyStored, StoreError
 from benchkit.measure.run_ids import new_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.index import catalogue as module
@@ -168,7 +168,7 @@ def test_an_index_that_never_stands_still_is_reported(catalogue, monkeypatch):
     monkeypatch.setattr(module, "_LOOKS", 3)
     monkeypatch.setattr(catalogue.files, "read", gone)
 
-    with pytest.raises(StoreTrouble, match="changed 3 times while it was read"):
+    with pytest.raises(StoreError, match="changed 3 times while it was read"):
         catalogue.ids()
 
 
@@ -192,11 +192,11 @@ def test_a_compaction_that_cannot_write_deletes_nothing(catalogue, monkeypatch):
     ids = add(catalogue, 3)
 
     def full(*_):
-        raise StoreTrouble("disk full")
+        raise StoreError("disk full")
 
     with monkeypatch.context() as patched:
         patched.setattr(catalogue.files, "create", full)
-        with pytest.raises(StoreTrouble):
+        with pytest.raises(StoreError):
             catalogue.compact()
 
     assert catalogue.ids() == ids

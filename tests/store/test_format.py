@@ -6,7 +6,7 @@ import threading
 import dask
 import pytest
 
-from benchkit.errors import BadStore
+from benchkit.errors import InvalidStoreError
 from benchkit.store.files import LocalFiles
 from benchkit.store.manifest import default_store, read_meta, write_meta
 from benchkit.store.store import Store
@@ -55,7 +55,7 @@ def test_many_who_make_a_store_at_once_make_one(tmp_path):
 def test_a_folder_of_other_things_is_left_alone(tmp_path, create):
     (tmp_path / "thesis.tex").write_text("")
 
-    with pytest.raises(BadStore, match=r"no store\.json.*empty or a new folder"):
+    with pytest.raises(InvalidStoreError, match=r"no store\.json.*empty or a new folder"):
         Store(tmp_path, create=create)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -63,7 +63,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path, create):
 def test_a_file_is_no_store(tmp_path):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(BadStore, match="give a folder"):
+    with pytest.raises(InvalidStoreError, match="give a folder"):
         Store(tmp_path / "file")
 
 
@@ -72,7 +72,7 @@ def test_without_create_there_must_be_a_store(tmp_path, exists):
     if exists:
         (tmp_path / "folder").mkdir()
 
-    with pytest.raises(BadStore, match="`benchkit run` makes one"):
+    with pytest.raises(InvalidStoreError, match="`benchkit run` makes one"):
         Store(tmp_path / "folder", create=False)
 
 
@@ -96,11 +96,11 @@ def test_nothing_is_written_before_the_first_run(tmp_path):
 def test_a_store_that_cannot_be_read_is_refused_in_one_line(tmp_path, text, message):
     (tmp_path / "store.json").write_text(text)
 
-    with pytest.raises(BadStore, match=message) as caught:
+    with pytest.raises(InvalidStoreError, match=message) as caught:
         Store(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_a_bucket_is_refused_in_one_line():
-    with pytest.raises(BadStore, match="s3://bucket/prefix: stores in buckets"):
+    with pytest.raises(InvalidStoreError, match="s3://bucket/prefix: stores in buckets"):
         Store("s3://bucket/prefix")

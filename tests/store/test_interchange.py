@@ -5,7 +5,7 @@ from contextlib import closing
 import pandas as pd
 import pytest
 
-from benchkit.errors import BadImport, UsageError
+from benchkit.errors import InvalidImportError, UsageError
 from benchkit.store.interchange.coiled import export_runs, import_sqlite
 from benchkit.store.interchange.coiled_rows import TABLES
 from benchkit.store.store import Store
@@ -165,11 +165,11 @@ def test_bad_files_are_named(store, tmp_path):
     with closing(sqlite3.connect(tmp_path / "other.db")) as base, base:
         base.execute("CREATE TABLE people (name TEXT)")
 
-    with pytest.raises(BadImport, match="no such file"):
+    with pytest.raises(InvalidImportError, match="no such file"):
         import_sqlite(store, tmp_path / "nothing.db")
-    with pytest.raises(BadImport, match=r"text\.db: no benchmark\.db can be read from it"):
+    with pytest.raises(InvalidImportError, match=r"text\.db: no benchmark\.db can be read from it"):
         import_sqlite(store, tmp_path / "text.db")
-    with pytest.raises(BadImport, match="neither table test_run nor tpch_run, but people"):
+    with pytest.raises(InvalidImportError, match="neither table test_run nor tpch_run, but people"):
         import_sqlite(store, tmp_path / "other.db")
     with pytest.raises(UsageError, match="is there already"):
         export_runs(store, tmp_path / "other.db")

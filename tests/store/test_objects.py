@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchkit.errors import AlreadyStored, StoreTrouble
+from benchkit.errors import AlreadyStored, StoreError
 from benchkit.store import files as objects
 from benchkit.store.files import LocalFiles
 
@@ -100,7 +100,7 @@ def test_trouble_while_writing_is_one_line_and_leaves_nothing(files, monkeypatch
     files.root.mkdir()
     (files.root / "tmp").mkdir()
 
-    with pytest.raises(StoreTrouble, match="No space left on device") as caught:
+    with pytest.raises(StoreError, match="No space left on device") as caught:
         files.create("a.txt", b"data")
 
     assert "\n" not in str(caught.value)
@@ -111,7 +111,7 @@ def test_trouble_while_writing_is_one_line_and_leaves_nothing(files, monkeypatch
 def test_a_file_where_a_folder_should_be_is_one_line(files):
     files.create("a", b"data")
 
-    with pytest.raises(StoreTrouble, match="Not a directory"):
+    with pytest.raises(StoreError, match="Not a directory"):
         files.create("a/b", b"data")
 
 

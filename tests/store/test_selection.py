@@ -1,6 +1,6 @@
 import pytest
 
-from benchkit.errors import BadSelection
+from benchkit.errors import InvalidSelectionError
 from benchkit.store.selector import parse_selection, select_runs
 
 
@@ -29,7 +29,7 @@ def test_the_beginning_of_a_commit_is_enough(store, make_run):
     ],
 )
 def test_what_cannot_be_read_is_one_line(text, message):
-    with pytest.raises(BadSelection) as caught:
+    with pytest.raises(InvalidSelectionError) as caught:
         parse_selection(text)
 
     assert message in str(caught.value)

@@ -16,7 +16,7 @@ import xarray as xr
 import benchkit
 from benchkit.errors import (
     AlreadyStored,
-    StoreTrouble,
+    StoreError,
     UnknownRun,
     UnreadableRun,
     UsageError,
@@ -114,7 +114,7 @@ def test_many_runs_are_compacted_on_the_way(store, make_run, monkeypatch):
 
 def test_a_compaction_that_fails_does_not_fail_the_run(store, make_run, monkeypatch):
     def full(**_):
-        raise StoreTrouble("disk full")
+        raise StoreError("disk full")
 
     monkeypatch.setattr(store.catalogue, "wants_compaction", lambda: True)
     monkeypatch.setattr(store.catalogue, "compact", full)

@@ -1,7 +1,7 @@
 """Where a difference comes from: seconds by task group and activity, bytes by kind of memory.
 
 Runs of two arms in, a table that sums to the whole difference out. Draws nothing and judges
-nothing: whether there is a difference is `benchkit.analysis.compare.comparison`'s to say.
+nothing: whether there is a difference is `benchkit.analysis.compare.compare_runs`'s to say.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import short_group
 
 __all__ = ["PER", "group_differences"]
@@ -18,13 +18,13 @@ PER = {"task": 1.0, "GiB": 2.0**30}
 
 
 def group_differences(
-    a: Within, b: Within, window: tuple[float, float] | None = None, per: str = ""
+    a: TaskTimeline, b: TaskTimeline, window: tuple[float, float] | None = None, per: str = ""
 ) -> pd.DataFrame:
     """Return thread-seconds by task group of two runs.
 
     Parameters
     ----------
-    a, b : Within
+    a, b : TaskTimeline
         The tasks of each.
     window : tuple of float, optional
         A stretch of both, in s after the start of each; the whole runs without it.

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-__all__ = ["Within"]
+__all__ = ["TaskTimeline"]
 
 COMPUTE, TRANSFER = "compute", "transfer"
 #: Points of a curve of busy threads: more than a screen has pixels to spare for.
@@ -61,7 +61,7 @@ class _Spans:
         return grown - (ended * moments - self.stop_sums[ended])
 
 
-class Within:
+class TaskTimeline:
     """The tasks of a run, to be asked about stretches of its time.
 
     Parameters

@@ -15,12 +15,12 @@ from scipy.special import binom, stdtr, stdtrit
 
 from benchkit.analysis.stats.blocked_t import fit_means
 from benchkit.analysis.stats.bootstrap import compare_bootstrap
-from benchkit.analysis.stats.log_scale import Points, matrix, read_points
+from benchkit.analysis.stats.log_scale import LogValues, matrix, to_log_scale
 from benchkit.analysis.stats.moderated_variance import shrink, successive_variance
-from benchkit.analysis.stats.verdicts import Comparison, judge
+from benchkit.analysis.stats.verdicts import Effects, judge
 from benchkit.errors import UsageError
 
-__all__ = ["Comparison", "compare", "compare_bootstrap"]
+__all__ = ["Effects", "compare", "compare_bootstrap"]
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ def compare(
     same: float = 0.05,
     resolution: ArrayLike | None = None,
     words: tuple[str, str] = ("less", "more"),
-) -> Comparison:
+) -> Effects:
     """Compare a contender with its baseline, all tests of a report at once.
 
     Parameters
@@ -133,7 +133,7 @@ def compare(
     >>> found.verdict.tolist(), found.ratio.round(2).tolist()
     (['slower', 'same'], [1.2, 1.0])
     """
-    points = read_points(baseline, contender, null, blocked=blocked, resolution=resolution)
+    points = to_log_scale(baseline, contender, null, blocked=blocked, resolution=resolution)
     n_tests = len(points.contender)
     families = _families(family, n_tests)
     predictor = _predictor(history, points)
@@ -149,7 +149,7 @@ def compare(
         se=test.se,
         df=test.df,
         prior_df=test.prior_df,
-        spreadless=test.spreadless,
+        zero_variance=test.zero_variance,
         p=test.p,
         q=adjust(test.p, correction),
         null_p=None if arm is None else arm.p,
@@ -186,12 +186,12 @@ class _Test:
     se: Array
     df: Array
     prior_df: Array
-    spreadless: NDArray[np.bool_]
+    zero_variance: NDArray[np.bool_]
     p: Array
 
 
 def _moderated_t(
-    points: Points,
+    points: LogValues,
     contender: Array,
     blocked: bool,
     families: list[NDArray[np.int64]],
@@ -199,7 +199,7 @@ def _moderated_t(
 ) -> _Test:
     n_tests = len(contender)
     difference, se, df, prior_df = np.full((4, n_tests), np.nan)
-    spreadless = np.zeros(n_tests, bool)
+    zero_variance = np.zeros(n_tests, bool)
     for rows in families:
         fit = fit_means(points.baseline[rows], contender[rows], blocked=blocked)
         with np.errstate(invalid="ignore"):
@@ -214,7 +214,7 @@ def _moderated_t(
         difference[rows] = fit.difference
         se[rows] = np.sqrt(np.where(shares, shrunk, variance) * fit.leverage)
         df[rows] = np.where(shares, total_df, fit.df)
-        spreadless[rows] = flat
+        zero_variance[rows] = flat
 
     n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
     n_contender = (~np.isnan(contender)).sum(axis=1)
@@ -225,7 +225,7 @@ def _moderated_t(
         # come in any order: p cannot be less than 2 / C(n, n_contender).
         chance = np.minimum(2 / binom(n_baseline + n_contender, n_contender), 0.999)
         least = np.abs(difference) / stdtrit(df, 1 - chance / 2)
-        se = np.where(spreadless, np.maximum(se, least), se)
+        se = np.where(zero_variance, np.maximum(se, least), se)
         t = np.where(difference == 0, 0.0, np.abs(difference) / se)
         p = np.where(testable, 2 * stdtr(df, -t), np.nan)
     return _Test(
@@ -233,7 +233,7 @@ def _moderated_t(
         np.where(testable, se, np.nan),
         np.where(testable, df, np.nan),
         prior_df,
-        spreadless & testable,
+        zero_variance & testable,
         p,
     )
 
@@ -247,7 +247,7 @@ def _families(family: ArrayLike | None, n_tests: int) -> list[NDArray[np.int64]]
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
 
-def _predictor(history: ArrayLike | None, points: Points) -> Array | None:
+def _predictor(history: ArrayLike | None, points: LogValues) -> Array | None:
     if history is None:
         return None
     nights = matrix(history, "history")

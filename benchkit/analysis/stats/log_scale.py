@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchkit.errors import UsageError
 
-__all__ = ["Points", "matrix", "read_points"]
+__all__ = ["LogValues", "matrix", "to_log_scale"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Points:
+class LogValues:
     """Runs of one report on the scale of the test.
 
     Parameters
@@ -60,14 +60,14 @@ def matrix(values: ArrayLike, name: str) -> Array:
     return array
 
 
-def read_points(
+def to_log_scale(
     baseline: ArrayLike,
     contender: ArrayLike,
     null: ArrayLike | None = None,
     *,
     blocked: bool = False,
     resolution: ArrayLike | None = None,
-) -> Points:
+) -> LogValues:
     """Put runs on the scale of the test; see `benchkit.analysis.stats.effects.compare`."""
     names = ["baseline", "contender", "null"][: 2 if null is None else 3]
     given = [baseline, contender, null][: len(names)]
@@ -100,7 +100,7 @@ def read_points(
         by_unit = cube / unit[:, None, None]
         scale = np.where(logarithmic[:, None, None], np.log(cube), by_unit)
     steps = _tied_steps(runs) if resolution is None else np.asarray(resolution, float)
-    return Points(
+    return LogValues(
         baseline=np.delete(scale, 1, axis=2),
         contender=scale[:, :, 1],
         logarithmic=logarithmic,

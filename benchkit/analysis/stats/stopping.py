@@ -14,9 +14,9 @@ from benchkit.analysis.stats.effects import adjust, compare
 from benchkit.analysis.stats.log_scale import matrix
 from benchkit.analysis.stats.power import power_table, runs_needed
 from benchkit.analysis.stats.sequential import worth_of_smallest
-from benchkit.analysis.stats.verdicts import Comparison
+from benchkit.analysis.stats.verdicts import Effects
 
-__all__ = ["LOOKS", "next_step", "power_table", "runs_needed", "surely_within"]
+__all__ = ["LOOKS", "next_step", "power_table", "runs_needed", "equivalence_test"]
 
 Array = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ def next_step(
         share = max(EXPECTED_SHARE, (changed.sum() + 1) / max(np.isfinite(known).sum(), 1))
         needed = (1 - level) * min(share, 1.0) / len(looks)
         hopeless = _predictive_power(found, look, looks[-1], needed) < hope
-        inside = (found.verdict == "same") | surely_within(found, same, level=level)
+        inside = (found.verdict == "same") | equivalence_test(found, same, level=level)
         step = np.select(
             [changed, inside, hopeless | (look == looks[-1])],
             [np.where(found.estimate < 0, -CHANGED, CHANGED), SAME, UNDECIDED],
@@ -139,14 +139,14 @@ def next_step(
     return decisions
 
 
-def surely_within(found: Comparison, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
+def equivalence_test(found: Effects, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
     """Where two one-sided tests say that a change is smaller than `same`, shape (tests,)."""
     less = found.probability([same], below=True)[:, 0]
     more = found.probability([-same])[:, 0]
     return np.minimum(less, more) >= level
 
 
-def _predictive_power(found: Comparison, n: int, last: int, level: float) -> Array:
+def _predictive_power(found: Effects, n: int, last: int, level: float) -> Array:
     """Return the chance that the p value at the last look is below `level`; NaN is unknown."""
     if n >= last:
         return np.zeros(len(found))

@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, stdtr, stdtrit
 
 from benchkit.analysis.stats.bootstrap import THRESHOLDS, ConfidenceTable
-from benchkit.analysis.stats.log_scale import Points
+from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import FEWEST_TESTS
 from benchkit.analysis.stats.power import runs_until_told
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "judge"]
+__all__ = ["Effects", "judge"]
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ MODES_HIDE = 3
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Effects:
     """The effects of one contender; every array has one element for each test.
 
     Parameters
@@ -73,7 +73,7 @@ class Comparison:
         What less and more are called.
     blocked : bool
         Whether runs were compared within blocks.
-    points : Points
+    points : LogValues
         The runs on the scale of the test.
     """
 
@@ -89,7 +89,7 @@ class Comparison:
     se: Array
     df: Array
     prior_df: Array
-    spreadless: NDArray[np.bool_]
+    zero_variance: NDArray[np.bool_]
     null_p: Array | None
     null_moved: NDArray[np.bool_]
     n_baseline: NDArray[np.int64]
@@ -98,7 +98,7 @@ class Comparison:
     same: float
     words: tuple[str, str]
     blocked: bool
-    points: Points = field(repr=False)
+    points: LogValues = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -227,7 +227,7 @@ class Comparison:
             ),
             (np.isposinf(self.ratio), "none of it in the baseline: no ratio"),
             (
-                self.spreadless & (self.estimate != 0),
+                self.zero_variance & (self.estimate != 0),
                 "runs of an arm never differ: no spread to judge by",
             ),
             (self.points.n_missing > 0, "runs without a value were left out"),
@@ -297,13 +297,13 @@ class Comparison:
 
 
 def judge(
-    points: Points,
+    points: LogValues,
     *,
     estimate: Array,
     se: Array,
     df: Array,
     prior_df: Array,
-    spreadless: NDArray[np.bool_],
+    zero_variance: NDArray[np.bool_],
     p: Array,
     q: Array,
     null_p: Array | None,
@@ -312,7 +312,7 @@ def judge(
     level: float,
     same: float,
     words: tuple[str, str],
-) -> Comparison:
+) -> Effects:
     """Turn standard errors into intervals and verdicts."""
     n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
     n_contender = (~np.isnan(points.contender)).sum(axis=1)
@@ -359,7 +359,7 @@ def judge(
         ["failed", "noise", words[0], words[1], "same"],
         "undecided",
     )
-    return Comparison(
+    return Effects(
         ratio=np.where(from_nothing, np.copysign(np.inf, estimate), back(estimate)),
         low=low,
         high=high,
@@ -372,7 +372,7 @@ def judge(
         se=se,
         df=df,
         prior_df=prior_df,
-        spreadless=spreadless,
+        zero_variance=zero_variance,
         null_p=null_p,
         null_moved=null_moved,
         n_baseline=n_baseline,

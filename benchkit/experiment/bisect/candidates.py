@@ -17,7 +17,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from benchkit.errors import EnvironmentTrouble, UsageError
+from benchkit.errors import EnvironmentBuildError, UsageError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import newest_release
 from benchkit.experiment.environment.python import Interpreter, choose_python
@@ -77,7 +77,7 @@ def find_candidates(
     ------
     UsageError
         Something is missing, does not exist, or is in the wrong order.
-    EnvironmentTrouble
+    EnvironmentBuildError
         The index does not answer, or there is no git.
     """
     if (package is None) == (git is None):
@@ -105,7 +105,7 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
     ------
     UsageError
         The package has no such release, or they are in the wrong order.
-    EnvironmentTrouble
+    EnvironmentBuildError
         The index does not answer.
     """
     name = canonicalize_name(package)
@@ -149,7 +149,7 @@ def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
     UsageError
         It is no checkout of a package, has no such commit, or the good one does not lie before
         the bad one.
-    EnvironmentTrouble
+    EnvironmentBuildError
         There is no git.
     """
     folder = Path(path).expanduser().resolve()
@@ -215,7 +215,7 @@ def _git(folder: Path, *arguments: str, refusal: str) -> str:
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
         )
     except OSError as error:
-        raise EnvironmentTrouble(f"git cannot be started: {error}") from error
+        raise EnvironmentBuildError(f"git cannot be started: {error}") from error
     if done.returncode:
         said = redacted((done.stderr.strip().splitlines() or [""])[-1])
         raise UsageError(f"{refusal}: {said}" if said else refusal)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement as PackagingRequirement
 
-from benchkit.errors import BadEnvironment
+from benchkit.errors import InvalidEnvironmentError
 from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import resolve
@@ -23,13 +23,13 @@ from benchkit.experiment.environment.python import choose_python
 from benchkit.experiment.environment.requirements import DASK, Requirement, as_of, parse_requirement
 from benchkit.measure.provenance import installed_packages
 
-__all__ = ["Builds"]
+__all__ = ["CandidateEnvironments"]
 
 #: What an environment without packages of its own gets, beside what the workload requires.
 USUAL = ("dask[array,dataframe]", "distributed", "pyarrow", "xarray")
 
 
-class Builds:
+class CandidateEnvironments:
     """Makes the environment of each candidate.
 
     Parameters
@@ -58,7 +58,7 @@ class Builds:
         held: Mapping[str, str] | None = None,
     ) -> None:
         if base.conda is not None:
-            raise BadEnvironment(
+            raise InvalidEnvironmentError(
                 f"{base.where('conda')}: environments of conda are not bisected: name pip packages"
             )
         self.base, self.candidates = base, list(candidates)
@@ -76,9 +76,9 @@ class Builds:
 
         Raises
         ------
-        BadEnvironment
+        InvalidEnvironmentError
             Its requirements contradict each other.
-        EnvironmentTrouble
+        EnvironmentBuildError
             The index does not answer, or a source cannot be read.
         """
         candidate = self.candidates[place]

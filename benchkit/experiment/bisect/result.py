@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.compare.comparison import compare
+from benchkit.analysis.compare.compare_runs import compare
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import NotEnoughRuns
 from benchkit.experiment.bisect.candidates import Candidate
@@ -29,7 +29,7 @@ __all__ = [
     "KEPT",
     "LEFT_OUT",
     "OUTCOME",
-    "Bisected",
+    "BisectionResult",
     "block_of",
     "read_bisection",
     "replay",
@@ -49,7 +49,7 @@ MOST_NOTE = 100
 
 
 @dataclass(frozen=True, repr=False)
-class Bisected:
+class BisectionResult:
     """A bisection as far as it got.
 
     Attributes
@@ -118,7 +118,7 @@ class Bisected:
         Returns
         -------
         mapping or None
-            A row of `benchkit.analysis.compare.report.Report.frame`; None for outcomes, or too few runs.
+            A row of `benchkit.analysis.compare.comparison.Report.frame`; None for outcomes, or too few runs.
         """
         if self.metric == OUTCOME or self.runs.empty:
             return None
@@ -305,7 +305,9 @@ def _size(row: Mapping[str, Any]) -> str:
     return f"{text}, {int(row['n_baseline'])} + {int(row['n_contender'])} runs"
 
 
-def _partial(step: Mapping[str, Any], whole: Mapping[str, Any], found: Bisected) -> list[str]:
+def _partial(
+    step: Mapping[str, Any], whole: Mapping[str, Any], found: BisectionResult
+) -> list[str]:
     """Say so if the step is clearly not the whole change, and where the rest is to be sought."""
     parts = [row["ratio"] if row["ratio"] > 0 else math.nan for row in (step, whole)]
     ends = [row["high"] if whole["ratio"] > 1 else row["low"] for row in (step, whole)]
@@ -386,7 +388,7 @@ def replay(
     return reasons
 
 
-def read_bisection(store: Store | str | Path, experiment: str = "latest") -> Bisected:
+def read_bisection(store: Store | str | Path, experiment: str = "latest") -> BisectionResult:
     """Return what a bisection found, as far as it got.
 
     Parameters
@@ -418,6 +420,6 @@ def read_bisection(store: Store | str | Path, experiment: str = "latest") -> Bis
     for place, candidate in enumerate(candidates):
         if candidate.name in reasons:
             search.skip(place)
-    return Bisected(
+    return BisectionResult(
         plan["id"], home, kept["workload"], kept["metric"], candidates, search, runs, reasons
     )

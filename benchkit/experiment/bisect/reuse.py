@@ -72,7 +72,7 @@ def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str
     ends : list of list of str
         Ids of the runs of the good and the bad end, a pair per block, the oldest first.
     held : dict of str to str or None
-        See `benchkit.experiment.bisect.environments.Builds`; None if there was none.
+        See `benchkit.experiment.bisect.environments.CandidateEnvironments`; None if there was none.
     """
     ends: list[list[str]] = []
     held = None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.stats.effects import compare
 from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
-from benchkit.analysis.stats.stopping import LOOKS, next_step, surely_within
+from benchkit.analysis.stats.stopping import LOOKS, equivalence_test, next_step
 
 __all__ = ["CONFIRMING", "Block", "Search"]
 
@@ -144,7 +144,7 @@ class Search:
         good, bad = np.array(values[: reached[-1]], float).T
         # Whoever bisects has reason to think that they differ: hope is not given up early.
         step = abs(int(next_step([good], [bad], same=self.same, looks=looks, hope=0.0)[0]))
-        if step == 1 and surely_within(compare([good], [bad]), TRIFLE)[0]:
+        if step == 1 and equivalence_test(compare([good], [bad]), TRIFLE)[0]:
             return "same"
         return ("open", "differ", "same", "undecided")[step]
 

@@ -14,15 +14,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.compare.comparison import check_metrics
-from benchkit.errors import BenchkitError, FailedEnd, UsageError
+from benchkit.analysis.compare.compare_runs import check_metrics
+from benchkit.errors import BenchkitError, BisectionEndError, UsageError
 from benchkit.experiment.bisect.candidates import Candidate, find_candidates
-from benchkit.experiment.bisect.environments import Builds
+from benchkit.experiment.bisect.environments import CandidateEnvironments
 from benchkit.experiment.bisect.result import (
     KEPT,
     LEFT_OUT,
     OUTCOME,
-    Bisected,
+    BisectionResult,
     block_of,
     replay,
     runs_of,
@@ -56,7 +56,7 @@ class Bisection:
     ----------
     experiment : Experiment
         With one variant, and neither arms nor repeats of its own.
-    builds : Builds
+    builds : CandidateEnvironments
         What the arms run in.
     search : Search
         What decides.
@@ -74,7 +74,7 @@ class Bisection:
     """
 
     experiment: Experiment
-    builds: Builds
+    builds: CandidateEnvironments
     search: Search
     metric: str = "duration"
     ends: Sequence[Sequence[str]] = ()
@@ -119,9 +119,9 @@ class Bisection:
 
         Raises
         ------
-        FailedEnd
+        BisectionEndError
             The good or the bad end cannot be measured.
-        BadEnvironment, EnvironmentTrouble
+        InvalidEnvironmentError, EnvironmentBuildError
             One of them cannot be built.
         """
         if self.search.next_pair() is None:
@@ -134,11 +134,11 @@ class Bisection:
             self._records[record["block"], record["arm"]] = record
             yield record
 
-    def found(self) -> Bisected:
+    def found(self) -> BisectionResult:
         """Return what is known by now."""
         (variant,) = self.experiment.variants
         store, id_ = self.experiment.store, self.experiment.id
-        return Bisected(
+        return BisectionResult(
             id_,
             store,
             variant.name,
@@ -217,7 +217,7 @@ class Bisection:
             elif place in (0, self.search.last) and self.search.is_useless(place):
                 which = "good" if place == 0 else "bad"
                 hint = "" if self.metric == OUTCOME else "; --metric outcome looks for failures"
-                raise FailedEnd(
+                raise BisectionEndError(
                     f"the {which} end, {self.candidates[place].title}, cannot be measured: "
                     f"{why}{hint}"
                 )
@@ -281,7 +281,7 @@ def plan_bisection(
     search : mapping, optional
         Options of `benchkit.experiment.bisect.search.Search`.
     held : mapping of str to str, optional
-        See `Builds`.
+        See `CandidateEnvironments`.
     ends : sequence of pairs of str, optional
         See `Bisection`; None takes what is in the store, if by it the ends differ.
     **options
@@ -289,7 +289,7 @@ def plan_bisection(
 
     Raises
     ------
-    UnknownWorkload, BadParameter, BadEnvironment, UsageError
+    UnknownWorkload, InvalidParameterError, InvalidEnvironmentError, UsageError
         Something was asked for that does not exist.
     """
     if metric != OUTCOME:
@@ -302,7 +302,7 @@ def plan_bisection(
     wanted = dict(search or {}, by_events=metric == OUTCOME)
     if ends is None:
         ends, held = _taken(home, how, candidates, wanted, metric)
-    builds = Builds(base, candidates, variant.workload.requires, held)
+    builds = CandidateEnvironments(base, candidates, variant.workload.requires, held)
     kept = {
         "workload": variant.name,
         "metric": metric,
@@ -363,7 +363,7 @@ def bisect(
     budget_s: float | None = None,
     environment_folders: Sequence[str | Path] = (),
     **options: Any,
-) -> Bisected:
+) -> BisectionResult:
     """Find the release or commit with which a workload changed, and keep all runs.
 
     Parameters
@@ -390,7 +390,7 @@ def bisect(
     ------
     UsageError
         Something was asked for that does not exist.
-    FailedEnd
+    BisectionEndError
         One of the ends cannot be measured.
 
     Examples

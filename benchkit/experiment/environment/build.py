@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import BadEnvironment, EnvironmentTrouble
+from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment import cache, probe
 from benchkit.experiment.environment.cache import Built, cache_folder, find_built
 from benchkit.experiment.environment.environment import Environment
@@ -63,9 +63,9 @@ def build(
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         The file asks for something that does not exist.
-    EnvironmentTrouble
+    EnvironmentBuildError
         Something went wrong on the way: no network, no tool, a source that does not compile.
     """
     if not environment.needs_building:
@@ -102,7 +102,7 @@ def find_build(environment: Environment, *, look: bool = False) -> Built | None:
         if any(own.get(name) != version for name, version in known["preferred"].items()):
             return None  # what it shared with this interpreter has changed here
         return find_built(known["environment"])
-    except (OSError, ValueError, KeyError, AttributeError, BadEnvironment):
+    except (OSError, ValueError, KeyError, AttributeError, InvalidEnvironmentError):
         return None
 
 
@@ -163,8 +163,8 @@ def _spec(environment: Environment) -> str:
 def _sources(environment: Environment) -> dict[str, str]:
     try:
         return source_states(environment.requirements())
-    except EnvironmentTrouble as error:
-        raise EnvironmentTrouble(f"{environment.where('packages')}: {error}") from error
+    except EnvironmentBuildError as error:
+        raise EnvironmentBuildError(f"{environment.where('packages')}: {error}") from error
 
 
 def _hash(content: Any) -> str:
@@ -254,7 +254,7 @@ def _probe(python: Path, where: str) -> dict[str, Any]:
     """Ask an environment what it is, and refuse one whose Dask cannot be imported."""
     seen = _ask(python, [str(Path(probe.__file__))], where)
     for module, problem in seen["broken"].items():
-        raise BadEnvironment(
+        raise InvalidEnvironmentError(
             f"{where}: installed, but `import {module}` fails: {problem}; "
             "pin what it names to an older version"
         )
@@ -275,10 +275,10 @@ def _ask(python: Path, arguments: Sequence[str], where: str, *, path: str = "") 
         )
         return json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentTrouble(f"{where}: its Python does not answer") from error
+        raise EnvironmentBuildError(f"{where}: its Python does not answer") from error
     except ValueError as error:
         problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        raise EnvironmentTrouble(f"{where}: its Python does not work: {problem}") from error
+        raise EnvironmentBuildError(f"{where}: its Python does not work: {problem}") from error
 
 
 def _cluster_troubles(environment: Environment, built: Built) -> list[tuple[list[str], str]]:

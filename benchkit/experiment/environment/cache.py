@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from benchkit.errors import EnvironmentTrouble
+from benchkit.errors import EnvironmentBuildError
 
 __all__ = ["Built", "cache_folder", "find_built", "list_built", "locked", "publish", "remove"]
 
@@ -240,14 +240,14 @@ def remove(built: Built) -> None:
 
     Raises
     ------
-    EnvironmentTrouble
+    EnvironmentBuildError
         A process runs from it, or it is the one that benchkit runs in.
     """
     if built.is_own:
-        raise EnvironmentTrouble("the environment that benchkit runs in is not removed")
+        raise EnvironmentBuildError("the environment that benchkit runs in is not removed")
     running = users(built)
     if running:
-        raise EnvironmentTrouble(
+        raise EnvironmentBuildError(
             f"environment {built.hash}: process {running[0]} runs from it: end it first"
         )
     with locked(built.hash):

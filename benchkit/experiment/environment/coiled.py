@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from packaging.version import InvalidVersion, Version
 
-from benchkit.errors import BadEnvironment, UsageError
+from benchkit.errors import InvalidEnvironmentError, UsageError
 from benchkit.experiment.environment.conda_specs import translate
 from benchkit.experiment.environment.file import read_environment_file
 from benchkit.experiment.environment.requirements import parse_requirement
@@ -71,7 +71,7 @@ def import_reference(folder: Path, target: Path) -> list[Imported]:
     ------
     UsageError
         There are no such files, or a file of that name is there already: nothing is written.
-    BadEnvironment
+    InvalidEnvironmentError
         A file cannot be read: nothing is written.
     """
     groups: dict[str, dict[str, Path]] = {}
@@ -112,9 +112,9 @@ def _load(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
-        raise BadEnvironment(f"{path}{line}: not YAML: {problem}") from error
+        raise InvalidEnvironmentError(f"{path}{line}: not YAML: {problem}") from error
     if not isinstance(content, (dict, type(None))):
-        raise BadEnvironment(f"{path}: holds no `key: value` lines")
+        raise InvalidEnvironmentError(f"{path}: holds no `key: value` lines")
     return content or {}
 
 
@@ -144,7 +144,7 @@ def _read_packages(found: Imported, files: Mapping[str, Path]) -> None:
         # What pip installs afterwards takes the place of conda's package of that name.
         try:
             name = parse_requirement(line, path.parent).name or line
-        except BadEnvironment as error:
+        except InvalidEnvironmentError as error:
             found.warnings.append(f"{path}: {error}: left out")
         else:
             lines[name] = line

@@ -16,7 +16,7 @@ import yaml
 from packaging.specifiers import InvalidSpecifier
 from packaging.version import Version
 
-from benchkit.errors import BadEnvironment, did_you_mean
+from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment.requirements import parse_requirement, python_specifier
 
 __all__ = ["EnvironmentFile", "read_environment_file"]
@@ -68,20 +68,20 @@ def read_environment_file(path: Path) -> EnvironmentFile:
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         One line with the file and the line in it: what is wrong and what would be right.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadEnvironment(f"{path}: cannot be read: {error}") from error
+        raise InvalidEnvironmentError(f"{path}: cannot be read: {error}") from error
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
         if node is None:
             return EnvironmentFile(path, {})
         if not isinstance(node, yaml.MappingNode):
-            raise BadEnvironment(f"{path}:{_line(node)}: holds no `key: value` lines")
+            raise InvalidEnvironmentError(f"{path}:{_line(node)}: holds no `key: value` lines")
         lines = dict(_lines(path, node, ()))
         raw = _raw_texts(node)
         content = loader.construct_document(node)
@@ -89,7 +89,7 @@ def read_environment_file(path: Path) -> EnvironmentFile:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
-        raise BadEnvironment(f"{path}{line}: not YAML: {problem}") from error
+        raise InvalidEnvironmentError(f"{path}{line}: not YAML: {problem}") from error
     finally:
         loader.dispose()
     found = EnvironmentFile(path, content, lines)
@@ -109,10 +109,10 @@ def _lines(
     seen: dict[str, int] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise BadEnvironment(f"{path}:{_line(key)}: a key must be text")
+            raise InvalidEnvironmentError(f"{path}:{_line(key)}: a key must be text")
         if key.value in seen:
             # YAML lets the last one win without a word.
-            raise BadEnvironment(
+            raise InvalidEnvironmentError(
                 f"{path}:{_line(key)}: {key.value!r} again, after line {seen[key.value]}: "
                 "keep one of them"
             )
@@ -199,7 +199,7 @@ def _check_packages(file: EnvironmentFile) -> None:
             _refuse(file, f"{line!r} is no pip requirement line: write it as text", *place)
         try:
             parse_requirement(line, file.path.parent)
-        except BadEnvironment as error:
+        except InvalidEnvironmentError as error:
             _refuse(file, str(error), *place)
 
 
@@ -250,4 +250,4 @@ def _check_shape(file: EnvironmentFile, name: str, shape: Any) -> None:
 
 
 def _refuse(file: EnvironmentFile, message: str, *keys: str) -> NoReturn:
-    raise BadEnvironment(f"{file.where(*keys)}: {message}")
+    raise InvalidEnvironmentError(f"{file.where(*keys)}: {message}")

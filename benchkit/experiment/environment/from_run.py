@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import EnvironmentTrouble
+from benchkit.errors import EnvironmentBuildError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.requirements import git_address, parse_requirement
 from benchkit.measure.provenance import REDACTED
@@ -38,7 +38,7 @@ def environment_of_run(
 
     Raises
     ------
-    EnvironmentTrouble
+    EnvironmentBuildError
         It had a source that is no longer what it was (a local folder), came from conda, or has
         a setting that is not recorded.
     """
@@ -46,12 +46,12 @@ def environment_of_run(
     packages = json.loads(attrs.get("packages") or "{}")
     run = str(attrs.get("id", ""))[:13]
     if not spec or not packages:
-        raise EnvironmentTrouble(f"run {run}: what it was measured in is not recorded")
+        raise EnvironmentBuildError(f"run {run}: what it was measured in is not recorded")
     if spec.get("conda"):
-        raise EnvironmentTrouble(f"run {run}: environments of conda are not built again")
+        raise EnvironmentBuildError(f"run {run}: environments of conda are not built again")
     settings = {key: spec.get(key) or {} for key in ("dask", "variables")}
     if REDACTED in json.dumps(settings):
-        raise EnvironmentTrouble(f"run {run}: it had settings that are not recorded")
+        raise EnvironmentBuildError(f"run {run}: it had settings that are not recorded")
     built = spec.get("built") or {}
     return Environment(
         name=name,
@@ -76,7 +76,7 @@ def _pins(packages: Mapping[str, str], sources: Mapping[str, str], run: str) -> 
     for line, state in sources.items():
         requirement = parse_requirement(line, Path())
         if requirement.kind != "git":
-            raise EnvironmentTrouble(f"run {run}: {requirement.name or line} was a local folder")
+            raise EnvironmentBuildError(f"run {run}: {requirement.name or line} was a local folder")
         address, _ = git_address(requirement.source)
         # All packages are listed here, so those of its extras are too.
         pins.append(f"{requirement.name} @ git+{address}@{state.split()[0]}")
@@ -85,6 +85,6 @@ def _pins(packages: Mapping[str, str], sources: Mapping[str, str], run: str) -> 
         if name in from_source or name in _NOT_PINNED:
             continue
         if "+" in version:
-            raise EnvironmentTrouble(f"run {run}: {name} {version} came from no index")
+            raise EnvironmentBuildError(f"run {run}: {name} {version} came from no index")
         pins.append(f"{name}=={version}")
     return pins

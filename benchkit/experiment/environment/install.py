@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from benchkit.errors import BadEnvironment, EnvironmentTrouble
+from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.python import Interpreter, uv_command
 from benchkit.experiment.environment.requirements import DASK, Requirement, redacted
 
@@ -64,9 +64,9 @@ def resolve(
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         There is no solution; the message says why.
-    EnvironmentTrouble
+    EnvironmentBuildError
         The index does not answer.
     """
     wanted, lock = folder / "requirements.in", folder / "requirements.txt"
@@ -118,7 +118,7 @@ def newest_release(wanted: str, python: Interpreter, *, folder: Path, where: str
 
     Raises
     ------
-    EnvironmentTrouble
+    EnvironmentBuildError
         The index does not answer.
     """
     asked = folder / "newest.in"
@@ -158,7 +158,7 @@ def install(
 
     Raises
     ------
-    EnvironmentTrouble
+    EnvironmentBuildError
         A download or the building of a source failed.
     """
     pinned = folder / "install.txt"
@@ -188,13 +188,13 @@ def conda_tool(where: str) -> str:
 
     Raises
     ------
-    EnvironmentTrouble
+    EnvironmentBuildError
         There is none.
     """
     for name in _CONDAS:
         if shutil.which(name):
             return name
-    raise EnvironmentTrouble(
+    raise EnvironmentBuildError(
         f"{where}: conda: none of {', '.join(_CONDAS)} is on PATH: install one of them "
         "(micromamba is one file), or name pip `packages:` instead"
     )
@@ -205,9 +205,9 @@ def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         The file is not one of conda's.
-    EnvironmentTrouble
+    EnvironmentBuildError
         No conda is there, or it failed.
     """
     tool = conda_tool(where)
@@ -234,7 +234,7 @@ def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
         if done.returncode:
             raise _failure(where, f"{tool} failed", done.stderr or done.stdout)
     if not inside.exists():
-        raise EnvironmentTrouble(f"{where}: {tool} made no Python: name python in {file.name}")
+        raise EnvironmentBuildError(f"{where}: {tool} made no Python: name python in {file.name}")
     return inside
 
 
@@ -243,15 +243,15 @@ def conda_content(file: Path, where: str) -> dict:
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         It is not one.
     """
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadEnvironment(f"{where}: {file}: {str(error).splitlines()[0]}") from error
+        raise InvalidEnvironmentError(f"{where}: {file}: {str(error).splitlines()[0]}") from error
     if not isinstance(content, dict) or not isinstance(content.get("dependencies"), list):
-        raise BadEnvironment(f"{where}: {file}: holds no list of `dependencies`")
+        raise InvalidEnvironmentError(f"{where}: {file}: holds no list of `dependencies`")
     return content
 
 
@@ -271,9 +271,9 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 def _failure(
     where: str, what: str, problem: str, requirements: Sequence[Requirement] = ()
-) -> BadEnvironment | EnvironmentTrouble:
+) -> InvalidEnvironmentError | EnvironmentBuildError:
     """Return the error that fits what a tool said, in one line."""
     text = redacted(" ".join(problem.split()), *(r.text for r in requirements))
     text = re.sub(r"^(error|×):? ", "", text).replace(" cause: ", ": ").partition(" hint: ")[0]
-    kind = BadEnvironment if "No solution found" in problem else EnvironmentTrouble
+    kind = InvalidEnvironmentError if "No solution found" in problem else EnvironmentBuildError
     return kind(f"{where}: {what}: {text[:600] or 'no reason given'}")

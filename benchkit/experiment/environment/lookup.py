@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import BadEnvironment, did_you_mean
+from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.file import EnvironmentFile, read_environment_file
 from benchkit.experiment.environment.validate import check_environment
@@ -39,7 +39,7 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         There is none of that name, or its file says something that cannot be meant.
     """
     if name == CURRENT:
@@ -51,10 +51,10 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
         path = Path(name)
     else:
         hint = did_you_mean(name, [*known, CURRENT], "see `benchkit list environments`")
-        raise BadEnvironment(f"no environment named {name!r}: {hint}")
+        raise InvalidEnvironmentError(f"no environment named {name!r}: {hint}")
     environment = _assemble(path, _load(path, [*folders, path.parent], ()))
     if environment.python is not None and not environment.needs_building:
-        raise BadEnvironment(
+        raise InvalidEnvironmentError(
             f"{environment.where('python')}: python without packages: name the packages that "
             "this Python should have"
         )
@@ -75,14 +75,14 @@ def _load(path: Path, folders: Sequence[Path], seen: tuple[Path, ...]) -> list[E
         if found.resolve() != path.resolve()
     }
     if base == path.stem and base not in known:
-        raise BadEnvironment(f"{file.where('extends')}: extends itself")
+        raise InvalidEnvironmentError(f"{file.where('extends')}: extends itself")
     parent = known.get(base)
     if parent is None:
         hint = did_you_mean(base, known, "no file of that name beside it")
-        raise BadEnvironment(f"{file.where('extends')}: extends {base!r}: {hint}")
+        raise InvalidEnvironmentError(f"{file.where('extends')}: extends {base!r}: {hint}")
     if parent.resolve() in (found.resolve() for found in seen):
         circle = " -> ".join([*(found.stem for found in seen), path.stem, base])
-        raise BadEnvironment(f"{file.where('extends')}: extends in a circle: {circle}")
+        raise InvalidEnvironmentError(f"{file.where('extends')}: extends in a circle: {circle}")
     return [*_load(parent, folders, (*seen, path)), file]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from benchkit.errors import BadEnvironment, EnvironmentTrouble
+from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment.requirements import python_specifier
 
 __all__ = ["Interpreter", "choose_python", "find_pythons", "uv_command"]
@@ -43,14 +43,14 @@ def uv_command() -> list[str]:
 
     Raises
     ------
-    EnvironmentTrouble
+    EnvironmentBuildError
         There is none.
     """
     with suppress(ImportError, FileNotFoundError):
         from uv import find_uv_bin
 
         return [os.fsdecode(find_uv_bin())]
-    raise EnvironmentTrouble("uv, which builds environments, is not installed: pip install uv")
+    raise EnvironmentBuildError("uv, which builds environments, is not installed: pip install uv")
 
 
 def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
@@ -65,7 +65,7 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         There is none of that version; the message names those that were found.
     """
     own = Interpreter(Path(sys.executable), platform.python_version())
@@ -80,7 +80,7 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
             if allowed.contains(python.version, prereleases=True):
                 return python
     names = ", ".join(dict.fromkeys(python.version for python in [*find_pythons(), own]))
-    raise BadEnvironment(
+    raise InvalidEnvironmentError(
         f"{where}: no Python {wanted} on this machine: there is {names}; "
         "ask for one of these, or install it"
     )
@@ -116,7 +116,7 @@ def _uv_finds() -> list[Path]:
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         return [Path(entry["path"]) for entry in json.loads(done.stdout or "[]") if entry["path"]]
-    except (OSError, ValueError, EnvironmentTrouble, subprocess.TimeoutExpired):
+    except (OSError, ValueError, EnvironmentBuildError, subprocess.TimeoutExpired):
         return []
 
 

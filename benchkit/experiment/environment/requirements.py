@@ -22,7 +22,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from benchkit.errors import BadEnvironment, EnvironmentTrouble
+from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 
 __all__ = [
     "DASK",
@@ -80,7 +80,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         It is none of these, or the local source does not exist.
     """
     text = re.sub(r"(^|\s)#.*$", "", line).strip()
@@ -92,7 +92,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
             return _from_address("", where)
         return _from_path(where, folder, editable=True)
     if text.startswith("-"):
-        raise BadEnvironment(
+        raise InvalidEnvironmentError(
             f"{shown!r}: of pip's options only -e is read; set indexes for uv itself, "
             "for example with UV_INDEX_URL"
         )
@@ -104,7 +104,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
         parsed = PackagingRequirement(text)
     except InvalidRequirement as error:
         problem = str(error).splitlines()[0]
-        raise BadEnvironment(f"{shown!r} is no pip requirement line: {problem}") from error
+        raise InvalidEnvironmentError(f"{shown!r} is no pip requirement line: {problem}") from error
     name = canonicalize_name(parsed.name)
     if parsed.url is None:
         return Requirement(text, name, specifier=parsed.specifier)
@@ -140,9 +140,9 @@ def _from_path(text: str, folder: Path, *, editable: bool = False) -> Requiremen
     path = Path(os.path.abspath(folder / path))
     flag = "-e " if editable else ""
     if not path.exists():
-        raise BadEnvironment(f"{text!r}: no such folder or file: {path}")
+        raise InvalidEnvironmentError(f"{text!r}: no such folder or file: {path}")
     if path.is_dir() and not any((path / n).exists() for n in ("pyproject.toml", "setup.py")):
-        raise BadEnvironment(f"{text!r}: {path} holds no pyproject.toml or setup.py")
+        raise InvalidEnvironmentError(f"{text!r}: {path} holds no pyproject.toml or setup.py")
     return Requirement(
         f"{flag}{path}{extras[0] if extras else ''}", _project_name(path), "path", source=str(path)
     )
@@ -203,7 +203,7 @@ def source_states(requirements: Sequence[Requirement]) -> dict[str, str]:
 
     Raises
     ------
-    EnvironmentTrouble
+    EnvironmentBuildError
         A git repository does not answer.
     """
     return {
@@ -229,14 +229,14 @@ def _state(requirement: Requirement) -> str:
             env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentTrouble(
+        raise EnvironmentBuildError(
             f"{redacted(requirement.text)}: git does not answer: "
             f"{redacted(str(error), requirement.text)}"
         ) from error
     if done.returncode:
         problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
         problem = redacted(problem, requirement.text)
-        raise EnvironmentTrouble(f"{redacted(requirement.text)}: {problem}")
+        raise EnvironmentBuildError(f"{redacted(requirement.text)}: {problem}")
     # A short commit is no name that a server knows, and never moves.
     return " ".join(line.split()[0] for line in done.stdout.splitlines()) or ref
 

@@ -13,7 +13,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
-from benchkit.errors import BadEnvironment, did_you_mean
+from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment import probe
 from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.cluster.check import cluster_troubles
@@ -36,7 +36,7 @@ def check_environment(environment: Environment) -> None:
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         With file and line: a setting or an option that does not exist, or a cluster class that
         cannot be imported.
     """
@@ -57,7 +57,7 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         A setting that the environment's Dask does not know.
     """
     known = {_plain(name): name for name in settings["known"]}
@@ -72,10 +72,12 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
             name, place = ".".join(keys), environment.where("dask", *keys)
             if "." in keys[-1]:
                 nested = ": {".join([*keys[:-1], *keys[-1].split(".")])
-                raise BadEnvironment(f"{place}: {keys[-1]!r} should be nested: {nested}: ...")
+                raise InvalidEnvironmentError(
+                    f"{place}: {keys[-1]!r} should be nested: {nested}: ..."
+                )
             if _plain(name) not in known and _plain(name) not in roots:
                 hint = _hint(name, known)
-                raise BadEnvironment(f"{place}: {who} has no setting {name!r}: {hint}")
+                raise InvalidEnvironmentError(f"{place}: {who} has no setting {name!r}: {hint}")
 
 
 def _names(
@@ -119,7 +121,7 @@ def check_clusters(environment: Environment, troubles: list[tuple[list[str], str
 
     Raises
     ------
-    BadEnvironment
+    InvalidEnvironmentError
         There is one.
     """
     if not troubles:
@@ -135,4 +137,4 @@ def check_clusters(environment: Environment, troubles: list[tuple[list[str], str
     cls = str(environment.cluster.get("class", LOCAL_CLUSTER))
     if cls.startswith("coiled.") and "cannot be imported" in message:
         message += "; pip install 'benchkit[coiled]' brings it"
-    raise BadEnvironment(f"{environment.where(*keys, option)}: {message}")
+    raise InvalidEnvironmentError(f"{environment.where(*keys, option)}: {message}")

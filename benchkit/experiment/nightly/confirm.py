@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.compare.comparison import compare_experiment
+from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.analysis.regression.diagnosis import runs_beside
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING

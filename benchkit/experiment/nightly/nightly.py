@@ -177,7 +177,7 @@ def nightly(
 
     Raises
     ------
-    UnknownWorkload, BadSelection, UsageError
+    UnknownWorkload, InvalidSelectionError, UsageError
         Something was asked for that does not exist.
 
     Examples
@@ -308,7 +308,7 @@ def _measure(experiment: Experiment, budget_s: float | None, watch: Watch, resul
         place = (measurement.block, measurement.variant)
         if budget_s is None or place in begun:
             return False
-        ahead = len(experiment.arms) * estimate.one_s(measurement.variant)
+        ahead = len(experiment.arms) * estimate.run_seconds(measurement.variant)
         if place in left_out or time.monotonic() - began + ahead > budget_s:
             left_out.add(place)
             return True

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from benchkit.errors import BadParameter, UsageError, did_you_mean
+from benchkit.errors import InvalidParameterError, UsageError, did_you_mean
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
@@ -78,7 +78,7 @@ def run(
 
     Raises
     ------
-    UnknownWorkload, BadSelection, BadParameter, BadEnvironment, UsageError
+    UnknownWorkload, InvalidSelectionError, InvalidParameterError, InvalidEnvironmentError, UsageError
         Something was asked for that does not exist.
 
     Examples
@@ -149,7 +149,7 @@ def plan_experiment(
 
     Raises
     ------
-    UnknownWorkload, BadSelection, BadParameter, BadEnvironment, UsageError
+    UnknownWorkload, InvalidSelectionError, InvalidParameterError, InvalidEnvironmentError, UsageError
         Something was asked for that does not exist.
     """
     places = folders_of("workloads", folders)
@@ -245,14 +245,14 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
 
     Raises
     ------
-    BadParameter
+    InvalidParameterError
         No selected workload has the parameter, or the value is of another type than its own.
     """
     known = {name for variant in variants for name in variant.workload.parameters}
     for name in params:
         if name not in known:
             hint = did_you_mean(name, known, f"they have {', '.join(sorted(known)) or 'none'}")
-            raise BadParameter(f"no selected workload has a parameter {name!r}: {hint}")
+            raise InvalidParameterError(f"no selected workload has a parameter {name!r}: {hint}")
     bound = []
     for variant in variants:
         own = variant.workload.parameters
@@ -263,7 +263,7 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
                 kinds.add(int)
             if type(value) not in kinds:
                 example = own[name][0]
-                raise BadParameter(
+                raise InvalidParameterError(
                     f"{variant.workload.name}: {name}={value!r} is of another type than "
                     f"its own values, such as {example!r}"
                 )

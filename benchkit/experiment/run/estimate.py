@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.known_workloads import Fact, shipped_facts
+from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.store.store import Store
 
 __all__ = ["Estimate", "estimate_of", "known_durations"]
@@ -19,7 +19,9 @@ OVERHEAD_S = 5.0
 UNKNOWN_S = 8.0
 
 
-def known_durations(store: Store, shipped: Mapping[str, Fact] | None = None) -> dict[str, float]:
+def known_durations(
+    store: Store, shipped: Mapping[str, KnownWorkload] | None = None
+) -> dict[str, float]:
     """Return how long each variant takes, in s: the median of this store's, else as shipped."""
     known = {name: fact.duration for name, fact in (shipped or {}).items()}
     if len(store):
@@ -31,7 +33,7 @@ def known_durations(store: Store, shipped: Mapping[str, Fact] | None = None) -> 
 def estimate_of(experiment: Experiment) -> Estimate:
     """Return the estimate of what is left of an experiment."""
     planned = [measurement.variant for measurement in experiment.plan()]
-    return Estimate(planned, known_durations(experiment.store, shipped_facts(experiment)))
+    return Estimate(planned, known_durations(experiment.store, load_known(experiment)))
 
 
 class Estimate:
@@ -63,7 +65,7 @@ class Estimate:
         """Take one run of a variant off the list, because it is not worth it any more."""
         self._ahead[name] -= 1
 
-    def one_s(self, name: str) -> float:
+    def run_seconds(self, name: str) -> float:
         """Seconds that one run of a variant takes with all that is around it."""
         overhead = fmean(self._overheads) if self._overheads else OVERHEAD_S
         unknown = fmean(self._seen) if self._seen else UNKNOWN_S
@@ -72,4 +74,4 @@ class Estimate:
     @property
     def left_s(self) -> float:
         """Seconds until the end of the list."""
-        return sum(n * self.one_s(name) for name, n in self._ahead.items() if n > 0)
+        return sum(n * self.run_seconds(name) for name, n in self._ahead.items() if n > 0)

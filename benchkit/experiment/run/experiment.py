@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.paths import file_name, notebook_path
-from benchkit.experiment.run.kernel import KernelTrouble, MeasuringKernel
+from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.experiment.run.prices import worker_price
 from benchkit.measure.recording import RecordingWriter
@@ -216,7 +216,7 @@ class Experiment:
         names = f"{file_name(arm.name)}-{file_name(measurement.variant)}"
         file = f"{measurement.order:04d}-{names}.ipynb"
         output = self.folder / "notebooks" / file
-        trouble: KernelTrouble | None = None
+        trouble: KernelError | None = None
         try:
             kernel.execute(
                 notebook_path("measure"),
@@ -235,7 +235,7 @@ class Experiment:
                 },
                 timeout_s=3 * measurement.deadline_s + GRACE_S,
             )
-        except KernelTrouble as error:
+        except KernelError as error:
             trouble = error
         return self._keep(run_id, measurement, facts, trouble)
 
@@ -253,7 +253,7 @@ class Experiment:
         run_id: str,
         measurement: Measurement,
         facts: dict[str, Any],
-        trouble: KernelTrouble | None,
+        trouble: KernelError | None,
     ) -> dict[str, Any]:
         """Turn the recording into a stored run; without a finished one, say why in the run."""
         path = self.recordings / f"{run_id}.recording"
@@ -287,7 +287,7 @@ class Experiment:
         writer.tail(outcome="infrastructure", error=reason, phase="kernel")
         return writer.path
 
-    def _finish(self, path: Path, trouble: KernelTrouble) -> None:
+    def _finish(self, path: Path, trouble: KernelError) -> None:
         outcome = "timeout" if trouble.kind == "timeout" else "infrastructure"
         tail = {"outcome": outcome, "error": str(trouble), "phase": "kernel"}
         (path / "tail.json").write_text(json.dumps(tail), encoding="utf-8")

@@ -30,7 +30,7 @@ from benchkit.experiment.run.notebook_parameters import checked_parameters, stam
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.dataset import HELPER_VARIABLE
 
-__all__ = ["KernelTrouble", "MeasuringKernel"]
+__all__ = ["KernelError", "MeasuringKernel"]
 
 START_TIMEOUT_S = 60.0
 #: For giving back a cluster that is paid for.
@@ -73,7 +73,7 @@ def _is_news(record: logging.LogRecord) -> bool:
     return "Kernel died" not in record.getMessage()
 
 
-class KernelTrouble(BenchkitError):
+class KernelError(BenchkitError):
     """The measuring process died, hung, or raised. `kind`: "died", "timeout" or "raised"."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -214,9 +214,9 @@ class MeasuringKernel:
 
         Raises
         ------
-        BadNotebook
+        InvalidNotebookError
             The notebook has no such parameter, or a value would not arrive as it is.
-        KernelTrouble
+        KernelError
             The process died, took longer than `timeout_s` for a cell, or a cell raised.
         """
         parameters = checked_parameters(notebook, parameters)
@@ -242,15 +242,15 @@ class MeasuringKernel:
             )
         except papermill.PapermillExecutionError as error:
             status = f"raised {error.ename}: {error.evalue}"
-            raise KernelTrouble("raised", f"{error.ename}: {error.evalue}") from error
+            raise KernelError("raised", f"{error.ename}: {error.evalue}") from error
         except CellTimeoutError as error:
             status = "timeout"
             self.kill()
-            raise KernelTrouble("timeout", f"no end within {timeout_s:g} s") from error
+            raise KernelError("timeout", f"no end within {timeout_s:g} s") from error
         except (DeadKernelError, RuntimeError) as error:
             status = "died"
             self.kill()
-            raise KernelTrouble("died", "the measuring process died") from error
+            raise KernelError("died", "the measuring process died") from error
         except BaseException:
             status = "interrupted"
             # A task of nbclient still waits for an answer; that it gets none is no news then.

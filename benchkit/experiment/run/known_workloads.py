@@ -18,13 +18,13 @@ from benchkit.analysis.run.noise import run_noise
 from benchkit.errors import UsageError
 from benchkit.experiment.run.experiment import Experiment
 
-__all__ = ["FILE", "Fact", "known_noise", "noise_table", "read_facts", "shipped_facts"]
+__all__ = ["FILE", "KnownWorkload", "known_noise", "noise_table", "read_facts", "load_known"]
 
 FILE = "facts.json"
 
 
 @dataclass(frozen=True)
-class Fact:
+class KnownWorkload:
     """What runs of one variant were like.
 
     Attributes
@@ -62,7 +62,7 @@ def noise_table(runs: pd.DataFrame) -> pd.DataFrame:
     return table[[*columns, *needed]].rename(columns={"level": "duration"}).reset_index(drop=True)
 
 
-def read_facts(folders: Iterable[Path]) -> dict[str, Fact]:
+def read_facts(folders: Iterable[Path]) -> dict[str, KnownWorkload]:
     """Return the facts that lie beside the workloads of some folders, by variant.
 
     Raises
@@ -70,7 +70,7 @@ def read_facts(folders: Iterable[Path]) -> dict[str, Fact]:
     UsageError
         A file is not what `benchkit list noise --json` prints.
     """
-    facts: dict[str, Fact] = {}
+    facts: dict[str, KnownWorkload] = {}
     for folder in folders:
         path = Path(folder) / FILE
         if not path.is_file():
@@ -78,7 +78,9 @@ def read_facts(folders: Iterable[Path]) -> dict[str, Fact]:
         try:
             for row in json.loads(path.read_text(encoding="utf-8")):
                 noise = math.nan if row["noise"] is None else float(row["noise"])
-                facts[str(row["workload"])] = Fact(float(row["duration"]), noise, row["n_runs"])
+                facts[str(row["workload"])] = KnownWorkload(
+                    float(row["duration"]), noise, row["n_runs"]
+                )
         except (ValueError, TypeError, KeyError) as error:
             raise UsageError(
                 f"{path}: not a list of facts ({type(error).__name__}: {error}); "
@@ -93,7 +95,7 @@ def known_noise(experiment: Experiment) -> dict[str, float]:
     Coefficients of variation of one run; a variant whose noise nobody knows is left out.
     """
     names = {variant.name for variant in experiment.variants}
-    noise = {name: fact.noise for name, fact in shipped_facts(experiment).items()}
+    noise = {name: fact.noise for name, fact in load_known(experiment).items()}
     if len(experiment.store):
         runs = experiment.store.runs()
         table = noise_table(runs[runs["workload"].isin(names)]).dropna(subset=["noise"])
@@ -101,6 +103,6 @@ def known_noise(experiment: Experiment) -> dict[str, float]:
     return {name: value for name, value in noise.items() if name in names and math.isfinite(value)}
 
 
-def shipped_facts(experiment: Experiment) -> dict[str, Fact]:
+def load_known(experiment: Experiment) -> dict[str, KnownWorkload]:
     """Return what lies beside the workloads of an experiment; it is of the whole size only."""
     return read_facts(experiment.folders) if experiment.scale == 1 else {}

@@ -19,7 +19,7 @@ from typing import Any
 
 import nbformat
 
-from benchkit.errors import BadNotebook, did_you_mean
+from benchkit.errors import InvalidNotebookError, did_you_mean
 
 __all__ = ["Parameter", "checked_parameters", "declared_parameters", "stamp"]
 
@@ -49,13 +49,13 @@ def declared_parameters(notebook: str | Path) -> dict[str, Parameter]:
 
     Raises
     ------
-    BadNotebook
+    InvalidNotebookError
         The notebook cannot be read, or the cell holds something other than such assignments.
     """
     try:
         content = nbformat.read(str(notebook), as_version=4)
     except (OSError, ValueError, nbformat.reader.NotJSONError) as error:
-        raise BadNotebook(f"{notebook}: cannot be read as a notebook: {error}") from error
+        raise InvalidNotebookError(f"{notebook}: cannot be read as a notebook: {error}") from error
     for cell in content.cells:
         if cell.cell_type == "code" and "parameters" in cell.metadata.get("tags", []):
             return _parse(cell.source, notebook)
@@ -76,14 +76,14 @@ def _parse(source: str, notebook: str | Path) -> dict[str, Parameter]:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 kind = ""
             case _:
-                raise BadNotebook(
+                raise InvalidNotebookError(
                     f"{notebook}: line {node.lineno} of its parameters cell is not "
                     "`name: type = literal`"
                 )
         try:
             default = ast.literal_eval(value)
         except ValueError as error:
-            raise BadNotebook(
+            raise InvalidNotebookError(
                 f"{notebook}: the default of parameter {name!r} is not a literal"
             ) from error
         comment = comments.get(node.end_lineno or node.lineno, "")
@@ -103,7 +103,7 @@ def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[
 
     Raises
     ------
-    BadNotebook
+    InvalidNotebookError
         A parameter that the notebook does not have, a value that is not of a JSON type, or one
         that is not of the annotated type.
     """
@@ -111,7 +111,7 @@ def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[
     for name, value in values.items():
         if name not in known:
             hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
-            raise BadNotebook(f"{notebook}: no parameter named {name!r}: {hint}")
+            raise InvalidNotebookError(f"{notebook}: no parameter named {name!r}: {hint}")
         _require_json(notebook, name, value)
         _require_type(notebook, known[name], value)
     return dict(values)
@@ -124,7 +124,7 @@ def _require_json(notebook: str | Path, name: str, value: Any) -> None:
     with suppress(TypeError, ValueError):
         if repr(json.loads(json.dumps(value))) == text:
             return
-    raise BadNotebook(
+    raise InvalidNotebookError(
         f"{notebook}: parameter {name!r} is {text[:60]}, a {type(value).__name__}: only strings, "
         "numbers, booleans, None, lists and dictionaries reach a notebook as they are"
     )
@@ -148,7 +148,7 @@ def _require_type(notebook: str | Path, parameter: Parameter, value: Any) -> Non
     allowed = tuple(kind for name in names for kind in _TYPES[name])
     if isinstance(value, allowed) and (not isinstance(value, bool) or bool in allowed):
         return
-    raise BadNotebook(
+    raise InvalidNotebookError(
         f"{notebook}: parameter {parameter.name!r} is {value!r}: it must be {parameter.type}"
     )
 

@@ -18,7 +18,7 @@ from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate
 from benchkit.experiment.run.plan import NULL_ARM, Measurement
 
-__all__ = ["LOOKS", "Pace", "blocks_within", "parse_budget"]
+__all__ = ["LOOKS", "StopPolicy", "blocks_within", "parse_budget"]
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 #: Fewer blocks than this are no comparison.
@@ -52,7 +52,7 @@ def blocks_within(budget_s: float, block_s: float) -> int:
     return max(FEWEST_BLOCKS, int(budget_s // block_s))
 
 
-class Pace:
+class StopPolicy:
     """Says which measurements are still worth it.
 
     Parameters
@@ -130,7 +130,7 @@ class Pace:
             return sum(self._costs) + ahead <= self.budget_usd
         if self.budget_s is None:
             return True
-        ahead = len(self.arms) * self.estimate.one_s(measurement.variant)
+        ahead = len(self.arms) * self.estimate.run_seconds(measurement.variant)
         return time.monotonic() - self._began + ahead <= self.budget_s
 
     def _look(self, n_blocks: int) -> None:

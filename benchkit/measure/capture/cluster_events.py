@@ -9,13 +9,13 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import text
 
-__all__ = ["Happenings"]
+__all__ = ["EventLog"]
 
 MAX_ERRORS = 100
 MAX_EVENTS = 100_000
 
 
-class Happenings:
+class EventLog:
     """Keeps events and the first failed tasks. Whoever hears of them first tells it here."""
 
     def __init__(self, name: str, workers: dict[Any, int]) -> None:

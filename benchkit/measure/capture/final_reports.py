@@ -10,9 +10,9 @@ from typing import Any
 from benchkit.measure.capture.columns import NAN, look_up, text
 from benchkit.measure.capture.task_groups import Groups
 from benchkit.measure.capture.worker_log import IDLE_TALK, MAX_LOG_LINES, warnings_of
-from benchkit.measure.capture.worker_reports import Asking
+from benchkit.measure.capture.worker_reports import WorkerReportPoller
 
-__all__ = ["fine_now", "fine_rows", "last_words"]
+__all__ = ["fine_now", "fine_rows", "collect_final_reports"]
 
 #: Seconds or bytes: what is left of a sum when all its parts are taken from it.
 ROUNDING = 1e-9
@@ -24,8 +24,8 @@ REPORT_TIMEOUT_PER_WORKER_S = 0.03
 Note = Callable[[str, Any], None]
 
 
-async def last_words(
-    asking: Asking,
+async def collect_final_reports(
+    asking: WorkerReportPoller,
     groups: Groups,
     note: Note,
     window: tuple[float, float],
@@ -34,7 +34,7 @@ async def last_words(
 
     Parameters
     ----------
-    asking : Asking
+    asking : WorkerReportPoller
         Knows whom to ask, and what each has told.
     groups : Groups
         Whose spans are wanted.

@@ -18,7 +18,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.capture.cluster_events import Happenings
+from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.task_groups import Groups, row_of
 
@@ -40,14 +40,14 @@ class Poll:
         Whose hooks `add_worker` and `remove_worker` are called for workers that came and went.
     groups : Groups
         Told of task groups, and of how many tasks ended in each.
-    happenings : Happenings
+    happenings : EventLog
         Told of events and of tasks that failed.
     tasks : bool
         Whether to look for task groups and failed tasks; otherwise somebody else tells of them.
     """
 
     def __init__(
-        self, scheduler: Any, plugin: Any, groups: Groups, happenings: Happenings, *, tasks: bool
+        self, scheduler: Any, plugin: Any, groups: Groups, happenings: EventLog, *, tasks: bool
     ) -> None:
         self.scheduler, self.plugin, self.tasks = scheduler, plugin, tasks
         self.groups, self.happenings = groups, happenings

@@ -10,17 +10,17 @@ import cloudpickle
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 
-from benchkit.measure.capture.cluster_events import Happenings
+from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import NAN, text
-from benchkit.measure.capture.final_reports import fine_now, fine_rows, last_words
+from benchkit.measure.capture.final_reports import collect_final_reports, fine_now, fine_rows
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.poller import Poll
 from benchkit.measure.capture.samples import Samples
 from benchkit.measure.capture.task_groups import Groups
 from benchkit.measure.capture.task_stream import Stream
-from benchkit.measure.capture.transition_table import can_listen, listen, stop_listening
+from benchkit.measure.capture.transition_table import is_supported, listen, stop_listening
 from benchkit.measure.capture.worker_plugin import Probe
-from benchkit.measure.capture.worker_reports import Asking
+from benchkit.measure.capture.worker_reports import WorkerReportPoller
 
 __all__ = ["Capture"]
 
@@ -58,7 +58,7 @@ class Capture(SchedulerPlugin):
     level : {"full", "light"}
         "light" keeps no stream of tasks and no call stacks.
     ask_every_s : float
-        Seconds after which a worker is asked again for what it alone knows, at least; see `Asking`.
+        Seconds after which a worker is asked again for what it alone knows, at least; see `WorkerReportPoller`.
     """
 
     def __init__(self, name: str, level: str = "full", *, ask_every_s: float = ASK_EVERY_S) -> None:
@@ -84,12 +84,12 @@ class Capture(SchedulerPlugin):
         self.sequence = 0
         self.lag = LoopLag()
         self.groups = Groups()
-        self.happenings = Happenings(self.name, self.workers)
+        self.happenings = EventLog(self.name, self.workers)
         self.stream = Stream(
             scheduler, self.groups, self.workers, self.note, self.happenings.failed
         )
         self.samples = Samples(self.name, scheduler, self.workers, self.lag)
-        self.asking = Asking(self.name, scheduler, self.workers, self.ask_every_s)
+        self.asking = WorkerReportPoller(self.name, scheduler, self.workers, self.ask_every_s)
         self.poll: Poll | None = None
         self.group_rows: list[dict] = []
         for address, state in list(scheduler.workers.items()):
@@ -151,7 +151,7 @@ class Capture(SchedulerPlugin):
     def _hear(self) -> None:
         self.happenings.counting = True
         if self.level == "full":
-            if not can_listen(self.scheduler):
+            if not is_supported(self.scheduler):
                 self.transition = self.stream.hook()  # type: ignore[method-assign]
                 return
             listen(self.scheduler, self.name, self.stream.wraps())
@@ -222,7 +222,7 @@ class Capture(SchedulerPlugin):
             if self.t_on == self.t_on:
                 window = (self.t_on, stop)
                 self._guarded(self.stream.fold)  # it is asked which groups had tasks
-                last = await last_words(self.asking, self.groups, self.note, window)
+                last = await collect_final_reports(self.asking, self.groups, self.note, window)
         if self.sample_handle is not None and self.t_on == self.t_on:
             self._sample()
         rest = [self.pending] if self.pending and self.pending["sequence"] != ack else []

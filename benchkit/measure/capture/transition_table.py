@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-__all__ = ["Wrap", "can_listen", "ignores_the_rest", "listen", "stop_listening"]
+__all__ = ["Wrap", "is_supported", "ignores_the_rest", "listen", "stop_listening"]
 
 #: What a task that was processing becomes when that is over.
 _ENDS = ("memory", "erred", "released")
@@ -28,7 +28,7 @@ _LISTENERS, _BEFORE = "benchkit_listeners", "benchkit_table_before"
 _TOLD = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startstops"}
 
 
-def can_listen(scheduler: Any) -> bool:
+def is_supported(scheduler: Any) -> bool:
     """Return whether this release has the table, and tells of a task's end as we know it."""
     from distributed.scheduler import TaskState
 
@@ -71,7 +71,7 @@ def listen(scheduler: Any, name: str, wraps: dict[str, Wrap]) -> None:
     Parameters
     ----------
     scheduler : Scheduler
-        One for which `can_listen` is true.
+        One for which `is_supported` is true.
     name : str
         To stop by.
     wraps : dict

@@ -14,7 +14,7 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import NAN, text
 
-__all__ = ["IDLE_TALK", "MAX_LOG_LINES", "Knowledge", "warnings_of"]
+__all__ = ["IDLE_TALK", "MAX_LOG_LINES", "WorkerLog", "warnings_of"]
 
 #: A transfer takes 48 B in its worker, so that all of them take 24 MB.
 MAX_TRANSFERS = 500_000
@@ -22,7 +22,7 @@ MAX_LOG_LINES = 1000
 IDLE_TALK = ("DEBUG", "INFO")
 
 
-class Knowledge:
+class WorkerLog:
     """What happened on a worker within a time, as often as it is asked for.
 
     Who asks for what came after a moment says with it that all before has arrived; who asks with

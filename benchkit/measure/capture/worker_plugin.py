@@ -12,7 +12,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from benchkit.measure.capture.columns import NAN, text
 from benchkit.measure.capture.loop_lag import LoopLag
-from benchkit.measure.capture.worker_log import Knowledge
+from benchkit.measure.capture.worker_log import WorkerLog
 
 __all__ = ["Probe"]
 
@@ -34,7 +34,7 @@ class Probe(WorkerPlugin):
         # of other captures and, where workers share a process, of other workers.
         self.siblings = vars(distributed).setdefault("_benchkit_probes", {})
         self.siblings[self.name, worker.address] = self
-        self.knowledge = Knowledge(worker)
+        self.knowledge = WorkerLog(worker)
         worker.metrics[self.name] = self.read
         worker.handlers[f"{self.name}_report"] = self.report
         worker.handlers[f"{self.name}_beat"] = self.beat

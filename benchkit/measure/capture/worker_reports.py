@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-__all__ = ["Asking"]
+__all__ = ["WorkerReportPoller"]
 
 #: Not more questions a second than that, of all workers; and after five minutes less often: in a
 #: run of hours, what a minute had in it is little.
@@ -21,7 +21,7 @@ CLIENT_SILENT_S = 30.0
 MAX_PROFILED = 64
 
 
-class Asking:
+class WorkerReportPoller:
     """Gathers parts of the workers' reports while the clock runs.
 
     A worker is asked for a window of time that begins where its last answer ended, so that a lost

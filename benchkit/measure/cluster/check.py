@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.measure.errors import BadCluster
+from benchkit.measure.errors import InvalidClusterError
 
 __all__ = ["cluster_troubles"]
 
@@ -27,12 +27,12 @@ def cluster_troubles(
     try:
         spec = ClusterSpec.from_dict(cluster)
         spec.check(login=False)
-    except BadCluster as error:
+    except InvalidClusterError as error:
         return [(["cluster"], str(error))]
     for name, shape in clusters.items():
         try:
             spec.merged(shape).check(login=False)
-        except BadCluster as error:
+        except InvalidClusterError as error:
             found.append((["clusters", name], str(error)))
     return found
 

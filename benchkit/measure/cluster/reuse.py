@@ -13,16 +13,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from benchkit.measure.cluster.spec import ClusterSpec, Opened, open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec, RunningCluster, open_cluster
 
-__all__ = ["close_kept", "kept_cluster"]
+__all__ = ["close_kept", "reused_cluster"]
 
 RESTART_TIMEOUT_S = 120.0
-_kept: dict[str, tuple[ExitStack, Opened]] = {}
+_kept: dict[str, tuple[ExitStack, RunningCluster]] = {}
 
 
 @contextmanager
-def kept_cluster(spec: ClusterSpec) -> Iterator[Opened]:
+def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
     """Open a cluster with fresh workers; one that is neither local nor an address is kept.
 
     The next call with the same spec gets the same cluster with restarted workers, or a new
@@ -36,7 +36,7 @@ def kept_cluster(spec: ClusterSpec) -> Iterator[Opened]:
 
     Raises
     ------
-    BadCluster, ClusterTrouble
+    InvalidClusterError, ClusterError
         See `benchkit.measure.cluster.spec.open_cluster`.
     """
     if spec.is_local or spec.address is not None:
@@ -52,7 +52,7 @@ def kept_cluster(spec: ClusterSpec) -> Iterator[Opened]:
     yield kept
 
 
-def _renewed(key: str) -> Opened | None:
+def _renewed(key: str) -> RunningCluster | None:
     """Return the kept cluster with new workers; None, and nothing kept, if it is of no use."""
     if key not in _kept:
         return None

@@ -24,9 +24,9 @@ from distributed import Client
 from distributed.comm import resolve_address
 from distributed.system import MEMORY_LIMIT
 
-from benchkit.measure.errors import BadCluster, ClusterTrouble, did_you_mean
+from benchkit.measure.errors import ClusterError, InvalidClusterError, did_you_mean
 
-__all__ = ["ClusterSpec", "Opened", "open_cluster"]
+__all__ = ["ClusterSpec", "RunningCluster", "open_cluster"]
 
 LOCAL_CLUSTER = "dask.distributed.LocalCluster"
 #: The catalogue's sizes are tuned so that 1 GiB a thread gives jobs of 5 to 20 s.
@@ -85,18 +85,18 @@ class ClusterSpec:
 
         Raises
         ------
-        BadCluster
+        InvalidClusterError
             Something else than a mapping, or an address together with other options.
         """
         if not options:
             return cls.default()
         if not isinstance(options, Mapping):
-            raise BadCluster(f"cluster: {options!r} is not a mapping of options")
+            raise InvalidClusterError(f"cluster: {options!r} is not a mapping of options")
         rest = dict(options)
         address = rest.pop("address", None)
         if address is not None:
             if rest:
-                raise BadCluster(
+                raise InvalidClusterError(
                     f"cluster: {', '.join(rest)} beside address {address!r}: a running scheduler "
                     "takes no options; leave them out, or leave out the address"
                 )
@@ -133,24 +133,30 @@ class ClusterSpec:
 
         Raises
         ------
-        BadCluster
+        InvalidClusterError
             There is no such module or name, or it cannot be called.
         """
         module, _, name = self.cls.rpartition(".")
         if not module:
-            raise BadCluster(
+            raise InvalidClusterError(
                 f"cluster class {self.cls!r}: give the dotted name, such as {LOCAL_CLUSTER!r}"
             )
         try:
             factory = getattr(import_module(module), name)
         except ImportError as error:
-            raise BadCluster(f"cluster class {self.cls!r} cannot be imported: {error}") from error
+            raise InvalidClusterError(
+                f"cluster class {self.cls!r} cannot be imported: {error}"
+            ) from error
         except AttributeError as error:
             known = [n for n in dir(import_module(module)) if n.endswith("Cluster")]
             hint = did_you_mean(name, known, f"{module} has {', '.join(known) or 'none'}")
-            raise BadCluster(f"cluster class {self.cls!r} does not exist: {hint}") from error
+            raise InvalidClusterError(
+                f"cluster class {self.cls!r} does not exist: {hint}"
+            ) from error
         if not callable(factory):
-            raise BadCluster(f"cluster class {self.cls!r} is no class: it cannot be called")
+            raise InvalidClusterError(
+                f"cluster class {self.cls!r} is no class: it cannot be called"
+            )
         return factory
 
     def check(self, *, login: bool = True) -> None:
@@ -163,7 +169,7 @@ class ClusterSpec:
 
         Raises
         ------
-        BadCluster
+        InvalidClusterError
             The class does not exist or does not know an argument.
         """
         if self.address is not None:
@@ -174,13 +180,15 @@ class ClusterSpec:
             for name in self.kwargs:
                 if name not in known:
                     hint = did_you_mean(name, known, f"it takes {', '.join(sorted(known))}")
-                    raise BadCluster(f"{self.cls} has no option {name!r}: {hint}")
+                    raise InvalidClusterError(f"{self.cls} has no option {name!r}: {hint}")
         if "memory_limit" in self.kwargs and isinstance(self.kwargs["memory_limit"], str):
             try:
                 parse_bytes(self.kwargs["memory_limit"])
             except ValueError as error:
                 if self.kwargs["memory_limit"] != "auto":
-                    raise BadCluster(f"memory_limit: {error}; write for example '1 GiB'") from error
+                    raise InvalidClusterError(
+                        f"memory_limit: {error}; write for example '1 GiB'"
+                    ) from error
         if login and self.cls.split(".")[0] == "coiled":
             _check_coiled_login()
 
@@ -210,13 +218,13 @@ def _check_coiled_login() -> None:
     has_token = dask.config.get("coiled.token", None) or os.environ.get("DASK_COILED__TOKEN")
     # A notebook's kernel and a service have no terminal, or no standard input at all.
     if not has_token and not (sys.stdin and sys.stdin.isatty()):
-        raise BadCluster(
+        raise InvalidClusterError(
             "coiled.Cluster needs a login: run `coiled login` once, or set DASK_COILED__TOKEN"
         )
 
 
 @dataclass
-class Opened:
+class RunningCluster:
     """A cluster that is ready: `client`, `cluster` (None for an address) and its `description`."""
 
     client: Client
@@ -225,7 +233,7 @@ class Opened:
 
 
 @contextmanager
-def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterator[Opened]:
+def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterator[RunningCluster]:
     """Open a cluster with fresh workers, and close it afterwards.
 
     A class gives a new cluster. At an address the workers are restarted if all of them have a
@@ -240,9 +248,9 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
 
     Raises
     ------
-    BadCluster
+    InvalidClusterError
         The class or an option does not exist; nothing was started.
-    ClusterTrouble
+    ClusterError
         It did not start, or not with the workers that were asked for.
     """
     spec.check()
@@ -258,11 +266,11 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
                 client = Client(cluster, timeout=timeout_s)
                 workers = "new"
                 _await_workers(client, cluster, spec, timeout_s)
-        except (ClusterTrouble, KeyboardInterrupt):
+        except (ClusterError, KeyboardInterrupt):
             raise
         except Exception as error:
-            raise ClusterTrouble(f"{spec.label} did not start: {_one_line(error)}") from error
-        yield Opened(client, cluster, describe(client, spec, workers))
+            raise ClusterError(f"{spec.label} did not start: {_one_line(error)}") from error
+        yield RunningCluster(client, cluster, describe(client, spec, workers))
     finally:
         for thing in (client, cluster):
             if thing is not None:
@@ -313,14 +321,14 @@ def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
         resolve_address(address)
         client = Client(address, timeout=min(timeout_s, 10.0), set_as_default=True)
     except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterTrouble(
+        raise ClusterError(
             f"no scheduler answers at {address!r}: {_one_line(error)}; "
             "give an address such as tcp://127.0.0.1:8786"
         ) from error
     workers = _workers(client)
     if not workers:
         _close(client)
-        raise ClusterTrouble(f"the scheduler at {address} has no workers: start some first")
+        raise ClusterError(f"the scheduler at {address} has no workers: start some first")
     if not all(info.get("nanny") for info in workers.values()):
         return client, "as found"
     try:
@@ -352,7 +360,7 @@ def _await_workers(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: f
     try:
         client.wait_for_workers(wanted, timeout=timeout_s)
     except TimeoutError as error:
-        raise ClusterTrouble(
+        raise ClusterError(
             f"{spec.label}: {len(_workers(client))} of {wanted} workers came within {timeout_s:g} s"
         ) from error
 

@@ -29,11 +29,11 @@ import dask
 
 from benchkit.measure.data.recipe import Recipe, find_recipe
 from benchkit.measure.data.remote_copy import data_url, publish
-from benchkit.measure.deadline import not_counted
+from benchkit.measure.deadline import pause_deadlines
 from benchkit.measure.errors import (
-    BadParameter,
     BenchkitError,
-    DatasetTrouble,
+    DatasetError,
+    InvalidParameterError,
     MissingPackage,
     did_you_mean,
 )
@@ -109,13 +109,13 @@ class Dataset:
 
         Raises
         ------
-        BadParameter
+        InvalidParameterError
             There is no such table.
         """
         tables = self.manifest.get("tables", {})
         if table not in tables:
             hint = did_you_mean(table, tables, f"there are {', '.join(tables) or 'none'}")
-            raise BadParameter(f"{self.label} has no table {table!r}: {hint}")
+            raise InvalidParameterError(f"{self.label} has no table {table!r}: {hint}")
         names = sorted(p.relative_to(self.path).as_posix() for p in self.path.glob(tables[table]))
         return [str(self.path / name) if here else self.at(name) for name in names]
 
@@ -191,16 +191,16 @@ def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
 
     Raises
     ------
-    UsageError, BadParameter
+    UsageError, InvalidParameterError
         There is no such recipe, size or parameter.
     MissingPackage
         What the recipe needs is not installed.
-    DatasetTrouble
+    DatasetError
         It could not be made: disk full, no permission, the generator failed.
     """
     chosen = find_recipe(name)
     bound = chosen.bind(size, **params)
-    with not_counted():  # made once, however large it is
+    with pause_deadlines():  # made once, however large it is
         found = _made(chosen, bound)
         if not data_url():
             return found
@@ -227,7 +227,7 @@ def _made(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
         raise
     except Exception as error:
         text = (str(error).strip().splitlines() or [""])[0]
-        raise DatasetTrouble(
+        raise DatasetError(
             f"{_label(name, bound)} could not be made in {data_folder()}: "
             f"{type(error).__name__}: {text}"
         ) from error
@@ -276,12 +276,12 @@ def clear(name: str | None = None) -> list[Dataset]:
         find_recipe(name)
     removed = []
     for each in chosen:
-        with contextlib.suppress(DatasetTrouble), _locked(each.path.name, timeout_s=0):
+        with contextlib.suppress(DatasetError), _locked(each.path.name, timeout_s=0):
             _discard(each.path)
             removed.append(each)
     for path in (data_folder() / "tmp").glob("*") if name is None else ():
         # The leftovers of makers that were killed; one at work holds its lock.
-        with contextlib.suppress(DatasetTrouble), _locked(path.name.split(".")[0], timeout_s=0):
+        with contextlib.suppress(DatasetError), _locked(path.name.split(".")[0], timeout_s=0):
             shutil.rmtree(path, ignore_errors=True)
     return removed
 
@@ -394,7 +394,7 @@ def _take(file: Any, key: str, end: float) -> None:
                 raise
             if time.monotonic() >= end:
                 file.seek(0)
-                raise DatasetTrouble(
+                raise DatasetError(
                     f"dataset {key} is being made by {file.read() or 'another process'}: "
                     "wait for it, or end it"
                 ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchkit.measure.errors import BadParameter
+from benchkit.measure.errors import InvalidParameterError
 
 __all__ = ["DATA_MODES", "WIDE", "frame_maker", "random_array", "random_frame"]
 
@@ -47,7 +47,7 @@ def random_array(
     import dask.array as da
 
     if data not in DATA_MODES:
-        raise BadParameter(f"data={data!r}: choose one of {', '.join(DATA_MODES)}")
+        raise InvalidParameterError(f"data={data!r}: choose one of {', '.join(DATA_MODES)}")
     array = da.random.default_rng(seed).random(tuple(shape), chunks=chunks)
     return array if data == "uncompressible" else array.map_blocks(_zero_every_second())
 
@@ -121,7 +121,7 @@ def frame_maker(
     """
     for kind in columns:
         if kind not in KINDS:
-            raise BadParameter(f"column kind {kind!r}: choose among {', '.join(KINDS)}")
+            raise InvalidParameterError(f"column kind {kind!r}: choose among {', '.join(KINDS)}")
     columns, start = dict(columns), START
 
     # A nested function is pickled by value: workers need not have benchkit.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from benchkit.measure.errors import BadParameter, MissingPackage, UsageError, did_you_mean
+from benchkit.measure.errors import InvalidParameterError, MissingPackage, UsageError, did_you_mean
 
 __all__ = ["Recipe", "find_recipe", "need", "recipe", "versions_of"]
 
@@ -35,12 +35,12 @@ class Recipe:
 
         Raises
         ------
-        BadParameter
+        InvalidParameterError
             There is no such size or parameter, or a value is of the wrong kind.
         """
         if size is not None and size not in self.sizes:
             hint = did_you_mean(size, self.sizes, f"there are {', '.join(self.sizes) or 'none'}")
-            raise BadParameter(f"recipe {self.name}: no size {size!r}: {hint}")
+            raise InvalidParameterError(f"recipe {self.name}: no size {size!r}: {hint}")
         params = {
             name: parameter.default
             for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]
@@ -48,12 +48,12 @@ class Recipe:
         for name, value in {**self.sizes.get(size or "", {}), **given}.items():
             if name not in params:
                 hint = did_you_mean(name, params, f"it has {', '.join(params)}")
-                raise BadParameter(f"recipe {self.name} has no parameter {name!r}: {hint}")
+                raise InvalidParameterError(f"recipe {self.name} has no parameter {name!r}: {hint}")
             kind = type(params[name])  # 1 and 1.0 are one scale factor, and must be one key
             try:
                 params[name] = kind(value)
             except (TypeError, ValueError) as error:
-                raise BadParameter(
+                raise InvalidParameterError(
                     f"recipe {self.name}: {name}={value!r}: write a value of type {kind.__name__}"
                 ) from error
         return params

@@ -19,7 +19,7 @@ from benchkit.measure.data.dataset import Dataset, clear, data_folder, dataset, 
 from benchkit.measure.data.raster_recipes import cmip, era5, era5_surface, int_cube, nwm, sentinel
 from benchkit.measure.data.recipe import Recipe, need, recipe, versions_of
 from benchkit.measure.data.table_recipes import gdelt, hive, rideshare, spark_like, taxi_csv
-from benchkit.measure.errors import DatasetTrouble, MissingPackage
+from benchkit.measure.errors import DatasetError, MissingPackage
 
 __all__ = [
     "Dataset",
@@ -85,7 +85,7 @@ def tpch(folder: Path, *, sf: float = 0.1, parts: int = 4) -> Mapping[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise DatasetTrouble(f"tpchgen-cli failed with code {done.returncode}: {said}")
+        raise DatasetError(f"tpchgen-cli failed with code {done.returncode}: {said}")
     rows: dict[str, int] = {}
     for path in sorted(raw.rglob("*.parquet")):
         table = path.parent.name

@@ -13,7 +13,7 @@ from typing import Any
 
 import dask
 
-from benchkit.measure.errors import DatasetTrouble
+from benchkit.measure.errors import DatasetError
 
 __all__ = ["data_url", "publish"]
 
@@ -51,7 +51,7 @@ def publish(folder: Path, manifest: Mapping[str, Any], manifest_name: str, label
 
     Raises
     ------
-    DatasetTrouble
+    DatasetError
         The URL cannot be written to, or its protocol needs a package that is not installed.
     """
     url = f"{data_url()}/{folder.name}"
@@ -73,7 +73,7 @@ def publish(folder: Path, manifest: Mapping[str, Any], manifest_name: str, label
             files.put_file(str(folder / manifest_name), there)
     except Exception as error:
         text = (str(error).strip().splitlines() or [""])[0]
-        raise DatasetTrouble(
+        raise DatasetError(
             f"{label} could not be copied to {url}: {type(error).__name__}: {text}; "
             "BENCHKIT_DATA_URL must be a URL that this machine may write and workers may read"
         ) from error

@@ -18,14 +18,14 @@ from typing import Any
 import dask
 from distributed.comm import get_address_host
 
-__all__ = ["Endpoint", "HttpTrouble", "ask", "find_endpoints", "without_login"]
+__all__ = ["Endpoint", "HttpError", "ask", "find_endpoints", "without_login"]
 
 ASK_CLUSTER_S = 10.0
 #: An answer that is longer is not read to its end: the process that measures must not drown in it.
 MOST_BYTES = 512 * 2**20
 
 
-class HttpTrouble(Exception):
+class HttpError(Exception):
     """A request that was not answered as it should be; the message is one line.
 
     `body` is what the answer said, if there was one.
@@ -107,7 +107,7 @@ def ask(
 
     Raises
     ------
-    HttpTrouble
+    HttpError
         No answer, not in time, or one that says no.
     """
     address, login = _split_login(url)
@@ -125,16 +125,16 @@ def ask(
             content = answer.read(MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:
-            raise HttpTrouble(f"HTTP {error.code} {error.reason}", error.read(10_000)) from error
+            raise HttpError(f"HTTP {error.code} {error.reason}", error.read(10_000)) from error
     except TimeoutError as error:
-        raise HttpTrouble(f"no answer within {timeout_s:g} s") from error
+        raise HttpError(f"no answer within {timeout_s:g} s") from error
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
-        raise HttpTrouble(str(reason) or "no answer") from error
+        raise HttpError(str(reason) or "no answer") from error
     except Exception as error:  # what speaks no HTTP has many ways to say so
-        raise HttpTrouble(f"{type(error).__name__}: {error}".rstrip(": ")[:200]) from error
+        raise HttpError(f"{type(error).__name__}: {error}".rstrip(": ")[:200]) from error
     if len(content) > MOST_BYTES:
-        raise HttpTrouble(f"an answer of more than {MOST_BYTES >> 20} MiB")
+        raise HttpError(f"an answer of more than {MOST_BYTES >> 20} MiB")
     return content
 
 

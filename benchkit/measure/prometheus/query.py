@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.prometheus.http import HttpTrouble, ask
+from benchkit.measure.prometheus.http import HttpError, ask
 
 __all__ = ["read_range", "selector_of"]
 
@@ -80,7 +80,7 @@ def read_range(url: str, selector: str, start: float, stop: float) -> dict[str, 
 
     Raises
     ------
-    HttpTrouble
+    HttpError
         There is no such server, it refuses, or it knows no such series.
     """
     asked = time()
@@ -103,13 +103,13 @@ def read_range(url: str, selector: str, start: float, stop: float) -> dict[str, 
     )  # fmt: skip
     names = {series["metric"].get("__name__", "") for series in _data(answer)["result"]}
     if not names:
-        raise HttpTrouble(
+        raise HttpError(
             f"the server knows no series of {_short(selector)} at the time of the run: does it "
             "scrape scheduler and workers? --prometheus-match names series by other labels"
         )
     try:
         known = _query(url, "metadata")
-    except HttpTrouble:  # some that speak the API keep none: names tell the units
+    except HttpError:  # some that speak the API keep none: names tell the units
         known = {}
     metadata = {name: known[name][0] for name in names if known.get(name)}
     return {
@@ -129,19 +129,19 @@ def _ask(url: str, endpoint: str, **form: str) -> bytes:
     try:
         # Posted: a selector of 300 workers is too long for an address.
         return ask(address, timeout_s=ANSWER_WITHIN_S, form=form or None)
-    except HttpTrouble as error:
+    except HttpError as error:
         try:
             said = json.loads(error.body)["error"]
         except (ValueError, KeyError, TypeError):
             raise error from None  # not what Prometheus says; the reason alone must do
-        raise HttpTrouble(f"the server refuses: {said}"[:300]) from error
+        raise HttpError(f"the server refuses: {said}"[:300]) from error
 
 
 def _data(answer: bytes) -> Any:
     try:
         return json.loads(answer)["data"]
     except (ValueError, KeyError, TypeError) as error:
-        raise HttpTrouble("the server answers, but not as Prometheus does") from error
+        raise HttpError("the server answers, but not as Prometheus does") from error
 
 
 def _short(selector: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from benchkit.measure.prometheus.http import Endpoint, HttpTrouble, ask, find_endpoints
+from benchkit.measure.prometheus.http import Endpoint, HttpError, ask, find_endpoints
 from benchkit.measure.recording import RecordingWriter
 
 __all__ = ["Scraper"]
@@ -124,7 +124,7 @@ class Scraper:
         """Return what one process says; a text tells why it said nothing."""
         try:
             text = ask(end.url, timeout_s=ANSWER_WITHIN_S, direct=True)
-        except HttpTrouble as error:
+        except HttpError as error:
             return str(error)
         if text.startswith(NOTHING):
             self._empty = True

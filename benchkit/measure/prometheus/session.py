@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchkit.measure.capture_client import Observer
-from benchkit.measure.deadline import ask_with_timeout
+from benchkit.measure.deadline import call_with_timeout
 from benchkit.measure.errors import UsageError
-from benchkit.measure.prometheus.http import Endpoint, HttpTrouble, find_endpoints, without_login
+from benchkit.measure.prometheus.http import Endpoint, HttpError, find_endpoints, without_login
 from benchkit.measure.prometheus.query import read_range, selector_of
 from benchkit.measure.prometheus.scraper import Scraper
 from benchkit.measure.recording import RecordingWriter
@@ -134,7 +134,7 @@ def keep_prometheus(
 def _noted(note: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
-    except HttpTrouble as error:
+    except HttpError as error:
         note(str(error))
     except Exception as error:
         note(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")[:300])
@@ -178,24 +178,24 @@ class _Read:
         if not (observer.t_on < observer.t_off):
             return  # the clock never ran
         if not self.found and not source.match:
-            raise HttpTrouble("no process of the cluster serves HTTP, so none can be scraped")
+            raise HttpError("no process of the cluster serves HTTP, so none can be scraped")
         selector = selector_of(self.found, source.match)
         ahead = observer.clock_ahead
         start, stop = observer.t_on - ahead, observer.t_off - ahead
-        box: list[HttpTrouble] = []
+        box: list[HttpError] = []
 
         def read() -> dict[str, Any] | None:
             try:
                 return read_range(source.url, selector, start, stop)
-            except HttpTrouble as error:
+            except HttpError as error:
                 box.append(error)
                 return None
 
-        answer = ask_with_timeout(read, PATIENCE_S)
+        answer = call_with_timeout(read, PATIENCE_S)
         server = without_login(source.url)
         if not answer or "trouble" in answer:
             why = box[0] if box else (answer or {}).get("trouble", f"no answer in {PATIENCE_S:g} s")
-            raise HttpTrouble(f"{server}: {why}")
+            raise HttpError(f"{server}: {why}")
         self.writer.segment(
             {
                 "endpoints": [end.to_dict() for end in self.found.values()],

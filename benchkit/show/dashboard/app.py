@@ -13,7 +13,7 @@ from typing import Any
 
 import panel as pn
 
-from benchkit._compat.bokeh_serializer import hurry_up
+from benchkit._compat.bokeh_serializer import install_fast_serializer
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import live as follow
 from benchkit.show.dashboard.compare import page as compare
@@ -100,5 +100,5 @@ def _state() -> dict[str, str]:
 
 
 if pn.state.served:  # by `panel serve` on this file
-    hurry_up()
+    install_fast_serializer()
     application().servable()

@@ -13,10 +13,10 @@ from bokeh.embed import components
 from bokeh.layouts import column
 from bokeh.resources import Resources
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.run.page import pieces
 from benchkit.show.dashboard.state.time_window import Window, align
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.run_metrics import (
@@ -59,11 +59,11 @@ class RunPanel(pn.viewable.Viewer):
     def __panel__(self) -> Any:
         """Return the live page: tables follow the window, groups are chosen by a click."""
         pn.extension("tabulator", notifications=False)
-        return pieces(Window(self._run, Within(self._run.tree), {}))
+        return pieces(Window(self._run, TaskTimeline(self._run.tree), {}))
 
     def figures(self) -> list[Any]:
         """Return new figures of the run, those over time with one range."""
-        run, within = self._run, Within(self._run.tree)
+        run, within = self._run, TaskTimeline(self._run.tree)
         window = Window(run, within, {})
         strip = window_strip(run.tree, window.whole, window.range)
         align(strip)
@@ -92,7 +92,7 @@ class RunPanel(pn.viewable.Viewer):
         )
         return silent(
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>{esc(self._run.workload)}</title>"
+            f"<title>{escape(self._run.workload)}</title>"
             "<style>:root { color-scheme: light dark; } body { margin: 0; }</style>"
             f"{scripts}</head><body>{place}{script}</body></html>"
         )
@@ -101,7 +101,7 @@ class RunPanel(pn.viewable.Viewer):
         figures = self.figures()
         height = sum((figure.height or 260) + GAP for figure in figures)
         frame = (
-            f"<iframe srcdoc='{esc(self._page(figures))}' title='{esc(self._run.workload)}' "
+            f"<iframe srcdoc='{escape(self._page(figures))}' title='{escape(self._run.workload)}' "
             f"style='width: 100%; height: {height}px; border: 0; color-scheme: light dark;'>"
             "</iframe>"
         )

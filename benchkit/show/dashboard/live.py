@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.compare.comparison import compare_experiment
+from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.errors import BenchkitError
 from benchkit.experiment.run.plan import read_plan
 from benchkit.experiment.run.status import (
@@ -26,7 +26,7 @@ from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.terms import metric_terms
 from benchkit.show.dashboard.state.cache import kept, open_store
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.store.store import Store
 
 __all__ = ["FOLLOW_VARIABLE", "TITLE", "view"]
@@ -156,7 +156,7 @@ def _plan(status: Status) -> Any:
     variants = list(dict.fromkeys(entries["variant"]))
     cells = []
     for variant in variants[:MOST_WORKLOADS]:
-        row = [esc(variant)]
+        row = [escape(variant)]
         for arm in arms:
             mine = entries[(entries["variant"] == variant) & (entries["arm"] == arm)]
             row.append(" ".join(_sign(entry) for entry in mine.sort_values("block").itertuples()))
@@ -174,11 +174,11 @@ def _sign(entry: Any) -> str:
     told = f"block {entry.block}: {entry.outcome.replace('_', ' ') or entry.state}"
     if entry.duration is not None and entry.duration == entry.duration:
         told += f", {format_seconds(entry.duration)}"
-    sign = f"<span class='{tone}' title='{esc(told)}'>{symbol}</span>"
+    sign = f"<span class='{tone}' title='{escape(told)}'>{symbol}</span>"
     if not entry.run:
         return sign
-    link = esc(address("run", id=entry.run))
-    return f"<a href='{link}' aria-label='{esc(told)}' style='text-decoration:none'>{sign}</a>"
+    link = escape(address("run", id=entry.run))
+    return f"<a href='{link}' aria-label='{escape(told)}' style='text-decoration:none'>{sign}</a>"
 
 
 def _interval(low: float, high: float) -> str:

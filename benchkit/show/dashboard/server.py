@@ -78,7 +78,7 @@ def serve(
 
     Raises
     ------
-    BadStore
+    InvalidStoreError
         There is no store.
     UsageError
         The port is taken, or the options contradict one another.
@@ -110,7 +110,7 @@ def serve(
     try:
         import panel as pn
 
-        from benchkit._compat.bokeh_serializer import hurry_up
+        from benchkit._compat.bokeh_serializer import install_fast_serializer
         from benchkit.show.dashboard.app import application, frame_of
         from benchkit.show.dashboard.components.mark_form import MARKS_VARIABLE
         from benchkit.show.dashboard.live import FOLLOW_VARIABLE
@@ -159,7 +159,7 @@ def serve(
     # Before anybody visits: Panel looks at modules while it makes a page, and must not meet those
     # beside workloads, which lose the name they were imported by.
     workload_catalogue()
-    hurry_up()
+    install_fast_serializer()
     server.start()
     if not task_id():  # the only one, or the first
         ready(url)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchkit.errors import MissingExtra, UsageError
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.store.run import Run
 
 __all__ = ["ANNOTATION_TAG", "BOARD_UID", "annotation", "grafana_board"]
@@ -175,7 +175,7 @@ def annotation(run: Run) -> dict[str, Any]:
         "time": math.floor(1000 * begin),
         "timeEnd": math.ceil(1000 * end),
         "tags": [tag for tag in tags if tag],
-        "text": "<br>".join(esc(line) for line in lines if line),
+        "text": "<br>".join(escape(line) for line in lines if line),
     }
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from benchkit.errors import BenchkitError, MissingExtra, UsageError
 from benchkit.show.issues.sync import LABEL, Issue
 
-__all__ = ["FileTracker", "ForgeTrouble", "GitHubTracker", "tracker_for"]
+__all__ = ["FileTracker", "TrackerError", "GitHubTracker", "tracker_for"]
 
 TOKEN, REPOSITORY, API = "GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_API_URL"
 
 
-class ForgeTrouble(BenchkitError):
+class TrackerError(BenchkitError):
     """A forge did not take what we said; the ledger is kept, so the next night says it."""
 
 
@@ -116,9 +116,9 @@ class GitHubTracker:
         except self._trouble as error:
             data = error.data if isinstance(error.data, dict) else {}
             said = data.get("message") or str(error.data or "")
-            raise ForgeTrouble(f"GitHub answered {error.status}: {said[:200]}") from None
+            raise TrackerError(f"GitHub answered {error.status}: {said[:200]}") from None
         except OSError as error:  # requests' errors are OSErrors; their text may name addresses
-            raise ForgeTrouble(f"GitHub does not answer: {type(error).__name__}") from None
+            raise TrackerError(f"GitHub does not answer: {type(error).__name__}") from None
 
 
 class FileTracker:

@@ -10,10 +10,10 @@ from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
 from benchkit.show.plots.bisection import bisection_steps
-from benchkit.show.plots.comparison import forest, heat_map, raw_points
+from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.show.plots.flame import flame_graph
 from benchkit.show.plots.flame_difference import flame_difference
-from benchkit.show.plots.history import over_nights
+from benchkit.show.plots.history import history_plot
 from benchkit.show.plots.memory_overlay import memory_overlay
 from benchkit.show.plots.run_metrics import (
     memory_by_kind,
@@ -38,13 +38,13 @@ __all__ = [
     "busy_threads",
     "flame_difference",
     "flame_graph",
-    "forest",
+    "forest_plot",
     "heat_map",
     "in_notebook",
     "memory_by_kind",
     "memory_by_worker",
     "memory_overlay",
-    "over_nights",
+    "history_plot",
     "raw_points",
     "response",
     "scheduler_load",

@@ -7,7 +7,7 @@ from typing import Any
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import Span
 
-from benchkit.experiment.bisect.result import OUTCOME, Bisected
+from benchkit.experiment.bisect.result import OUTCOME, BisectionResult
 from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
 
 __all__ = ["bisection_steps"]
@@ -20,12 +20,12 @@ _LOOKS = {
 }
 
 
-def bisection_steps(found: Bisected) -> Any:
+def bisection_steps(found: BisectionResult) -> Any:
     """Draw what a bisection measured, builds in order from left to right.
 
     Parameters
     ----------
-    found : Bisected
+    found : BisectionResult
         As `benchkit.experiment.bisect.result.read_bisection` gives it.
 
     Returns

@@ -1,6 +1,6 @@
 """Figures of a comparison: effects with their intervals, how sure they are, and single runs.
 
-A `Report` in, a Bokeh figure out; the three can stand beside one another, a workload on one line of
+A `Comparison` in, a Bokeh figure out; the three can stand beside one another, a workload on one line of
 all. Worse is red and up, better blue and down: told by place and symbol, not by colour alone.
 """
 
@@ -24,11 +24,11 @@ from bokeh.models import (
 from bokeh.models.annotations import ColorBar, Span
 from numpy.typing import NDArray
 
-from benchkit.analysis.compare.report import Report
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.show.plots.base import INK, add, legend_beside, make_figure, metric_words, nothing
 from benchkit.show.theme import OTHER
 
-__all__ = ["forest", "heat_map", "raw_points"]
+__all__ = ["forest_plot", "heat_map", "raw_points"]
 
 _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
@@ -55,7 +55,7 @@ return `${Math.round(100 * Math.abs(tick))} %${side}`;
 """
 
 
-def _rows(report: Report, metric: str) -> tuple[pd.DataFrame, str]:
+def _rows(report: Comparison, metric: str) -> tuple[pd.DataFrame, str]:
     """Return the rows of a metric that there is room for, and what is said of the others."""
     frame = report.frame[report.frame["metric"] == metric]
     if len(frame) <= MOST_ROWS:
@@ -66,7 +66,7 @@ def _rows(report: Report, metric: str) -> tuple[pd.DataFrame, str]:
     return kept, f"{len(frame) - len(kept)} that are the same are not shown"
 
 
-def _labels(frame: pd.DataFrame, report: Report) -> list[str]:
+def _labels(frame: pd.DataFrame, report: Comparison) -> list[str]:
     several = len(report.contenders) > 1
     names = [
         f"{row.workload} · {row.contender}" if several else str(row.workload)
@@ -118,12 +118,12 @@ def _title(question: str, hidden: str, *parts: str) -> str:
     return f"{question} ({', '.join(said)})" if said else question
 
 
-def forest(report: Report, metric: str = "duration", *, beside: Any | None = None) -> Any:
+def forest_plot(report: Comparison, metric: str = "duration", *, beside: Any | None = None) -> Any:
     """Draw each workload's change with its interval, the null arm's behind it.
 
     Parameters
     ----------
-    report : Report
+    report : Comparison
         A comparison.
     metric : str, default "duration"
         Which metric.
@@ -216,12 +216,12 @@ def _percent(ratios: pd.Series) -> NDArray[np.float64]:
     return (known[np.isfinite(known)] - 1) * 100
 
 
-def heat_map(report: Report, metric: str = "duration", *, beside: Any | None = None) -> Any:
+def heat_map(report: Comparison, metric: str = "duration", *, beside: Any | None = None) -> Any:
     """Draw how sure it is that each workload changed by more than so many per cent.
 
     Parameters
     ----------
-    report : Report
+    report : Comparison
         A comparison.
     metric : str, default "duration"
         Which metric.
@@ -303,12 +303,12 @@ def heat_map(report: Report, metric: str = "duration", *, beside: Any | None = N
     return drawn
 
 
-def raw_points(report: Report, metric: str = "duration", *, beside: Any | None = None) -> Any:
+def raw_points(report: Comparison, metric: str = "duration", *, beside: Any | None = None) -> Any:
     """Draw every run, as a share of the baseline's median, arms one above the other.
 
     Parameters
     ----------
-    report : Report
+    report : Comparison
         A comparison.
     metric : str, default "duration"
         Which metric.

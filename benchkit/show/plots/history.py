@@ -33,7 +33,7 @@ from benchkit.show.plots.sparkline import WORSE
 from benchkit.show.theme import SERIES
 from benchkit.store.schema import METRICS
 
-__all__ = ["over_nights"]
+__all__ = ["history_plot"]
 
 _POINT = SERIES[0]
 #: Runs farther from the others than so many times what these take up are shown at the edge.
@@ -43,7 +43,7 @@ EDGE_SIZE = 9
 _BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
-def over_nights(
+def history_plot(
     history: History,
     row: int,
     *,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 
 __all__ = ["BETTER", "WORSE", "sparkline"]
 
@@ -78,6 +78,6 @@ def sparkline(
             for i in failed
         ]
     return (
-        f'<svg width="{width}" height="{height}" role="img" aria-label="{esc(label)}" '
+        f'<svg width="{width}" height="{height}" role="img" aria-label="{escape(label)}" '
         f'stroke-linecap="round" stroke-linejoin="round">{"".join(inside)}</svg>'
     )

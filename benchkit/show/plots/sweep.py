@@ -1,6 +1,6 @@
 """How a metric answers to a setting that was swept.
 
-A `Report` in, a Bokeh figure out.
+A `Comparison` in, a Bokeh figure out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.models.annotations import Span
 
-from benchkit.analysis.compare.report import Report
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
 from benchkit.show.theme import SERIES
 
@@ -19,13 +19,13 @@ __all__ = ["response"]
 
 
 def response(
-    report: Report, points: Mapping[str, Mapping[str, Any]], key: str, metric: str = "duration"
+    report: Comparison, points: Mapping[str, Mapping[str, Any]], key: str, metric: str = "duration"
 ) -> Any:
     """Draw how a metric answers to a setting that was swept: a curve per workload.
 
     Parameters
     ----------
-    report : Report
+    report : Comparison
         A comparison whose contenders are the points of a sweep.
     points : mapping of str to mapping
         Values by key of each contender, as the plan of the experiment holds them.

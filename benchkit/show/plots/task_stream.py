@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Image, LinearColorMapper, Quad
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import format_count, short_names
 from benchkit.show.plots.base import add, has, legend_beside, make_figure, nothing
 from benchkit.show.theme import OTHER, distinct_colours
@@ -96,7 +96,7 @@ class TaskStream:
     ----------
     tree : DataTree
         A run with the group ``tasks``.
-    within : Within, optional
+    within : TaskTimeline, optional
         Its tasks, where they were read before.
 
     Attributes
@@ -105,8 +105,8 @@ class TaskStream:
         The picture; `show_window` draws another stretch of time into it.
     """
 
-    def __init__(self, tree: xr.DataTree, within: Within | None = None) -> None:
-        self._within = within = within or Within(tree)  # not changed, so pages may share it
+    def __init__(self, tree: xr.DataTree, within: TaskTimeline | None = None) -> None:
+        self._within = within = within or TaskTimeline(tree)  # not changed, so pages may share it
         self.n_tasks, self.n_unseen = within.n_tasks, within.n_unseen
         self.start, self.stop = within.start, within.stop
         self.threads, self._lane, self._group = within.threads, within.lane, within.group

@@ -13,7 +13,7 @@ import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Line, Range1d, RangeTool, Scatter, VArea
 from bokeh.models.annotations import Span
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.event_text import in_words
 from benchkit.show.plots.base import (
     INK,
@@ -70,7 +70,7 @@ class BusyThreads:
     ----------
     tree : DataTree
         A run with the group ``tasks``.
-    within : Within, optional
+    within : TaskTimeline, optional
         Its tasks, where they were read before.
 
     Attributes
@@ -79,8 +79,8 @@ class BusyThreads:
         The picture; `show_window` draws another stretch of time into it.
     """
 
-    def __init__(self, tree: xr.DataTree, within: Within | None = None) -> None:
-        self._within = within or Within(tree)
+    def __init__(self, tree: xr.DataTree, within: TaskTimeline | None = None) -> None:
+        self._within = within or TaskTimeline(tree)
         self._source = ColumnDataSource(self._columns(None))
         self.figure = self._draw(tree)
 
@@ -107,7 +107,7 @@ class BusyThreads:
         return drawn
 
 
-def whole_time(tree: xr.DataTree, within: Within) -> tuple[float, float]:
+def whole_time(tree: xr.DataTree, within: TaskTimeline) -> tuple[float, float]:
     """Return the first and the last moment, in s after clock on, of which a run tells anything."""
     ends = [0.0]
     if "duration" in tree.data_vars:

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import format_bytes, format_quantity
 from benchkit.show.plots.base import has, nothing, part, worker_names
 from benchkit.show.plots.matrix import Matrix
@@ -65,7 +65,7 @@ class TransferMatrix:
     ----------
     tree : DataTree
         A run.
-    within : Within, optional
+    within : TaskTimeline, optional
         Its tasks; without them there is nothing but the whole.
     value : {"bytes", "bytes_compressed", "count", "seconds"}
         What a cell shows of the whole run.
@@ -77,7 +77,7 @@ class TransferMatrix:
     """
 
     def __init__(
-        self, tree: xr.DataTree, within: Within | None = None, *, value: str = "bytes"
+        self, tree: xr.DataTree, within: TaskTimeline | None = None, *, value: str = "bytes"
     ) -> None:
         self._within, self._value = within, value
         self._matrix: Matrix | None = None

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
-from benchkit.analysis.compare.report import Report
 from benchkit.formatting import format_seconds
 from benchkit.store.store import Store
 
@@ -36,7 +36,7 @@ class Explained:
 
 
 def explained(
-    store: Store, runs: pd.DataFrame, report: Report, *, most: int = 3
+    store: Store, runs: pd.DataFrame, report: Comparison, *, most: int = 3
 ) -> Iterator[Explained]:
     """Open the runs of the workloads whose duration changed and explain each.
 
@@ -46,7 +46,7 @@ def explained(
         Where the runs are.
     runs : DataFrame
         The runs that were compared, with their arms.
-    report : Report
+    report : Comparison
         What was found.
     most : int, default 3
         So many workloads, the largest changes first.
@@ -57,7 +57,7 @@ def explained(
 
 
 def explained_row(
-    store: Store, runs: pd.DataFrame, report: Report, workload: str, contender: str
+    store: Store, runs: pd.DataFrame, report: Comparison, workload: str, contender: str
 ) -> Explained:
     """Open the runs of one workload in the baseline and a contender, and explain them.
 
@@ -81,7 +81,9 @@ def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
     return mine.sort_values(["block", "started"])
 
 
-def arm_differences(store: Store, runs: pd.DataFrame, report: Report) -> dict[str, pd.DataFrame]:
+def arm_differences(
+    store: Store, runs: pd.DataFrame, report: Comparison
+) -> dict[str, pd.DataFrame]:
     """Return what differs between the baseline and each contender, by the latest run of each."""
     found = {}
     for contender in report.contenders:

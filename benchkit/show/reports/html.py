@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 from nbconvert import HTMLExporter
 
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 
 __all__ = ["notebook_page", "silent"]
 
@@ -82,7 +82,7 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{esc(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>{body}"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>{body}"
         "</main>\n</body>\n</html>\n"
     )
     page = silent(page)

@@ -175,9 +175,9 @@ def notebook_report(
 
     Raises
     ------
-    BadNotebook
+    InvalidNotebookError
         The notebook has no such parameter.
-    KernelTrouble
+    KernelError
         A cell raised; the executed notebook is kept and holds the error.
     MissingExtra
         What draws is not installed.

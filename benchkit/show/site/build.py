@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from benchkit import __version__
 from benchkit.analysis.regression.regression import Regression
-from benchkit.errors import SiteTrouble, UsageError
+from benchkit.errors import SiteError, UsageError
 from benchkit.formatting import format_bytes, format_seconds
 from benchkit.show.site.collect import SITE_METRICS, SiteData, collect_site, page_name
 from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
@@ -73,7 +73,7 @@ def build_site(
     ------
     UsageError
         The folder holds something else than a site.
-    SiteTrouble
+    SiteError
         It could not be written (disk full, no permission); an earlier site is left as it was.
     """
     folder = Path(folder).resolve()
@@ -88,7 +88,7 @@ def build_site(
         _Writer(data, draft, title, f"{address.rstrip('/')}/" if address else "").write()
         _swap(draft, folder)
     except OSError as error:
-        raise SiteTrouble(
+        raise SiteError(
             f"{folder}: the site could not be written: {error.strerror or error}; "
             "what was there is as it was"
         ) from error

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchkit.errors import AlreadyStored, StoreTrouble, UnreadableRun
+from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
 from benchkit.measure.run_ids import is_id, new_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.arrow import SCHEMA, records_to_table, unite
@@ -53,7 +53,7 @@ class Catalogue:
         ------
         AlreadyStored
             The run waits to be compacted already.
-        StoreTrouble
+        StoreError
             It could not be written.
         """
         name = f"{NEW}/{record['id']}.json"
@@ -125,7 +125,7 @@ class Catalogue:
                 return read()
             except FileNotFoundError:
                 time.sleep(look / 1000)  # somebody compacted: look again
-        raise StoreTrouble(f"{self.files.root}: its index changed {_LOOKS} times while it was read")
+        raise StoreError(f"{self.files.root}: its index changed {_LOOKS} times while it was read")
 
     def _unite(
         self, records: Sequence[str], segments: Sequence[str], wanted: set[str] | None

@@ -21,7 +21,7 @@ from uuid import uuid4
 import pandas as pd
 import xarray as xr
 
-from benchkit.errors import BadImport, UsageError
+from benchkit.errors import InvalidImportError, UsageError
 from benchkit.store.interchange.coiled_rows import TABLES, moment_of, record_of, row_of
 from benchkit.store.runfile.file import read_attribute, run_name
 from benchkit.store.schema import METRICS
@@ -84,9 +84,9 @@ def import_sqlite(
 
     Raises
     ------
-    BadImport
+    InvalidImportError
         The file is no SQLite database, or has neither table.
-    StoreTrouble
+    StoreError
         A run could not be written; those before it are kept.
     """
     report = ImportReport()
@@ -120,7 +120,7 @@ def import_sqlite(
 
 def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.is_file():
-        raise BadImport(f"{path}: there is no such file: give a benchmark.db")
+        raise InvalidImportError(f"{path}: there is no such file: give a benchmark.db")
     try:
         # Only read: the file may lie where nothing can be written.
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
@@ -134,9 +134,9 @@ def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
                 if table in tables
             }
     except sqlite3.DatabaseError as error:
-        raise BadImport(f"{path}: no benchmark.db can be read from it: {error}") from error
+        raise InvalidImportError(f"{path}: no benchmark.db can be read from it: {error}") from error
     if not found:
-        raise BadImport(
+        raise InvalidImportError(
             f"{path}: has neither table test_run nor tpch_run, but {', '.join(tables) or 'none'}"
         )
     return found

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED
-from benchkit.analysis.compare.report import Report
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.terms import metric_term
 from benchkit.show.dashboard.state.cache import kept, open_run
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.show.reports import experiment_summary as why
 from benchkit.store.store import Store
@@ -31,7 +31,7 @@ _RUNS = ("arm", "run", "block", "started (UTC)", "wall time", "peak memory", "be
 
 
 def cause_of_change(
-    store: Store, report: Report, runs: pd.DataFrame, state: Mapping[str, str], back: str
+    store: Store, report: Comparison, runs: pd.DataFrame, state: Mapping[str, str], back: str
 ) -> Any:
     """Return the page of the workload and arm that the address names.
 
@@ -39,7 +39,7 @@ def cause_of_change(
     ----------
     store : Store
         Where the runs are.
-    report : Report
+    report : Comparison
         The comparison.
     runs : DataFrame
         The runs that were compared, with their arms.
@@ -90,7 +90,7 @@ def _said(row: Mapping[str, Any]) -> str:
 
 
 def _content(
-    store: Store, report: Report, runs: pd.DataFrame, workload: str, arm: str
+    store: Store, report: Comparison, runs: pd.DataFrame, workload: str, arm: str
 ) -> list[Any]:
     found = kept(
         lambda: why.explained_row(store, runs, report, workload, arm).explanation,
@@ -137,16 +137,16 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
             if len(ways) == 2:
                 ways["both"] = address("pair", a=ids[0], b=ids[1], group=group)
             links = " · ".join(
-                f"<a href='{esc(way)}' aria-label='{esc(f'{group} in {name}')}'>{name}</a>"
+                f"<a href='{escape(way)}' aria-label='{escape(f'{group} in {name}')}'>{name}</a>"
                 for name, way in ways.items()
             )
         rows.append(
             [
-                esc(f"{part['activity']} in {group}" if is_group else group),
+                escape(f"{part['activity']} in {group}" if is_group else group),
                 f"{part['seconds']:+.2f} s",
                 interval if np.isfinite(part["low"]) else MISSING,
-                esc(format_seconds(part["baseline_s"])),
-                esc(format_seconds(part["contender_s"])),
+                escape(format_seconds(part["baseline_s"])),
+                escape(format_seconds(part["contender_s"])),
                 links,
             ]
         )
@@ -159,13 +159,13 @@ def _memory(table: pd.DataFrame) -> list[Any]:
         return []
     rows = [
         [
-            esc(str(row["kind"]).replace("_", ", ")),
+            escape(str(row["kind"]).replace("_", ", ")),
             _more_bytes(row["bytes"]),
             f"{_more_bytes(row['low'])} to {_more_bytes(row['high'])}"
             if np.isfinite(row["low"])
             else MISSING,
-            esc(format_quantity(row["baseline"], "B")),
-            esc(format_quantity(row["contender"], "B")),
+            escape(format_quantity(row["baseline"], "B")),
+            escape(format_quantity(row["contender"], "B")),
         ]
         for row in table.to_dict("records")
     ]
@@ -198,12 +198,12 @@ def _run_rows(sides: Mapping[str, pd.DataFrame], first: Mapping[str, str]) -> li
             block = run.get("block")
             rows.append(
                 [
-                    esc(arm),
-                    f"<a href='{esc(address('run', id=run_id))}'>{esc(run_id[:13])}</a>",
+                    escape(arm),
+                    f"<a href='{escape(address('run', id=run_id))}'>{escape(run_id[:13])}</a>",
                     MISSING if block is None or pd.isna(block) else str(int(block)),
                     f"{run['started']:%Y-%m-%d %H:%M}",
-                    esc(format_seconds(run.get("duration"))),
-                    esc(format_quantity(run.get("memory_peak"), "B")),
+                    escape(format_seconds(run.get("duration"))),
+                    escape(format_quantity(run.get("memory_peak"), "B")),
                     _beside(first, arm, run_id),
                 ]
             )
@@ -214,4 +214,4 @@ def _beside(first: Mapping[str, str], arm: str, run_id: str) -> str:
     """Return the link to a run beside the other arm's first; the baseline is always A."""
     a, b = (run_id if name == arm else other for name, other in first.items())
     told = f"{run_id[:13]} of {arm} beside the first run of the other"
-    return f"<a href='{esc(address('pair', a=a, b=b))}' aria-label='{esc(told)}'>⇄</a>"
+    return f"<a href='{escape(address('pair', a=a, b=b))}' aria-label='{escape(told)}'>⇄</a>"

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.compare.comparison import check_metrics, compare, compare_experiment
-from benchkit.analysis.compare.report import Report
+from benchkit.analysis.compare.compare_runs import check_metrics, compare, compare_experiment
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.errors import BenchkitError
 from benchkit.experiment.run.status import OPEN, RUNNING, read_status
@@ -78,13 +78,15 @@ def view(state: dict[str, str]) -> Any:
     )
 
 
-def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Report], pd.DataFrame]:
+def _comparing(
+    store: Store, state: dict[str, str]
+) -> tuple[Callable[[str], Comparison], pd.DataFrame]:
     """Return what compares in one metric, made once for each, and the runs of all arms."""
     if state.get("experiment"):
         experiment = state["experiment"]
         runs = store.runs(experiment=f"{experiment}*")
 
-        def compare_in(metric: str) -> Report:
+        def compare_in(metric: str) -> Comparison:
             return kept(
                 lambda: compare_experiment(runs, experiment, metrics=_with_usual(metric)),
                 *("experiment", experiment, metric),
@@ -94,7 +96,7 @@ def _comparing(store: Store, state: dict[str, str]) -> tuple[Callable[[str], Rep
     one, other = state["baseline"], state["contender"]
     sides = select_runs(store, one), select_runs(store, other)
 
-    def compare_sides(metric: str) -> Report:
+    def compare_sides(metric: str) -> Comparison:
         return kept(
             lambda: compare(
                 sides[0],
@@ -139,7 +141,7 @@ def _interim(store: Store, experiment: str) -> list[Any]:
     ]
 
 
-def _measured(report: Report, runs: pd.DataFrame) -> list[str]:
+def _measured(report: Comparison, runs: pd.DataFrame) -> list[str]:
     """Return the metrics that runs have and that can be judged, the one that was asked for too."""
     has = [name for name in METRICS if worse_direction(name) and name in runs]
     names = [name for name in has if runs[name].notna().any()]
@@ -202,7 +204,7 @@ def _experiments(store: Store) -> Any:
     )
 
 
-def _side_by_side(runs: pd.DataFrame, report: Report) -> list[Any]:
+def _side_by_side(runs: pd.DataFrame, report: Comparison) -> list[Any]:
     """Return the ways to the first run of each arm, one beside the other, per workload."""
     ok = runs[runs["outcome"] == "ok"].sort_values("block")
     first = ok.drop_duplicates(["workload", "arm"]).set_index(["workload", "arm"])["id"]
@@ -225,7 +227,7 @@ def _side_by_side(runs: pd.DataFrame, report: Report) -> list[Any]:
     return [parts.heading("Two runs side by side", told), parts.links(ways)]
 
 
-async def _causes(store: Store, runs: pd.DataFrame, report: Report) -> list[Any]:
+async def _causes(store: Store, runs: pd.DataFrame, report: Comparison) -> list[Any]:
     """Return what explains the largest changes; other visitors are served meanwhile."""
     name = "\n".join([*report.contenders, report.sentence, *sorted(runs["id"])])
 

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.compare.report import Report
+from benchkit.analysis.compare.comparison import Comparison
 from benchkit.formatting import MISSING, format_change, format_quantity
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.clicks import CLICKS, leading, linked
 from benchkit.show.dashboard.components.terms import metric_term
 from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import esc
-from benchkit.show.plots.comparison import forest, heat_map, raw_points
+from benchkit.show.escape import escape
+from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.store.schema import METRICS
 
 __all__ = ["FILTERS", "SIDES", "comparison_table", "filtered_comparison"]
@@ -39,7 +39,7 @@ MOST_ROWS, TALL = 300, 20
 
 
 def filtered_comparison(
-    make: Callable[[str], Report], state: Mapping[str, str], metrics: list[str]
+    make: Callable[[str], Comparison], state: Mapping[str, str], metrics: list[str]
 ) -> Any:
     """Return widgets that filter, and below them the rows and figures that are left.
 
@@ -112,7 +112,7 @@ def _category(workload: str) -> str:
     return workload.partition(".")[0]
 
 
-def _verdicts(report: Report, metric: str) -> dict[str, str]:
+def _verdicts(report: Comparison, metric: str) -> dict[str, str]:
     """Return what can be asked for: words with the number of rows -> name in the address."""
     frame = report.frame
     if metric:
@@ -131,7 +131,7 @@ def _has(frame: pd.DataFrame, verdict: str) -> pd.Series:
     return frame["verdict"] == verdict
 
 
-def _body(report: Report, state: Mapping[str, str], sides: Mapping[str, str]) -> list[Any]:
+def _body(report: Comparison, state: Mapping[str, str], sides: Mapping[str, str]) -> list[Any]:
     frame = report.frame
     said = [
         parts.words(report.sentence),
@@ -178,13 +178,13 @@ def _ordered(frame: pd.DataFrame, order: str) -> pd.DataFrame:
     return frame
 
 
-def _figures(report: Report, metric: str, whole: Mapping[str, str]) -> list[Any]:
+def _figures(report: Comparison, metric: str, whole: Mapping[str, str]) -> list[Any]:
     """Return changes, how sure they are, and single runs, a workload on one line of all three."""
 
     def way(workload: str, arm: str) -> str:
         return address("compare", **whole, workload=workload, arm=arm)
 
-    changes = leading(forest(report, metric), way)
+    changes = leading(forest_plot(report, metric), way)
     sure = leading(heat_map(report, metric, beside=changes), way)
     runs = linked(raw_points(report, metric, beside=changes))
     # The titles of all three would be cut where they stand beside one another.
@@ -224,7 +224,7 @@ def _hidden(frame: pd.DataFrame) -> str:
     return f"Hidden by the filters: {each}."
 
 
-def _markup(report: Report, whole: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+def _markup(report: Comparison, whole: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
     """Return titles and cells of the first rows; each workload leads to its cause."""
     shown = replace(report, frame=report.frame.head(MOST_ROWS))
     table = comparison_table(shown).reset_index()
@@ -238,12 +238,12 @@ def _markup(report: Report, whole: Mapping[str, str]) -> tuple[list[str], list[l
     cells = []
     for row in table.to_dict("records"):
         way = address("compare", **whole, workload=row["workload"], arm=row["arm"])
-        first = f"<a href='{esc(way)}'>{esc(row['workload'])}</a>"
-        cells.append([first, *(esc(str(row[name])) for name in titles[1:])])
+        first = f"<a href='{escape(way)}'>{escape(row['workload'])}</a>"
+        cells.append([first, *(escape(str(row[name])) for name in titles[1:])])
     return titles, cells
 
 
-def comparison_table(report: Report) -> pd.DataFrame:
+def comparison_table(report: Comparison) -> pd.DataFrame:
     """Return the rows of a comparison as text, what changed first, the workload as the index."""
     has_null = report.frame["null_ratio"].notna().any()
     rows = []

@@ -16,7 +16,7 @@ from pandas.api.types import is_numeric_dtype
 
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard.web.template import PANE_STYLES, TABLE_STYLES, WIDGET_STYLES
-from benchkit.show.escape import esc, prose
+from benchkit.show.escape import escape, escape_with_code
 
 __all__ = [
     "columns",
@@ -65,13 +65,13 @@ def say(line: Any, text: str, *, kind: str = "soft") -> None:
 
 
 def _line(text: str, kind: str) -> str:
-    return f"<p class='{esc(kind)}'>{prose(text)}</p>"
+    return f"<p class='{escape(kind)}'>{escape_with_code(text)}</p>"
 
 
 def heading(text: str, below: str = "") -> Any:
     """Return the title of a section, with a line that says how to read it."""
-    line = f"<p class='soft'>{prose(below)}</p>" if below else ""
-    return _html(f"<h2>{esc(text)}</h2>{line}")
+    line = f"<p class='soft'>{escape_with_code(below)}</p>" if below else ""
+    return _html(f"<h2>{escape(text)}</h2>{line}")
 
 
 def head(
@@ -83,15 +83,15 @@ def head(
     What is told below a key figure goes by the figure's label.
     """
     tone = "good" if good else "bad"
-    markup = f"<h1>{esc(title)} <span class='{tone}'>{esc(state)}</span></h1>"
+    markup = f"<h1>{escape(title)} <span class='{tone}'>{escape(state)}</span></h1>"
     if error:
-        markup += f"<p class='bad'>{esc(error)}</p>"
-    markup += "".join(f"<p class='soft'>{esc(line)}</p>" for line in lines if line)
+        markup += f"<p class='bad'>{escape(error)}</p>"
+    markup += "".join(f"<p class='soft'>{escape(line)}</p>" for line in lines if line)
     if tiles:
         below = below or {}
         inside = "".join(
-            f"<div><b>{esc(value)}</b><br><small>{esc(label)}</small>"
-            + (f"<br><small class='soft'>{esc(below[label])}</small>" if label in below else "")
+            f"<div><b>{escape(value)}</b><br><small>{escape(label)}</small>"
+            + (f"<br><small class='soft'>{escape(below[label])}</small>" if label in below else "")
             + "</div>"
             for label, value in tiles.items()
         )
@@ -102,7 +102,7 @@ def head(
 def facts(rows: Mapping[str, Any]) -> Any:
     """Return names and values as a table."""
     inside = "".join(
-        f"<tr><th scope='row'>{esc(name)}</th><td>{esc(value)}</td></tr>"
+        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
         for name, value in rows.items()
     )
     return _html(f"<table>{inside}</table>")
@@ -116,7 +116,7 @@ def rows(
     Only the first and the last column of a tight one break lines. One of more than `tall` rows
     scrolls within so much height, where `tall` is not 0.
     """
-    head = "".join(f"<th scope='col'>{esc(title)}</th>" for title in titles)
+    head = "".join(f"<th scope='col'>{escape(title)}</th>" for title in titles)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
     kind = "tight" if tight else "loose"
     inside = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
@@ -129,8 +129,10 @@ def rows(
 
 def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> Any:
     """Return the meaning of words, out of the way until it is asked for."""
-    inside = "".join(f"<dt>{esc(term)}</dt><dd>{esc(told)}</dd>" for term, told in terms.items())
-    return _html(f"<details><summary>{esc(title)}</summary><dl>{inside}</dl></details>")
+    inside = "".join(
+        f"<dt>{escape(term)}</dt><dd>{escape(told)}</dd>" for term, told in terms.items()
+    )
+    return _html(f"<details><summary>{escape(title)}</summary><dl>{inside}</dl></details>")
 
 
 def drawing(svg: str) -> Any:
@@ -141,15 +143,16 @@ def drawing(svg: str) -> Any:
 def way(what: str, targets: Mapping[str, str]) -> Any:
     """Return a line that leads on from something: address of a view -> what is there."""
     inside = " · ".join(
-        f"<a href='{esc(address)}'>{esc(text)}</a>" for address, text in targets.items()
+        f"<a href='{escape(address)}'>{escape(text)}</a>" for address, text in targets.items()
     )
-    return _html(f"<p><b>{esc(what)}</b>: {inside}</p>")
+    return _html(f"<p><b>{escape(what)}</b>: {inside}</p>")
 
 
 def links(targets: Mapping[str, str]) -> Any:
     """Return links in as many columns as there is room for: address of a view -> what it is."""
     inside = "".join(
-        f"<li><a href='{esc(address)}'>{esc(text)}</a></li>" for address, text in targets.items()
+        f"<li><a href='{escape(address)}'>{escape(text)}</a></li>"
+        for address, text in targets.items()
     )
     return _html(f"<ul style='columns: 20rem; list-style: none; padding: 0'>{inside}</ul>")
 
@@ -157,11 +160,11 @@ def links(targets: Mapping[str, str]) -> Any:
 def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> Any:
     """Return fields that lead to a view: key of its address -> label, and an example of it."""
     inside = "".join(
-        f"<label>{esc(label)}<input name='{esc(key)}' placeholder='{esc(hint)}' required></label>"
+        f"<label>{escape(label)}<input name='{escape(key)}' placeholder='{escape(hint)}' required></label>"
         for key, (label, hint) in fields.items()
     )
-    hidden = f"<input type='hidden' name='view' value='{esc(view)}'>"
-    return _html(f"<form method='get'>{hidden}{inside}<button>{esc(button)}</button></form>")
+    hidden = f"<input type='hidden' name='view' value='{escape(view)}'>"
+    return _html(f"<form method='get'>{hidden}{inside}<button>{escape(button)}</button></form>")
 
 
 def source_text(text: str) -> Any:
@@ -171,25 +174,27 @@ def source_text(text: str) -> Any:
 
 def _pre(text: str, label: str) -> str:
     # It scrolls, so the keyboard must reach it.
-    return f"<pre tabindex='0' role='group' aria-label='{esc(label)}'>{esc(text)}</pre>"
+    return f"<pre tabindex='0' role='group' aria-label='{escape(label)}'>{escape(text)}</pre>"
 
 
 def folded(title: str, text: str) -> Any:
     """Return long text behind its title, out of the way until it is asked for."""
-    return _html(f"<details><summary>{esc(title)}</summary>{_pre(text, title)}</details>")
+    return _html(f"<details><summary>{escape(title)}</summary>{_pre(text, title)}</details>")
 
 
 def columns(items: Sequence[str]) -> Any:
     """Return short items as a list in as many columns as fit."""
-    inside = "".join(f"<li>{esc(item)}</li>" for item in items)
+    inside = "".join(f"<li>{escape(item)}</li>" for item in items)
     return _html(f"<ul class='columns'>{inside}</ul>")
 
 
 def message(title: str, text: str, command: str = "", *, back: bool = False) -> Any:
     """Return what is shown in place of data: what is missing, and what brings it."""
-    code = f"<p><code>{esc(command)}</code></p>" if command else ""
+    code = f"<p><code>{escape(command)}</code></p>" if command else ""
     link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
-    return _html(f"<div class='empty'><h2>{esc(title)}</h2><p>{prose(text)}</p>{code}{link}</div>")
+    return _html(
+        f"<div class='empty'><h2>{escape(title)}</h2><p>{escape_with_code(text)}</p>{code}{link}</div>"
+    )
 
 
 def guarded(make: Callable[[], Any]) -> Any:
@@ -318,13 +323,13 @@ def _plain(frame: pd.DataFrame) -> Any:
     numbers = [is_numeric_dtype(frame[name]) for name in frame]
     kinds = [" class='number'" if is_number else "" for is_number in numbers]
     head = "".join(
-        f"<th scope='col'{kind}>{esc(str(name))}</th>"
+        f"<th scope='col'{kind}>{escape(str(name))}</th>"
         for name, kind in zip(frame.columns, kinds, strict=True)
     )
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{kind}>{'–' if pd.isna(cell) else esc(str(cell))}</td>"
+            f"<td{kind}>{'–' if pd.isna(cell) else escape(str(cell))}</td>"
             for cell, kind in zip(row, kinds, strict=True)
         )
         + "</tr>"

@@ -14,7 +14,7 @@ from benchkit.formatting import MISSING, format_bytes
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.state.cache import attributes_of
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 
 __all__ = ["KINDS", "newest_attributes", "view"]
 
@@ -118,10 +118,10 @@ def _builds(runs: pd.DataFrame) -> Any:
         link = address("run", id=row["id"])
         cells.append(
             [
-                f"<a href='{esc(link)}'>{esc(str(row['started'])[:16])}</a>",
-                *([esc(_known(row, "host"))] if several else []),
-                f"<code>{esc(_known(row, 'packages_hash')[:12])}</code>",
-                esc(_what_changed(before, row)),
+                f"<a href='{escape(link)}'>{escape(str(row['started'])[:16])}</a>",
+                *([escape(_known(row, "host"))] if several else []),
+                f"<code>{escape(_known(row, 'packages_hash')[:12])}</code>",
+                escape(_what_changed(before, row)),
             ]
         )
     titles = ["first run (UTC)", *(["host"] if several else []), "packages", "changed"]

@@ -15,7 +15,7 @@ from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.lists import environment
 from benchkit.show.dashboard.state.cache import runs_table
 from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 
 __all__ = ["TITLE", "view"]
 
@@ -80,23 +80,23 @@ def _cells(name: str, runs: pd.DataFrame) -> list[str]:
 
     def known(field: str) -> str:
         value = newest.get(field)
-        return esc(value) if value is not None and pd.notna(value) else MISSING
+        return escape(value) if value is not None and pd.notna(value) else MISSING
 
     builds = runs["packages_hash"].nunique() if "packages_hash" in runs else 0
     packages = known("packages_hash")
     hosts = list(dict.fromkeys(runs["host"].dropna())) if "host" in runs else []
     more = f", {len(hosts) - 2} more" if len(hosts) > 2 else ""
     return [
-        f"<a href='{esc(address('environments', name=name))}'>{esc(name)}</a>",
+        f"<a href='{escape(address('environments', name=name))}'>{escape(name)}</a>",
         str(len(runs)),
-        esc(str(runs["started"].iloc[-1])[:10]),
-        esc(str(newest["started"])[:10]),
+        escape(str(runs["started"].iloc[-1])[:10]),
+        escape(str(newest["started"])[:10]),
         known("python"),
         known("dask"),
         known("distributed"),
         str(builds) if builds else MISSING,
         f"<code>{packages[:12]}</code>" if packages != MISSING else MISSING,
-        esc(", ".join(map(str, hosts[:2])) + more) or MISSING,
+        escape(", ".join(map(str, hosts[:2])) + more) or MISSING,
     ]
 
 
@@ -167,7 +167,7 @@ def _differing(runs: pd.DataFrame, one: str, other: str) -> list[Any]:
     for kind, title in environment.KINDS.items():
         part = table[table["kind"] == kind]
         if len(part):
-            cells = [[esc(row[n]) for n in ("name", "baseline", "contender")]
+            cells = [[escape(row[n]) for n in ("name", "baseline", "contender")]
                      for row in part.to_dict("records")]  # fmt: skip
             content += [parts.heading(title), parts.rows([kind, one, other], cells)]
         else:

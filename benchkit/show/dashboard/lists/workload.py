@@ -27,8 +27,8 @@ from benchkit.show.dashboard.state.cache import (
     workload_catalogue,
 )
 from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import esc
-from benchkit.show.plots.history import over_nights
+from benchkit.show.escape import escape
+from benchkit.show.plots.history import history_plot
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
 
@@ -228,11 +228,11 @@ def _set_cells(row: Mapping[str, Any], metric: str) -> list[str]:
     shape = f"{row['n_workers']:g} workers" if pd.notna(row.get("n_workers")) else ""
     level = format_quantity(row["level"], METRICS[metric].units)
     return [
-        f"<a href='{esc(link)}'>{esc(environment)}</a>",
-        esc(", ".join(part for part in (where, shape, f"version {row['version']}") if part)),
+        f"<a href='{escape(link)}'>{escape(environment)}</a>",
+        escape(", ".join(part for part in (where, shape, f"version {row['version']}") if part)),
         str(row["n_runs"]),
-        esc(str(row["newest"])[:10]),
-        esc(level),
+        escape(str(row["newest"])[:10]),
+        escape(level),
         noise_text(row["noise"]),
         *(needed_text(row[f"needed_{effect * 100:.0f}"]) for effect in EFFECTS),
     ]
@@ -253,7 +253,7 @@ def _over_time(name: str, runs: pd.DataFrame, metric: str) -> Any:
             parts.heading(
                 "Over the nights", f"In {series_label(history.series.iloc[row])}. {CLICKS}"
             ),
-            parts.figure(linked(over_nights(history, int(row), from_zero=False, height=260))),
+            parts.figure(linked(history_plot(history, int(row), from_zero=False, height=260))),
             parts.links(links),
             sizing_mode="stretch_width",
         )
@@ -279,14 +279,14 @@ def _runs(runs: pd.DataFrame, metric: str) -> list[Any]:
         value = float(value) if value is not None and pd.notna(value) else float("nan")
         cells.append(
             [
-                f"<a href='{esc(link)}'>{esc(str(run['started'])[:16])}</a>",
-                f"<span class='{tone}'>{esc(symbol)} {esc(words)}</span>",
-                esc(format_quantity(value, METRICS[metric].units)),
-                f"<a href='{esc(address('environments', name=environment))}'>"
-                f"{esc(environment)}</a>",
-                esc(run.get("host") or MISSING),
-                esc(run.get("dask") or MISSING),
-                esc(run.get("python") or MISSING),
+                f"<a href='{escape(link)}'>{escape(str(run['started'])[:16])}</a>",
+                f"<span class='{tone}'>{escape(symbol)} {escape(words)}</span>",
+                escape(format_quantity(value, METRICS[metric].units)),
+                f"<a href='{escape(address('environments', name=environment))}'>"
+                f"{escape(environment)}</a>",
+                escape(run.get("host") or MISSING),
+                escape(run.get("dask") or MISSING),
+                escape(run.get("python") or MISSING),
             ]
         )
     titles = ["started (UTC)", "outcome", metric.replace("_", " "), "environment", "host", "dask",

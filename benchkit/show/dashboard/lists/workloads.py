@@ -24,7 +24,7 @@ from benchkit.show.dashboard.state.cache import (
     workload_catalogue,
 )
 from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.store.schema import METRICS
 
 __all__ = ["TITLE", "Row", "view", "workload_rows"]
@@ -255,28 +255,26 @@ def _hidden(rows: list[Row], kept: list[Row]) -> list[str]:
 
 def _cells(row: Row, metric: str, nights: set[str]) -> list[str]:
     """Return the cells of a row as markup, every text of a run escaped."""
-    name = f"<a href='{esc(address('workloads', name=row.name))}'>{esc(row.name)}</a>"
+    name = f"<a href='{escape(address('workloads', name=row.name))}'>{escape(row.name)}</a>"
     if row.last is None:
-        return [name, esc(row.category), "0", MISSING, "never measured", *[MISSING] * 5, ""]
+        return [name, escape(row.category), "0", MISSING, "never measured", *[MISSING] * 5, ""]
     symbol, words = OUTCOME_WORDS.get(str(row.last["outcome"]), ("?", str(row.last["outcome"])))
     tone = "soft" if row.last["outcome"] in _NO_FAILURE else "bad"
     link = address("run", id=row.last["id"])
     history = ""
     if row.name in nights:
         to = address("history", workload=row.name, metric=metric)
-        history = (
-            f"<a class='whole' href='{esc(to)}' aria-label='history of {esc(row.name)}'>history</a>"
-        )
+        history = f"<a class='whole' href='{escape(to)}' aria-label='history of {escape(row.name)}'>history</a>"
     state = f"{STATES[row.state][0]} {STATES[row.state][1]}" if row.state else MISSING
     return [
         name,
-        esc(row.category),
+        escape(row.category),
         str(row.n_runs),
-        f"<a href='{esc(link)}'>{esc(str(row.last['started'])[:16])}</a>",
-        f"<span class='{tone}'>{esc(symbol)} {esc(words)}</span>",
-        esc(state),
+        f"<a href='{escape(link)}'>{escape(str(row.last['started'])[:16])}</a>",
+        f"<span class='{tone}'>{escape(symbol)} {escape(words)}</span>",
+        escape(state),
         workload.share_text(row.n_failed, row.n_runs),
-        esc(format_quantity(row.level, METRICS[metric].units)),
+        escape(format_quantity(row.level, METRICS[metric].units)),
         workload.noise_text(row.noise),
         workload.needed_text(row.needed),
         history,

@@ -25,10 +25,10 @@ from benchkit.show.dashboard.state.cache import (
     regressions,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.table_state import Rested
+from benchkit.show.dashboard.state.table_state import Debounced
 from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import esc
-from benchkit.show.plots.history import over_nights
+from benchkit.show.escape import escape
+from benchkit.show.plots.history import history_plot
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
 
@@ -89,7 +89,7 @@ def view(state: dict[str, str]) -> Any:
         from_zero = "1" if zero.value else ""
         remember("history", {**kept, "metric": choose.value, "zero": from_zero, **zoomed})
 
-    rested = Rested(note, lambda: days[0])
+    rested = Debounced(note, lambda: days[0])
 
     def draw(*events: Any) -> None:
         chosen = places[where.value]
@@ -170,7 +170,7 @@ def _body(
         title = "Nothing to draw"
         content.append(parts.message(title, f"{METRICS[metric].long_name} was not measured here."))
     else:
-        large = linked(over_nights(history, row, marks=marks, from_zero=from_zero))
+        large = linked(history_plot(history, row, marks=marks, from_zero=from_zero))
         if large.xaxis[0].visible:
             large.x_range = days
         content.append(parts.figure(large))
@@ -181,7 +181,7 @@ def _body(
 
     def fill() -> None:
         drawn = [
-            over_nights(history, place, from_zero=from_zero, height=170, small=True)
+            history_plot(history, place, from_zero=from_zero, height=170, small=True)
             for place in places
             if place is not None
         ]
@@ -239,13 +239,13 @@ def _runs(history: History, about: dict[str, Any], metric: str) -> list[Any]:
         link = address("run", id=run["id"])
         cells.append(
             [
-                f"<a href='{esc(link)}'>{esc(str(run['started'])[:16])}</a>",
-                esc(f"{symbol} {words}"),
-                esc(text),
-                esc(run.get("dask") or ""),
-                esc(run.get("distributed") or ""),
-                esc(run.get("python") or ""),
-                esc(aside),
+                f"<a href='{escape(link)}'>{escape(str(run['started'])[:16])}</a>",
+                escape(f"{symbol} {words}"),
+                escape(text),
+                escape(run.get("dask") or ""),
+                escape(run.get("distributed") or ""),
+                escape(run.get("python") or ""),
+                escape(aside),
             ]
         )
     titles = [

@@ -20,7 +20,7 @@ from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.terms import metric_term
 from benchkit.show.dashboard.state.cache import all_nights, shown_metrics, standings_of
 from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
 
@@ -208,10 +208,10 @@ def _never_cells(run: dict[str, Any], since: str) -> list[str]:
     """Return the cells of what never ended ok as markup, every text of a run escaped."""
     link = address("run", id=run["id"])
     return [
-        f"<span class='bad'>✗ {esc(str(run['outcome']))}, never ok</span>",
-        f"<a href='{esc(link)}'>{esc(str(run['workload']))}</a>",
-        esc(series_label(run)),
-        *("–", f"– <small>since {esc(since)}</small>", "–", ""),
+        f"<span class='bad'>✗ {escape(str(run['outcome']))}, never ok</span>",
+        f"<a href='{escape(link)}'>{escape(str(run['workload']))}</a>",
+        escape(series_label(run)),
+        *("–", f"– <small>since {escape(since)}</small>", "–", ""),
     ]
 
 
@@ -224,16 +224,18 @@ def _row(one: Standing, history: History, metric: str) -> list[str]:
     change = "–"
     if np.isfinite(one.ratio):
         told = f"95 % interval {format_change(one.low)} to {format_change(one.high)}"
-        change = f"<span title='{esc(told)}'>{esc(format_change(one.ratio))}</span>"
+        change = f"<span title='{escape(told)}'>{escape(format_change(one.ratio))}</span>"
     if one.since:
-        change += f" <small>since {esc(one.since)}</small>"
+        change += f" <small>since {escape(one.since)}</small>"
     units = "–" if not np.isfinite(one.units) else f"{one.units:+.1f}".replace("-0.0", "+0.0")
     units = units.replace("-", "−")
     return [
-        f"<span class='{tone}'>{esc(symbol)} {esc(one.words)}</span>",
-        f"<a href='{esc(link)}'>{esc(one.about['workload'])}</a>",
-        esc(series_label(one.about)),
-        esc(format_quantity(one.value, METRICS[metric].units)) if np.isfinite(one.value) else "–",
+        f"<span class='{tone}'>{escape(symbol)} {escape(one.words)}</span>",
+        f"<a href='{escape(link)}'>{escape(one.about['workload'])}</a>",
+        escape(series_label(one.about)),
+        escape(format_quantity(one.value, METRICS[metric].units))
+        if np.isfinite(one.value)
+        else "–",
         change,
         units,
         _spark(one, history, metric),

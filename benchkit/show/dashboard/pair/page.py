@@ -7,7 +7,7 @@ from typing import Any
 import panel as pn
 
 from benchkit.analysis.compare.environment_diff import differences
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.terms import metric_terms
@@ -20,7 +20,7 @@ from benchkit.show.dashboard.state.ends import end_fields
 from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
 from benchkit.show.dashboard.state.time_window import align
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.show.plots.base import has, retitle
 from benchkit.show.plots.memory_overlay import PAIR_COLOURS, memory_overlay
 from benchkit.show.plots.task_stream import TaskStream
@@ -80,11 +80,11 @@ def _head(runs: list[Run]) -> Any:
         cells.append(
             [
                 f"<span style='color:{colour}'>■</span> {name}",
-                f"<a href='{esc(link)}'>{esc(run.id[:13])}</a>",
-                esc("" if same else run.workload),
-                esc(arm),
-                esc(run.outcome.replace("_", " ")),
-                esc(run.context),
+                f"<a href='{escape(link)}'>{escape(run.id[:13])}</a>",
+                escape("" if same else run.workload),
+                escape(arm),
+                escape(run.outcome.replace("_", " ")),
+                escape(run.context),
             ]
         )
     lines = [] if same else ["These are runs of different workloads."]
@@ -150,7 +150,9 @@ def _threads(window: PairWindow) -> list[Any]:
     return [*busy, *streams]
 
 
-def _follower(window: PairWindow, within: Within, curve: BusyThreads, stream: TaskStream) -> Any:
+def _follower(
+    window: PairWindow, within: TaskTimeline, curve: BusyThreads, stream: TaskStream
+) -> Any:
     chosen = [""]
 
     def show() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import panel as pn
 
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.state.table_state import Rested
+from benchkit.show.dashboard.state.table_state import Debounced
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_graph
@@ -48,7 +48,7 @@ def stacks(window: Window) -> Any:
         window.note(prefix=own, find=str(find.value or "").strip(), frames=_part(figures[0]))
         tell()
 
-    rested = Rested(note, lambda: figures[0])
+    rested = Debounced(note, lambda: figures[0])
     calls: dict[str, tuple[float, float]] = {}
 
     def tell() -> None:

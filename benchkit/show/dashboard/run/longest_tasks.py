@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import panel as pn
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import short_names
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.state.table_state import Rested
+from benchkit.show.dashboard.state.table_state import Debounced
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.show.plots.base import worker_names
 
 __all__ = ["longest_tasks"]
@@ -31,7 +31,7 @@ def longest_tasks(window: Window) -> Any:
         place[:] = _table(window) if window.group else []
 
     # Keys of a million tasks take some tenths of a second to read: not at each step of a drag.
-    rested = Rested(fill, lambda: window.range)
+    rested = Debounced(fill, lambda: window.range)
 
     def show() -> None:
         if drawn[0] != window.group:
@@ -62,7 +62,7 @@ def _table(window: Window) -> list[Any]:
     ]
 
 
-def _longest(within: Within, found: np.ndarray) -> np.ndarray:
+def _longest(within: TaskTimeline, found: np.ndarray) -> np.ndarray:
     took = within.stop[found] - within.start[found]
     if len(found) > MOST:
         found = found[np.argpartition(-took, MOST)[:MOST]]
@@ -78,8 +78,8 @@ def _cells(window: Window, chosen: np.ndarray) -> list[list[str]]:
     keys = run.task_keys(rows)
     return [
         [
-            f"<code>{esc(keys[at])}</code>",
-            esc(str(names.get(int(workers[at]), "–"))),
+            f"<code>{escape(keys[at])}</code>",
+            escape(str(names.get(int(workers[at]), "–"))),
             str(int(within.threads[within.lane[task]])),
             f"{within.start[task]:.3f}",
             f"{within.stop[task] - within.start[task]:.4f}",

@@ -18,7 +18,7 @@ from benchkit.show.dashboard.state.table_state import (
 )
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.dashboard.web.template import BROKEN_TITLES, TABLE_STYLES
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 
 __all__ = ["GroupTable", "choose_group"]
@@ -179,7 +179,7 @@ def _bar(seconds: dict[str, float], most: float) -> str:
     told = ", ".join(f"{name} {v:.3f} s" for name, v in seconds.items() if v == v and v > 0)
     return (
         f"<svg width='{BAR}' height='{BAR_HEIGHT}' role='img' "
-        f"aria-label='{esc(told)}'><title>{esc(told)}</title>{boxes}</svg>"
+        f"aria-label='{escape(told)}'><title>{escape(told)}</title>{boxes}</svg>"
     )
 
 

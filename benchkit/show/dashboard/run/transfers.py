@@ -10,7 +10,7 @@ import panel as pn
 from benchkit.formatting import format_quantity, format_seconds, short_names
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
-from benchkit.show.escape import esc
+from benchkit.show.escape import escape
 from benchkit.show.plots.base import worker_names
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
@@ -66,7 +66,11 @@ def _shuffles(run: Run) -> list[Any]:
     units = {"seconds": "s", "bytes": "B", "count": "1"}
     known = [name for name in units if name in sums]
     cells = [
-        [esc(activity), esc(where), *(format_quantity(row[name], units[name]) for name in known)]
+        [
+            escape(activity),
+            escape(where),
+            *(format_quantity(row[name], units[name]) for name in known),
+        ]
         for (activity, where), row in sums.iterrows()
     ]
     return [

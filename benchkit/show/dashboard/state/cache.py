@@ -24,7 +24,7 @@ from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import Standing, standings
 from benchkit.analysis.run.baseline import beside_previous
 from benchkit.analysis.run.noise import run_noise
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import folders_of
 from benchkit.measure.discovery import Collection, collect
@@ -61,7 +61,7 @@ def open_store() -> Store:
 
     Raises
     ------
-    BadStore
+    InvalidStoreError
         It does not.
     """
     return _store(os.environ.get(STORE_VARIABLE) or "")
@@ -191,15 +191,15 @@ def _tree(path: str, run_id: str) -> Any:
     return Store(path, create=False).open(run_id).load()
 
 
-def run_times(run_id: str) -> Within:
+def run_times(run_id: str) -> TaskTimeline:
     """Return when the tasks of a run computed; shared by all who look at it, not to be changed."""
     return _times(str(open_store().path), _resolved(run_id))
 
 
 # Of a million tasks 40 MB, which each visitor's page would else hold for itself.
 @pn.cache(max_items=8, policy="LRU")
-def _times(path: str, run_id: str) -> Within:
-    return Within(_tree(path, run_id))
+def _times(path: str, run_id: str) -> TaskTimeline:
+    return TaskTimeline(_tree(path, run_id))
 
 
 def usual_of(run: Run) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import short_group
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.plots.thread_activity import whole_time
@@ -22,7 +22,9 @@ class PairWindow(Window):
 
     VIEW = "pair"
 
-    def __init__(self, runs: list[Run], withins: list[Within], state: Mapping[str, str]) -> None:
+    def __init__(
+        self, runs: list[Run], withins: list[TaskTimeline], state: Mapping[str, str]
+    ) -> None:
         self.runs, self.withins = runs, withins
         self.ids = {name: run.id for name, run in zip(("a", "b"), runs, strict=True)}
         ends = [whole_time(run.tree, within) for run, within in zip(runs, withins, strict=True)]
@@ -45,6 +47,6 @@ class PairWindow(Window):
         """Whether it is known of both when tasks computed."""
         return all(within.n_tasks for within in self.withins)
 
-    def groups_of(self, within: Within) -> list[str]:
+    def groups_of(self, within: TaskTimeline) -> list[str]:
         """Return the groups of one run that the chosen name stands for."""
         return [name for name in within.groups if short_group(name) == self.group]

@@ -7,7 +7,7 @@ from typing import Any
 
 import panel as pn
 
-__all__ = ["Rested", "first_filters", "page_of", "remember_table", "sorters_of"]
+__all__ = ["Debounced", "first_filters", "page_of", "remember_table", "sorters_of"]
 
 #: Letters that follow one another more quickly are one entry of the browser's history.
 REST_MS = 600
@@ -15,7 +15,7 @@ REST_MS = 600
 _BUILT = {"field": "not a column", "type": "!=", "value": "anything"}
 
 
-class Rested:
+class Debounced:
     """Calls something once, when nobody has asked for it again for a moment.
 
     Parameters
@@ -108,7 +108,7 @@ def remember_table(
 
     table.param.watch(begin_anew, "filters")
     table.param.watch(built, "filters")
-    table.param.watch(Rested(tell), ["sorters", "filters", "page"])
+    table.param.watch(Debounced(tell), ["sorters", "filters", "page"])
 
 
 def _order(table: pn.widgets.Tabulator) -> str:

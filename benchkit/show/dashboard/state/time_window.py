@@ -17,7 +17,7 @@ import panel as pn
 from bokeh.models import BoxZoomTool, CrosshairTool, Range1d
 from bokeh.models.annotations import Span
 
-from benchkit.analysis.run.timeline import Within
+from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.state.url import remember
 from benchkit.show.plots.base import INK
 from benchkit.show.plots.thread_activity import whole_time
@@ -51,7 +51,7 @@ class Window:
     ----------
     run : Run
         The run.
-    within : Within
+    within : TaskTimeline
         Its tasks.
     state : mapping of str to str
         The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``, and `WORDS`.
@@ -74,7 +74,7 @@ class Window:
     def __init__(
         self,
         run: Run,
-        within: Within,
+        within: TaskTimeline,
         state: Mapping[str, str],
         *,
         whole: tuple[float, float] | None = None,
