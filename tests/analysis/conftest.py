@@ -1,11 +1,7 @@
-import sys
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

@@ -1,14 +1,9 @@
 """Figures of comparisons say what the report says."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from bokeh.models.annotations import ColorBar
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
-
 from helpers.arm_runs import WORKLOADS, arm_runs
 from helpers.run_trees import run_tree
 

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import xarray as xr
+from helpers.synthetic_runs import make_run as _make_run
 
 from benchkit.store.store import Store
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from helpers.synthetic_runs import make_run as _make_run
 
 
 @pytest.fixture

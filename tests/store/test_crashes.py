@@ -20,7 +20,7 @@ from benchkit.store.store import Store
 HERE = Path(__file__).parent
 PREAMBLE = f"""
 import json, sys
-sys.path[:0] = [{str(HERE.parents[1])!r}, {str(HERE)!r}]
+sys.path[:0] = [{str(HERE.parents[1])!r}, {str(HERE.parent)!r}]
 from helpers.synthetic_runs import make_run
 from benchkit.errors import StoreTrouble
 from benchkit.store.store import Store
