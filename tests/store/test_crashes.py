@@ -22,7 +22,7 @@ PREAMBLE = f"""
 import json, sys
 sys.path[:0] = [{str(HERE.parents[1])!r}, {str(HERE.parent)!r}]
 from helpers.synthetic_runs import make_run
-from benchkit.errors import StoreTrouble
+from benchkit.errors import StoreError
 from benchkit.store.store import Store
 store = Store(sys.argv[1])
 """
@@ -51,7 +51,7 @@ while error is None:
     run = make_run(groups=len(added) % 2 > 0)
     try:
         added.append(store.add(run))
-    except StoreTrouble as trouble:
+    except StoreError as trouble:
         error = str(trouble)
 print(json.dumps({{"added": added, "failed": run.attrs["id"], "error": error}}))
 """
