@@ -14,7 +14,7 @@ from benchkit import Store
 from benchkit.measure.capture import Capture
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.recording import RecordingWriter
-from benchkit.store.run import run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.runfile.file import read_record
 
 __all__ = ["keeping"]
@@ -73,7 +73,7 @@ def _print(count: int, drains: list[float], last: float, recording: Path, folder
     begin = time.perf_counter()
     run_id = store.add(run_from_recording(recording))
     added = time.perf_counter() - begin
-    run: Any = store.open(run_id)
+    run: Any = store.open(run_id).tree
     assert run["tasks"].sizes["task"] == count, run["tasks"].sizes
     assert run["tasks"].attrs["n_dropped"] == 0
     file = max(folder.rglob(f"*{run_id}*"), key=lambda path: path.stat().st_size)
@@ -81,7 +81,7 @@ def _print(count: int, drains: list[float], last: float, recording: Path, folder
     times = {}
     for name, read in {
         "summary": lambda: read_record(file),
-        "stream": lambda: store.open(run_id)["tasks"].to_dataset().load(),
+        "stream": lambda: store.open(run_id).tree["tasks"].to_dataset().load(),
     }.items():
         each = []
         for _ in range(7):

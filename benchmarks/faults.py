@@ -33,7 +33,7 @@ from distributed import Client, fire_and_forget  # noqa: E402
 
 from benchkit import Store  # noqa: E402
 from benchkit.measure.capture_client import DRAIN_EVERY_S  # noqa: E402
-from benchkit.store.run import Run, run_from_recording  # noqa: E402
+from benchkit.store.build.run_from_recording import run_from_recording  # noqa: E402
 
 #: Tasks of 50 ms on two threads: seven seconds.
 N_TASKS = 280
@@ -252,7 +252,7 @@ def try_once(fault: Callable[[Stage], None]) -> dict:
         else:
             store = Store(folder / "store")
             run_id = store.add(run_from_recording(Path(output.split()[-1])))
-        run = Run(store.open(run_id))
+        run = store.open(run_id)
         return {"run": run, "stamps": stamps, "broke": found.broke}
 
 

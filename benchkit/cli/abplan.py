@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchkit.analysis.run.noise import what_is_seen
+from benchkit.analysis.run.noise import describe_detectable_changes
 from benchkit.cli.progress import roughly
 from benchkit.errors import UsageError
 from benchkit.experiment.run.api import plan_experiment, resume_experiment
@@ -105,6 +105,6 @@ def say_plan(experiment: Experiment, estimate: Estimate, pace: StopPolicy) -> No
         f"about {roughly(estimate.left_s)}",
         err=True,
     )
-    told = what_is_seen(known_noise(experiment), experiment.repeats)
+    told = describe_detectable_changes(known_noise(experiment), experiment.repeats)
     if told:
         click.echo(f"{told} (of {len(experiment.variants)} workloads)", err=True)

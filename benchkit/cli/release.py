@@ -102,7 +102,7 @@ def _hand_out(store: Any, records: Sequence[Mapping[str, Any]], folder: Path) ->
     tested = [run["id"] for run in records if run["arm"] == RUNTIME and run["outcome"] == "ok"]
     if not tested:
         return []
-    attrs = store.open(tested[-1]).attrs
+    attrs = store.open(tested[-1]).tree.attrs
     packages: dict[str, str] = json.loads(attrs["packages"])
     pins = [f"{name}=={version}" for name, version in packages.items() if "+" not in version]
     python = ".".join(str(attrs["python"]).split(".")[:2])

@@ -172,9 +172,8 @@ def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
           -H "Content-Type: application/json" -d @- https://grafana.example/api/annotations
     """
     from benchkit.show.grafana.board import annotation
-    from benchkit.store.run import Run
     from benchkit.store.store import Store
 
     home = Store(store, create=False)
     for run_id in ids or ("latest",):
-        click.echo(json.dumps(annotation(Run(home.open(home.resolve(run_id))))))
+        click.echo(json.dumps(annotation(home.open(run_id))))

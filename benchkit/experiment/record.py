@@ -28,7 +28,8 @@ from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
 from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
-from benchkit.store.run import Run, run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 from benchkit.store.store import Store
 
 __all__ = ["Recorder", "record"]

@@ -48,7 +48,7 @@ def heading(run: Run) -> Any:
     return HTML(
         f"<h4 style='font-size:1.25em'>{escape(run.workload)} "
         f"<span{bad}>{symbol} {escape(words)}</span></h4>{error}"
-        f"<p><small>{escape(run.context)} · <code>{escape(run.id)}</code>{tags}</small></p>"
+        f"<p><small>{escape(run.summary_line)} · <code>{escape(run.id)}</code>{tags}</small></p>"
         f"<div style='display:flex;flex-wrap:wrap;gap:1em 2.2em;margin:.8em 0'>{tiles}</div>"
     )
 

@@ -12,9 +12,9 @@ from typing import Any
 from benchkit.errors import AlreadyStored, UnreadableRun
 from benchkit.measure.recording import is_abandoned
 from benchkit.store.artifacts import keep_beside, tell_beside
+from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.catalogue import Catalogue
-from benchkit.store.run import run_from_recording
 from benchkit.store.runfile.file import encode_run, read_record, run_name
 
 __all__ = ["CheckReport", "inspect_store"]
@@ -130,11 +130,11 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
                 continue
             if not repair:
                 orphans.append(run_id)
-            elif catalogue.adopt(record):
+            elif catalogue.add_existing(record):
                 adopted.append(run_id)
     back = (pruned & listed) - found  # who compacted while they were pruned brought them back
     if back and repair:
-        catalogue.forget(back)
+        catalogue.remove(back)
     leftovers = files.leftovers()
     if repair:
         for name in leftovers:
@@ -170,7 +170,7 @@ def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
         with suppress(AlreadyStored):
             files.create(run_name(run_id), data)
             rescued.append(run_id)
-        catalogue.adopt(record)
+        catalogue.add_existing(record)
         with suppress(OSError):
             keep_beside(path, files.root, *owner)
     return rescued

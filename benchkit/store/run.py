@@ -1,7 +1,7 @@
 """A run: a finished recording as an immutable DataTree, with an id and an outcome.
 
-`run_from_recording` makes the tree that the store keeps; `Run` is the handle that a person holds:
-views ready to plot, and a summary that a notebook shows.
+`Run` wraps the DataTree: tables ready to plot, and a summary for notebooks.
+`benchkit.store.build.run_from_recording` makes the DataTree.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import html
 import json
 import zlib
-from datetime import datetime, timezone
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,130 +18,14 @@ import xarray as xr
 
 from benchkit.errors import MissingExtra
 from benchkit.formatting import format_quantity
-from benchkit.measure.recording import Recording
-from benchkit.store.build.groups import Window, assemble_groups
-from benchkit.store.build.metrics import biggest_group, compute_metrics
-from benchkit.store.build.shape import clean_text
-from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
+from benchkit.store.schema import METRICS, RECORD_FIELDS
 
-__all__ = ["Run", "run_from_recording"]
+__all__ = ["Run"]
 
-#: Facts of a recording that go into the run file as they are, beside the record.
-_TEXTS = ("description", "source", "traceback")
-_OBJECTS = (
-    "packages",
-    "config",
-    "variables",
-    "host",
-    "evidence",
-    "logs",
-    "argv",
-    "sizes",
-    "environment_spec",
-)
 #: What a run did outside the clock -> as facts tell it.
 _STEPS = {"prepare_seconds": "prepare (s)", "check_seconds": "check (s)"}
 #: Parts of the topics of events that tell of trouble.
 _TROUBLE = ("lost", "remove", "restart", "pause", "terminat", "kill", "fail")
-
-
-def run_from_recording(path: str | Path) -> xr.DataTree:
-    """Turn a recording into a run.
-
-    A recording without a tail comes from a process that was killed: the run is kept with all
-    that was drained, as `infrastructure`.
-
-    Parameters
-    ----------
-    path : path
-        A recording's folder.
-
-    Returns
-    -------
-    DataTree
-        As the contract of the run file says: metrics as scalars and facts as attributes of the
-        root, then ``workers``, ``scheduler``, ``task_groups``, ``tasks``, ...
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no recording at `path`.
-    """
-    recording = Recording.read(path)
-    window = Window(recording)
-    groups = assemble_groups(recording, window)
-    metrics: dict[str, float] = {}
-    if window.started and np.isfinite(window.off):
-        n_steals = recording.last("state", {}).get("n_steals")
-        metrics = compute_metrics(groups, window.duration, n_steals=n_steals)
-        price = recording.head.get("worker_price")  # USD per worker and hour
-        if price is not None and "worker_seconds" in metrics:
-            metrics["cost"] = price * metrics["worker_seconds"] / 3600
-    record = _record(recording, metrics, groups)
-
-    root = xr.Dataset({name: ((), value, METRICS[name].attrs) for name, value in metrics.items()})
-    extra = json.loads(record.get("extra_metrics") or "{}")
-    units = recording.head.get("extra_units") or {}
-    for name, value in extra.items():
-        attrs = {"units": units.get(name, "1"), "long_name": name, "source": "the workload's check"}
-        root[name] = ((), float(value), attrs)
-    root.attrs = _attributes(recording, window, record)
-    return xr.DataTree.from_dict({"/": root, **{f"/{k}": v for k, v in groups.items()}})
-
-
-def _record(recording: Recording, metrics: dict, groups: dict) -> dict[str, Any]:
-    head, tail = recording.head, recording.tail
-    cluster = tail.get("cluster") or {}
-    versions = (cluster.get("versions") or {}).get("client") or {}
-    packages = head.get("packages") or {}
-    group, share = biggest_group(groups)
-    facts = {
-        **head,
-        "started": datetime.fromtimestamp(head["started"], timezone.utc).isoformat(
-            timespec="microseconds"
-        ),
-        "params": json.dumps(head.get("params") or {}),
-        "tags": json.dumps(head.get("tags") or {}),
-        "outcome": tail.get("outcome", "infrastructure"),
-        "error": tail.get("error", "the measuring process was killed"),
-        "phase": tail.get("phase", "" if recording.finished else "killed"),
-        "host": (head.get("host") or {}).get("host"),
-        "cluster": cluster.get("class") or (head.get("cluster") or {}).get("class"),
-        "n_workers": cluster.get("n_workers"),
-        "n_threads": cluster.get("n_threads"),
-        "memory_limit": cluster.get("memory_limit"),
-        "python": (head.get("host") or {}).get("python"),
-        "dask": versions.get("dask") or packages.get("dask"),
-        "distributed": versions.get("distributed") or packages.get("distributed"),
-        "biggest_group": group or None,
-        "biggest_group_share": share if np.isfinite(share) else None,
-        "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
-    }
-    record = {name: facts[name] for name in RECORD_FIELDS if facts.get(name) not in (None, "")}
-    record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
-    return {**record, **metrics}
-
-
-def _attributes(recording: Recording, window: Window, record: dict) -> dict[str, Any]:
-    head, tail = recording.head, recording.tail
-    attrs: dict[str, Any] = {k: v for k, v in record.items() if k not in METRICS}
-    attrs["benchkit_format"] = RUN_FORMAT
-    attrs["record"] = json.dumps(record)
-    if window.started:
-        attrs["clock_on"], attrs["clock_off"] = window.on, window.off
-    attrs |= {name: tail[name] for name in ("client_seconds", *_STEPS) if name in tail}
-    both = {**head, **tail}
-    for name in _TEXTS:
-        attrs[name] = clean_text(both.get(name))
-    for name in _OBJECTS:
-        if both.get(name):
-            attrs[f"{name}_json" if name == "host" else name] = json.dumps(both[name], default=str)
-    attrs["cluster_description"] = json.dumps(tail.get("cluster") or head.get("cluster") or {})
-    trouble = [*tail.get("capture_errors", []), *recording.problems]
-    trouble += recording.last("state", {}).get("errors", [])
-    attrs["capture_errors"] = json.dumps(trouble)
-    attrs["complete"] = int(recording.finished)
-    return {name: value for name, value in attrs.items() if value is not None}
 
 
 def _label(run: Run) -> str:
@@ -151,16 +33,16 @@ def _label(run: Run) -> str:
 
 
 class Run:
-    """One run, as a person looks at it.
+    """Tables and a summary of one run.
 
     Parameters
     ----------
     tree : DataTree
-        As `Store.open` gives it. It stays available as ``.tree``.
+        The content of a run file; available as ``.tree``. `Store.open` reads it from a store.
 
     Examples
     --------
-    >>> run = benchkit.Run(store.open("latest"))  # doctest: +SKIP
+    >>> run = store.open("latest")  # doctest: +SKIP
     >>> run.task_groups().head()  # doctest: +SKIP
     """
 
@@ -276,7 +158,7 @@ class Run:
         """
         return self._group("transfers")
 
-    def fine(self) -> pd.DataFrame:
+    def fine_metrics(self) -> pd.DataFrame:
         """Return Dask's fine performance metrics, a row each: the only ones that see P2P shuffles.
 
         Columns: context (``execute``, ``p2p``, ``get-data``, ...), prefix of the tasks, activity,
@@ -331,7 +213,7 @@ class Run:
         """Return a row per line that was logged as a warning or worse: when (s), who, what."""
         return self._table("logs", ("time", "level", "server", "worker", "text"))
 
-    def facts(self) -> pd.Series:
+    def metadata(self) -> pd.Series:
         """Return what the run was: workload, outcome, environment, cluster, versions, ...
 
         And how long its data took to make and its answer to check, outside the clock.
@@ -350,7 +232,7 @@ class Run:
         """Return a row per task that failed: when (s), key, worker, exception, traceback."""
         return self._table("errors", ("time", "key", "worker", "exception", "traceback"))
 
-    def trouble(self) -> pd.DataFrame:
+    def problems(self) -> pd.DataFrame:
         """Return what went wrong, in order: tasks that raised, workers lost, capture errors."""
         rows = [
             (row.time, "task", f"{row.key}: {row.exception}")
@@ -429,12 +311,12 @@ class Run:
         error = f"<p>{html.escape(self.error)}</p>" if self.error else ""
         return (
             f"<h4>{html.escape(self.workload)}: {html.escape(self.outcome)}</h4>{error}"
-            f"<p><code>{html.escape(self.id)}</code>, {html.escape(self.context)}</p>"
+            f"<p><code>{html.escape(self.id)}</code>, {html.escape(self.summary_line)}</p>"
             f"<table>{rows}</table>"
         )
 
     @property
-    def context(self) -> str:
+    def summary_line(self) -> str:
         """When and on what it ran, in one line."""
         attrs = self.tree.attrs
         parts = [str(attrs.get("started", ""))[:19].replace("T", " ")]

@@ -35,6 +35,7 @@ from benchkit.store.index.query import check_names, columns_needed, matching
 from benchkit.store.ledger import add_event, read_events
 from benchkit.store.manifest import FORMAT_VERSION, default_store, read_meta, write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
+from benchkit.store.run import Run
 from benchkit.store.runfile.file import encode_run, open_run, read_record, run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
@@ -123,7 +124,7 @@ class Store:
         except AlreadyStored:
             if read_record(self.files.path(run_name(run_id))) != record:
                 raise
-        self.catalogue.adopt(record)
+        self.catalogue.add_existing(record)
         self._n_added += 1
         if self._n_added % _LOOK_EVERY == 1 and self.catalogue.wants_compaction():
             with suppress(StoreError):  # the run is kept; the next one compacts
@@ -218,36 +219,65 @@ class Store:
                 with suppress(AlreadyStored):
                     other.files.create(name, self.files.read(name))
                 if folder == "runs":
-                    copied += other.catalogue.adopt(read_record(other.files.path(name)))
+                    copied += other.catalogue.add_existing(read_record(other.files.path(name)))
         return copied
 
     # -- reading ------------------------------------------------------------------------------
 
-    def open(self, run_id: str, groups: Collection[str] | None = None) -> xr.DataTree:
-        """Open a run by its id, the beginning of it, or ``"latest"``; data are read when used.
+    def open(self, run_id: str, groups: Collection[str] | None = None) -> Run:
+        """Open one run; variables are read from the file on first use.
 
         Parameters
         ----------
         run_id : str
-            Which.
+            An id, an unambiguous beginning of an id, or ``"latest"``.
         groups : collection of str, optional
-            Read at least these groups, beside the figures and facts of the run; by default all. A
-            few take a third of the time: for who opens many runs.
+            Read at least these groups, in addition to metrics and attributes; by default all
+            groups. Opening a run with few groups takes a third of the time.
+
+        Returns
+        -------
+        Run
+            The run; its DataTree is ``run.tree``.
 
         Raises
         ------
         UnknownRun
-            There is none, or more than one begins so.
+            No run has this id, or several ids begin with it.
         UnreadableRun
             The file is damaged.
         """
-        whole = self.resolve(run_id)
+        full_id = self.resolve(run_id)
         try:
-            return open_run(self.file(whole), groups)
+            return Run(open_run(self.file(full_id), groups))
         except FileNotFoundError as error:
             raise UnknownRun(
-                f"run {whole}: listed, but its file is gone from {self.path}: copy it back"
+                f"run {full_id}: listed, but its file is gone from {self.path}: copy it back"
             ) from error
+
+    def load(self, run_ids: Iterable[str], groups: Collection[str] | None = None) -> list[Run]:
+        """Open several runs.
+
+        Parameters
+        ----------
+        run_ids : iterable of str
+            Ids as `open` accepts them.
+        groups : collection of str, optional
+            Read at least these groups of each run; by default all.
+
+        Returns
+        -------
+        list of Run
+            One run per id, in the same order.
+
+        Raises
+        ------
+        UnknownRun
+            No run has one of the ids, or several ids begin with it.
+        UnreadableRun
+            A file is damaged.
+        """
+        return [self.open(run_id, groups) for run_id in run_ids]
 
     def file(self, run_id: str) -> Path:
         """Return where the NetCDF file of a run lies, which other tools may read.
@@ -459,7 +489,7 @@ class Store:
                     self.files.move(name, f"trash/{name}")
                     moved.append(run_id)
         finally:
-            self.catalogue.forget(moved)
+            self.catalogue.remove(moved)
         return len(moved)
 
     def __repr__(self) -> str:

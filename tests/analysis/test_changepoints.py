@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from benchkit.analysis.changepoint import rule as windows
 from benchkit.analysis.changepoint import scan
-from benchkit.analysis.changepoint.detect import ChangePoint, Marks, detect, detect_many, tonight
+from benchkit.analysis.changepoint.detect import ChangePoint, Marks, detect, detect_many, latest_night
 from benchkit.errors import UsageError
 
 NIGHTS = 110
@@ -402,7 +402,7 @@ def test_tonight_names_the_series_that_should_be_measured_again(rng):
     values[3, -1] = np.nan
     values[4, 5:] = np.nan
 
-    standing = tonight(values)
+    standing = latest_night(values)
 
     assert standing.suspect.tolist() == [0, 1, -1, 0, 0]
     assert standing.ratio[1] == pytest.approx(1.3, rel=0.05)
@@ -410,7 +410,7 @@ def test_tonight_names_the_series_that_should_be_measured_again(rng):
 
 
 def test_few_quiet_nights_are_suspect(rng):
-    standing = tonight(lognormal(rng, 3000))
+    standing = latest_night(lognormal(rng, 3000))
 
     assert np.mean(standing.suspect != 0) < 0.002
     assert np.nanstd(standing.units) == pytest.approx(1, rel=0.2)

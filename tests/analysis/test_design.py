@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from helpers.simulated_noise import make
 
-from benchkit.analysis.stats.sequential import worth_of_smallest
+from benchkit.analysis.stats.sequential import sequential_p
 from benchkit.analysis.stats.stopping import LOOKS, next_step
 
 
@@ -89,12 +89,12 @@ def test_a_null_arm_and_history_are_taken_along(rng):
 def test_the_worth_of_a_smallest_p_lies_between_one_look_and_bonferroni():
     p = np.array([0.0, 1e-9, 1e-5, 0.001, 0.05, 0.5, 1.0])
 
-    worth = worth_of_smallest(p, LOOKS)
+    worth = sequential_p(p, LOOKS)
 
     assert (worth >= p).all()
     assert (worth <= np.minimum(5 * p, 1)).all()
     assert (np.diff(worth) >= 0).all()
-    assert worth_of_smallest(p, (5,)) == pytest.approx(p, abs=1e-6)
+    assert sequential_p(p, (5,)) == pytest.approx(p, abs=1e-6)
 
 
 def test_the_worth_of_a_smallest_p_is_what_chance_makes_of_it(rng):
@@ -103,5 +103,5 @@ def test_the_worth_of_a_smallest_p_is_what_chance_makes_of_it(rng):
 
     chance = (z > 2.5758).mean()  # p = 0.01 at any look
 
-    bound = worth_of_smallest(np.array([0.01]), LOOKS)[0]
+    bound = sequential_p(np.array([0.01]), LOOKS)[0]
     assert chance < bound < 1.35 * chance

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchkit.analysis.changepoint.detect import detect_many, tonight
+from benchkit.analysis.changepoint.detect import detect_many, latest_night
 from benchkit.analysis.regression.fleet import fleet_step
 from benchkit.errors import UsageError
 
@@ -32,7 +32,7 @@ def night_of(values):
         next((c.direction for c in changes if c.detected_at == values.shape[1] - 1), 0)
         for changes in detect_many(values)
     ]
-    return np.array(alarm), tonight(values).units
+    return np.array(alarm), latest_night(values).units
 
 
 def test_a_change_of_the_code_is_told_from_a_slow_machine(rng):

@@ -114,7 +114,7 @@ def test_what_was_known_on_a_night_does_not_change_later():
     whole = history([run_record(night, duration=value) for night, value in enumerate(values)])
     seen = [change.detected_at for change in whole.changes[0]]
     for night in range(30, 80):
-        known = [change.detected_at for change in whole.until(night).changes[0]]
+        known = [change.detected_at for change in whole.before(night).changes[0]]
         assert known == [at for at in seen if at <= night]
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from helpers.run_records import FIRST, run_record
 
 from benchkit.analysis.regression.history import build_history
-from benchkit.analysis.regression.judge import judge
+from benchkit.analysis.regression.judge import judge_night
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.measure.run_ids import new_id
 
@@ -33,7 +33,7 @@ def replay(series, *, first=30, marks=(), control="control", outcomes=None, vers
     for night in range(first, N):
         known = runs[runs["started"] <= FIRST + pd.Timedelta(days=night)]
         history = build_history(known, metrics=["duration"], marks=marks)
-        found = judge(history, events, marks=marks, control=control)
+        found = judge_night(history, events, marks=marks, control=control)
         settled = [one for one in found.proposed if not one["suspect"]]
         told = (*settled, *found.events, *found.nights)
         events += [{"id": new_id(), **event} for event in told]
@@ -111,7 +111,7 @@ def test_one_wild_night_is_suspect_and_opens_nothing_by_itself():
     values = noise(1)
     values[N - 1] *= 1.5
     rows = [run_record(night, duration=value) for night, value in enumerate(values)]
-    found = judge(build_history(pd.DataFrame(rows), metrics=["duration"]))
+    found = judge_night(build_history(pd.DataFrame(rows), metrics=["duration"]))
     assert [(one["suspect"], one["night"][:10]) for one in found.proposed] == [
         (True, str(FIRST + pd.Timedelta(days=N - 1))[:10])
     ]
@@ -169,8 +169,8 @@ def test_judging_again_and_judging_twice_at_once_change_nothing():
         run_record(night, workload="a.x", duration=v) for night, v in enumerate(stepped(1, 1.2))
     ]
     history = build_history(pd.DataFrame(rows), metrics=["duration"])
-    assert judge(history, events).nights == []
-    assert judge(history, events).proposed == []
+    assert judge_night(history, events).nights == []
+    assert judge_night(history, events).proposed == []
     twice = [*events, *({**event, "id": new_id()} for event in events)]
     assert len(read_ledger(twice)) == 1
     assert len(read_ledger(twice)[0].events) == 1

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchkit.analysis.stats.power import power_table, runs_needed, runs_until_told
+from benchkit.analysis.stats.power import power_table, runs_needed, runs_until_decided
 
 
 def test_so_many_runs_find_the_change_and_one_fewer_does_not(rng):
@@ -40,7 +40,7 @@ def test_the_table_falls_with_the_effect_and_grows_with_noise_and_severity():
 
 @pytest.mark.parametrize("noise", [0.02, 0.05])
 def test_so_many_runs_tell_that_nothing_changed(rng, noise):
-    n = int(runs_until_told(np.array([noise]), np.array([0.0]), 0.05)[0])
+    n = int(runs_until_decided(np.array([noise]), np.array([0.0]), 0.05)[0])
 
     a, b = noise * rng.standard_normal((2, 4000, n))
     test = stats.ttest_ind(a, b, axis=1)

@@ -37,7 +37,7 @@ def repeat_nights(folder, n_nights):
     """Copy the runs of the one measured night to nights before it, with a little noise."""
     store, rng = Store(folder / "store"), np.random.default_rng(0)
     for run_id in store.ids():
-        tree = store.open(run_id)
+        tree = store.open(run_id).tree
         for back in range(1, n_nights):
             copy, record = tree.copy(), json.loads(tree.attrs["record"])
             night = pd.Timestamp(NIGHT.format(20)) - pd.Timedelta(days=back)

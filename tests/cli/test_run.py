@@ -93,7 +93,7 @@ def test_set_and_capture_off_reach_the_run_and_repeats_get_a_change(tmp_path, fo
     assert "(1)" in done.stdout
     runs = Store(store, create=False).runs(who="me")
     assert list(runs["params"]) == [{"n": 41, "word": "a"}] * 2
-    tree = Store(store).open("latest")
+    tree = Store(store).open("latest").tree
     assert tree.attrs["capture"] == "off"
     assert float(tree["duration"]) > 0
     assert "tasks" not in tree.children

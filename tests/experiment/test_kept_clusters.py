@@ -65,7 +65,7 @@ def test_a_cluster_elsewhere_is_kept_its_workers_are_new_and_it_is_given_back(
     assert Path(note).read_text().split().count("start") == 1
     assert "close" in Path(note).read_text().split()
     described = [
-        json.loads(experiment.store.open(record["id"]).attrs["cluster_description"])
+        json.loads(experiment.store.open(record["id"]).tree.attrs["cluster_description"])
         for record in records
     ]
     assert [found["workers"] for found in described] == ["new", "restarted", "restarted"]

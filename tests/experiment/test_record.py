@@ -120,7 +120,7 @@ def test_a_killed_process_leaves_a_run_to_the_next_check(tmp_path, monkeypatch):
     assert store.check().rescued == []  # whoever started it may be about to take it
     monkeypatch.setattr(recording, "TAKEN_WITHIN_S", 0.0)
     (rescued,) = store.check().rescued
-    run = benchkit.Run(store.open(rescued))
+    run = store.open(rescued)
     assert run.outcome == "infrastructure"
     assert run.tree.attrs["phase"] == "killed"
     assert int(run.tree["task_groups"]["n_tasks"].sum()) == 30

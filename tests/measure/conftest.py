@@ -12,7 +12,8 @@ from distributed import Client, LocalCluster
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
-from benchkit.store.run import Run, run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 
 
 class Observed:

@@ -166,7 +166,7 @@ def test_spans_of_the_run_are_kept_with_the_spans_around_them(client, observed):
     inner, outer = names.index("outer/inner"), names.index("outer")
     assert found["parent"].values[inner] == found["id"].values[outer]
     assert observation.run.tree["task_groups/span"].values.tolist() == [found["id"].values[inner]]
-    fine = observation.run.fine()
+    fine = observation.run.fine_metrics()
     executed = fine[(fine["context"] == "execute") & (fine["prefix"] == "inc")]
     assert set(executed["span"]) == {found["id"].values[inner]}
     assert {"thread-cpu", "deserialize"} & set(executed["activity"])
@@ -286,7 +286,7 @@ def test_keys_and_errors_of_any_text_become_a_run_that_can_be_stored(client, obs
         with pytest.raises(ValueError, match="half"):
             client.submit(shout, key="a\0b").result()
     store = Store(tmp_path / "store")
-    tree = store.open(store.add(observation.run.tree))
+    tree = store.open(store.add(observation.run.tree)).tree
 
     keys = zlib.decompress(tree["tasks/key_blob"].values.tobytes()).decode().split("\n")
     assert sorted(keys) == ["<script>alert(1)</script>", "a\0b", "two\\nlines\r\tand µ"]

@@ -32,7 +32,7 @@ def test_workers_tell_at_both_ends_however_seldom_they_do_by_themselves(observed
     moments = run.tree["workers/time"].values
     assert moments[0] == pytest.approx(0, abs=0.1)
     assert moments[-1] == pytest.approx(run.metrics["duration"], abs=0.3)
-    slept = run.fine().query("activity == 'thread-noncpu' and unit == 'seconds'")
+    slept = run.fine_metrics().query("activity == 'thread-noncpu' and unit == 'seconds'")
     assert slept["value"].sum() == pytest.approx(0.4, rel=0.2)
     assert seconds < 4  # none of the patience was needed
 

@@ -19,7 +19,8 @@ from benchkit.measure.errors import InvalidClusterError, WrongAnswer
 from benchkit.measure.recording import Recording
 from benchkit.measure.runner import execute
 from benchkit.measure.workloads import workload
-from benchkit.store.run import Run, run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 
 SMALL = ClusterSpec(
     kwargs={"n_workers": 2, "threads_per_worker": 1, "memory_limit": "512 MiB"},
@@ -55,7 +56,7 @@ def test_a_right_answer_is_ok_and_carries_the_contracts_groups_and_metrics(tmp_p
     assert run.metrics["memory_peak_worker"] > 2**20
     assert len(run.task_stream()) == 50
     assert run.task_groups()["n_tasks"].sum() == 50
-    outside = run.facts()[["prepare (s)", "check (s)"]].to_list()
+    outside = run.metadata()[["prepare (s)", "check (s)"]].to_list()
     assert outside[0] >= 0.2
     assert outside[1] >= 0.3
 

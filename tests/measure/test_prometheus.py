@@ -27,7 +27,8 @@ from benchkit.measure.prometheus.query import read_range, selector_of
 from benchkit.measure.prometheus.session import Prometheus
 from benchkit.measure.runner import execute
 from benchkit.measure.workloads import workload
-from benchkit.store.run import Run, run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 
 N_TASKS, HELD = 80, 100 * 2**20
 LOCAL = ClusterSpec.from_dict({"n_workers": 2, "threads_per_worker": 1, "memory_limit": "512 MiB"})

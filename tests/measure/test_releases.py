@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import benchkit
-from benchkit.store.run import Run, run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 
 WORKLOAD = """
 import time

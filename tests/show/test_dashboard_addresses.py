@@ -10,8 +10,6 @@ from helpers.dashboard_server import READY, open_page, sees, served
 from helpers.history_data import SLOWER, fill
 from playwright.sync_api import expect
 
-from benchkit.store.run import Run
-
 #: Messages of Bokeh's protocol are sent as a header, metadata and content, each by itself.
 N_PARTS = 3
 
@@ -132,7 +130,7 @@ def test_the_table_of_groups_keeps_its_filter_and_its_order(page, site, store):
 def test_call_stacks_keep_what_is_looked_for_and_at_and_are_reached_by_the_keyboard(
     page, site, store
 ):
-    run = Run(store.open(store.ids()[-1]))
+    run = store.open(store.ids()[-1])
     frames = run.profile()
     word = str(frames.loc[frames["parent"] >= 0, "function"].iloc[0])
     open_page(page, f"{site}?view=run&id={run.id}&tab=stacks")

@@ -308,7 +308,7 @@ def test_tabs_and_the_window_are_reached_by_the_keyboard(page, site, store):
 @pytest.mark.browser
 def test_the_tasks_of_a_group_are_told_by_their_keys(page, site, store):
     run_id = store.ids()[0]
-    run = Run(store.open(run_id))
+    run = store.open(run_id)
     frame = run.task_stream()
     frame["key"] = run.task_keys()
     mine = frame[frame["duration"].notna()]

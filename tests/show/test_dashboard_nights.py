@@ -13,7 +13,7 @@ from helpers.history_data import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
 
 from benchkit.analysis.regression.history import build_history
-from benchkit.analysis.regression.status import standings
+from benchkit.analysis.regression.status import series_statuses
 from benchkit.show.dashboard.nights import overview
 
 #: Where the last but so many runs of a history are drawn: those that count, or that failed.
@@ -45,7 +45,7 @@ def site(store):
 
 def test_rows_stand_in_the_order_in_which_they_matter(store):
     history = build_history(store.runs(), metrics=["duration"], marks=[])
-    ones = standings(history, store.events())
+    ones = series_statuses(history, store.events())
     states = {(one.about["workload"], one.about["environment"]): one.state for one in ones}
 
     assert states[FAILING, "main"] == "failed"
@@ -110,7 +110,7 @@ def test_the_rows_of_the_overview_are_saved_as_they_are_filtered(store, monkeypa
 
 def test_a_small_drawing_tells_those_who_hear_it_what_became_of_the_series(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
-    history, ones = overview.standings_of("duration")
+    history, ones = overview.series_statuses_of("duration")
     one = next(one for one in ones if one.state == "regressed")
 
     drawn = overview._spark(one, history, "duration")

@@ -14,7 +14,7 @@ from benchkit.show.issues.sync import LABEL, issue_body, marker, sync_issues
 from benchkit.show.issues.trackers import FileTracker, GitHubTracker, TrackerError
 
 TOKEN = "ghp_very-secret-0123456789"
-ABOUT = {
+SERIES_FIELDS = {
     "workload": "array.sum[k=<b>]",
     "environment": "tip",
     "host": "ci",
@@ -25,7 +25,7 @@ ABOUT = {
 
 
 def event(kind, seen, regression="aaaaaaaaaa", **facts):
-    return {"id": new_id(), "kind": kind, "regression": regression, "seen": seen, **ABOUT, **facts}
+    return {"id": new_id(), "kind": kind, "regression": regression, "seen": seen, **SERIES_FIELDS, **facts}
 
 
 def opened(**facts):
@@ -131,7 +131,7 @@ def test_a_body_never_exceeds_what_github_takes(server):
     ]
     sync(events)
     assert 1000 < len(server.issues[1]["body"]) <= MOST_CHARACTERS
-    assert server.issues[1]["body"].startswith(marker(ABOUT["workload"], "duration"))
+    assert server.issues[1]["body"].startswith(marker(SERIES_FIELDS["workload"], "duration"))
 
 
 def test_more_issues_than_a_page_are_all_found(server):

@@ -14,7 +14,7 @@ from helpers.dashboard_server import with_record
 from helpers.history_data import FASTER, SLOWER, fill
 
 from benchkit import plots
-from benchkit.analysis.regression.history import ABOUT
+from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.experiment.run.status import DONE, OPEN, Status
 from benchkit.measure.run_ids import new_id
@@ -223,7 +223,7 @@ def test_answers_are_of_the_store_as_it_is(store, a_run):
 
 
 def test_standings_come_with_the_nights_that_they_are_rows_of(store):
-    history, ones = data.standings_of("duration")
+    history, ones = data.series_statuses_of("duration")
 
     assert ones
     assert all(history.series["workload"][one.row] == one.about["workload"] for one in ones)
@@ -302,5 +302,5 @@ def test_a_mark_is_about_the_series_that_is_looked_at(store, monkeypatch):
     form.select(pn.widgets.Button)[0].clicks += 1
 
     (mark,) = Store(store.path).marks()
-    assert mark["where"] == {name: about[name] for name in ABOUT[1:] if about[name] is not None}
+    assert mark["where"] == {name: about[name] for name in SERIES_FIELDS[1:] if about[name] is not None}
     assert "scale" in mark["where"]

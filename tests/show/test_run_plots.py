@@ -43,7 +43,7 @@ def test_a_figure_has_a_title_units_and_a_name(draw, a_run):
 @pytest.mark.parametrize("draw", DRAW)
 def test_a_run_of_the_oldest_format_is_drawn(draw):
     store = Store(STORE, create=False)
-    for drawn in figures(draw(store.open(store.runs(outcome="ok")["id"].iloc[0]))):
+    for drawn in figures(draw(store.open(store.runs(outcome="ok")["id"].iloc[0]).tree)):
         assert "Nothing was recorded" not in drawn.html_attributes["aria-label"]
         assert drawn.renderers
 

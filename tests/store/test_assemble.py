@@ -10,7 +10,7 @@ import pytest
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks, worker
 
 from benchkit import Store
-from benchkit.store.run import run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
 
 HOSTILE = "half \udc80, NUL \0, <b>bold</b>, µ,\nnew line"
@@ -239,7 +239,7 @@ def test_any_text_becomes_a_run_that_is_stored_and_read_back(tmp_path, where):
         tail = {"error": HOSTILE, "traceback": HOSTILE, "outcome": "failed"}
     store = Store(tmp_path / "store")
 
-    tree = store.open(store.add(run_from_recording(record(tmp_path, made, **tail))))
+    tree = store.open(store.add(run_from_recording(record(tmp_path, made, **tail)))).tree
     tree.load()
 
     assert "infrastructure" not in tree.attrs["outcome"]

@@ -119,7 +119,7 @@ def test_killed_writers_lose_nothing_and_leave_nothing_half_written(tmp_path):
     assert frame["id"].is_unique
     assert len(frame) == report.runs
     for run_id in frame["id"]:
-        assert store.open(run_id)["workers/process"].shape == (5, 2)
+        assert store.open(run_id).tree["workers/process"].shape == (5, 2)
     before = store.runs()
     store.compact()
     assert store.runs().equals(before)

@@ -81,7 +81,7 @@ def test_a_row_becomes_a_run_with_the_same_numbers(store, database):
     assert first["started"] == pd.Timestamp("2023-05-02 01:02:03.123456", tz="UTC")
     assert first["environment"] == "upstream"
     assert (first["dask"], first["python"]) == ("2023.5.0", "3.9.16")
-    assert store.open(first["id"])["duration"].attrs["units"] == "s"
+    assert store.open(first["id"]).tree["duration"].attrs["units"] == "s"
 
 
 def test_every_row_is_a_run_that_ended_as_the_row_says(store, database):

@@ -9,7 +9,8 @@ import pytest
 from helpers.synthetic_recordings import MB, OFF, ON, group, record, segment, worker
 
 from benchkit.store.build.metrics import biggest_group, compute_metrics
-from benchkit.store.run import Run, run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 
 

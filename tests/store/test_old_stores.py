@@ -62,7 +62,7 @@ def test_its_runs_are_listed_with_their_marks(old):
 
 
 def test_a_run_opens_with_all_its_groups(old):
-    tree = old.open(old.runs()["id"][0])
+    tree = old.open(old.runs()["id"][0]).tree
 
     assert FIRST_GROUPS <= set(tree.children) <= set(GROUPS)
     assert tree["workers/process"].shape == (6, 2)
@@ -76,7 +76,7 @@ def test_a_run_opens_with_all_its_groups(old):
 def test_other_programs_read_the_same(old, engine):
     pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
     for name in old.files.walk("runs"):
-        ours = old.open(Path(name).stem)
+        ours = old.open(Path(name).stem).tree
         with xr.open_datatree(old.path / name, engine=engine) as theirs:
             xr.testing.assert_identical(theirs.load(), ours.load())
 

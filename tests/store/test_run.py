@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
-from benchkit.store.run import Run, run_from_recording
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 
 EVIL = "<script>alert('x')</script>"
 

@@ -36,7 +36,7 @@ def test_a_run_that_was_added_opens_as_it_was(store, make_run):
 
     run_id = store.add(run)
 
-    with store.open(run_id) as opened:
+    with store.open(run_id).tree as opened:
         xr.testing.assert_identical(opened.load(), run)
 
 
@@ -132,7 +132,7 @@ def test_threads_can_add_and_read_at_once(store, make_run):
             for _ in range(3):
                 run_id = store.add(make_run(seed=number, n_samples=5, n_tasks=5))
                 added.append(run_id)
-                with store.open(run_id) as tree:
+                with store.open(run_id).tree as tree:
                     assert tree["duration"].item() == 10.0 + number
                 assert run_id in set(store.runs(columns=["id"])["id"])
         except Exception as error:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from benchkit.analysis.changepoint.scan import Events, Standing, scan
+from benchkit.analysis.changepoint.scan import Events, LatestReference, scan
 from benchkit.errors import UsageError
 
-__all__ = ["ChangePoint", "Marks", "Tonight", "detect", "detect_many", "tonight"]
+__all__ = ["ChangePoint", "Marks", "LatestNight", "detect", "detect_many", "latest_night"]
 
 #: Coverage of the interval of a ratio.
 LEVEL = 0.95
@@ -76,7 +76,7 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Tonight:
+class LatestNight:
     """How the last night of each series stands against its reference; one element per series.
 
     Attributes
@@ -184,12 +184,12 @@ def detect_many(
     return found
 
 
-def tonight(
+def latest_night(
     values: ArrayLike,
     *,
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
-) -> Tonight:
+) -> LatestNight:
     """Tell how far the last night of each series is from its reference.
 
     Parameters
@@ -199,13 +199,13 @@ def tonight(
 
     Returns
     -------
-    Tonight
+    LatestNight
         Series that deserve another measurement tonight, and what `fleet_step` groups.
     """
     rows = _Rows.of(values, times, marks)
     # The reference of tonight must not know tonight or the night before.
     _, standing = scan(rows.without_last(2))
-    return rows.tonight(standing)
+    return rows.latest_night(standing)
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class _Rows:
         keep = np.arange(self.y.shape[1]) < self.length[:, None] - n
         return np.where(keep, self.y, np.nan)
 
-    def tonight(self, standing: Standing) -> Tonight:
+    def latest_night(self, standing: LatestReference) -> LatestNight:
         """Hold the last night against a reference that ends before it."""
         ratio, units = np.full((2, self.n_series), np.nan)
         suspect = np.zeros(self.n_series, int)
@@ -303,4 +303,4 @@ class _Rows:
         ratio[series], units[series] = np.exp(change), change / standing.noise[row]
         off = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
         suspect[off] = np.sign(units[off])
-        return Tonight(ratio, units, suspect)
+        return LatestNight(ratio, units, suspect)

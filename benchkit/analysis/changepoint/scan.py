@@ -28,7 +28,7 @@ from benchkit.analysis.changepoint.rule import (
     reference,
 )
 
-__all__ = ["Events", "Standing", "scan"]
+__all__ = ["Events", "LatestReference", "scan"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -69,7 +69,7 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LatestReference:
     """Where each row stands after its last night: one element of each array per row.
 
     Attributes
@@ -115,7 +115,7 @@ class _Found:
         return Events(*(a[order] for a in (row, index, seen, change, error, chance)))
 
 
-def scan(y: Floats) -> tuple[Events, Standing]:
+def scan(y: Floats) -> tuple[Events, LatestReference]:
     """Replay the nights of many series.
 
     Parameters
@@ -126,7 +126,7 @@ def scan(y: Floats) -> tuple[Events, Standing]:
     Returns
     -------
     events : Events
-    standing : Standing
+    standing : LatestReference
     """
     n_rows, n_nights = y.shape
     n_blocks = n_nights // REFRESH + 1
@@ -254,7 +254,7 @@ def _record_end(y: Floats, row: Ints, night: Ints, state: _State, found: _Found)
     state.judged[row] = night + 1
 
 
-def _standing(y: Floats, state: _State) -> Standing:
+def _standing(y: Floats, state: _State) -> LatestReference:
     """Return the reference that the next night will be held against."""
     end = np.isfinite(y).sum(axis=1)
     start = state.start
@@ -263,4 +263,4 @@ def _standing(y: Floats, state: _State) -> Standing:
     nights, n = reference(y, row, start[row], end[row])
     level[row] = quantile(nights, n, 0.5)
     noise[row] = noise_of(nights, n, level[row])
-    return Standing(level, noise, start)
+    return LatestReference(level, noise, start)

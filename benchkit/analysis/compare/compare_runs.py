@@ -318,8 +318,8 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects) -> pd.DataFrame:
     frame["worse"] = frame["changed"] & ((more & lower) | (~more & higher))
     is_time = (frame["metric"] == "duration").to_numpy()
     verdict = np.array(effects.verdict, dtype=object)
-    verdict[is_time & (verdict == effects.words[0])] = "faster"
-    verdict[is_time & (verdict == effects.words[1])] = "slower"
+    verdict[is_time & (verdict == effects.labels[0])] = "faster"
+    verdict[is_time & (verdict == effects.labels[1])] = "slower"
     frame["verdict"] = verdict.astype(str)
     frame["note"] = effects.notes
     rank = frame["verdict"].map(_ORDER).fillna(0)

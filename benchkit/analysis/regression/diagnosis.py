@@ -21,7 +21,7 @@ from benchkit.formatting import format_bytes
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
-__all__ = ["account", "bisect_command", "compare_link", "runs_beside"]
+__all__ = ["diagnose_regression", "bisect_command", "compare_link", "adjacent_runs"]
 
 #: Runs that are opened on each side; more would take longer and tell little more.
 MOST_RUNS = 5
@@ -42,7 +42,7 @@ _CAUSES = ("package", "config", "variable", "cluster")
 MOST_CHANGES = 60
 
 
-def account(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
+def diagnose_regression(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
     """Return what can be told about a regression.
 
     Parameters
@@ -52,7 +52,7 @@ def account(store: Store, history: History, event: Mapping[str, Any]) -> dict[st
     history : History
         That the event was found in.
     event : mapping
-        As `benchkit.analysis.regression.judge.judge` proposes it.
+        As `benchkit.analysis.regression.judge.judge_night` proposes it.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def account(store: Store, history: History, event: Mapping[str, Any]) -> dict[st
         could be told), ``explanation`` (a sentence, or ""), ``parts`` (the largest parts of the
         difference), ``bisect`` (a command, or ""), ``error`` (of a workload that fails).
     """
-    before, after = runs_beside(history, event)
+    before, after = adjacent_runs(history, event)
     facts: dict[str, Any] = {"runs": {"before": before, "after": after}}
     sides = [[run for run_id in ids if (run := _open(store, run_id))] for ids in (before, after)]
     if not all(sides):
@@ -82,7 +82,7 @@ def account(store: Store, history: History, event: Mapping[str, Any]) -> dict[st
     return {**facts, **_explained(found, str(event["metric"]))}
 
 
-def runs_beside(history: History, event: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def adjacent_runs(history: History, event: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return ids of runs before and after a change, those next to it first to be looked at.
 
     Returns
@@ -104,7 +104,7 @@ def runs_beside(history: History, event: Mapping[str, Any]) -> tuple[list[str], 
 
 def _open(store: Store, run_id: str) -> Run | None:
     try:
-        return Run(store.open(run_id, GROUPS_READ))
+        return store.open(run_id, GROUPS_READ)
     except BenchkitError:  # its file is gone or damaged: what else is known stays true
         return None
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.regression.history import ABOUT, History
+from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.level_events import plain
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
 
-__all__ = ["judge_failures"]
+__all__ = ["judge_outcomes"]
 
 #: A workload must have ended ok on so many nights before its failure is news, and on so many
 #: nights after it to have recovered.
@@ -19,7 +19,7 @@ OK_BEFORE, OK_AFTER = 3, 2
 _HARMLESS = ("", "ok", "skipped", "infrastructure")
 
 
-def judge_failures(
+def judge_outcomes(
     history: History,
     night: str,
     fresh: Mapping[tuple[str, str], str],
@@ -36,7 +36,7 @@ def judge_failures(
     hit = keys.loc[[key for key in np.flatnonzero(bad) if key in keys.index]]
     in_control = set(hit.loc[hit["environment"] == control, "workload"])
     for key, outcomes in enumerate(history.outcomes):
-        about = {**keys.loc[key, list(ABOUT)].to_dict(), "metric": FAILING}
+        about = {**keys.loc[key, list(SERIES_FIELDS)].to_dict(), "metric": FAILING}
         group = (str(about["environment"]), str(about["host"]))
         if group not in fresh or not outcomes[-1]:
             continue

@@ -97,7 +97,7 @@ def fleet_step(
     alarm : array_like of int, shape (series,)
         1 or -1 for a change of level seen tonight, 0 for none.
     units : array_like of float, shape (series,)
-        `Tonight.units`: how many noise units tonight is off; NaN where a series was not measured.
+        `LatestNight.units`: how many noise units tonight is off; NaN where a series was not measured.
     machine, environment, metric : array_like of str, shape (series,)
         What each series is about.
     workload : array_like of str, shape (series,), optional

@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.detect import ChangePoint, Marks, Tonight, detect_many, tonight
+from benchkit.analysis.changepoint.detect import ChangePoint, Marks, LatestNight, detect_many, latest_night
 from benchkit.measure.run_ids import id_time
 from benchkit.store.index.query import parse_moment, workload_matcher
 from benchkit.store.marks import active_marks
 
 __all__ = [
-    "ABOUT",
+    "SERIES_FIELDS",
     "DEFAULT_METRICS",
     "History",
     "accepts",
@@ -34,7 +34,7 @@ __all__ = [
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 #: What a series is about, besides its metric.
-ABOUT = ("workload", "environment", "host", "scale", "capture")
+SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
 #: What must stay as it is for nights to be comparable -> how its change is called.
 _SAME = {
     "version": "version",
@@ -45,7 +45,7 @@ _SAME = {
     "memory_limit": "memory limit",
 }
 #: Tags of runs that judge other runs and are no nights themselves.
-NO_NIGHTS = ("confirm", "bisect")
+NON_NIGHTLY_TAGS = ("confirm", "bisect")
 #: An accepted metric of this name is the workload's own source: history goes on over the change.
 SOURCE = "source_hash"
 
@@ -104,9 +104,9 @@ class History:
             return [[] for _ in range(len(self))]
         return detect_many(self.values, times=self.times, marks=self.restarts)
 
-    def tonight(self) -> Tonight:
+    def latest_night(self) -> LatestNight:
         """How the last night of each series stands against its reference."""
-        return tonight(self.values, times=self.times, marks=self.restarts)
+        return latest_night(self.values, times=self.times, marks=self.restarts)
 
     def until(self, night: int) -> History:
         """Return the history as it was known on a night, given by its position."""
@@ -135,7 +135,7 @@ class History:
     def find(self, about: Mapping[str, Any]) -> int | None:
         """Return the position of the series about this, or None."""
         keep = np.ones(len(self), bool)
-        for name in (*ABOUT, "metric"):
+        for name in (*SERIES_FIELDS, "metric"):
             keep &= (self.series[name] == about[name]).to_numpy()
         return int(np.flatnonzero(keep)[0]) if keep.any() else None
 
@@ -201,7 +201,7 @@ def build_history(
     """
     runs = _with_nights(runs)
     times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)
-    about = list(ABOUT)
+    about = list(SERIES_FIELDS)
     groups = runs.groupby(about, dropna=False, sort=True)
     runs["night"], runs["key"] = night.ravel(), groups.ngroup()
     keys = runs.drop_duplicates("key").sort_values("key").reset_index(drop=True)
@@ -263,7 +263,7 @@ def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
 def _with_nights(runs: pd.DataFrame) -> pd.DataFrame:
     """Return a copy with the column ``moment``, without the runs that are no nights."""
     runs = runs.copy()
-    for name in (*ABOUT, *_SAME, "category", "arm", "experiment", "packages_hash"):
+    for name in (*SERIES_FIELDS, *_SAME, "category", "arm", "experiment", "packages_hash"):
         if name not in runs:
             runs[name] = None
     if "comparable" not in runs:
@@ -271,7 +271,7 @@ def _with_nights(runs: pd.DataFrame) -> pd.DataFrame:
     runs["comparable"] = runs["comparable"].astype(bool)
     tags = [t if isinstance(t, Mapping) else {} for t in runs["tags"]]
     tagged = np.array(["night" in t for t in tags], bool)
-    aside = np.array([any(name in t for name in NO_NIGHTS) for t in tags], bool)
+    aside = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
     n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
     runs = runs[~aside & (tagged | (n_arms <= 1))].copy()
     runs["moment"] = night_times(runs)

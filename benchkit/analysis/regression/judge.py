@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.regression.failures import judge_failures
+from benchkit.analysis.regression.failures import judge_outcomes
 from benchkit.analysis.regression.fleet import FleetGroup, fleet_step
 from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import NightLevels, worse_direction
 from benchkit.analysis.regression.regression import read_ledger, series_name
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "judge_night"]
 
 #: Alarms per series and night on real series without a change: benchmarks/detection.py.
 FALSE_ALARMS = 0.020 / 100
@@ -50,7 +50,7 @@ class Judgement:
     groups: tuple[FleetGroup, ...] = ()
 
 
-def judge(
+def judge_night(
     history: History,
     events: Iterable[Mapping[str, Any]] = (),
     *,
@@ -91,7 +91,7 @@ def judge(
     past = {series_name(one.about): one for one in reversed(ledger) if one.state == "recovered"}
     levels = NightLevels(history, night, fresh, known, past, control)
     alarms = levels.alarms()
-    standing = history.tonight()
+    standing = history.latest_night()
     units = np.where(levels.fresh_rows, standing.units, np.nan)
     fleet = fleet_step(
         np.array([np.sign(change.direction) if change else 0 for change in alarms], int),
@@ -107,7 +107,7 @@ def judge(
     closed = {str(event["regression"]) for event in over}
     found, proposed = levels.changes(alarms, fleet.cause, reasons, closed)
     proposed += levels.suspects(standing.suspect, standing.ratio, proposed)
-    failed, others = judge_failures(history, night, fresh, known, control)
+    failed, others = judge_outcomes(history, night, fresh, known, control)
     found += over + others
     proposed += failed
     nights = _bookkeeping(history, night, fresh, found, proposed)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.detect import ChangePoint
-from benchkit.analysis.regression.history import ABOUT, History, night_name
+from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
 from benchkit.store.schema import METRICS
 
@@ -239,7 +239,7 @@ class NightLevels:
         self, row: int, index: int, ratio: float, low: float | None, high: float | None
     ) -> dict[str, Any]:
         """Return an event about a change of a series at a night, without its kind."""
-        about = self.history.series.iloc[row][[*ABOUT, "metric"]].to_dict()
+        about = self.history.series.iloc[row][[*SERIES_FIELDS, "metric"]].to_dict()
         values = self.history.values[row]
         start = self._reference_start(row, index)
         before, after = (

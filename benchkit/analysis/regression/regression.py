@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.regression.history import ABOUT, accepts
+from benchkit.analysis.regression.history import SERIES_FIELDS, accepts
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.index.query import parse_moment
 from benchkit.store.marks import active_marks
@@ -99,7 +99,7 @@ class Regression:
     @property
     def about(self) -> dict[str, Any]:
         """Return what names its series."""
-        return {name: getattr(self, name) for name in (*ABOUT, "metric")}
+        return {name: getattr(self, name) for name in (*SERIES_FIELDS, "metric")}
 
     @property
     def size(self) -> str:
@@ -137,7 +137,7 @@ class Regression:
 
 def series_name(about: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what tells a series, or the regression of one, from all others."""
-    return tuple(str(about[name]) for name in (*ABOUT, "metric"))
+    return tuple(str(about[name]) for name in (*SERIES_FIELDS, "metric"))
 
 
 def regression_id(about: Mapping[str, Any], night: str) -> str:
@@ -203,7 +203,7 @@ def _fold(
         state=state,
         closed=closed,
         confirmed=now.get("confirmed"),
-        **{key: now[key] for key in (*ABOUT, "metric", "night", "seen", "cause", "reason")},
+        **{key: now[key] for key in (*SERIES_FIELDS, "metric", "night", "seen", "cause", "reason")},
         **levels,
         facts=now.get("facts") or {},
         events=tuple(story),

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from benchkit.analysis.changepoint.detect import ChangePoint
-from benchkit.analysis.regression.history import ABOUT, History, night_name
+from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import OUTCOME_WORDS
 
-__all__ = ["STATES", "Standing", "series_label", "standings"]
+__all__ = ["STATES", "SeriesStatus", "series_label", "series_statuses"]
 
 #: State -> symbol and word, in the order in which rows are listed.
 STATES = {
@@ -35,7 +35,7 @@ _HALF = 1.96
 
 
 @dataclass(frozen=True)
-class Standing:
+class SeriesStatus:
     """One series on a night.
 
     Attributes
@@ -96,11 +96,11 @@ def series_label(about: Mapping[str, Any]) -> str:
     return " ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])
 
 
-def standings(
+def series_statuses(
     history: History,
     events: Sequence[Mapping[str, Any]] = (),
     marks: Sequence[Mapping[str, Any]] = (),
-) -> list[Standing]:
+) -> list[SeriesStatus]:
     """Return how each series of one metric stands on the last night, what matters most first.
 
     Parameters
@@ -116,7 +116,7 @@ def standings(
     told = [event for event in events if str(event.get("seen") or "") <= night]
     known = {series_name(one.about): one for one in reversed(read_ledger(told, marks))}
     failing = {
-        tuple(str(one.about[name]) for name in ABOUT): one
+        tuple(str(one.about[name]) for name in SERIES_FIELDS): one
         for one in known.values()
         if one.metric == FAILING
     }
@@ -125,7 +125,7 @@ def standings(
         for event in told
         if event.get("seen") == night and event.get("metric")
     }
-    stands = history.tonight()
+    stands = history.latest_night()
     found = []
     for row, about in enumerate(history.series.to_dict("records")):
         name = series_name(about)
@@ -156,11 +156,11 @@ def standings(
             units = float(np.log(ratio) / noise)
         if state == "failed":
             ratio = low = high = units = float("nan")
-            failure = failing.get(tuple(str(about[key]) for key in ABOUT))
+            failure = failing.get(tuple(str(about[key]) for key in SERIES_FIELDS))
             if failure is not None and failure.is_open:
                 one, since = failure, failure.night[:10]
         found.append(
-            Standing(
+            SeriesStatus(
                 row,
                 about,
                 state,

@@ -17,7 +17,7 @@ import pandas as pd
 from benchkit.analysis.run.baseline import AGREE
 from benchkit.analysis.stats.power import runs_needed
 
-__all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "what_is_seen"]
+__all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "describe_detectable_changes"]
 
 #: Changes of which it is told how many runs see them.
 EFFECTS = (0.02, 0.05, 0.10)
@@ -84,7 +84,7 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     return found.sort_values("newest", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def what_is_seen(noise: Mapping[str, float], n_runs: int) -> str:
+def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
     """Say which changes so many runs a side will probably see, in workloads of known noise.
 
     Parameters

@@ -19,7 +19,7 @@ from benchkit.analysis.stats.moderated_variance import (
     trigamma,
 )
 
-__all__ = ["Fit", "agree_on_blocks", "fit_means"]
+__all__ = ["Fit", "block_variance_ratio", "fit_means"]
 
 Array = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def _parts(sums: _Sums) -> _Parts:
     return _Parts(sums, sizes, within, between, np.maximum(df_within, 0.0), df_between)
 
 
-def agree_on_blocks(parts: _Parts) -> tuple[Array, Array]:
+def block_variance_ratio(parts: _Parts) -> tuple[Array, Array]:
     """Estimate how much larger the variance between blocks is than within, for each row.
 
     Returns
@@ -180,7 +180,7 @@ def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
             return Fit(difference, rest / df, df, leverage)
 
     parts = _parts(sums)
-    theta, doubt = agree_on_blocks(parts)
+    theta, doubt = block_variance_ratio(parts)
     # A row of its own correlation makes the variance between blocks a worse witness of the one
     # within: worth as many degrees of freedom as a variance of that spread would have.
     with np.errstate(invalid="ignore", divide="ignore"):

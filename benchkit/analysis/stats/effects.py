@@ -17,7 +17,7 @@ from benchkit.analysis.stats.blocked_t import fit_means
 from benchkit.analysis.stats.bootstrap import compare_bootstrap
 from benchkit.analysis.stats.log_scale import LogValues, matrix, to_log_scale
 from benchkit.analysis.stats.moderated_variance import shrink, successive_variance
-from benchkit.analysis.stats.verdicts import Effects, judge
+from benchkit.analysis.stats.verdicts import Effects, classify_effects
 from benchkit.errors import UsageError
 
 __all__ = ["Effects", "compare", "compare_bootstrap"]
@@ -40,7 +40,7 @@ def compare(
     level: float = 0.95,
     same: float = 0.05,
     resolution: ArrayLike | None = None,
-    words: tuple[str, str] = ("less", "more"),
+    labels: tuple[str, str] = ("less", "more"),
 ) -> Effects:
     """Compare a contender with its baseline, all tests of a report at once.
 
@@ -70,7 +70,7 @@ def compare(
     resolution : array_like, optional
         Smallest step of the metric's clock or counter, in its unit; one number, or one for each
         row. Default: the smallest step seen, in rows where values repeat.
-    words : tuple of str, default ("less", "more")
+    labels : tuple of str, default ("less", "more")
         Verdicts of a change for the smaller and the larger; ("faster", "slower") for times.
 
     Returns
@@ -129,7 +129,7 @@ def compare(
     --------
     >>> baseline = [[10.0, 10.2, 9.9, 10.1], [5.0, 5.1, 5.2, 5.1]]
     >>> contender = [[12.0, 12.1, 12.3, 11.9], [5.1, 5.0, 5.1, 5.2]]
-    >>> found = compare(baseline, contender, words=("faster", "slower"))
+    >>> found = compare(baseline, contender, labels=("faster", "slower"))
     >>> found.verdict.tolist(), found.ratio.round(2).tolist()
     (['slower', 'same'], [1.2, 1.0])
     """
@@ -143,7 +143,7 @@ def compare(
     if points.baseline.shape[2] > 1:
         first = replace(points, baseline=points.baseline[:, :, :1])
         arm = _moderated_t(first, points.baseline[:, :, 1], blocked, families, predictor)
-    return judge(
+    return classify_effects(
         points,
         estimate=test.difference,
         se=test.se,
@@ -157,7 +157,7 @@ def compare(
         blocked=blocked,
         level=level,
         same=same,
-        words=words,
+        labels=labels,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-__all__ = ["power_table", "runs_needed", "runs_until_told"]
+__all__ = ["power_table", "runs_needed", "runs_until_decided"]
 
 #: Nobody repeats a workload more often than this; longer answers are "no number of runs".
 MOST_RUNS = 1000
@@ -93,7 +93,7 @@ def power_table(
     return runs_needed(effects[None, :], noise[:, None], power=power, alpha=alpha)
 
 
-def runs_until_told(
+def runs_until_decided(
     spread: NDArray[np.float64],
     prior_df: NDArray[np.float64],
     same: float,

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-__all__ = ["worth_of_smallest"]
+__all__ = ["sequential_p"]
 
 Array = NDArray[np.float64]
 
 
-def worth_of_smallest(p: Array, looks: tuple[int, ...]) -> Array:
+def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
     """Return the p value of a smallest p over looks: how often chance alone gets as low.
 
     Parameters
@@ -49,7 +49,7 @@ def worth_of_smallest(p: Array, looks: tuple[int, ...]) -> Array:
 
     Examples
     --------
-    >>> worth_of_smallest(np.array([0.05, 0.001]), (3, 5, 8, 12, 20)).round(4)
+    >>> sequential_p(np.array([0.05, 0.001]), (3, 5, 8, 12, 20)).round(4)
     array([0.2009, 0.0045])
     """
     grid, worth = _table(tuple(looks))

@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from benchkit.analysis.stats.effects import adjust, compare
 from benchkit.analysis.stats.log_scale import matrix
 from benchkit.analysis.stats.power import power_table, runs_needed
-from benchkit.analysis.stats.sequential import worth_of_smallest
+from benchkit.analysis.stats.sequential import sequential_p
 from benchkit.analysis.stats.verdicts import Effects
 
 __all__ = ["LOOKS", "next_step", "power_table", "runs_needed", "equivalence_test"]
@@ -124,7 +124,7 @@ def next_step(
         # A test without runs since the last look was stopped then: its decision stands.
         fresh = any_run[:, before:look].any(axis=1) & (np.abs(decisions) != CHANGED)
         smallest = np.where(fresh, np.fmin(smallest, found.p), smallest)
-        known = np.where(np.isfinite(found.p), worth_of_smallest(smallest, looks), np.nan)
+        known = np.where(np.isfinite(found.p), sequential_p(smallest, looks), np.nan)
         changed = adjust(known, "fdr_bh") <= 1 - level
         share = max(EXPECTED_SHARE, (changed.sum() + 1) / max(np.isfinite(known).sum(), 1))
         needed = (1 - level) * min(share, 1.0) / len(looks)

@@ -17,12 +17,12 @@ from scipy.special import bdtr, bdtrc, stdtr, stdtrit
 from benchkit.analysis.stats.bootstrap import THRESHOLDS, ConfidenceTable
 from benchkit.analysis.stats.log_scale import LogValues
 from benchkit.analysis.stats.moderated_variance import FEWEST_TESTS
-from benchkit.analysis.stats.power import runs_until_told
+from benchkit.analysis.stats.power import runs_until_decided
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Effects", "judge"]
+__all__ = ["Effects", "classify_effects"]
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Effects:
     p, q : ndarray of float
         Two-sided p value of "nothing changed", and the same corrected for the size of the report.
     verdict : ndarray of str
-        ``words[0]`` or ``words[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
+        ``labels[0]`` or ``labels[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
         moved as well, and not by far less), ``failed`` (an arm has no runs).
     selected_low, selected_high : ndarray of float
         For rows listed as changed, wider intervals that cover in spite of having been picked for
@@ -59,7 +59,7 @@ class Effects:
         degrees of freedom, prior included.
     prior_df : ndarray of float
         Degrees of freedom lent by the other tests; 0 where a test stands alone.
-    spreadless : ndarray of bool
+    zero_variance : ndarray of bool
         Where the runs of each arm are all alike.
     null_p : ndarray of float or None
         p values of the null arm against the baseline; None without a null arm.
@@ -69,7 +69,7 @@ class Effects:
         Runs that counted; those of the null arm belong to the baseline.
     level, same : float
         Confidence level; largest change that counts as none.
-    words : tuple of str
+    labels : tuple of str
         What less and more are called.
     blocked : bool
         Whether runs were compared within blocks.
@@ -96,7 +96,7 @@ class Effects:
     n_contender: NDArray[np.int64]
     level: float
     same: float
-    words: tuple[str, str]
+    labels: tuple[str, str]
     blocked: bool
     points: LogValues = field(repr=False)
 
@@ -106,7 +106,7 @@ class Effects:
     @property
     def changed(self) -> NDArray[np.bool_]:
         """Where the verdict is a change."""
-        return np.isin(self.verdict, self.words)
+        return np.isin(self.verdict, self.labels)
 
     @cached_property
     def hodges_lehmann(self) -> Array:
@@ -147,7 +147,7 @@ class Effects:
         n_now = np.minimum(self.n_baseline, self.n_contender)
         parts = 1 / np.maximum(self.n_baseline, 1) + 1 / np.maximum(self.n_contender, 1)
         spread = self.se / np.sqrt(parts)
-        total = runs_until_told(spread[open_rows], self.prior_df[open_rows], self.same)
+        total = runs_until_decided(spread[open_rows], self.prior_df[open_rows], self.same)
         known = np.isfinite(spread[open_rows])
         more = np.where(total < 0, -1, np.maximum(total - n_now[open_rows], 1))
         result[open_rows] = np.where(known, more, np.maximum(2 - n_now[open_rows], 1))
@@ -279,8 +279,8 @@ class Effects:
         return pd.DataFrame({**columns, "note": self.notes})
 
     def __repr__(self) -> str:
-        words, counts = np.unique(self.verdict, return_counts=True)
-        summary = ", ".join(f"{count} {word}" for word, count in zip(words, counts, strict=True))
+        labels, counts = np.unique(self.verdict, return_counts=True)
+        summary = ", ".join(f"{count} {word}" for word, count in zip(labels, counts, strict=True))
         lines = [f"<Comparison of {len(self)} tests: {summary}>", *self.warnings]
         order = np.argsort(np.where(self.changed, self.p, 2 + np.arange(len(self))))
         lines.append(f"{'test':>5} {'ratio':>7} {'interval':>16} {'q':>8}  verdict")
@@ -296,7 +296,7 @@ class Effects:
         return "\n".join(lines)
 
 
-def judge(
+def classify_effects(
     points: LogValues,
     *,
     estimate: Array,
@@ -311,7 +311,7 @@ def judge(
     blocked: bool,
     level: float,
     same: float,
-    words: tuple[str, str],
+    labels: tuple[str, str],
 ) -> Effects:
     """Turn standard errors into intervals and verdicts."""
     n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
@@ -356,7 +356,7 @@ def judge(
             picked,
             inside,
         ],
-        ["failed", "noise", words[0], words[1], "same"],
+        ["failed", "noise", labels[0], labels[1], "same"],
         "undecided",
     )
     return Effects(
@@ -379,7 +379,7 @@ def judge(
         n_contender=n_contender,
         level=level,
         same=same,
-        words=words,
+        labels=labels,
         blocked=blocked,
         points=points,
     )

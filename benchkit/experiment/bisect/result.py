@@ -183,12 +183,12 @@ class BisectionResult:
 
     def packages(self) -> pd.DataFrame:
         """Return what differs between the packages of the two builds, as their runs found them."""
-        trees = []
+        runs = []
         for build in (self.last_good, self.first):
             name = "" if build is None else build.name
             ids = self.runs.loc[self.runs["arm"] == name, "id"] if len(self.runs) else ()
-            trees.append([self.store.open(id_) for id_ in ids[-1:]])
-        found = differences(*trees)
+            runs.append(self.store.load(ids[-1:]))
+        found = differences(*runs)
         return found[found["kind"] == "package"].reset_index(drop=True)
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
-from benchkit.analysis.regression.diagnosis import runs_beside
+from benchkit.analysis.regression.diagnosis import adjacent_runs
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
@@ -77,7 +77,7 @@ def confirm(
     history : History
         That the events were found in.
     proposed : sequence of mapping
-        Events as `benchkit.analysis.regression.judge.judge` proposes them.
+        Events as `benchkit.analysis.regression.judge.judge_night` proposes them.
     environments : mapping of str to Environment
         What was measured tonight, by name.
     blocks : int, default 5
@@ -99,7 +99,7 @@ def confirm(
     experiments: list[str] = []
     for (name, good_id), mine in _groups(history, events).items():
         try:
-            good = environment_of_run(store.open(good_id).attrs, GOOD, environments.get(name))
+            good = environment_of_run(store.open(good_id).tree.attrs, GOOD, environments.get(name))
             build(good)
             tonight = replace(environments[name], name=TONIGHT)
             experiment, _ = plan_experiment(
@@ -138,7 +138,7 @@ def _groups(
         workloads.setdefault(str(event["workload"]))
         if str(event["workload"]) not in list(workloads)[:MOST_WORKLOADS]:
             continue
-        before, _ = runs_beside(history, event)
+        before, _ = adjacent_runs(history, event)
         if not before:
             continue
         key = str(event["environment"]), str(hashes.get(before[-1], before[-1]))

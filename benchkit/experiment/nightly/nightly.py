@@ -13,9 +13,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.regression.diagnosis import account
+from benchkit.analysis.regression.diagnosis import diagnose_regression
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
-from benchkit.analysis.regression.judge import Judgement, judge
+from benchkit.analysis.regression.judge import Judgement, judge_night
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
@@ -268,7 +268,7 @@ def judge_night(
     runs = store.runs()
     if len(runs):
         history = build_history(runs, metrics=metrics, marks=marks)
-        judgement = judge(history, events, marks=marks, control=control)
+        judgement = judge_night(history, events, marks=marks, control=control)
         if not result.records:  # nothing was measured: the night is the last one in the store
             result.night = judgement.night
         proposed = judgement.proposed
@@ -387,7 +387,7 @@ def _write(
     for event in proposed:
         group = str(event["environment"]), str(event["host"])
         count = counts.setdefault(group, {"n_confirmed": 0, "n_dismissed": 0})
-        facts = account(store, history, event)
+        facts = diagnose_regression(store, history, event)
         kind = _settled(event, facts)
         if kind is None:
             continue
@@ -401,7 +401,7 @@ def _write(
         add({**event, "kind": kind, "facts": facts})
     for event in judgement.events:
         if event["kind"] in ("grown", "improved"):
-            event = {**event, "facts": account(store, history, event)}
+            event = {**event, "facts": diagnose_regression(store, history, event)}
         add(event)
     for event in judgement.nights:
         add({**event, **counts.get((event["environment"], event["host"]), {})})

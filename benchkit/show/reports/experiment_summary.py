@@ -68,7 +68,7 @@ def explained_row(
     """
     mine = ok_runs(runs, workload)
     sides = [
-        [store.open(run_id, GROUPS_READ) for run_id in mine.loc[mine["arm"] == arm, "id"]]
+        store.load(mine.loc[mine["arm"] == arm, "id"], GROUPS_READ)
         for arm in (report.baseline, contender)
     ]
     blocked = report.blocked and len(sides[0]) == len(sides[1])
@@ -88,8 +88,7 @@ def arm_differences(
     found = {}
     for contender in report.contenders:
         sides = [
-            [store.open(i, ()) for i in _ok(runs, arm)["id"].tail(1)]
-            for arm in (report.baseline, contender)
+            store.load(_ok(runs, arm)["id"].tail(1), ()) for arm in (report.baseline, contender)
         ]
         table = differences(*sides)
         # The latest runs may be of different workloads, whose counts differ by nature.

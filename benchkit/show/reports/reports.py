@@ -47,7 +47,7 @@ def run_report(store: Store, run_id: str = "latest", output: str | Path | None =
         What draws is not installed.
     """
     run_id = store.resolve(run_id)
-    attrs = store.open(run_id).attrs
+    attrs = store.open(run_id).tree.attrs
     if output is None:
         home = str(attrs.get("experiment") or run_id)
         output = Path(store.path) / "experiments" / home / "reports" / f"run-{run_id}.html"

@@ -146,7 +146,7 @@ class SiteData:
 
     def overview(self) -> dict[str, Any]:
         """Return a row per workload, environment and host, with every metric."""
-        tonight = self.history.tonight()
+        tonight = self.history.latest_night()
         opened = {(one.workload, one.environment, one.host, one.metric): one
                   for one in reversed(self.regressions) if one.is_open}  # fmt: skip
         last = len(self.history.times) - 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,15 +24,22 @@ from benchkit.measure.capture import (
 )
 from benchkit.measure.recording import Recording
 from benchkit.store.build.prometheus import assemble_prometheus
-from benchkit.store.build.recomputed import recomputed
 from benchkit.store.build.shape import Window, clean_text, first_known, shaped
-from benchkit.store.build.worker_reports import assemble_last_words, trimmed_memory
+from benchkit.store.build.worker_reports import assemble_worker_reports, trimmed_memory
 from benchkit.store.schema import ACTIVITIES
 
-__all__ = ["Window", "assemble_groups"]
+__all__ = ["RecomputedTask", "Window", "assemble_groups", "recomputed_tasks"]
 
 #: A lost worker may have held a million results, each of which is made again.
 MAX_RECOMPUTED = 10_000
+
+
+class RecomputedTask(NamedTuple):
+    """Row and key of a task that ran again, and the index of the worker that left."""
+
+    row: int
+    key: str
+    lost_worker: int
 
 
 def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
@@ -59,9 +67,39 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
         **tasks,
         "events": _events(recording, window, tasks["tasks"], workers["left"].values),
         "errors": _errors(recording, window),
-        **assemble_last_words(recording, window),
+        **assemble_worker_reports(recording, window),
         **prometheus,
     }
+
+
+def recomputed_tasks(tasks: xr.Dataset, left: np.ndarray) -> list[RecomputedTask]:
+    """Return tasks that succeeded again after the worker of their first success had left.
+
+    Parameters
+    ----------
+    tasks : Dataset
+        The group ``tasks`` of a run, ordered by end time.
+    left : ndarray, shape (workers,)
+        Time at which each worker left, in s after the clock started; NaN if it stayed.
+
+    Returns
+    -------
+    list of RecomputedTask
+        In the order of `tasks`.
+    """
+    if not np.isfinite(left).any() or not tasks.sizes["task"]:
+        return []
+    keys = zlib.decompress(tasks["key_blob"].values.tobytes()).decode().split("\n")
+    worker, start = tasks["worker"].values, tasks["start"].values
+    last_worker: dict[str, int] = {}
+    recomputed = []
+    for row in np.flatnonzero(tasks["ok"].values == 1).tolist():
+        key = keys[row]
+        previous = last_worker.get(key, -1)
+        if previous >= 0 and left[previous] <= start[row]:
+            recomputed.append(RecomputedTask(row, key, previous))
+        last_worker[key] = int(worker[row])
+    return recomputed
 
 
 # -- series ---------------------------------------------------------------------------------------
@@ -273,21 +311,21 @@ def _fine(recording: Recording) -> xr.Dataset:
 def _events(
     recording: Recording, window: Window, tasks: xr.Dataset, left: np.ndarray
 ) -> xr.Dataset:
-    """Lay out what happened, and that tasks of lost workers ran again, in order of time."""
-    said = recording.rows("events")
-    times = window.seconds([row[0] for row in said])
-    rows = [(moment, *row[1:]) for moment, row in zip(times, said, strict=True)]
-    again = recomputed(tasks, left)
+    """Return cluster events and an event per recomputed task, ordered by time."""
+    recorded = recording.rows("events")
+    times = window.seconds([row[0] for row in recorded])
+    rows = [(time, *row[1:]) for time, row in zip(times, recorded, strict=True)]
+    recomputed = recomputed_tasks(tasks, left)
     starts, workers = tasks["start"].values, tasks["worker"].values
-    for one in again[:MAX_RECOMPUTED]:
-        message = json.dumps({"key": clean_text(one.key), "lost": one.lost})
-        rows.append((starts[one.task], "task-recomputed", workers[one.task], message))
+    for task in recomputed[:MAX_RECOMPUTED]:
+        message = json.dumps({"key": clean_text(task.key), "lost": task.lost_worker})
+        rows.append((starts[task.row], "task-recomputed", workers[task.row], message))
     rows.sort(key=lambda row: row[0])
     columns = list(zip(*rows, strict=True)) or [()] * 4
     data = dict(zip(("time", "topic", "worker", "message"), columns, strict=True))
     events = shaped("events", data, {})
     n_dropped = int(recording.last("state", {}).get("n_events_dropped", 0))
-    events.attrs["n_dropped"] = n_dropped + len(again[MAX_RECOMPUTED:])
+    events.attrs["n_dropped"] = n_dropped + len(recomputed[MAX_RECOMPUTED:])
     return events
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from benchkit.store.build.recomputed import recomputed
+from benchkit.store.build.groups import recomputed_tasks
 from benchkit.store.schema import METRICS
 
 __all__ = ["biggest_group", "compute_metrics"]
@@ -225,5 +225,5 @@ def _tasks(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
     found = {"n_tasks": float(groups["task_groups"]["n_tasks"].sum())}
     tasks = groups["tasks"]
     if tasks.sizes["task"] and not tasks.attrs.get("n_dropped"):
-        found["n_tasks_recomputed"] = len(recomputed(tasks, groups["workers"]["left"].values))
+        found["n_tasks_recomputed"] = len(recomputed_tasks(tasks, groups["workers"]["left"].values))
     return found

@@ -16,13 +16,13 @@ import xarray as xr
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window, clean_text, shaped
 
-__all__ = ["assemble_last_words", "trimmed_memory"]
+__all__ = ["assemble_worker_reports", "trimmed_memory"]
 
 #: Stands for whoever fetches without being a worker: the client, or the scheduler for it.
 OUTSIDE = -1
 
 
-def assemble_last_words(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
+def assemble_worker_reports(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
     """Return the groups ``transfers``, ``profile``, ``spans`` and ``logs`` of a run file.
 
     Parameters

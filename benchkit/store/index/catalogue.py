@@ -232,7 +232,7 @@ class Catalogue:
             "adopted": len(adopted),
         }
 
-    def forget(self, ids: Collection[str]) -> None:
+    def remove(self, ids: Collection[str]) -> None:
         """Take runs out of the index. Somebody who compacts meanwhile may bring a line back."""
         self._retry(lambda: self._forget(set(ids)))
 
@@ -272,7 +272,7 @@ class Catalogue:
                     found.append(_finite(record))
         return found
 
-    def adopt(self, record: dict[str, Any]) -> bool:
+    def add_existing(self, record: dict[str, Any]) -> bool:
         """List a run found without a record; False if its writer, or another check, was faster."""
         try:
             self.add(record)

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.regression.history import ABOUT
+from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.state.cache import open_store
@@ -43,14 +43,14 @@ def mark_series(about: Mapping[str, Any], metric: str) -> list[Any]:
     Parameters
     ----------
     about : mapping
-        The series, by the names in `ABOUT`; what of it is not known is not asked of runs either.
+        The series, by the names in `SERIES_FIELDS`; what of it is not known is not asked of runs either.
     metric : str
         The metric that is looked at.
     """
     if not _allowed():
         return []
     workload = str(about["workload"])
-    where = {name: about[name] for name in ABOUT[1:] if pd.notna(about[name])}
+    where = {name: about[name] for name in SERIES_FIELDS[1:] if pd.notna(about[name])}
     every = {"workload": workload, "where": where}
     kinds = {
         f"Accept the change of {metric}: known and wanted": ("accept", {**every, "metric": metric}),

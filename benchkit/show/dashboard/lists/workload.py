@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.regression.history import ABOUT
+from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.analysis.regression.status import series_label
 from benchkit.analysis.run.noise import EFFECTS
 from benchkit.errors import BenchkitError
@@ -245,7 +245,7 @@ def _over_time(name: str, runs: pd.DataFrame, metric: str) -> Any:
     if len(mine):
         row = max(mine.index, key=lambda place: np.isfinite(history.values[place]).sum())
         links = {
-            address("history", metric=metric, **{k: one[k] for k in ABOUT}):
+            address("history", metric=metric, **{k: one[k] for k in SERIES_FIELDS}):
             f"History in {series_label(one)}"
             for one in mine.to_dict("records")
         }  # fmt: skip

@@ -20,7 +20,7 @@ from benchkit.show.dashboard.state.cache import (
     noise_of,
     runs_table,
     shown_metrics,
-    standings_of,
+    series_statuses_of,
     workload_catalogue,
 )
 from benchkit.show.dashboard.state.url import address, remember
@@ -200,7 +200,7 @@ def _states(metric: str) -> dict[str, str]:
     """Return the most serious state of each workload's series on the last night."""
     if metric not in shown_metrics():
         return {}
-    _, ones = standings_of(metric)
+    _, ones = series_statuses_of(metric)
     return {str(one.about["workload"]): one.state for one in reversed(ones)}
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import panel as pn
 from bokeh.models import Range1d
 
-from benchkit.analysis.regression.history import ABOUT, History
+from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.regression import Regression
 from benchkit.analysis.regression.status import series_label
 from benchkit.formatting import OUTCOME_WORDS, counted, format_quantity
@@ -40,7 +40,7 @@ MOST_SMALL, MOST_RUNS = 6, 60
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of a series, which `ABOUT` and ``metric`` name.
+    """Return the page of a series, which `SERIES_FIELDS` and ``metric`` name.
 
     ``zero=1`` begins its axis at 0, ``from`` and ``to`` are the days that are looked at.
     """
@@ -62,7 +62,7 @@ def view(state: dict[str, str]) -> Any:
             back=True,
         )
     gone = []
-    for name in ABOUT[1:]:
+    for name in SERIES_FIELDS[1:]:
         named = mine[name].astype(str) == state.get(name, "")
         if named.any():
             mine = mine[named]
@@ -84,7 +84,7 @@ def view(state: dict[str, str]) -> Any:
     days: list[Range1d] = []
 
     def note() -> None:
-        kept = {name: places[where.value][name] for name in ABOUT}
+        kept = {name: places[where.value][name] for name in SERIES_FIELDS}
         zoomed = dict(zip(("from", "to"), _zoomed(days[0]), strict=True))
         from_zero = "1" if zero.value else ""
         remember("history", {**kept, "metric": choose.value, "zero": from_zero, **zoomed})
@@ -208,7 +208,7 @@ def _regressions(about: dict[str, Any]) -> list[Regression]:
     return [
         one
         for one in regressions()
-        if one.is_open and all(one.about[name] == about[name] for name in ABOUT)
+        if one.is_open and all(one.about[name] == about[name] for name in SERIES_FIELDS)
     ]
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.regression.history import ABOUT, History, night_name
+from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
-from benchkit.analysis.regression.status import STATES, Standing, series_label
+from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
 from benchkit.formatting import format_change, format_quantity
 from benchkit.show import markdown
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.terms import metric_term
-from benchkit.show.dashboard.state.cache import all_nights, shown_metrics, standings_of
+from benchkit.show.dashboard.state.cache import all_nights, shown_metrics, series_statuses_of
 from benchkit.show.dashboard.state.url import address, remember
 from benchkit.show.escape import escape
 from benchkit.show.plots.sparkline import sparkline
@@ -69,7 +69,7 @@ def view(state: dict[str, str]) -> Any:
         value=state.get("night", "") if state.get("night") in names[1:] else "",
         width=180,
     )
-    begin = "all" if len(standings_of(metric, night.value)[1]) < MANY else "news"
+    begin = "all" if len(series_statuses_of(metric, night.value)[1]) < MANY else "news"
     asked = state.get("show")
     show = pn.widgets.Select(
         name="Show", options=_SHOWN, value=asked if asked in _SHOWN.values() else begin, width=200
@@ -107,7 +107,7 @@ def _minute(night: str) -> str:
     return night[:16].replace("T", " ")
 
 
-def _kept(ones: Sequence[Standing], find: str, show: str) -> list[Standing]:
+def _kept(ones: Sequence[SeriesStatus], find: str, show: str) -> list[SeriesStatus]:
     """Return what the filters leave of the series of a night."""
     words = find.lower().split()
     return [
@@ -119,7 +119,7 @@ def _kept(ones: Sequence[Standing], find: str, show: str) -> list[Standing]:
 
 
 def _body(metric: str, find: str, show: str, chosen: str) -> list[Any]:
-    history, ones = standings_of(metric, chosen)
+    history, ones = series_statuses_of(metric, chosen)
     counts = Counter(one.state for one in ones)
     told = [f"{counts[name]} {STATES[name][1]}" for name in STATES if counts[name]]
     night = _minute(night_name(history.times[-1]))
@@ -151,16 +151,16 @@ def _nothing(find: str, show: str) -> Any:
 
 def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
     """Return the rows that are shown, their numbers in the units of the metrics table."""
-    history, ones = standings_of(metric, chosen)
+    history, ones = series_statuses_of(metric, chosen)
     night = night_name(history.times[-1])
     rows: list[dict[str, Any]] = [
-        {"state": f"{run['outcome']}, never ok", **{n: run[n] for n in ABOUT}, "since": since}
+        {"state": f"{run['outcome']}, never ok", **{n: run[n] for n in SERIES_FIELDS}, "since": since}
         for run, since in _never_ok(find, len(history.times) - 1)
     ]
     rows += [
         {
             "state": one.words,
-            **{name: one.about[name] for name in ABOUT},
+            **{name: one.about[name] for name in SERIES_FIELDS},
             "value": one.value,
             "change": one.ratio - 1,
             "low": one.low - 1,
@@ -170,7 +170,7 @@ def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
         }
         for one in _kept(ones, find, show)
     ]
-    columns = ["state", *ABOUT, "value", "change", "low", "high", "noise_units", "since"]
+    columns = ["state", *SERIES_FIELDS, "value", "change", "low", "high", "noise_units", "since"]
     about = {"night": night, "metric": metric, "units": METRICS[metric].units}
     return pd.DataFrame(rows, columns=columns).assign(**about)
 
@@ -192,7 +192,7 @@ def _as_markdown(rows: pd.DataFrame) -> io.StringIO:
 
 def _never_ok(find: str, night: int) -> list[tuple[dict[str, Any], str]]:
     """Return the last run, and the first night, of what never ended ok by a night: no series."""
-    history = all_nights().until(night)
+    history = all_nights().before(night)
     runs = history.runs[~history.runs["key"].isin(history.series["key"])]
     runs = runs[~runs["outcome"].isin(["ok", "skipped"])]
     found = []
@@ -215,11 +215,11 @@ def _never_cells(run: dict[str, Any], since: str) -> list[str]:
     ]
 
 
-def _row(one: Standing, history: History, metric: str) -> list[str]:
+def _row(one: SeriesStatus, history: History, metric: str) -> list[str]:
     """Return the cells of a row as markup, every text of a run escaped."""
     symbol = STATES[one.state][0]
     tone = {"failed": "bad", "regressed": "bad", "improved": "good"}.get(one.state, "soft")
-    about = {name: one.about[name] for name in ABOUT}
+    about = {name: one.about[name] for name in SERIES_FIELDS}
     link = address("history", metric=metric, **about)
     change = "–"
     if np.isfinite(one.ratio):
@@ -242,7 +242,7 @@ def _row(one: Standing, history: History, metric: str) -> list[str]:
     ]
 
 
-def _spark(one: Standing, history: History, metric: str) -> str:
+def _spark(one: SeriesStatus, history: History, metric: str) -> str:
     values = history.values[one.row, -SPARK_NIGHTS:]
     skipped = len(history.times) - values.size
     changes: Sequence[tuple[int, int]] = [

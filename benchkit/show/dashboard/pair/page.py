@@ -84,7 +84,7 @@ def _head(runs: list[Run]) -> Any:
                 escape("" if same else run.workload),
                 escape(arm),
                 escape(run.outcome.replace("_", " ")),
-                escape(run.context),
+                escape(run.summary_line),
             ]
         )
     lines = [] if same else ["These are runs of different workloads."]

@@ -51,7 +51,7 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
 
 def _facts(run: Run) -> dict[str, Any]:
     """Return what the run was, as a person would write it."""
-    known: dict[str, Any] = dict(run.facts())
+    known: dict[str, Any] = dict(run.metadata())
     for name, units, factor in (("memory_limit", "B", 1), ("biggest_group_share", "%", 100)):
         if name in known:
             known[name] = format_quantity(known[name] * factor, units)

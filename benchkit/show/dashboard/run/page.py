@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from benchkit.analysis.regression.history import ABOUT
+from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.errors import BenchkitError
 from benchkit.formatting import format_quantity, short_names
 from benchkit.show.dashboard.components import components as parts
@@ -77,7 +77,7 @@ def pieces(window: Window) -> Any:
 
 def _lead(run: Run) -> list[Any]:
     """Return the ways that lead on from a run: to others, and to Grafana if that was set up."""
-    series = {name: run.record.get(name) for name in ABOUT}
+    series = {name: run.record.get(name) for name in SERIES_FIELDS}
     ways = {
         address("runs", workload=run.workload, pick=run.id): "hold it beside another run",
         address("history", **series): "history of the workload",
@@ -160,7 +160,7 @@ def head(run: Run, usual: pd.DataFrame | None = None) -> Any:
         run.workload,
         state=f"{symbol} {text}",
         good=run.outcome == "ok",
-        lines=[run.context, ", ".join(part for part in told if part)],
+        lines=[run.summary_line, ", ".join(part for part in told if part)],
         error=run.error,
         tiles=tiles,
         below=before,

@@ -33,7 +33,7 @@ def trouble(run: Run) -> Any:
 
 
 def _wrong(run: Run) -> list[Any]:
-    found = run.trouble()
+    found = run.problems()
     if found.empty:
         return [parts.message("Nothing went wrong", "No error, no lost worker.")]
     found["time (s)"] = found["time (s)"].round(3)

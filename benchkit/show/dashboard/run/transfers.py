@@ -59,7 +59,7 @@ def transfers(window: Window) -> Any:
 
 def _shuffles(run: Run) -> list[Any]:
     """Return what P2P shuffles did: no task and no transfer tells of it."""
-    fine = run.fine()
+    fine = run.fine_metrics()
     if fine.empty or not (mine := fine["context"] == "p2p").any():
         return []
     sums = fine[mine].groupby(["activity", "prefix", "unit"], sort=True)["value"].sum().unstack()

@@ -21,7 +21,7 @@ import panel as pn
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger
-from benchkit.analysis.regression.status import Standing, standings
+from benchkit.analysis.regression.status import SeriesStatus, series_statuses
 from benchkit.analysis.run.baseline import beside_previous
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
@@ -46,7 +46,7 @@ __all__ = [
     "run_times",
     "runs_table",
     "shown_metrics",
-    "standings_of",
+    "series_statuses_of",
     "usual_of",
     "warm_up",
     "workload_catalogue",
@@ -100,7 +100,7 @@ def nights_of(metric: str, night: str = "") -> History:
     names = [night_name(time) for time in history.times] if night else []
     if night not in names:
         return history
-    return kept(lambda: _begun(history.until(names.index(night))), "nights", metric, night)
+    return kept(lambda: _begun(history.before(names.index(night))), "nights", metric, night)
 
 
 def nights_of_workload(workload: str) -> History:
@@ -125,15 +125,15 @@ def shown_metrics() -> list[str]:
     return list(dict.fromkeys(all_nights().series["metric"]))
 
 
-def standings_of(metric: str, night: str = "") -> tuple[History, list[Standing]]:
+def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[SeriesStatus]]:
     """Return the nights of a metric until one, else the last, and how each series stood then.
 
     Not to be changed. Both at once: rows of one are no rows of what a later run has added to.
     """
 
-    def make() -> tuple[History, list[Standing]]:
+    def make() -> tuple[History, list[SeriesStatus]]:
         store, history = open_store(), nights_of(metric, night)
-        return history, standings(history, store.events(), store.marks())
+        return history, series_statuses(history, store.events(), store.marks())
 
     return kept(make, "standings", metric, night)
 
@@ -188,7 +188,7 @@ def _resolved(run_id: str) -> str:
 # Some pages of one run, and those of a colleague, in quick succession: eight are enough.
 @pn.cache(max_items=8, policy="LRU")
 def _tree(path: str, run_id: str) -> Any:
-    return Store(path, create=False).open(run_id).load()
+    return Store(path, create=False).open(run_id).tree.load()
 
 
 def run_times(run_id: str) -> TaskTimeline:
@@ -228,7 +228,7 @@ def attributes_of(run_id: str) -> dict[str, Any]:
 # A run's packages and configuration are 40 kB as text; the groups of its file are not read.
 @pn.cache(max_items=200, policy="LRU")
 def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
-    tree = Store(path, create=False).open(run_id)
+    tree = Store(path, create=False).open(run_id).tree
     try:
         return {str(name): value for name, value in tree.attrs.items()}
     finally:
@@ -254,7 +254,7 @@ def warm_up() -> None:
     """
     with contextlib.suppress(Exception):
         for metric in shown_metrics()[:1] or ["duration"]:
-            standings_of(metric)
+            series_statuses_of(metric)
             noise_of(metric)
         regressions()
 

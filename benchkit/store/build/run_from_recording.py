@@ -1,0 +1,134 @@
+"""Turn a recording into the DataTree of a run: groups, metrics, record and attributes."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benchkit.measure.recording import Recording
+from benchkit.store.build.groups import Window, assemble_groups
+from benchkit.store.build.metrics import biggest_group, compute_metrics
+from benchkit.store.build.shape import clean_text
+from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
+
+__all__ = ["run_from_recording"]
+
+#: Values of a recording that become attributes of the run file, in addition to the record.
+_TEXTS = ("description", "source", "traceback")
+_OBJECTS = (
+    "packages",
+    "config",
+    "variables",
+    "host",
+    "evidence",
+    "logs",
+    "argv",
+    "sizes",
+    "environment_spec",
+)
+#: Seconds of steps outside the measured time, as named in the tail of a recording.
+_STEP_SECONDS = ("prepare_seconds", "check_seconds")
+
+
+def run_from_recording(path: str | Path) -> xr.DataTree:
+    """Turn a recording into a run.
+
+    A recording without a tail comes from a process that was killed: the run is kept with all
+    that was drained, as `infrastructure`.
+
+    Parameters
+    ----------
+    path : path
+        A recording's folder.
+
+    Returns
+    -------
+    DataTree
+        As the contract of the run file says: metrics as scalars and facts as attributes of the
+        root, then ``workers``, ``scheduler``, ``task_groups``, ``tasks``, ...
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no recording at `path`.
+    """
+    recording = Recording.read(path)
+    window = Window(recording)
+    groups = assemble_groups(recording, window)
+    metrics: dict[str, float] = {}
+    if window.started and np.isfinite(window.off):
+        n_steals = recording.last("state", {}).get("n_steals")
+        metrics = compute_metrics(groups, window.duration, n_steals=n_steals)
+        price = recording.head.get("worker_price")  # USD per worker and hour
+        if price is not None and "worker_seconds" in metrics:
+            metrics["cost"] = price * metrics["worker_seconds"] / 3600
+    record = _record(recording, metrics, groups)
+
+    root = xr.Dataset({name: ((), value, METRICS[name].attrs) for name, value in metrics.items()})
+    extra = json.loads(record.get("extra_metrics") or "{}")
+    units = recording.head.get("extra_units") or {}
+    for name, value in extra.items():
+        attrs = {"units": units.get(name, "1"), "long_name": name, "source": "the workload's check"}
+        root[name] = ((), float(value), attrs)
+    root.attrs = _attributes(recording, window, record)
+    return xr.DataTree.from_dict({"/": root, **{f"/{k}": v for k, v in groups.items()}})
+
+
+def _record(recording: Recording, metrics: dict, groups: dict) -> dict[str, Any]:
+    head, tail = recording.head, recording.tail
+    cluster = tail.get("cluster") or {}
+    versions = (cluster.get("versions") or {}).get("client") or {}
+    packages = head.get("packages") or {}
+    group, share = biggest_group(groups)
+    facts = {
+        **head,
+        "started": datetime.fromtimestamp(head["started"], timezone.utc).isoformat(
+            timespec="microseconds"
+        ),
+        "params": json.dumps(head.get("params") or {}),
+        "tags": json.dumps(head.get("tags") or {}),
+        "outcome": tail.get("outcome", "infrastructure"),
+        "error": tail.get("error", "the measuring process was killed"),
+        "phase": tail.get("phase", "" if recording.finished else "killed"),
+        "host": (head.get("host") or {}).get("host"),
+        "cluster": cluster.get("class") or (head.get("cluster") or {}).get("class"),
+        "n_workers": cluster.get("n_workers"),
+        "n_threads": cluster.get("n_threads"),
+        "memory_limit": cluster.get("memory_limit"),
+        "python": (head.get("host") or {}).get("python"),
+        "dask": versions.get("dask") or packages.get("dask"),
+        "distributed": versions.get("distributed") or packages.get("distributed"),
+        "biggest_group": group or None,
+        "biggest_group_share": share if np.isfinite(share) else None,
+        "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
+    }
+    record = {name: facts[name] for name in RECORD_FIELDS if facts.get(name) not in (None, "")}
+    record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
+    return {**record, **metrics}
+
+
+def _attributes(recording: Recording, window: Window, record: dict) -> dict[str, Any]:
+    head, tail = recording.head, recording.tail
+    attrs: dict[str, Any] = {k: v for k, v in record.items() if k not in METRICS}
+    attrs["benchkit_format"] = RUN_FORMAT
+    attrs["record"] = json.dumps(record)
+    if window.started:
+        attrs["clock_on"], attrs["clock_off"] = window.on, window.off
+    attrs |= {name: tail[name] for name in ("client_seconds", *_STEP_SECONDS) if name in tail}
+    both = {**head, **tail}
+    for name in _TEXTS:
+        attrs[name] = clean_text(both.get(name))
+    for name in _OBJECTS:
+        if both.get(name):
+            attrs[f"{name}_json" if name == "host" else name] = json.dumps(both[name], default=str)
+    attrs["cluster_description"] = json.dumps(tail.get("cluster") or head.get("cluster") or {})
+    trouble = [*tail.get("capture_errors", []), *recording.problems]
+    trouble += recording.last("state", {}).get("errors", [])
+    attrs["capture_errors"] = json.dumps(trouble)
+    attrs["complete"] = int(recording.finished)
+    return {name: value for name, value in attrs.items() if value is not None}
