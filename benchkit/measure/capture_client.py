@@ -1,7 +1,7 @@
-"""Put a capture on a client's cluster, drain it to a recording, take it off again.
+"""Install a capture on a client's cluster, drain it to a recording, uninstall it.
 
-The observer never gets in the way: every remote call has a timeout, and what goes wrong is a line
-in `errors` that ends up in the run, not an exception in the workload. Works from any thread but
+The observer never blocks the workload: every remote call has a timeout, and an error is a line in
+`errors`, which is stored in the run, not an exception in the workload. Works from any thread but
 the client's own event loop, with synchronous and asynchronous clients.
 """
 
@@ -21,30 +21,30 @@ __all__ = ["CAPTURE_LEVELS", "Observer"]
 
 CAPTURE_LEVELS = ("off", "light", "full")
 
-#: A killed scheduler or kernel costs what was not yet drained; a drain costs 4 ms.
+#: Seconds: the data lost when a scheduler or kernel is killed. A drain takes 4 ms.
 DRAIN_EVERY_S = 1.0
 CALL_TIMEOUT_S = 15.0
-#: Each worker may add so much: with hundreds on a small machine a look at all takes seconds.
+#: Seconds added per worker: with hundreds on a small machine a call takes seconds.
 CALL_TIMEOUT_PER_WORKER_S = 0.1
-#: Outside the clock and once, where a cluster has only just started.
+#: Once per run and outside the clock, possibly on a cluster that has just started.
 INSTALL_TIMEOUT_S = 60.0
-#: Groups are sent whole: with more than 200 of them only in every tenth drain.
+#: All group rows are sent each time: with more than 200 groups only in every tenth drain.
 GROUPS_EVERY = 10
 
 
 class Observer:
-    """Watches one run of one client.
+    """Record one run of one client.
 
     Parameters
     ----------
     client : distributed.Client
         A connected client, synchronous or not.
     writer : RecordingWriter
-        Where the drained segments go.
+        Receives the drained segments.
     name : str
-        Unique per capture, so that two clients can watch one scheduler.
+        Unique per capture, so that two clients can measure on one scheduler.
     level : {"full", "light", "off"}, default "full"
-        "light" keeps no stream of tasks; "off" keeps the clock alone, on the client's side.
+        "light" records no task stream; "off" only reads the client's clock.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Observer:
         self.level = level
         self.errors: list[str] = []
         self.t_on = self.t_off = float("nan")
-        #: Seconds that the scheduler's clock is ahead of this one, known when the clock is on.
+        #: Seconds that the scheduler's clock is ahead of this process; set by `clock_on`.
         self.clock_ahead = 0.0
         self._installed = False
         self._patience_s, self._n_workers = INSTALL_TIMEOUT_S, 0
@@ -89,12 +89,12 @@ class Observer:
             self._thread.start()
 
     def clock_on(self) -> float:
-        """Start the clock; returns the moment in Unix s on the scheduler's clock."""
+        """Start the clock and return its time in Unix s on the scheduler's clock."""
         asked = time()
         answer = self._call(f"{self.name}_on") if self._installed else None
         self._be_patient(answer)
         self.t_on = answer["t_on"] if answer else time()
-        # It answered somewhere between; what is within that is no difference.
+        # The reply was sent between the two times; an offset within them is 0.
         self.clock_ahead = min(self.t_on - asked, 0.0) + max(self.t_on - time(), 0.0)
         return self.t_on
 
@@ -104,16 +104,16 @@ class Observer:
         self._patience_s = CALL_TIMEOUT_S + self._n_workers * CALL_TIMEOUT_PER_WORKER_S
 
     def clock_off(self) -> float:
-        """Stop the clock; returns the moment in Unix s on the scheduler's clock."""
+        """Stop the clock and return its time in Unix s on the scheduler's clock."""
         asked = time()
         answer = self._call(f"{self.name}_off") if self._installed else None
         self._be_patient(answer)
-        # A scheduler that does not answer is no part of what the workload took.
+        # The wait for a scheduler that does not reply is not time of the workload.
         self.t_off = answer["t_off"] if answer else asked + self.clock_ahead
         return self.t_off
 
     def uninstall(self, *, wait: bool = True) -> None:
-        """Drain the rest and remove every trace; `wait` for the workers' last heartbeats."""
+        """Drain the rest and remove the capture; `wait` for the workers' final heartbeats."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._patience_s)
@@ -133,11 +133,11 @@ class Observer:
         while not self._stop.wait(pause):
             rounds += 1
             answered = self.drain(groups=rounds % GROUPS_EVERY == 0)
-            # A scheduler whose loop is blocked may come back; what was drained is on disk.
+            # A scheduler with a blocked loop may recover; drained data are on disk.
             pause = DRAIN_EVERY_S if answered else min(10 * DRAIN_EVERY_S, 2 * pause)
 
     def drain(self, *, groups: bool = False) -> bool:
-        """Fetch what was gathered and write it; False when the scheduler does not answer."""
+        """Fetch the gathered data and write it; return False if the scheduler does not reply."""
         with self._lock:
             if not self._installed:
                 return False
@@ -154,15 +154,15 @@ class Observer:
             self.writer.segment(segment["tables"])
         except OSError as error:
             self._note(f"could not write a segment: {error.strerror or error}")
-            return  # not acknowledged: the scheduler keeps it and offers it again
+            return  # not acknowledged: the scheduler sends it again
         self._ack = segment["sequence"]
 
     # -- calling ------------------------------------------------------------------------------
 
     def _call(self, op: str, **kwargs: Any) -> dict | None:
-        """Call a handler of the scheduler from any thread; None instead of an exception."""
+        """Call a handler of the scheduler from any thread; return None on errors."""
         if self.client.status != "running":
-            # Nobody would answer, and waiting for that takes as long as the timeout.
+            # No reply can come, and waiting for one takes the whole timeout.
             self._note(f"{op.replace(f'{self.name}_', '')}: the client lost its scheduler")
             return None
         try:

@@ -1,19 +1,18 @@
-"""The capture: a scheduler plugin and a worker probe that watch one run.
+"""The capture: a scheduler plugin and a worker plugin that record one run.
 
-This package is sent by value to schedulers and workers that do not have benchkit, of any release of
-distributed from 2023.4.1 on, so it imports the standard library and distributed only, and nothing
-of ours but itself. It decides nothing: it appends to columns, which the client drains (`observe`).
+The package is sent by value to schedulers and workers without benchkit, of any release of
+distributed from 2023.4.1 on. So it imports only the standard library, distributed and itself. It
+analyses nothing: it appends to columns, which the client drains (`capture_client`).
 
-Four rules keep it cheap and harmless. Level "light" takes no part in the life of a task: it looks
-at the scheduler's own counters between times (`polling`). Level "full" keeps what a task ended with
-as it comes (`transitions`), and makes columns of it a moment later (`stream`). What a release of
-distributed does not tell is NaN. Nothing here may raise into the scheduler: what goes wrong is
-noted and travels home with the data. And a client that is gone is noticed: the capture then removes
-itself.
+Four rules keep it cheap and harmless. Level "light" is not called for tasks: it reads the
+scheduler's own counters periodically (`poller`). Level "full" records each finished task
+(`transition_table`) and converts the records to columns later (`task_stream`). A value that a
+release of distributed does not have is NaN. No error is raised into the scheduler: errors are
+recorded and sent with the data. A capture whose client is gone removes itself.
 
-From below: `columns`, `loop_lag`; `knowledge` and `probe` on the workers; `groups`, `happenings`,
-`transitions`, `stream`, `polling`, `samples`, `asking`, `ending` on the scheduler; `watching` holds
-them together.
+On workers: `worker_plugin`, `worker_log`. On the scheduler: `task_groups`, `cluster_events`,
+`transition_table`, `task_stream`, `poller`, `samples`, `worker_reports`, and `scheduler_plugin`,
+which uses all of them. On both: `columns`, `loop_lag`.
 """
 
 from benchkit.measure.capture.columns import (

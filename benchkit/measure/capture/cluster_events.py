@@ -1,4 +1,4 @@
-"""What happens to a cluster during a run: workers come and go, tasks are stolen, tasks fail."""
+"""Events of a cluster during a run: workers join and leave, tasks are stolen, tasks fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_EVENTS = 100_000
 
 
 class EventLog:
-    """Keeps events and the first failed tasks. Whoever hears of them first tells it here."""
+    """Keep events and the first failed tasks, from hooks or from the poller."""
 
     def __init__(self, name: str, workers: dict[Any, int]) -> None:
         self.name = name
@@ -28,7 +28,7 @@ class EventLog:
         self.n_events = self.n_dropped = self.n_steals = self.n_failures = 0
 
     def event(self, topic: str, worker: Any, message: dict, moment: float | None = None) -> None:
-        """Keep an event of a worker, or of nobody (None)."""
+        """Add an event of a worker, or of no worker (None)."""
         if self.n_events >= MAX_EVENTS:
             self.n_dropped += 1
             return
@@ -37,7 +37,7 @@ class EventLog:
         self.events.append((moment, topic, self.workers.get(worker, -1), json.dumps(message)))
 
     def said(self, topic: Any, msg: Any, moment: float | None = None) -> None:
-        """Keep of the scheduler's own log of events what a run is asked about later."""
+        """Add an entry of the scheduler's event log if the analysis of a run needs it."""
         if topic == self.name:
             self.sent_away.add(msg["leaving"])
         elif topic == "stealing":
@@ -51,27 +51,26 @@ class EventLog:
             self.event(topic, None, {"error": text(msg.get("text", ""), 300)}, moment)
         elif topic == "worker-restart-memory":
             self.event(topic, msg.get("worker"), {"rss": msg.get("rss")}, moment)
-        elif msg.get("action") == "worker-status-change":  # said under the worker's address
+        elif msg.get("action") == "worker-status-change":  # the topic is the worker's address
             status = {"status": msg.get("status"), "before": msg.get("prev-status")}
             self.event("worker-status-change", topic, status, moment)
-        elif topic == "all" and msg.get("action") == "restart":  # before 2024, of all workers
+        elif topic == "all" and msg.get("action") == "restart":  # before 2024, for all workers
             self.event("restart", None, {}, moment)
         elif topic == "all" and msg.get("action") == "restart-workers":
-            # Said when they are gone already: who reads all events knows that they are no losses.
+            # Logged after the workers left: the reader of all events does not count them as lost.
             gone = [self.workers.get(address, -1) for address in msg.get("workers") or ()]
             self.event("restart-workers", None, {"workers": gone}, moment)
         elif topic == "all" and msg.get("action") == "remove-worker":
             facts = {
                 "n_lost": len(msg.get("lost-computed-tasks") or ()),
                 "n_processing": len(msg.get("processing-tasks") or ()),
-                # None before 2024: nobody said. False also for those whom somebody sent away by a
-                # restart or by scaling.
+                # None before 2024. False also for workers that a restart or scaling retired.
                 "expected": msg.get("worker") in self.sent_away or msg.get("expected"),
             }
             self.event("worker-removed", msg.get("worker"), facts, moment)
 
     def failed(self, task: Any, address: Any, error: str, trace: str) -> None:
-        """Keep why a task failed, for the first of them."""
+        """Add the error of a failed task, up to `MAX_ERRORS` tasks."""
         self.n_failures += 1
         if self.n_failures > MAX_ERRORS:
             return
@@ -79,13 +78,13 @@ class EventLog:
         trace = trace or getattr(task, "traceback_text", "") or ""
         suspicious = getattr(task, "suspicious", 0)
         if not error and suspicious:
-            # Nobody raised it: the scheduler gives up on a task that workers died of.
+            # No exception exists: the scheduler gives up on a task when several workers died.
             error = f"KilledWorker: {suspicious} workers died while they ran it"
         worker = self.workers.get(address, -1)
         self.failures.append((time(), text(task.key), worker, text(error), text(trace)))
 
     def take(self) -> dict[str, list[tuple]]:
-        """Return the tables of what was kept since the last time."""
+        """Return the tables gathered since the last call."""
         events, self.events = self.events, []
         failures, self.failures = self.failures, []
         return {"events": events, "task_errors": failures}

@@ -1,4 +1,4 @@
-"""The columns of a capture's tables, and how values become numbers and text that can travel."""
+"""The columns of a capture's tables, and the conversion of values to numbers and text."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NAN = float("nan")
 TEXT_CHARS = 4096
 ACTIONS = ("compute", "transfer", "disk-read", "disk-write", "deserialize", "other")
 
-#: How many values stand for a task in the stream's flat list; a place in it is its row times this.
+#: Number of values per task in the stream's flat list; a place in the list is row number * ROW.
 ROW = 8
-#: Columns of the stream, with the type codes of `struct`; what follows from them alone (a thread's
-#: number, a duration, whose event it was) is left to who reads them: the scheduler is busy.
+#: Columns of the stream with the type codes of `struct`. Values derived from them (number of a
+#: thread, duration, task of an event) are computed by the reader: the scheduler is busy.
 TASK_COLUMNS = {
     "group": "i",
     "worker": "i",
@@ -40,8 +40,8 @@ TASK_COLUMNS = {
 EVENT_COLUMNS = {"place": "q", "action": "b", "source": "i", "start": "d", "stop": "d"}
 
 _MEMORY = ("process", "managed", "unmanaged_old", "unmanaged_recent", "spilled")
-#: Column -> where it is found, starting from a worker's `state`, its `memory`, its last `beat`
-#: (the heartbeat's metrics), the `probe` in it, or the `counts` of its tasks by state.
+#: Column -> path of its value, from a worker's `state`, its `memory`, its last `beat` (metrics of
+#: the heartbeat), the `probe` (values of the worker plugin) or the `counts` of its tasks by state.
 _OF_WORKER = {
     **{name: f"memory {name}" for name in _MEMORY},
     **{
@@ -87,7 +87,7 @@ SCHEDULER_PATHS = [tuple(place.split()) for place in _OF_SCHEDULER.values()]
 
 
 def look_up(found: Any, path: tuple[str, ...]) -> float:
-    """Follow a path of items and attributes to a number; NaN where this release has none."""
+    """Follow a path of items and attributes to a number; NaN if this release has none."""
     try:
         for step in path:
             found = found[step] if type(found) is dict else getattr(found, step)
@@ -99,8 +99,8 @@ def look_up(found: Any, path: tuple[str, ...]) -> float:
 def packed(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
     """Return columns, sequences of numbers, as the bytes of their types, by name.
 
-    As ``array(code, values).tobytes()`` would, in a third of the time. None becomes -1, and what a
-    class's own `sizeof` gave in fractions loses them.
+    The result equals ``array(code, values).tobytes()`` in a third of the time. None becomes -1, and
+    fractions from a class's own `sizeof` are cut off.
     """
     out = {}
     for (name, code), values in zip(codes.items(), columns, strict=True):
@@ -113,5 +113,5 @@ def packed(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
 
 
 def text(value: Any, limit: int = TEXT_CHARS) -> str:
-    """Return text that UTF-8 can carry, its end if it is long: half a surrogate pair is escaped."""
+    """Return text that UTF-8 can encode, the end of a long text; lone surrogates are escaped."""
     return str(value)[-limit:].encode("utf-8", "backslashreplace").decode()

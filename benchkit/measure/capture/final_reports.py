@@ -1,4 +1,4 @@
-"""What is asked for once, when the clock has stopped: reports, logs, spans."""
+"""The final reports of a run, requested once when the clock has stopped: reports, logs, spans."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from benchkit.measure.capture.worker_reports import WorkerReportPoller
 
 __all__ = ["fine_now", "fine_rows", "collect_final_reports"]
 
-#: Seconds or bytes: what is left of a sum when all its parts are taken from it.
+#: Seconds or bytes: rounding error of a sum after all its parts are subtracted.
 ROUNDING = 1e-9
 
-#: Seconds that workers and nannies have to answer.
+#: Seconds that workers and nannies have to reply.
 REPORT_TIMEOUT_S = 6.0
 REPORT_TIMEOUT_PER_WORKER_S = 0.03
 
@@ -30,18 +30,23 @@ async def collect_final_reports(
     note: Note,
     window: tuple[float, float],
 ) -> dict[str, Any]:
-    """Ask all workers for what they have not told; nannies and scheduler for their logs.
+    """Request the remaining data of all workers and the logs of nannies and scheduler.
 
     Parameters
     ----------
     asking : WorkerReportPoller
-        Knows whom to ask, and what each has told.
+        The poller of this run, with the window of each worker.
     groups : Groups
-        Whose spans are wanted.
+        The task groups whose spans are returned.
     note : callable
-        ``note(where, what)`` for what goes wrong.
+        ``note(where, what)`` records an error.
     window : tuple of float
-        When the clock started and stopped, Unix s on the scheduler's clock.
+        Start and stop of the clock, Unix s on the scheduler's clock.
+
+    Returns
+    -------
+    dict
+        ``reports`` by worker index, ``spans`` and ``logs``; a table that failed is absent.
     """
     start, stop = window
     scheduler, workers = asking.scheduler, asking.workers
@@ -56,7 +61,7 @@ async def collect_final_reports(
             note(msg["op"].rpartition("_")[2], error)
             return {}
 
-    # One by one, so that a worker that hangs takes no other's report with it.
+    # One call per worker, so that a worker that hangs delays only its own report.
     op = {"op": f"{asking.name}_report"}
     asked = [ask({**op, **asking.question(one, stop, last=True)}, [one]) for one in states]
     log_msg = {"op": "get_logs", "start": start, "timestamps": True}
@@ -84,16 +89,16 @@ async def collect_final_reports(
 
 
 def _other_logs(scheduler: Any, answers: dict, start: float) -> list[list]:
-    """Return what the scheduler and the nannies logged, rows of (who, time, level, text)."""
+    """Return log rows of scheduler and nannies: (source, time, level, text)."""
     rows = [["scheduler", *line] for line in warnings_of(scheduler, start)]
-    # Nannies in one process share their handler: each line once.
+    # Nannies in one process share their log handler: keep each line once.
     lines = {tuple(line) for answer in answers.values() for line in answer}
     serious = sorted(line for line in lines if line[1] not in IDLE_TALK)[-MAX_LOG_LINES:]
     return rows + [["nanny", moment, level, text(line)] for moment, level, line in serious]
 
 
 def _span_rows(scheduler: Any, groups: Groups) -> list[list]:
-    """Return the spans that tasks of this run belong to, and the spans around those."""
+    """Return the spans of this run's tasks, and the parents of these spans."""
     extension = scheduler.extensions.get("spans")  # since 2023.6
     if extension is None:
         return []
@@ -123,7 +128,7 @@ def fine_now(scheduler: Any) -> dict[tuple, float]:
     for span_id, span in extension.spans.items() if extension is not None else ():
         for key, value in getattr(span, "_cumulative_worker_metrics", {}).items():
             found[(span_id, *key)] = value
-            if ("", *key) in found:  # the sum of all rows stays that of the scheduler
+            if ("", *key) in found:  # the sum of all rows stays equal to the scheduler's sum
                 found[("", *key)] -= value
     return found
 
@@ -131,7 +136,7 @@ def fine_now(scheduler: Any) -> dict[tuple, float]:
 def fine_rows(now: dict[tuple, float], before: dict[tuple, float]) -> list[tuple]:
     """Return rows of context, prefix, activity, unit, value, span: what was added since `before`.
 
-    Both as `fine_now` gives them.
+    Both arguments are results of `read_fine_metrics`.
     """
     rows: dict[tuple, float] = defaultdict(float)
     for key, value in now.items():

@@ -1,4 +1,4 @@
-"""How late an event loop's own timer comes."""
+"""Measure the delay of an event loop's timer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 
 __all__ = ["LoopLag"]
 
-#: Seconds between looks at the event loop: 20 callbacks a second cost nothing that can be seen.
+#: Seconds between measurements: 20 callbacks a second have no measurable cost.
 LAG_TICK_S = 0.05
 
 
 class LoopLag:
-    """How late an event loop's own timer comes: mean and maximum since the last look.
+    """Mean and maximum delay of an event loop's timer since the last `read`.
 
-    `digests_max["tick-duration"]` would tell too, but each Prometheus scrape resets it.
+    `digests_max["tick-duration"]` is not used because each Prometheus scrape resets it.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class LoopLag:
         self.handle = self.loop.call_at(self.due, self._tick)
 
     def read(self) -> tuple[float, float]:
-        """Return (mean, longest) in seconds since the last call, this moment included."""
+        """Return (mean, longest) in seconds since the last call, including a pending delay."""
         overdue = max(0.0, self.loop.time() - self.due)
         mean = self.total / self.count if self.count else overdue
         longest = max(self.longest, overdue)
@@ -42,5 +42,5 @@ class LoopLag:
         return mean, longest
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         self.handle.cancel()

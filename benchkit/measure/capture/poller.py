@@ -1,13 +1,13 @@
-"""What the scheduler's hooks would tell, read from its own books between times.
+"""Poll the scheduler's own state for what plugin hooks would otherwise report.
 
-A plugin that is registered is called at every transition of every task, five times a task, and the
-calls alone cost more than all else that a capture does. So a capture takes itself off the list of
-plugins while the clock runs, and looks four times a second at the log of events and at who is
-there. At level "light" it also looks which tasks failed and which task groups are new. Sums come
-from the groups as ever; how many tasks ended is what the scheduler counts itself.
+The scheduler calls each plugin at every transition, five times per task, and these calls cost more
+than the rest of the capture. Therefore the capture unregisters its plugin while the clock runs and
+polls the event log and the set of workers four times a second. At level "light" it also polls
+failed tasks and new task groups. Sums come from the task groups at both levels; the number of
+finished tasks is the scheduler's own count.
 
-A group that begins and ends between two looks is seen by its prefix alone, whose counters never go
-back: what a prefix did beyond the groups that were seen is a row in the name of the prefix.
+A group that begins and ends between two polls is visible only in the counters of its prefix, which
+never decrease: what a prefix counts beyond its known groups becomes a row named after the prefix.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from benchkit.measure.capture.task_groups import Groups, row_of
 __all__ = ["Poll"]
 
 TOPICS = ("all", "stealing", "worker-fail-hard", "worker-restart-memory")
-#: Less than this is what rounding each duration to a microsecond leaves behind.
+#: Seconds; a smaller rest comes from rounding each duration to a microsecond.
 LEAST_REST_S = 1e-3
 
 
 class Poll:
-    """Looks for what changed since the last look.
+    """Find and record changes of the scheduler's state since the last poll.
 
     Parameters
     ----------
     scheduler : Scheduler
-        Where to look.
+        The scheduler to poll.
     plugin : SchedulerPlugin
-        Whose hooks `add_worker` and `remove_worker` are called for workers that came and went.
+        Its `add_worker` and `remove_worker` are called for workers that joined and left.
     groups : Groups
-        Told of task groups, and of how many tasks ended in each.
+        Receives task groups and the number of finished tasks in each.
     happenings : EventLog
-        Told of events and of tasks that failed.
+        Receives events and failed tasks.
     tasks : bool
-        Whether to look for task groups and failed tasks; otherwise somebody else tells of them.
+        Whether to poll task groups and failed tasks; False if the task stream records them.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Poll:
         self.scheduler, self.plugin, self.tasks = scheduler, plugin, tasks
         self.groups, self.happenings = groups, happenings
         self.n_unseen = 0
-        # Ours first: who said there that it was sent away is no loss when its end is read.
+        # The capture's topic is read first: a worker that logged there that it closes is not lost.
         self.topics = (happenings.name, *TOPICS)
         self.began = time()
         self.read = {topic: self._log(topic)[1] for topic in (*self.topics, *scheduler.workers)}
@@ -65,18 +65,18 @@ class Poll:
         }
 
     def look(self) -> None:
-        """Tell of everything that is new."""
+        """Record everything that changed since the last call."""
         scheduler, plugin = self.scheduler, self.plugin
         now = dict(scheduler.workers)
         came = [address for address, state in now.items() if self.present.get(address) is not state]
-        # An address that is there still may be that of another worker.
+        # The same address may now belong to another worker.
         went = [address for address in self.present if address not in now or address in came]
         moments = self._moments() if came or went else {}
         for address in came:
             if address in went:
                 plugin.remove_worker(scheduler, address, moment=moments.get(("remove", address)))
             plugin.add_worker(scheduler, address, moment=moments.get(("add", address)))
-        # That a worker pauses is said under its address.
+        # A status change of a worker is logged under its address.
         for topic in (*self.topics, *now, *(address for address in went if address not in now)):
             self._read_log(topic)
         for address in went:
@@ -88,7 +88,7 @@ class Poll:
             self._find_failures()
 
     def _moments(self) -> dict[tuple[str, Any], float]:
-        """Return when workers came ("add") and went ("remove") since the last look."""
+        """Return times at which workers joined ("add") and left ("remove") since the last poll."""
         _, fresh = self._fresh("all")
         return {
             (action.removesuffix("-worker"), msg.get("worker")): moment
@@ -98,7 +98,7 @@ class Poll:
         }
 
     def _log(self, topic: str) -> tuple[Any, int]:
-        """Return the last events of a topic and how many there ever were."""
+        """Return the kept events of a topic and the number of events ever logged."""
         broker = getattr(self.scheduler, "_broker", None)  # since 2024.7
         if broker is not None:
             found = broker._topics.get(topic)
@@ -106,7 +106,7 @@ class Poll:
         return self.scheduler.events.get(topic, ()), self.scheduler.event_counts.get(topic, 0)
 
     def _fresh(self, topic: str) -> tuple[int, list]:
-        """Return how many events of a topic there were since the last look, and those kept."""
+        """Return the number of new events of a topic, and those that the scheduler still has."""
         events, count = self._log(topic)
         fresh = count - self.read.get(topic, 0)
         return fresh, [*islice(reversed(events), fresh)][::-1] if fresh else []
@@ -118,12 +118,12 @@ class Poll:
         self.read[topic] = self.read.get(topic, 0) + fresh
         self.happenings.n_dropped += max(0, fresh - len(events))
         for moment, msg in events:
-            if moment >= self.began:  # a worker that was away may be back, and its log with it
+            if moment >= self.began:  # a returning worker has old events
                 self.happenings.said(topic, msg, moment)
 
     def _find_groups(self) -> None:
         fresh = []
-        for group in reversed(self.scheduler.task_groups.values()):  # the newest are last
+        for group in reversed(self.scheduler.task_groups.values()):  # newest last
             if group in self.groups.numbers:
                 break
             fresh.append(group)
@@ -132,12 +132,14 @@ class Poll:
 
     def _find_failures(self) -> None:
         fresh = []
-        for failure in self.scheduler.erred_tasks:  # the newest is first
+        for failure in self.scheduler.erred_tasks:  # newest first
             if failure is self.newest_failure:
                 break
             fresh.append(failure)
         else:
-            self.n_unseen += len(fresh) == self.scheduler.erred_tasks.maxlen  # at least one
+            self.n_unseen += (
+                len(fresh) == self.scheduler.erred_tasks.maxlen
+            )  # at least one failure was not seen
         if not fresh:
             return
         self.newest_failure = fresh[0]
@@ -156,7 +158,7 @@ class Poll:
     # -- how many, and what no group tells ----------------------------------------------------
 
     def rows(self) -> list[dict]:
-        """Return a row per task group that was seen, and one per prefix that did more."""
+        """Return a row per known task group, and one per prefix with tasks in unknown groups."""
         self._count()
         rest = self._rest()
         return [*self.groups.rows(retries=False), *rest]
@@ -171,7 +173,7 @@ class Poll:
         for number, group in enumerate(self.groups.members):
             seen[group.prefix].append(number)
         rows = []
-        # A restart empties the scheduler's own book of prefixes.
+        # A restart clears the scheduler's task_prefixes.
         known = dict.fromkeys(self.prefixes_before)
         known.update(dict.fromkeys([*self.scheduler.task_prefixes.values(), *seen]))
         for prefix in known:
@@ -188,7 +190,7 @@ class Poll:
                 for action, value in self.groups.seconds(number).items():
                     seconds[action] = seconds.get(action, 0.0) - value
             if count and sum(seconds.values()) < LEAST_REST_S and len(seen[prefix]) == 1:
-                # Older releases do not tell a task that ran and was let go from one that did not.
+                # In older releases a released task looks the same whether it ran or not.
                 self.groups.counts[seen[prefix][0]][0] += count
             elif count > 0:
                 positive = {action: max(0.0, value) for action, value in seconds.items()}
@@ -197,8 +199,8 @@ class Poll:
 
 
 def _ended(group: Any) -> int:
-    """Return how many tasks of a group have had a result."""
-    types = getattr(group, "_types", None)  # since 2024.6: each result, by its type
+    """Return how many tasks of a group produced a result."""
+    types = getattr(group, "_types", None)  # since 2024.6: number of results by type
     if types is not None:
         return sum(types.values())
     return group.states["memory"] + group.states["forgotten"]

@@ -1,4 +1,4 @@
-"""Samples over time: what each heartbeat told of a worker, and what the scheduler is."""
+"""Samples over time: metrics of each worker's heartbeats, and state of the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Samples"]
 
 
 class Samples:
-    """Rows of numbers, one per new heartbeat of a worker and one per look at the scheduler."""
+    """Rows of numbers: a row per new heartbeat of a worker, a row per sample of the scheduler."""
 
     def __init__(self, name: str, scheduler: Any, workers: dict[Any, int], lag: LoopLag) -> None:
         self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
@@ -27,18 +27,18 @@ class Samples:
         self.of_all_workers, self.of_all_times = array("d"), array("d")
 
     def begin(self) -> None:
-        """Forget what was seen before the clock started."""
+        """Discard the state from before the clock started."""
         self.transitions_before = self.scheduler.transition_counter
         self.lag.read()
         self.last_seen.clear()
 
     @property
     def transitions(self) -> int:
-        """How many times a task changed its state since the clock started."""
+        """Return the number of task transitions since the clock started."""
         return self.scheduler.transition_counter - self.transitions_before
 
     def look_at_workers(self) -> None:
-        """Add a row for each worker that was heard of since the last look."""
+        """Add a row for each worker with a new heartbeat since the last call."""
         now = time()
         for address, state in list(self.scheduler.workers.items()):
             if self.last_seen.get(address) == state.last_seen:
@@ -46,7 +46,7 @@ class Samples:
             self.last_seen[address] = state.last_seen
             beat = state.metrics
             counts = beat.get("task_counts")
-            if counts is not None:  # it names only those states that a task is in
+            if counts is not None:  # absent for states without tasks
                 counts = {"executing": 0, "ready": 0, "memory": 0, **counts}
             found = {
                 "state": state,
@@ -54,13 +54,13 @@ class Samples:
                 "probe": beat.get(self.name),
                 "counts": counts,
             }
-            with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat, too
+            with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat too
                 found["memory"] = state.memory
             index = self.workers.get(address, -1)
             self.of_all_workers.extend([now, index, *[look_up(found, p) for p in SAMPLE_PATHS]])
 
     def look_at_scheduler(self) -> None:
-        """Add a row for this moment."""
+        """Add a row for the current state of the scheduler."""
         scheduler = self.scheduler
         mean, longest = self.lag.read()
         sizes = {
@@ -80,7 +80,7 @@ class Samples:
         self.of_all_times.extend([time(), *[look_up(found, p) for p in SCHEDULER_PATHS]])
 
     def take(self) -> dict[str, bytes]:
-        """Return the tables of what was kept since the last time, as bytes."""
+        """Return the tables gathered since the last call as bytes."""
         tables = {
             "samples": self.of_all_workers.tobytes(),
             "scheduler": self.of_all_times.tobytes(),

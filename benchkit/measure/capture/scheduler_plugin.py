@@ -1,4 +1,4 @@
-"""The scheduler's side of a capture: its life, its hooks, and what it answers to its client."""
+"""The scheduler plugin of a capture: installation, hooks and the client's handlers."""
 
 from __future__ import annotations
 
@@ -24,60 +24,60 @@ from benchkit.measure.capture.worker_reports import WorkerReportPoller
 
 __all__ = ["Capture"]
 
-#: Seconds between samples; heartbeats, at 0.5 s and more, are the true resolution.
+#: Seconds between samples. Heartbeats, every 0.5 s or more, limit the real resolution.
 SAMPLE_TICK_S = 0.25
-#: What a worker that dies takes with it, of what it alone knows.
+#: Seconds between polls of a worker: the data lost when the worker dies.
 ASK_EVERY_S = 5.0
-#: Seconds that the end of a run waits for the workers' last heartbeats, then for all probes to be
-#: gone; with the time that reports have they fit into a client's call.
+#: Seconds that the end of a run waits for final heartbeats, pending replies and the removal of the
+#: worker plugins. With the final reports they fit into the client's call timeout.
 TAIL_TIMEOUT_S = 4.0
 ANSWER_TIMEOUT_S = 1.0
 REMOVAL_PATIENCE_S = 2.0
 REMOTE_TIMEOUT_S = 10.0
-#: What each worker adds to that: hundreds of them may share two cores with the scheduler.
+#: Seconds added to each timeout per worker: hundreds may share two cores with the scheduler.
 PER_WORKER_S = 0.05
-#: A client drains each second. When it has not called for so long, it was killed.
+#: The client drains each second. After this many seconds without a call it is considered dead.
 ABANDONED_AFTER_S = 120.0
 MAX_ERRORS = 20
-#: With more groups than this only every tenth drain tells of all.
+#: With more groups than this, only every tenth drain contains all group rows.
 FEW_GROUPS = 200
 
-#: Folding fewer tasks than this between two drains costs more for each of them.
+#: Minimum number of tasks per flush between two drains: smaller batches cost more per task.
 ENOUGH_TO_FOLD = 2000
 
 OPERATIONS = ("on", "off", "drain", "end")
 
 
 class Capture(SchedulerPlugin):
-    """Watches one run on the scheduler.
+    """Record one run on the scheduler.
 
     Parameters
     ----------
     name : str
-        Unique per capture: plugin, handlers and probes go by it.
+        Unique per capture; the name of the plugin, the worker plugins and the handlers.
     level : {"full", "light"}
-        "light" keeps no stream of tasks and no call stacks.
+        "light" records no task stream and no call stacks.
     ask_every_s : float
-        Seconds after which a worker is asked again for what it alone knows, at least; see `WorkerReportPoller`.
+        Minimum seconds between two polls of a worker; see `WorkerReportPoller`.
     """
 
     def __init__(self, name: str, level: str = "full", *, ask_every_s: float = ASK_EVERY_S) -> None:
         self.name = name
         self.level = level
         self.ask_every_s = ask_every_s
-        # Not by distributed's own dumps, which asks cloudpickle only for modules it knows by name.
+        # distributed's own dumps() uses cloudpickle only for modules that it knows by name.
         self.probe = cloudpickle.dumps(Probe(name, level))
 
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self, scheduler: Any) -> None:
-        """Install the handlers and the probe; called by the scheduler when it registers us."""
+        """Install the handlers and the worker plugin; called by the scheduler on registration."""
         self.scheduler = scheduler
         self.t_on = self.t_off = NAN
         self.heard = time()
         self.patience_s = ABANDONED_AFTER_S
         self.errors: list[str] = []
-        self.workers: dict[Any, int] = {}  # by address, those that left included
+        self.workers: dict[Any, int] = {}  # index by address, including workers that left
         self.worker_info: list[dict] = []
         self.fine_before: dict = {}
         self.pending: dict | None = None
@@ -113,7 +113,7 @@ class Capture(SchedulerPlugin):
                 self.note("probe", f"{address}: {answer.get('text') or 'it did not start'}")
 
     async def uninstall(self) -> None:
-        """Remove the plugin, its handlers, timers and probes; safe to call twice."""
+        """Remove the plugin, its handlers, timers and worker plugins; safe to call twice."""
         await self.close()
         scheduler = self.scheduler
         for op in OPERATIONS:
@@ -133,7 +133,7 @@ class Capture(SchedulerPlugin):
             self.sample_handle = None
 
     def note(self, where: str, what: Any) -> None:
-        """Keep what went wrong with the capture itself."""
+        """Record an error of the capture itself."""
         if isinstance(what, BaseException):
             what = f"{type(what).__name__}: {what}".rstrip(": ")
         line = f"{where}: {text(what, 300)}"
@@ -168,7 +168,7 @@ class Capture(SchedulerPlugin):
         vars(self).pop("transition", None)
 
     def _count_groups(self) -> None:
-        """Take the rows of all groups as they are, for good when the clock has stopped."""
+        """Read the rows of all groups; the rows read when the clock stops are final."""
         if self.level == "full":
             self.stream.fold()
             self.group_rows = self.groups.rows()
@@ -180,7 +180,7 @@ class Capture(SchedulerPlugin):
     # -- handlers, called by the client -------------------------------------------------------
 
     async def handle_on(self) -> dict:
-        """Start the clock: what happened before is the baseline. Returns the moment."""
+        """Start the clock and return its time; everything before it is the baseline."""
         self.heard = time()
         await self._await_heartbeats("on", time())
         self.groups.begin(self.scheduler.task_groups.values())
@@ -192,16 +192,16 @@ class Capture(SchedulerPlugin):
         return {"t_on": self.t_on, "n_workers": len(self.scheduler.workers)}
 
     async def handle_off(self) -> dict:
-        """Stop the clock. Returns the moment; samples go on until the tail is in."""
+        """Stop the clock and return its time; sampling continues until `handle_end`."""
         self.heard = self.t_off = time()
         self._stop_hearing()
         self._sample()
         return {"t_off": self.t_off, "n_workers": len(self.scheduler.workers)}
 
     async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict:
-        """Hand over what was gathered since the answer numbered `ack`.
+        """Return the data gathered since the reply with sequence number `ack`.
 
-        An answer is kept until the next call acknowledges it, so a lost reply loses nothing.
+        A reply is kept until the next call acknowledges it, so that a lost reply loses no data.
         """
         self.heard = time()
         if self.pending is not None and self.pending["sequence"] != ack:
@@ -211,7 +211,7 @@ class Capture(SchedulerPlugin):
         return self.pending
 
     async def handle_end(self, ack: int = 0, wait: bool = True) -> dict:
-        """Wait for the last heartbeats, hand over the rest, uninstall everything."""
+        """Wait for the final heartbeats, return the remaining data, uninstall the capture."""
         self.heard = time()
         stop = self.t_off if self.t_off == self.t_off else time()
         last: dict[str, Any] = {}
@@ -221,7 +221,7 @@ class Capture(SchedulerPlugin):
             )
             if self.t_on == self.t_on:
                 window = (self.t_on, stop)
-                self._guarded(self.stream.fold)  # it is asked which groups had tasks
+                self._guarded(self.stream.fold)  # the final reports need the groups that had tasks
                 last = await collect_final_reports(self.asking, self.groups, self.note, window)
         if self.sample_handle is not None and self.t_on == self.t_on:
             self._sample()
@@ -229,13 +229,14 @@ class Capture(SchedulerPlugin):
         self.sequence += 1
         rest.append({"sequence": self.sequence, "tables": {**self._take(groups=True), **last}})
         self.removal = asyncio.ensure_future(self.uninstall())
-        # A worker that hangs must not keep what all others said from the client.
+        # A worker that hangs must not delay the data of the other workers.
         await asyncio.wait([self.removal], timeout=REMOVAL_PATIENCE_S)
         return {"segments": rest}
 
     async def _await_heartbeats(self, edge: str, after: float) -> None:
-        """Have each worker report at once, and wait: the tail of its metrics is in it."""
-        # Not by a broadcast, which goes on when it is cancelled and logs whom it did not reach.
+        """Request a heartbeat from each worker and wait: it holds the last metrics of the run."""
+        # Call each worker: cancelling Scheduler.broadcast leaves its calls running and logs every
+        # unreachable worker.
         asked = [
             asyncio.ensure_future(
                 getattr(self.scheduler.rpc(address), f"{self.name}_beat")(edge=edge)
@@ -255,7 +256,7 @@ class Capture(SchedulerPlugin):
             _, left = await asyncio.wait(asked, timeout=patience_s)
             for one in left:
                 one.cancel()
-            # A worker that could not be asked reports by itself before long.
+            # A worker that could not be called sends its next regular heartbeat soon.
             await asyncio.gather(*asked, return_exceptions=True)
         if silent:
             self.note("heartbeat", f"none came from {text(', '.join(silent), 200)}")
@@ -263,8 +264,8 @@ class Capture(SchedulerPlugin):
     # -- hooks, called by the scheduler -------------------------------------------------------
 
     def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
-        """Give a worker that joins its index."""
-        if worker in self.workers:  # an address may come back as another worker
+        """Assign an index to a worker that joins."""
+        if worker in self.workers:  # another worker may reuse the address
             self._guarded(self.stream.fold)
         self._guarded(self._meet, worker, scheduler.workers[worker], moment)
         self._guarded(self.happenings.event, "add-worker", worker, {}, moment)
@@ -272,19 +273,19 @@ class Capture(SchedulerPlugin):
     def remove_worker(
         self, scheduler: Any, worker: str, moment: float | None = None, **kwargs: Any
     ) -> None:
-        """Note when a worker left."""
+        """Record the time at which a worker left."""
         index = self.workers.get(worker, -1)
         if index >= 0:
             self.worker_info[index]["left"] = moment or time()
         self._guarded(self.happenings.event, "remove-worker", worker, {}, moment)
 
     def restart(self, scheduler: Any) -> None:
-        """Remember who is about to be sent away: they are no losses."""
+        """Mark the workers that the restart retires: they do not count as lost."""
         self.happenings.sent_away |= set(scheduler.workers)
         self._guarded(self.happenings.event, "restart", None, {})
 
     def log_event(self, topic: Any, msg: Any) -> None:
-        """Keep the scheduler's own events that a run is asked about later."""
+        """Record the scheduler events that the analysis of a run needs."""
         self._guarded(self.happenings.said, topic, msg)
 
     def _meet(self, address: str, state: Any, moment: float | None = None) -> None:
@@ -306,7 +307,7 @@ class Capture(SchedulerPlugin):
     # -- gathering ----------------------------------------------------------------------------
 
     def _sample_tick(self) -> None:
-        # Half a heartbeat: on large clusters heartbeats are seconds apart, and so are samples.
+        # Half a heartbeat interval: on large clusters heartbeats are seconds apart.
         pause = max(SAMPLE_TICK_S, len(self.scheduler.workers) / 400)
         self.sample_handle = self.lag.loop.call_later(pause, self._sample_tick)
         if self.t_on == self.t_on:
@@ -319,7 +320,7 @@ class Capture(SchedulerPlugin):
             self.removal = asyncio.ensure_future(self.uninstall())
 
     def _look(self) -> None:
-        """Hear of workers, until all is handed over; while the clock runs, of tasks, too."""
+        """Poll the workers until uninstall, and the tasks while the clock runs."""
         if self.poll is not None:
             self._guarded(self.poll.look)
 
@@ -330,8 +331,8 @@ class Capture(SchedulerPlugin):
         self._guarded(self.samples.look_at_scheduler)
 
     def _take(self, groups: bool) -> dict:
-        """Return what was gathered as plain columns (bytes, lists) and start afresh."""
-        self._look()  # tasks of workers that have just come are to have their number
+        """Return the gathered data as plain columns (bytes, lists) and clear it."""
+        self._look()  # workers that have just joined need an index
         tables: dict[str, Any] = {
             **self.stream.take(),
             **self.samples.take(),

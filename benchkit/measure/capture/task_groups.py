@@ -1,4 +1,4 @@
-"""The task groups of a run: who they are, what they held before, what ended in them."""
+"""The task groups of a run: their numbers, their totals before the run, their task counts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Groups", "row_of"]
 
 
 class Groups:
-    """Numbers the task groups of a run in the order in which they were met.
+    """Number the task groups of a run in the order of their first use.
 
-    Sums of seconds and bytes are the scheduler's own, less what they were when the clock started;
+    Sums of seconds and bytes are the scheduler's own minus their values when the clock started;
     they stay exact when the stream is off or full.
     """
 
@@ -20,11 +20,11 @@ class Groups:
         self.numbers: dict[Any, int] = {}
         self.members: list[Any] = []
         self.before: list[tuple[dict, int]] = []
-        #: Per group how many tasks ended, of those erred, and how often one was tried again.
+        #: Per group: number of finished tasks, of failed tasks, and of retries.
         self.counts: list[list[int]] = []
 
     def number(self, group: Any) -> int:
-        """Return the number of a group, a new one for a new group."""
+        """Return the number of a group; a new group gets the next number."""
         number = self.numbers.get(group)
         if number is None:
             number = self.numbers[group] = len(self.members)
@@ -34,7 +34,7 @@ class Groups:
         return number
 
     def begin(self, groups: Any) -> None:
-        """Take what the groups hold as what was before the run."""
+        """Store the current totals of the groups as the baseline of the run."""
         for group in groups:
             self.number(group)
         self.before = [_totals(group) for group in self.members]
@@ -46,11 +46,11 @@ class Groups:
         return {action: value - before.get(action, 0.0) for action, value in now.items()}
 
     def names(self) -> list[str]:
-        """Return the names alone, so that a stream without its last sums can be read."""
+        """Return the names of the groups, so that a stream without final sums can be read."""
         return [text(group.name) for group in self.members]
 
     def rows(self, *, retries: bool = True) -> list[dict]:
-        """Return a row per group; without `retries` nobody counted those, and none says 0."""
+        """Return a row per group; without `retries` their number is None, as nothing counted them."""
         rows = []
         for number, (group, counts) in enumerate(zip(self.members, self.counts, strict=True)):
             rows.append(
@@ -70,7 +70,7 @@ class Groups:
 def row_of(
     name: str, seconds: dict[str, float], counts: list[int], *, retries: bool = True
 ) -> dict[str, Any]:
-    """Return the row of a group of which no more is known than this."""
+    """Return the row of a group of which only these values are known."""
     ended, erred, retried = counts
     return {
         "name": name,

@@ -1,9 +1,9 @@
-"""The stream of tasks: what each ended with, noted as it comes, made columns a moment later.
+"""The task stream: record each finished task in a flat list, convert the list to columns later.
 
-A task costs a scheduler 40 to 100 µs in all. So what notes its end is a function of its own with
-what it needs in its closure. It keeps numbers and names in one flat list: a tuple a task, or the
-dictionaries that came, would live until the next look, and what they cost the memory allocator and
-the garbage collector is more than all else. The columns made of it take 50 B a task.
+A task costs a scheduler 40 to 100 µs. So the function that records its end is a closure over all
+that it needs, and writes numbers and names to one flat list: a tuple per task, or the received
+dictionaries, would live until the next flush and cost more in the memory allocator and the garbage
+collector than the rest of the capture. The resulting columns take 50 B per task.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from benchkit.measure.capture.transition_table import Wrap, ignores_the_rest
 
 __all__ = ["Stream"]
 
-#: Beyond this many tasks the stream stops and counts what it drops; sums by group stay exact.
+#: With more tasks than this the stream stops and counts dropped tasks; group sums stay exact.
 MAX_TASKS = 5_000_000
-#: A task is released for other reasons, too; that it failed shows in what caused it.
+#: A task is released for other reasons too; these prefixes of stimulus ids mark a failure.
 _FAILED_ATTEMPTS = ("task-erred", "run-spec-deserialize-failed", "execute-unknown-error")
-#: How many values of the other flat list are one row.
+#: Number of values per row in the flat list of task events.
 PART = 5
 _ACTION_IDS = {name: index for index, name in enumerate(ACTIONS)}
 
 
 class Stream:
-    """Keeps a row per task that ended and a row per transfer, spill and so on of each.
+    """Keep a row per finished task and a row per transfer, spill and other event of each task.
 
     Parameters
     ----------
     scheduler : Scheduler
-        Whose tasks they are.
+        The scheduler of the tasks.
     groups : Groups
-        Told how many tasks ended in each.
+        Receives the number of finished tasks in each group.
     workers : dict
-        The number of each worker by address; it grows.
+        Worker index by address; it grows.
     note : callable
-        ``note(where, what)`` for what goes wrong.
+        ``note(where, what)`` records an error.
     failed : callable
-        ``failed(task, address, error, traceback)`` for each task that raised.
+        ``failed(task, address, error, traceback)`` is called for each task that raised.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Stream:
         self.scheduler, self.groups, self.workers = scheduler, groups, workers
         self.note, self.failed = note, failed
         self.n_tasks = self.n_dropped = 0
-        #: Row after row of (group, key, worker, thread, bytes, begin, stop, ok), until folded;
-        #: and of (place of its task, action, source, start, stop).
+        #: Until the flush: rows of (group, key, worker, thread, bytes, begin, stop, ok), and rows
+        #: of (place of the task, action, source, start, stop).
         self.rows: list[Any] = []
         self.parts: list[Any] = []
         self._fresh()
@@ -68,9 +68,9 @@ class Stream:
         self.keys: list[Any] = []
 
     def wraps(self) -> dict[str, Wrap]:
-        """Return what notes the end of a task, for `transitions.listen`.
+        """Return the wrappers that record the end of a task, for `transition_table.install`.
 
-        Each calls the scheduler's own function first and gives back what that returned.
+        Each wrapper calls the scheduler's own function first and returns its result.
         """
         rows, parts, tasks = self.rows, self.parts, self.scheduler.tasks
         extend, spread, trouble = rows.extend, parts.extend, self._trouble
@@ -86,7 +86,7 @@ class Stream:
 
                 return both
 
-            # All names are there because Python takes longer to pass what is not listed.
+            # All names are listed because Python is slower at passing arguments by **kwargs.
             def ended(
                 state: Any,
                 key: Any,
@@ -116,7 +116,7 @@ class Stream:
                     if task._state != "memory":  # its worker has just left
                         return result
                     begin = stop = NAN
-                    for entry in startstops:  # as `_spread`, without what calling it takes
+                    for entry in startstops:  # `_add_events` inlined: a call costs too much
                         action = entry["action"]
                         if action == "compute":
                             begin, stop = entry["start"], entry["stop"]
@@ -162,7 +162,7 @@ class Stream:
         return {"memory": memory, "erred": erred, "released": released}
 
     def hook(self) -> Callable[..., None]:
-        """Return the same as a plugin's hook, for a release whose transitions nobody can hear."""
+        """Return a `transition` hook for releases without a supported transition table."""
         ends = {end: wrap(_nothing) for end, wrap in self.wraps().items()}
         trouble = self._trouble
 
@@ -170,13 +170,13 @@ class Stream:
             if start == "processing" and finish in ends:
                 try:
                     ends[finish](None, key, told.pop("stimulus_id", ""), **told)
-                except TypeError as error:  # other words than we know
+                except TypeError as error:  # unknown argument names
                     trouble(error)
 
         return transition
 
     def _spread(self, startstops: Any) -> tuple[float, float]:
-        """Note what the next row's task did beside computing; return when that began and ended."""
+        """Record events of the next row's task other than compute; return compute begin and end."""
         begin = stop = NAN
         for entry in startstops:
             if entry["action"] == "compute":
@@ -187,7 +187,7 @@ class Stream:
         return begin, stop
 
     def _trouble(self, error: Exception) -> None:
-        """Note what went wrong with a task; what it left of itself must not become another's."""
+        """Count a task as dropped and remove its events, which would belong to the next row."""
         self.n_dropped += 1
         while self.parts and self.parts[-PART] == len(self.rows):
             del self.parts[-PART:]
@@ -199,12 +199,12 @@ class Stream:
         self.failed(task, told.get("worker"), error or "", trace or "")
 
     def fold(self, at_least: int = 1) -> None:
-        """Turn what was noted into columns of numbers, if it is so many tasks or more."""
+        """Convert the flat lists to columns of numbers if they hold `at_least` tasks."""
         if len(self.rows) < at_least * ROW:
             return
         columns = [self.rows[place::ROW] for place in range(ROW)]
         parts = [self.parts[place::PART] for place in range(PART)]
-        self.rows.clear()  # not new lists: who notes holds these
+        self.rows.clear()  # the wrappers hold these lists: clear, do not replace
         self.parts.clear()
         try:
             self._add(columns, parts)
@@ -247,11 +247,12 @@ class Stream:
                 table[name] += values
 
     def _events(self, parts: list[list], workers: list) -> tuple:
-        """Return the columns of what the tasks of these workers did beside computing."""
+        """Return the columns of task events other than compute."""
         places, actions, sources, starts, stops = parts
         seen = set(actions)
         if any(action[:4] == "disk" for action in seen):
-            # Disk is still on the worker's clock; compute and transfer were shifted already.
+            # Times of disk events are on the worker's clock; compute and transfer are converted
+            # already.
             late = self._late([workers[place // ROW] for place in places], actions)
             starts, stops = list(map(add, starts, late)), list(map(add, stops, late))
         codes = {action: _ACTION_IDS.get(action, _ACTION_IDS["other"]) for action in seen}
@@ -265,7 +266,7 @@ class Stream:
         )
 
     def _late(self, workers: list, actions: list) -> list[float]:
-        """Return by how much the clock of a worker is behind, for what it timed itself."""
+        """Return the clock offset of each event: the worker's for disk events, 0 for others."""
         states = {worker: self.scheduler.workers.get(worker) for worker in set(workers)}
         delays = {w: 0.0 if state is None else state.time_delay for w, state in states.items()}
         return [
@@ -274,7 +275,7 @@ class Stream:
         ]
 
     def _count(self, groups: list) -> dict[Any, int | None]:
-        """Add to the groups' counts; return their numbers, None for one that has none."""
+        """Add to the groups' counts; return group numbers, None for a group that failed."""
         numbers: dict[Any, int | None] = {}
         for group, count in Counter(groups).items():
             try:
@@ -287,10 +288,10 @@ class Stream:
         return numbers
 
     def take(self) -> dict[str, Any]:
-        """Return the tables of what was kept since the last time, as bytes."""
+        """Return the tables gathered since the last call as bytes."""
         self.fold()
         keys = "\n".join(map(str, self.keys))
-        if keys.count("\n") >= max(1, len(self.keys)):  # a key with a line of its own in it
+        if keys.count("\n") >= max(1, len(self.keys)):  # a key contains a newline
             keys = "\n".join(str(key).replace("\n", "\\n") for key in self.keys)
         tables = {
             "tasks": {name: bytes(column) for name, column in self.tasks.items()},
@@ -302,7 +303,7 @@ class Stream:
 
 
 def _only(kept: Any, columns: list[list], parts: list[list]) -> tuple[list[list], list[list]]:
-    """Return columns with the rows of `kept` alone, and the parts of those tasks."""
+    """Return the rows in `kept` of the task columns, and the events of these tasks."""
     new = {old * ROW: place * ROW for place, old in enumerate(kept)}
     columns = [[column[row] for row in kept] for column in columns]
     chosen = [index for index, place in enumerate(parts[0]) if place in new]
@@ -312,4 +313,4 @@ def _only(kept: Any, columns: list[list], parts: list[list]) -> tuple[list[list]
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Stand where the scheduler's own function would."""
+    """Replace the scheduler's own function where only the recording is needed."""

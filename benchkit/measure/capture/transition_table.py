@@ -1,8 +1,8 @@
-"""Hears of the end of tasks, and of nothing else, where a scheduler looks up what then to do.
+"""Wrap the task-completion entries of `Scheduler._TRANSITIONS_TABLE`.
 
-A plugin is called at each of the five transitions in the life of a task, and those calls alone cost
-more than all that a capture does with them. What a scheduler does at a transition it looks up in a
-table of its class; a table of its own lies in front of that one while somebody listens.
+A plugin is called at each of the five transitions of a task, and those calls cost more than the
+rest of the capture. The scheduler looks up what to do at a transition in a table of its class; an
+instance attribute with wrapped entries hides that table while a capture is installed.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, TypeAlias
 
 __all__ = ["Wrap", "is_supported", "ignores_the_rest", "listen", "stop_listening"]
 
-#: What a task that was processing becomes when that is over.
+#: States that follow "processing" when a task ends.
 _ENDS = ("memory", "erred", "released")
 
-#: Takes the scheduler's own function and returns the one to be called in its place.
+#: Takes the scheduler's own function and returns the function to call in its place.
 Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _TABLE = "_TRANSITIONS_TABLE"
-#: On the scheduler: who listens, by name, for any number of clients may measure at once; and the
-#: table that somebody else had laid there before.
+#: Attributes of the scheduler: the wrappers by capture name, because several clients may measure at
+#: once; and the instance's own table that another tool had set before.
 _LISTENERS, _BEFORE = "benchkit_listeners", "benchkit_table_before"
-#: What a task's end is told with; the same in all releases from 2023.4.1 on.
+#: Arguments of a task's end; the same in all releases from 2023.4.1 on.
 _TOLD = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startstops"}
 
 
 def is_supported(scheduler: Any) -> bool:
-    """Return whether this release has the table, and tells of a task's end as we know it."""
+    """Return whether this release has the table and calls its functions as expected."""
     from distributed.scheduler import TaskState
 
     try:
@@ -41,23 +41,23 @@ def is_supported(scheduler: Any) -> bool:
             and others == {"self", "kwargs"}
             and all(("processing", end) in table for end in _ENDS)
             and vars(scheduler) is not None
-            and hasattr(TaskState, "_state")  # asking for `state` takes a call
+            and hasattr(TaskState, "_state")  # reading `state` costs a call
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return False
 
 
 def ignores_the_rest(function: Callable[..., Any]) -> bool:
-    """Return whether a function for a task's end takes more words than it looks at.
+    """Return whether a function for a task's end accepts more arguments than it uses.
 
-    The scheduler's own takes the thread and more for the sake of plugins. To pass them costs half
-    as much as all that is noted of a task.
+    The scheduler's own function accepts the thread and more for plugins. Passing them costs half as
+    much as recording a task.
     """
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters
         rest = {name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD}
         looks_at: set[Any] = set()
-        for step in dis.get_instructions(function):  # since Python 3.13 one step may load two
+        for step in dis.get_instructions(function):  # since Python 3.13 one instruction may load two names
             looks_at.update(step.argval if isinstance(step.argval, tuple) else (step.argval,))
     except (TypeError, ValueError):
         return False
@@ -66,17 +66,17 @@ def ignores_the_rest(function: Callable[..., Any]) -> bool:
 
 
 def listen(scheduler: Any, name: str, wraps: dict[str, Wrap]) -> None:
-    """Let functions stand in front of the scheduler's own for the end of a task.
+    """Wrap the scheduler's own functions for the end of a task.
 
     Parameters
     ----------
     scheduler : Scheduler
-        One for which `is_supported` is true.
+        A scheduler for which `is_supported` is true.
     name : str
-        To stop by.
+        Name for `remove`.
     wraps : dict
-        For ``memory``, ``erred`` and ``released``: what makes of the scheduler's own function for a
-        task that was processing the one to be called.
+        By ``memory``, ``erred`` and ``released``: function that takes the scheduler's own function
+        for a task that was processing, and returns the function to call in its place.
     """
     own = vars(scheduler)
     if _LISTENERS not in own:
@@ -86,13 +86,13 @@ def listen(scheduler: Any, name: str, wraps: dict[str, Wrap]) -> None:
 
 
 def stop_listening(scheduler: Any, name: str) -> None:
-    """Take the functions of a listener away; one who does not listen may stop, too."""
+    """Remove the wrappers of a capture; does nothing if none are installed."""
     if vars(scheduler).get(_LISTENERS, {}).pop(name, None) is not None:
         _lay(scheduler)
 
 
 def _beneath(scheduler: Any) -> Any:
-    """Return the table of the scheduler that is none of ours."""
+    """Return the scheduler's table without the wrappers of any capture."""
     own = vars(scheduler)
     if _LISTENERS not in own:
         return getattr(scheduler, _TABLE)
@@ -100,7 +100,7 @@ def _beneath(scheduler: Any) -> Any:
 
 
 def _lay(scheduler: Any) -> None:
-    """Lay the table anew: the one that was there, and in front of it all who listen."""
+    """Rebuild the table: the original entries, wrapped by all installed wrappers."""
     own, table = vars(scheduler), dict(_beneath(scheduler))
     if own[_LISTENERS]:
         for wraps in own[_LISTENERS].values():

@@ -1,4 +1,4 @@
-"""What a worker alone knows of a run: its transfers, its log, the call stacks of its tasks."""
+"""Data of a run that only the worker has: its transfers, its log, call stacks of its tasks."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from benchkit.measure.capture.columns import NAN, text
 
 __all__ = ["IDLE_TALK", "MAX_LOG_LINES", "WorkerLog", "warnings_of"]
 
-#: A transfer takes 48 B in its worker, so that all of them take 24 MB.
+#: A transfer takes 48 B of memory in its worker: 24 MB at the limit.
 MAX_TRANSFERS = 500_000
 MAX_LOG_LINES = 1000
 IDLE_TALK = ("DEBUG", "INFO")
 
 
 class WorkerLog:
-    """What happened on a worker within a time, as often as it is asked for.
+    """Return the data of one worker by time window, with acknowledgement.
 
-    Who asks for what came after a moment says with it that all before has arrived; who asks with
-    the same beginning again, that the last answer has not. Windows are cut on the scheduler's
-    clock, and how far a worker thinks that is ahead changes with each heartbeat: so what was told
-    is remembered itself, and not by when it happened.
+    Requests acknowledge: `start` equal to the previous `stop` confirms the last reply; repeating
+    the previous `start` means that it was lost, and the data are sent again. Windows are in time of
+    the scheduler's clock, and the worker's estimate of the clock offset changes with each
+    heartbeat. Therefore the entries that were sent are remembered, not their times.
 
     Parameters
     ----------
     worker : Worker
-        Whose logs are read.
+        The worker whose logs are read.
     clock : callable, optional
         The worker's own clock, Unix s.
     """
@@ -42,21 +42,21 @@ class WorkerLog:
         self.worker, self.clock = worker, clock
         self.begin = self.told_until = NAN
         self.peers: dict[str, int] = {}
-        #: Six numbers a transfer: those in the last answer, and those in none.
+        #: Six numbers per transfer: transfers in the last reply, and transfers not yet sent.
         self.answered, self.transfers = array("d"), array("d")
         self.n_missed = 0
         self.logs = (worker.transfer_incoming_log, worker.transfer_outgoing_log)
         self.newest = [log[-1] if log else None for log in self.logs]
-        #: By the end of the window: its end in the log on this worker's own clock, and the newest
-        #: tree of call stacks in it.
+        #: By the end of a window: its end in the worker's log on the worker's own clock, and the
+        #: newest tree of call stacks in the window.
         self.log_ends: dict[float, float] = {}
         self.tree_ends: dict[float, Any] = {}
-        #: The newest tree of call stacks when the clock went on, and when it went off.
+        #: The newest tree of call stacks when the clock started ("on") and when it stopped ("off").
         self.cuts: dict[str, Any] = {}
         self.n_lines = self.n_lines_left_out = 0
 
     def note_transfers(self) -> None:
-        """Copy what is new in the worker's own logs, which keep the last 1000 only."""
+        """Copy new entries of the worker's transfer logs, which keep only the last 1000."""
         for direction, log in enumerate(self.logs):
             fresh: list[dict] = []
             for entry in reversed(log):
@@ -64,7 +64,9 @@ class WorkerLog:
                     break
                 fresh.append(entry)
             else:
-                self.n_missed += bool(log) and len(log) == log.maxlen  # at least one
+                self.n_missed += (
+                    bool(log) and len(log) == log.maxlen
+                )  # at least one transfer was missed
             if fresh:
                 self.newest[direction] = fresh[0]
             for entry in reversed(fresh):
@@ -88,7 +90,7 @@ class WorkerLog:
         self.note_transfers()
         if self.begin != self.begin:
             self.begin = start
-        if start != self.told_until:  # the last answer was lost
+        if start != self.told_until:  # the last reply was lost
             self.transfers = self.answered + self.transfers
         self.answered, later = array("d"), array("d")
         peers = list(self.peers)
@@ -120,7 +122,7 @@ class WorkerLog:
         return rows[:room]
 
     def cut_call_stacks(self, edge: str) -> None:
-        """Begin a new tree, and remember which was the last when the clock went "on" or "off"."""
+        """Begin a new tree of call stacks and record the last tree before the clock's `edge`."""
         self.worker.cycle_profile()
         self.cuts.setdefault(edge, self.worker.profile_keys_history[-1])
 
@@ -128,8 +130,8 @@ class WorkerLog:
         """Return the call stacks of tasks, sampled by the worker itself, as a flat tree.
 
         JSON, compressed by zlib: frames, and nodes as rows of (parent or -1, index of the frame,
-        count), a parent before its children; the roots' frames are prefixes of tasks. The worker
-        keeps one tree for each second: `last` takes the one that it is growing, too.
+        count), a parent before its children; the frames of the roots are task prefixes. The worker
+        keeps one tree per second: `last` includes the unfinished tree of the current second.
         """
         history = list(self.worker.profile_keys_history)
         told, off = self.tree_ends.get(start, self.cuts.get("on")), self.cuts.get("off")
@@ -138,9 +140,9 @@ class WorkerLog:
             if entry is told or (told is None and entry[0] <= start):
                 break
             if last and entry is off:
-                fresh.clear()  # what came later
+                fresh.clear()  # trees that began after the clock stopped
             fresh.append(entry)
-        # A second that began before the end is told of when it is over.
+        # A tree that began before the window's end is sent after its second is over.
         end = stop + 1 if last else stop
         chosen = [entry for entry in reversed(fresh) if entry[0] <= end or (last and off)]
         self.tree_ends = {start: told, stop: chosen[-1] if chosen else told}
@@ -163,7 +165,7 @@ class WorkerLog:
 
 def _flatten(tree: dict, root: tuple, frames: dict[tuple, int], nodes: list[int]) -> None:
     stack = [(tree, -1, root)]
-    while stack:  # not by recursion: stacks of tasks can be as deep as Python's own
+    while stack:  # no recursion: stacks can be as deep as Python allows
         node, parent, frame = stack.pop()
         number = len(nodes) // 3
         nodes += [parent, frames.setdefault(frame, len(frames)), node["count"]]

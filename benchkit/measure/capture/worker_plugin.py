@@ -1,4 +1,4 @@
-"""What runs on each worker: values for its heartbeats, and reports when it is asked."""
+"""The worker plugin of a capture: values added to the heartbeat, and reports on request."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ __all__ = ["Probe"]
 
 
 class Probe(WorkerPlugin):
-    """Adds numbers to a worker's heartbeat, and reports what the worker alone knows."""
+    """Add metrics to a worker's heartbeat and report data that only the worker has."""
 
     def __init__(self, name: str, level: str) -> None:
         self.name = name
         self.level = level
 
     def setup(self, worker: Any) -> None:
-        """Start when the worker joins."""
+        """Install the metrics and handlers; called when the worker joins."""
         self.worker = worker
         self.lag = LoopLag()
         self.peak = 0
         self.trimmed = False
-        # The high-water mark belongs to the process: who resets it tells all other probes in it,
-        # of other captures and, where workers share a process, of other workers.
+        # The high-water mark of memory belongs to the process. The plugin that resets it passes the
+        # value to all plugins in the process: those of other captures, and of other workers if they
+        # share it.
         self.siblings = vars(distributed).setdefault("_benchkit_probes", {})
         self.siblings[self.name, worker.address] = self
         self.knowledge = WorkerLog(worker)
@@ -40,7 +41,7 @@ class Probe(WorkerPlugin):
         worker.handlers[f"{self.name}_beat"] = self.beat
 
     def teardown(self, worker: Any) -> None:
-        """Leave no trace; a worker that closes in peace says so, because one that dies cannot."""
+        """Remove everything; log the exit of a worker that closes normally (a killed one cannot)."""
         if worker.status.name.startswith("closing"):
             with contextlib.suppress(Exception):
                 worker.log_event(self.name, {"leaving": worker.address})
@@ -53,7 +54,7 @@ class Probe(WorkerPlugin):
         self.lag.stop()
 
     def read(self, worker: Any) -> dict[str, float]:
-        """Return the values of this heartbeat."""
+        """Return the metrics for this heartbeat."""
         self.knowledge.note_transfers()
         peak = _high_water_mark()
         for probe in list(self.siblings.values()):
@@ -74,11 +75,11 @@ class Probe(WorkerPlugin):
         return out
 
     async def beat(self, edge: str) -> None:
-        """Have the worker send a heartbeat now, and begin a new tree of call stacks.
+        """Send a heartbeat now and begin a new tree of call stacks.
 
-        So that no sample is of a task before the clock was on, or long after it was off: `edge`
-        is "on" or "off". There is no heartbeat where a metric waits for something, as those of
-        GPUs do: a second one would come in between, and Dask closes a worker for that.
+        The new tree keeps samples from before the clock started, or long after it stopped, out of
+        the run; `edge` is "on" or "off". No heartbeat is sent if a metric is a coroutine (GPU
+        metrics are): a second heartbeat could start meanwhile, and Dask then closes the worker.
         """
         if self.level == "full":
             with contextlib.suppress(Exception):
@@ -87,9 +88,9 @@ class Probe(WorkerPlugin):
             await self.worker.heartbeat()
 
     def report(self, start: float, stop: float, stacks: bool, last: bool) -> dict[str, Any]:
-        """Return what this worker knows of the time after `start`, up to `stop`: plain lists.
+        """Return the data of this worker after `start` and up to `stop` as plain lists.
 
-        Times in Unix s on the scheduler's clock. The `last` report of a run has more.
+        Times are Unix s on the scheduler's clock. The `last` report of a run has more fields.
         """
         known = self.knowledge
         out: dict[str, Any] = {"errors": []}
@@ -113,17 +114,17 @@ class Probe(WorkerPlugin):
         return out
 
     def _trimmed_memory(self) -> float:
-        """Return RSS in B after free memory was given back; NaN where that would be no measure."""
+        """Return RSS in B after malloc_trim; NaN if the value would not be valid."""
         if any(name != self.name for name, _ in self.siblings):
-            return NAN  # somebody else is measuring here, whose memory this would change
+            return NAN  # another capture in this process would see the trim
         import ctypes
 
-        # Workers that share a process share its memory: with hundreds it is given back once.
+        # Workers in one process share its memory: trim once, even with hundreds of workers.
         if not any(probe.trimmed for probe in self.siblings.values()):
             try:
                 ctypes.CDLL("libc.so.6").malloc_trim(0)
             except (OSError, AttributeError):
-                return NAN  # not Linux with the GNU library
+                return NAN  # not Linux with glibc
             self.trimmed = True
         return float(self.worker.monitor.proc.memory_info().rss)
 
@@ -131,7 +132,7 @@ class Probe(WorkerPlugin):
 def _high_water_mark() -> int:
     """Return the highest RSS of this process since the last call in bytes, or 0 if unknown.
 
-    Linux keeps it as VmHWM; writing 5 to clear_refs starts it anew (proc(5)).
+    Linux reports it as VmHWM; writing 5 to clear_refs resets it (proc(5)).
     """
     try:
         with open("/proc/self/status", "rb") as file:

@@ -1,4 +1,4 @@
-"""Asks workers again and again for what they alone know: one that dies has told most of it."""
+"""Poll workers for data that only they have, during the run and once after the clock stopped."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from distributed.metrics import time
 
 __all__ = ["WorkerReportPoller"]
 
-#: Not more questions a second than that, of all workers; and after five minutes less often: in a
-#: run of hours, what a minute had in it is little.
+#: At most this many requests per second, over all workers. After five minutes requests become less
+#: frequent: in a run of hours the data of one minute is a small loss.
 QUESTIONS_A_SECOND, SHARE_OF_RUN = 20.0, 1 / 60
 ANSWER_WITHIN_S = 6.0
-#: What is younger than this may still be on its way into a worker's own books.
+#: Seconds. More recent entries may not be in the worker's logs yet.
 SETTLED_S = 0.25
-#: A client that has not drained for so long gets no more to drain.
+#: If the client has not drained for this many seconds, no more data is gathered for it.
 CLIENT_SILENT_S = 30.0
-#: Call stacks come from so many workers, evenly chosen: with hundreds, one is like another.
+#: Call stacks come from at most this many workers, evenly chosen; workers are similar.
 MAX_PROFILED = 64
 
 
 class WorkerReportPoller:
-    """Gathers parts of the workers' reports while the clock runs.
+    """Gather parts of the workers' reports while the clock runs.
 
-    A worker is asked for a window of time that begins where its last answer ended, so that a lost
-    answer is asked for again and nothing is told twice.
+    The window of a request begins where the window of the last reply ended: a lost reply is
+    requested again, and no data is sent twice.
 
     Parameters
     ----------
     name : str
-        Of the capture, whose probes answer.
+        Name of the capture.
     scheduler : Scheduler
-        Whose workers are asked.
+        The scheduler whose workers are polled.
     workers : dict
-        The number of each worker by address.
+        Worker index by address.
     every_s : float
-        Seconds between two questions to a worker, at least: hundreds are asked less often, and so
-        are those of a run that takes long.
+        Minimum seconds between two requests to a worker; longer with hundreds of workers and in
+        long runs.
     """
 
     def __init__(self, name: str, scheduler: Any, workers: dict[Any, int], every_s: float) -> None:
@@ -45,7 +45,7 @@ class WorkerReportPoller:
         self.every_s = every_s
         self.start = float("inf")
         self.over = False
-        #: When the last window ended and when the last question was asked, by the worker's number.
+        #: By worker index: end of the last window received, and time of the last request.
         self.told: dict[int, float] = {}
         self.asked: dict[int, float] = {}
         self.profiled: dict[int, bool] = {}
@@ -53,16 +53,16 @@ class WorkerReportPoller:
         self.open: dict[int, asyncio.Future] = {}
 
     def question(self, address: str, stop: float, *, last: bool) -> dict[str, Any]:
-        """Return what a worker is asked: a window in Unix s, and whether for call stacks, too."""
+        """Return a request: window in Unix s on the scheduler's clock, call stacks or not."""
         index = self.workers.get(address, -1)
-        # Decided once: half of a worker's call stacks would be no worker's.
+        # Decided once per worker, so that the call stacks of a worker are complete or absent.
         every = max(1, -(-len(self.scheduler.workers) // MAX_PROFILED))
         stacks = self.profiled.setdefault(index, index % every == 0)
         start = self.told.get(index, self.start)
         return {"start": start, "stop": stop, "stacks": stacks, "last": last}
 
     def ask(self, tick_s: float, heard: float) -> None:
-        """Ask those whose turn it is; `heard` is when the client called last."""
+        """Send requests to workers that are due; `heard` is the time of the last client call."""
         now = time()
         if self.over or now - heard > CLIENT_SILENT_S:
             return
@@ -75,7 +75,7 @@ class WorkerReportPoller:
             before = max(self.told.get(index, self.start), self.asked.get(index, 0.0))
             if index >= 0 and index not in self.open and now - before >= every:
                 due.append((before, address, index))
-        # Not all at once: what has the same beginning is spread over the time.
+        # Spread the requests over time: all workers may have the same window start.
         at_most = 1 + int(len(states) * tick_s / every)
         for _, address, index in sorted(due)[:at_most]:
             self.asked[index] = now
@@ -86,17 +86,17 @@ class WorkerReportPoller:
         try:
             call = getattr(self.scheduler.rpc(address), f"{self.name}_report")
             part = await asyncio.wait_for(call(**question), ANSWER_WITHIN_S)
-        except Exception:  # it is gone, or busy, or has no probe: asked again
+        except Exception:  # worker gone, busy or without plugin: requested again later
             return
         finally:
             self.open.pop(index, None)
-        # What it could not tell is asked for again, and at last why.
+        # A part with errors is requested again; the final report contains the errors.
         if isinstance(part, dict) and not part.pop("errors", True):
             self.told[index] = question["stop"]
             self.parts.append([index, part])
 
     async def stop(self, patience_s: float) -> None:
-        """Wait for answers that are due, then no longer: what they hold is asked for at the end."""
+        """Wait `patience_s` for replies, then cancel them; the final report has their data."""
         self.over = True
         if self.open:
             _, left = await asyncio.wait(list(self.open.values()), timeout=patience_s)
@@ -105,12 +105,12 @@ class WorkerReportPoller:
             await asyncio.gather(*left, return_exceptions=True)
 
     def cancel(self) -> None:
-        """Wait for nobody."""
+        """Cancel pending requests without waiting."""
         self.over = True
         for one in list(self.open.values()):
             one.cancel()
 
     def take(self) -> dict[str, list]:
-        """Return the table of what was told since the last time."""
+        """Return the table of parts received since the last call."""
         parts, self.parts = self.parts, []
         return {"told": parts} if parts else {}
