@@ -1,1 +1,1 @@
-"""_compat."""
+"""Uses of private names of other libraries, one module per library."""

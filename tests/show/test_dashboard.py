@@ -104,33 +104,6 @@ def test_from_the_list_a_click_leads_to_a_run_with_its_plots(page, site, ids, ar
     draws(page, 3)
 
 
-#: Holds back the message (three frames) that tells the server that all figures are painted.
-NEVER_PAINTED = """
-let frames = [];
-const send = WebSocket.prototype.send;
-WebSocket.prototype.send = function (frame) {
-  if (!frames.length && !String(frame).includes("PATCH-DOC")) return send.call(this, frame);
-  frames.push(frame);
-  if (frames.length < 3) return;
-  if (String(frame).includes("document_ready")) window.held = true;
-  else for (const one of frames) send.call(this, one);
-  frames = [];
-};
-"""
-
-
-@pytest.mark.browser
-def test_a_click_counts_before_the_last_figure_is_painted(page, site, ids):
-    page.add_init_script(NEVER_PAINTED)
-    page.goto(f"{site}?view=run&id={ids['real']}")
-    page.wait_for_function("window.held")
-
-    page.get_by_text("Facts", exact=True).click()
-
-    page.wait_for_url("**tab=facts")
-    expect(page.get_by_role("heading", name="What was measured")).to_be_visible()
-
-
 @pytest.mark.browser
 def test_a_filter_narrows_the_list(page, site):
     page.goto(site)

@@ -11,7 +11,7 @@ from benchkit import Store, plots
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.pair import page as pair
 from benchkit.show.dashboard.run.problems import trouble
-from benchkit.show.dashboard.state.pair_window import PairWindow
+from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
 

@@ -7,6 +7,7 @@ module with a `TITLE` and a function `view(state)`; adding one is a line in `VIE
 
 from __future__ import annotations
 
+import logging
 import os
 from types import ModuleType
 from typing import Any
@@ -18,16 +19,16 @@ from benchkit.errors import BenchkitError
 from benchkit.show.dashboard import live as follow
 from benchkit.show.dashboard.compare import page as compare
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.deferred import filled_later
 from benchkit.show.dashboard.lists import environments, runs, workloads
 from benchkit.show.dashboard.nights import history, overview
 from benchkit.show.dashboard.pair import page as pair
 from benchkit.show.dashboard.run import page as run
 from benchkit.show.dashboard.state.cache import all_nights
-from benchkit.show.dashboard.web.connection import listen_at_once
-from benchkit.show.dashboard.web.template import dress_widgets, page
+from benchkit.show.dashboard.web.template import page, style_widgets
 
-__all__ = ["VIEWS", "application", "frame_of"]
+__all__ = ["VIEWS", "application"]
+
+_log = logging.getLogger(__name__)
 
 VIEWS: dict[str, ModuleType] = {
     "overview": overview,
@@ -49,14 +50,13 @@ _LISTED = ("overview", "history", "runs", "compare", "follow", "workloads", "env
 def application() -> Any:
     """Return the page that the visitor's address asks for."""
     pn.extension("tabulator", notifications=False)
-    dress_widgets()
-    listen_at_once()
+    style_widgets()
     state = _state()
     name = state.get("view") or _first()
     title = VIEWS[name].TITLE if name in VIEWS else "No such page"
     navigation = [{"name": key, "title": VIEWS[key].TITLE} for key in _LISTED]
     return page(
-        filled_later(lambda: _content(name, state)),
+        _content(name, state),
         name,
         title=f"{title} · benchkit",
         current="runs" if name in ("run", "pair") else name,
@@ -71,13 +71,11 @@ def _content(name: str, state: dict[str, str]) -> Any:
         return VIEWS[name].view(state)
     except BenchkitError as error:
         return parts.message("This cannot be shown", str(error))
-
-
-def frame_of(request: Any) -> tuple[str, str]:
-    """Return what the frame of a page depends on: pages of one view differ only inside of it."""
-    asked = request.arguments.get("view", [b""])[0].decode("utf-8", "replace")
-    name = asked or _first()
-    return request.path, name if name in VIEWS else ""
+    except Exception as error:
+        _log.exception("view %r failed", name)
+        return parts.message(
+            "This page cannot be shown", f"{type(error).__name__}: {error}", back=True
+        )
 
 
 def _first() -> str:

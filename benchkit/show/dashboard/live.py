@@ -23,7 +23,7 @@ from benchkit.experiment.run.status import (
 )
 from benchkit.formatting import MISSING, format_change, format_seconds
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.terms import metric_terms
+from benchkit.show.dashboard.components.components import metric_terms
 from benchkit.show.dashboard.state.cache import kept, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape

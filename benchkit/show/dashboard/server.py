@@ -14,7 +14,6 @@ from typing import Any
 from tornado.process import task_id
 
 from benchkit.errors import MissingExtra, UsageError
-from benchkit.show.dashboard.web.shares import Shares
 from benchkit.show.dashboard.web.trusted_hosts import LOOPBACK, host_of, only_known_hosts, own_names
 from benchkit.store.store import Store
 
@@ -71,8 +70,7 @@ def serve(
     follow : str, optional
         Begin with this experiment in progress: its id, the beginning of it, or "latest".
     num_procs : int, default 1
-        Processes that share the visitors. One makes a page while the browser reads its scripts;
-        of several each makes it when a visitor has reached it, but they make many at once.
+        Server processes that listen on the port (`panel.serve` option of the same name).
     ready : callable
         Called with the address of the page once it can be opened.
 
@@ -111,7 +109,8 @@ def serve(
         import panel as pn
 
         from benchkit._compat.bokeh_serializer import install_fast_serializer
-        from benchkit.show.dashboard.app import application, frame_of
+        from benchkit._compat.panel import tornado_application
+        from benchkit.show.dashboard.app import application
         from benchkit.show.dashboard.components.mark_form import MARKS_VARIABLE
         from benchkit.show.dashboard.live import FOLLOW_VARIABLE
         from benchkit.show.dashboard.state.cache import workload_catalogue
@@ -128,15 +127,8 @@ def serve(
         options["cookie_secret"] = cookie_secret
         if oauth_users:
             pn.config.authorize_callback = only_these(oauth_users)
-    # The frame of a page depends on its view alone: it is sent at once, and what is in it is made
-    # while the browser reads its scripts. Of several processes any may get the connection that a
-    # page opens then, and what another one has made is of no use.
-    pn.config.reuse_sessions = "warm" if num_procs == 1 else True
-    pn.config.session_key_func = frame_of
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
     maker = os.getpid()
-    if num_procs > 1:
-        Shares(num_procs).install()
     server = pn.serve(
         {"/": application},
         port=port,
@@ -151,7 +143,7 @@ def serve(
         **({"num_procs": num_procs} if num_procs > 1 else {}),
         **options,
     )
-    only_known_hosts(server._tornado, address, origins)
+    only_known_hosts(tornado_application(server), address, origins)
     # From here on there are as many of us as processes; the one that made them waits above.
     if num_procs > 1:
         watch = threading.Thread(target=_end_with, args=(maker,), name="benchkit-end", daemon=True)

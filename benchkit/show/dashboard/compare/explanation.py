@@ -14,7 +14,7 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.terms import metric_term
+from benchkit.show.dashboard.components.components import metric_term
 from benchkit.show.dashboard.state.cache import kept, open_run
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape

@@ -17,7 +17,7 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.formatting import MISSING, format_change, format_quantity
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.clicks import CLICKS, leading, linked
-from benchkit.show.dashboard.components.terms import metric_term
+from benchkit.show.dashboard.components.components import metric_term
 from benchkit.show.dashboard.state.url import address, remember
 from benchkit.show.escape import escape
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points

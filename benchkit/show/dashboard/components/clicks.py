@@ -7,28 +7,11 @@ from typing import Any
 
 from bokeh.models import CustomJS, TapTool
 
+from benchkit.show.dashboard.web.template import CLICK_ROW_SCRIPT, CLICK_RUN_SCRIPT
+
 __all__ = ["CLICKS", "leading", "linked"]
 
 CLICKS = "A click on a dot opens the run; two clicks with Shift held put two runs side by side."
-
-#: With Shift the first of two runs waits for the second, in whichever figure and of whichever kind
-#: they are: each kind has a source of its own. The one that ranks first is A, else the older.
-_CLICKED = """
-const held = (window.benchkitHeld ??= new Map());
-if (!window.benchkitShift) held.clear();
-const rank = source.data.rank ?? source.data.x;
-for (const at of source.selected.indices) held.set(source.data.id[at], rank[at]);
-const ids = [...held.keys()].filter((id) => id).sort((a, b) => held.get(a) - held.get(b));
-if (window.benchkitShift ? ids.length > 1 : ids.length) {
-  held.clear();
-  window.location.search = window.benchkitShift
-    ? `?view=pair&a=${ids[0]}&b=${ids[ids.length - 1]}` : `?view=run&id=${ids[0]}`;
-}
-"""
-_LED = """
-const [at] = source.selected.indices;
-if (at !== undefined) window.location.search = source.data.way[at];
-"""
 
 
 def linked(drawn: Any) -> Any:
@@ -37,7 +20,7 @@ def linked(drawn: Any) -> Any:
     Runs are what sources named "runs" and "failures" have ``id`` of; A is what has the lower
     ``rank``, or ``x`` where there is none.
     """
-    _follow(drawn, ("runs", "failures"), _CLICKED)
+    _follow(drawn, ("runs", "failures"), CLICK_RUN_SCRIPT)
     return drawn
 
 
@@ -48,7 +31,7 @@ def leading(drawn: Any, way: Callable[[str, str], str]) -> Any:
         if source.name == "rows":
             pairs = zip(source.data["workload"], source.data["contender"], strict=True)
             source.data["way"] = [way(*pair) for pair in pairs]
-    _follow(drawn, ("rows",), _LED)
+    _follow(drawn, ("rows",), CLICK_ROW_SCRIPT)
     return drawn
 
 

@@ -7,7 +7,7 @@ it that no view uses them.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,7 @@ from pandas.api.types import is_numeric_dtype
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard.web.template import PANE_STYLES, TABLE_STYLES, WIDGET_STYLES
 from benchkit.show.escape import escape, escape_with_code
+from benchkit.store.schema import METRICS
 
 __all__ = [
     "columns",
@@ -32,6 +33,8 @@ __all__ = [
     "heading",
     "links",
     "message",
+    "metric_term",
+    "metric_terms",
     "rows",
     "say",
     "source_text",
@@ -160,7 +163,8 @@ def links(targets: Mapping[str, str]) -> Any:
 def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> Any:
     """Return fields that lead to a view: key of its address -> label, and an example of it."""
     inside = "".join(
-        f"<label>{escape(label)}<input name='{escape(key)}' placeholder='{escape(hint)}' required></label>"
+        f"<label>{escape(label)}"
+        f"<input name='{escape(key)}' placeholder='{escape(hint)}' required></label>"
         for key, (label, hint) in fields.items()
     )
     hidden = f"<input type='hidden' name='view' value='{escape(view)}'>"
@@ -193,7 +197,8 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
     code = f"<p><code>{escape(command)}</code></p>" if command else ""
     link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
     return _html(
-        f"<div class='empty'><h2>{escape(title)}</h2><p>{escape_with_code(text)}</p>{code}{link}</div>"
+        f"<div class='empty'><h2>{escape(title)}</h2><p>{escape_with_code(text)}</p>"
+        f"{code}{link}</div>"
     )
 
 
@@ -336,3 +341,29 @@ def _plain(frame: pd.DataFrame) -> Any:
         for row in frame.itertuples(index=False, name=None)
     )
     return _html(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+_UNITS = {"s": "seconds", "B": "bytes", "%": "per cent", "1": "a number", "USD": "US dollars"}
+_BETTER = {"lower": "less is better", "higher": "more is better"}
+
+
+def metric_term(name: str) -> str:
+    """Return the long name of a metric, its unit, where it comes from, and what is better.
+
+    Examples
+    --------
+    >>> metric_term("memory_mean")
+    'cluster process memory, mean over time; bytes, from heartbeats; less is better'
+    """
+    return f"{METRICS[name].long_name}; {_told(name)}"
+
+
+def _told(name: str) -> str:
+    metric = METRICS[name]
+    told = f"{_UNITS.get(metric.units, metric.units)}, from {metric.source}"
+    return "; ".join(part for part in (told, _BETTER.get(metric.better, "")) if part)
+
+
+def metric_terms(names: Iterable[str]) -> dict[str, str]:
+    """Return long name -> unit, source and what is better, of metrics in their order."""
+    return {METRICS[name].long_name: _told(name) for name in names if name in METRICS}

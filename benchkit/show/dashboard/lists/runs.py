@@ -9,10 +9,10 @@ import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
-from benchkit.formatting import MISSING, OUTCOME_WORDS, counted
+from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, counted
 from benchkit.measure.run_ids import is_id
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.terms import metric_term
+from benchkit.show.dashboard.components.components import metric_term
 from benchkit.show.dashboard.state.cache import runs_table
 from benchkit.show.dashboard.state.table_state import (
     first_filters,
@@ -21,13 +21,12 @@ from benchkit.show.dashboard.state.table_state import (
     sorters_of,
 )
 from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.dashboard.web.template import BROKEN_TITLES, TABLE_STYLES
+from benchkit.show.dashboard.web.template import TABLE_STYLES, WRAPPED_TITLES_STYLES
 from benchkit.store.schema import METRICS
 
 __all__ = ["TITLE", "view"]
 
 TITLE = "Runs"
-GIB = 2**30
 #: Column of the index -> title with unit, divisor, digits.
 _NUMBERS = {
     "duration": ("duration (s)", 1, 2),
@@ -73,7 +72,7 @@ def view(state: dict[str, str]) -> Any:
         **_paged(table, state.get("page", "")),
         sizing_mode="stretch_width",
         theme="simple",
-        stylesheets=[*TABLE_STYLES, BROKEN_TITLES],
+        stylesheets=[*TABLE_STYLES, WRAPPED_TITLES_STYLES],
         hidden_columns=["id"],
         header_filters={
             name: {"type": "input", "func": "like", "placeholder": "filter"} for name in typed

@@ -18,7 +18,7 @@ from benchkit.formatting import MISSING, OUTCOME_WORDS, format_bytes, format_qua
 from benchkit.measure.workloads import Variant
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.clicks import CLICKS, linked
-from benchkit.show.dashboard.components.terms import metric_term
+from benchkit.show.dashboard.components.components import metric_term
 from benchkit.show.dashboard.state.cache import (
     attributes_of,
     nights_of_workload,

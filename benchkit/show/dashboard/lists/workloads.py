@@ -13,14 +13,14 @@ import panel as pn
 from benchkit.analysis.regression.status import STATES
 from benchkit.formatting import MISSING, OUTCOME_WORDS, counted, format_quantity
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.terms import metric_term
+from benchkit.show.dashboard.components.components import metric_term
 from benchkit.show.dashboard.lists import workload
 from benchkit.show.dashboard.state.cache import (
     all_nights,
     noise_of,
     runs_table,
-    shown_metrics,
     series_statuses_of,
+    shown_metrics,
     workload_catalogue,
 )
 from benchkit.show.dashboard.state.url import address, remember
@@ -264,7 +264,8 @@ def _cells(row: Row, metric: str, nights: set[str]) -> list[str]:
     history = ""
     if row.name in nights:
         to = address("history", workload=row.name, metric=metric)
-        history = f"<a class='whole' href='{escape(to)}' aria-label='history of {escape(row.name)}'>history</a>"
+        label = f"history of {escape(row.name)}"
+        history = f"<a class='whole' href='{escape(to)}' aria-label='{label}'>history</a>"
     state = f"{STATES[row.state][0]} {STATES[row.state][1]}" if row.state else MISSING
     return [
         name,

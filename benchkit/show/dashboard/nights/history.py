@@ -16,8 +16,8 @@ from benchkit.analysis.regression.status import series_label
 from benchkit.formatting import OUTCOME_WORDS, counted, format_quantity
 from benchkit.show.dashboard.components import components as parts
 from benchkit.show.dashboard.components.clicks import CLICKS, linked
+from benchkit.show.dashboard.components.components import metric_terms
 from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.components.terms import metric_terms
 from benchkit.show.dashboard.state.cache import (
     all_nights,
     nights_of_workload,

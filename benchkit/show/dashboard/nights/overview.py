@@ -17,8 +17,8 @@ from benchkit.analysis.regression.status import STATES, SeriesStatus, series_lab
 from benchkit.formatting import format_change, format_quantity
 from benchkit.show import markdown
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.terms import metric_term
-from benchkit.show.dashboard.state.cache import all_nights, shown_metrics, series_statuses_of
+from benchkit.show.dashboard.components.components import metric_term
+from benchkit.show.dashboard.state.cache import all_nights, series_statuses_of, shown_metrics
 from benchkit.show.dashboard.state.url import address, remember
 from benchkit.show.escape import escape
 from benchkit.show.plots.sparkline import sparkline
@@ -154,12 +154,16 @@ def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
     history, ones = series_statuses_of(metric, chosen)
     night = night_name(history.times[-1])
     rows: list[dict[str, Any]] = [
-        {"state": f"{run['outcome']}, never ok", **{n: run[n] for n in SERIES_FIELDS}, "since": since}
+        {
+            "state": f"{run['outcome']}, never ok",
+            **{n: run[n] for n in SERIES_FIELDS},
+            "since": since,
+        }
         for run, since in _never_ok(find, len(history.times) - 1)
     ]
     rows += [
         {
-            "state": one.words,
+            "state": one.label,
             **{name: one.about[name] for name in SERIES_FIELDS},
             "value": one.value,
             "change": one.ratio - 1,
@@ -230,7 +234,7 @@ def _row(one: SeriesStatus, history: History, metric: str) -> list[str]:
     units = "–" if not np.isfinite(one.units) else f"{one.units:+.1f}".replace("-0.0", "+0.0")
     units = units.replace("-", "−")
     return [
-        f"<span class='{tone}'>{escape(symbol)} {escape(one.words)}</span>",
+        f"<span class='{tone}'>{escape(symbol)} {escape(one.label)}</span>",
         f"<a href='{escape(link)}'>{escape(one.about['workload'])}</a>",
         escape(series_label(one.about)),
         escape(format_quantity(one.value, METRICS[metric].units))
@@ -252,7 +256,7 @@ def _spark(one: SeriesStatus, history: History, metric: str) -> str:
     ]
     outcomes = history.outcomes[int(one.about["key"]), -SPARK_NIGHTS:]
     failed = np.flatnonzero(~np.isin(outcomes, ("", "ok", "skipped"))).tolist()
-    label = f"{one.about['workload']}, {values.size} nights: {one.words}"
+    label = f"{one.about['workload']}, {values.size} nights: {one.label}"
     if np.isfinite(one.ratio):
         label += f", {format_change(one.ratio)}"
     if one.since:

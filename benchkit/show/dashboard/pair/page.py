@@ -10,15 +10,12 @@ from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.terms import metric_terms
-from benchkit.show.dashboard.deferred import filled_later
+from benchkit.show.dashboard.components.components import metric_terms
 from benchkit.show.dashboard.pair.task_groups import about_groups, group_table
 from benchkit.show.dashboard.run.call_stacks import stack_difference
 from benchkit.show.dashboard.run.transfers import VALUES
 from benchkit.show.dashboard.state.cache import open_run, run_times
-from benchkit.show.dashboard.state.ends import end_fields
-from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
-from benchkit.show.dashboard.state.time_window import align
+from benchkit.show.dashboard.state.time_window import NAMES, PairWindow, align, end_fields
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape
 from benchkit.show.plots.base import has, retitle
@@ -32,8 +29,6 @@ __all__ = ["TITLE", "view"]
 
 TITLE = "Two runs"
 ALL = "all task groups"
-#: Pixels of call stacks, which are made later.
-BELOW = 500
 
 
 def view(state: dict[str, str]) -> Any:
@@ -191,9 +186,7 @@ def _stacks(runs: list[Run]) -> list[Any]:
         return [parts.heading("Call stacks"), parts.words(told)]
     return [
         parts.heading("Call stacks", "Of the whole runs, whatever the window and the group."),
-        filled_later(
-            lambda: parts.guarded(lambda: stack_difference(runs[0], runs[1])), below=BELOW
-        ),
+        parts.guarded(lambda: stack_difference(runs[0], runs[1])),
     ]
 
 

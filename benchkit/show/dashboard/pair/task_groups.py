@@ -10,13 +10,13 @@ import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
 
 from benchkit.analysis.compare.run_pair import group_differences
-from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
 from benchkit.show.dashboard.state.table_state import (
     first_filters,
     page_of,
     remember_table,
     sorters_of,
 )
+from benchkit.show.dashboard.state.time_window import NAMES, PairWindow
 from benchkit.show.dashboard.web.template import TABLE_STYLES
 
 __all__ = ["about_groups", "group_table"]

@@ -7,8 +7,7 @@ from typing import Any
 import panel as pn
 
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.terms import metric_terms
-from benchkit.show.dashboard.deferred import filled_later
+from benchkit.show.dashboard.components.components import metric_terms
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.cache import usual_of
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
@@ -19,8 +18,6 @@ from benchkit.show.plots.thread_activity import BusyThreads, busy_threads, mark_
 __all__ = ["group_table", "overview", "overview_and_before"]
 
 CLUSTER = "the cluster"
-#: Pixels of what is below the memory of the first screen.
-BELOW = 900
 
 
 def overview(window: Window) -> Any:
@@ -32,7 +29,7 @@ def overview_and_before(window: Window) -> Any:
     """Return the tab; what is below the first screen comes after it."""
     return pn.Column(
         _memory(window),
-        filled_later(lambda: parts.guarded(lambda: _below(window)), below=BELOW),
+        parts.guarded(lambda: _below(window)),
         sizing_mode="stretch_width",
     )
 

@@ -26,9 +26,9 @@ from benchkit.show.dashboard.run.problems import trouble
 from benchkit.show.dashboard.run.task_groups import choose_group
 from benchkit.show.dashboard.run.transfers import transfers
 from benchkit.show.dashboard.state.cache import open_run, open_store, run_times, usual_of
-from benchkit.show.dashboard.state.ends import end_fields
-from benchkit.show.dashboard.state.time_window import Window, align
+from benchkit.show.dashboard.state.time_window import Window, align, end_fields
 from benchkit.show.dashboard.state.url import address
+from benchkit.show.dashboard.web.template import TABS_STYLES
 from benchkit.show.grafana.link import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import scheduler_load, worker_load
@@ -93,15 +93,6 @@ def _lead(run: Run) -> list[Any]:
     return [parts.way("See also", ways)]
 
 
-_TABS = """
-:host { color: var(--ink); }
-.bk-header { border-color: var(--line) !important; }
-.bk-tab { color: var(--soft) !important; background: none !important; border: 0 !important;
-  margin-right: 1rem; padding: .4rem 0 !important; font-size: 14px; }
-.bk-tab.bk-active { color: var(--ink) !important; box-shadow: inset 0 -2px var(--link); }
-"""
-
-
 def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
     """Return the tabs of a run's page; each is made when it is first looked at."""
     # Empty columns are on the page from the beginning (no `dynamic=True`): what is put into one
@@ -120,7 +111,7 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
         *zip([name.capitalize() for name in names], pages, strict=True),
         sizing_mode="stretch_width",
         active=names.index(window.tab),
-        stylesheets=[_TABS],
+        stylesheets=[TABS_STYLES],
     )
 
     def turned(event: Any) -> None:

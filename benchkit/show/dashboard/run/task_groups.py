@@ -17,7 +17,7 @@ from benchkit.show.dashboard.state.table_state import (
     sorters_of,
 )
 from benchkit.show.dashboard.state.time_window import Window
-from benchkit.show.dashboard.web.template import BROKEN_TITLES, TABLE_STYLES
+from benchkit.show.dashboard.web.template import TABLE_STYLES, WRAPPED_TITLES_STYLES
 from benchkit.show.escape import escape
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 
@@ -82,7 +82,7 @@ class GroupTable:
             show_index=False,
             disabled=True,
             theme="simple",
-            stylesheets=[*TABLE_STYLES, BROKEN_TITLES, _CLICKABLE],
+            stylesheets=[*TABLE_STYLES, WRAPPED_TITLES_STYLES, _CLICKABLE],
             layout="fit_data",
             sizing_mode="stretch_width",
             pagination="remote",

@@ -18,12 +18,13 @@ from bokeh.models import BoxZoomTool, CrosshairTool, Range1d
 from bokeh.models.annotations import Span
 
 from benchkit.analysis.run.timeline import TaskTimeline
+from benchkit.formatting import short_group
 from benchkit.show.dashboard.state.url import remember
 from benchkit.show.plots.base import INK
 from benchkit.show.plots.thread_activity import whole_time
 from benchkit.store.run import Run
 
-__all__ = ["NO_TIMES", "Window", "align"]
+__all__ = ["NAMES", "NO_TIMES", "PairWindow", "Window", "align", "end_fields"]
 
 #: Room on the left and right of every plot over time, so that moments lie below one another
 #: whatever the numbers of the axis and the words of the legend.
@@ -40,6 +41,8 @@ REST_MS = 500
 WORDS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
 #: What is said where times of tasks are asked for.
 NO_TIMES = "When each task computed was not recorded: the light capture counts tasks only."
+#: Names of the two runs of a pair.
+NAMES = ("A", "B")
 #: Ends closer to those of the whole than this share of it are the whole.
 SAME = 1e-3
 
@@ -295,6 +298,74 @@ class Window:
         self._stale = set(self._of_tab) - {self.tab}
         for follower in [*self.followers, *self._of_tab.get(self.tab, ())]:
             follower()
+
+
+class PairWindow(Window):
+    """What a page of two runs looks at; groups go by their names without Dask's hash."""
+
+    VIEW = "pair"
+
+    def __init__(
+        self, runs: list[Run], withins: list[TaskTimeline], state: Mapping[str, str]
+    ) -> None:
+        self.runs, self.withins = runs, withins
+        self.ids = {name: run.id for name, run in zip(("a", "b"), runs, strict=True)}
+        ends = [whole_time(run.tree, within) for run, within in zip(runs, withins, strict=True)]
+        super().__init__(
+            runs[1], withins[1], state, whole=(min(e[0] for e in ends), max(e[1] for e in ends))
+        )
+        self.names = list(
+            dict.fromkeys(short_group(name) for within in withins for name in within.groups)
+        )
+        self.group = state.get("group", "") if state.get("group") in self.names else ""
+
+    def state(self, **changed: Any) -> dict[str, Any]:
+        """Return the keys of the page's address, some of them changed."""
+        kept = super().state()
+        mine = ("from", "to", "group", "sort", "holds", "page", "per")
+        return {**self.ids, **{name: kept[name] for name in mine}, **changed}
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it is known of both when tasks computed."""
+        return all(within.n_tasks for within in self.withins)
+
+    def groups_of(self, within: TaskTimeline) -> list[str]:
+        """Return the groups of one run that the chosen name stands for."""
+        return [name for name in within.groups if short_group(name) == self.group]
+
+
+def end_fields(window: Window) -> list[Any]:
+    """Return fields for the ends of the window: what dragging does, by the keyboard."""
+    fields = [
+        pn.widgets.FloatInput(
+            name=name, value=None, width=112, format="0.000", margin=(5, 10, 5, 0)
+        )
+        for name in ("From (s)", "To (s)")
+    ]
+
+    saying = False
+
+    def show() -> None:
+        nonlocal saying
+        saying = True
+        for field, end in zip(fields, window.ends, strict=True):
+            field.value = round(end, 6)
+        saying = False
+
+    def typed(event: Any) -> None:
+        if saying:
+            return
+        ends = list(window.ends)
+        ends[fields.index(event.obj)] = event.new
+        if event.new is None or not window.look(*ends):
+            show()  # what makes no sense is gone again
+
+    show()
+    window.follow(show)
+    for field in fields:
+        field.param.watch(typed, "value")
+    return fields
 
 
 def align(figure: Any) -> None:

@@ -1,4 +1,4 @@
-"""What Bokeh is made to write quickly is what it writes by itself."""
+"""The fast serializer gives the same result as Bokeh's own."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from bokeh.model import util
 from bokeh.models import Range1d, Select, Slider
 from helpers.history_data import FASTER, SLOWER, fill
 
-from benchkit._compat import bokeh_serializer as quick_bokeh
+from benchkit._compat import bokeh_serializer
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard import app
 from benchkit.show.dashboard.run.page import pieces
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.store.run import Run
 
-usual = HasProps.query_properties_with_values
-usual_walk = util.visit_immediate_value_references
+bokeh_query = HasProps.query_properties_with_values
+bokeh_visit = util.visit_immediate_value_references
 
 
 @pytest.fixture
-def quick():
+def use_fast():
     """Return what turns it on, or off; off in the end."""
 
     def turn(on):
         if on:
-            assert quick_bokeh.install_fast_serializer(), (
+            assert bokeh_serializer.install_fast_serializer(), (
                 "this release of Bokeh writes models differently"
             )
         else:
-            HasProps.query_properties_with_values = usual
-            util.visit_immediate_value_references = usual_walk
+            HasProps.query_properties_with_values = bokeh_query
+            util.visit_immediate_value_references = bokeh_visit
 
     yield turn
     turn(False)
 
 
-def both(quick, model):
-    """Return what is written of a model by Bokeh itself, and quickly: it, and what it is made of.
+def both(use_fast, model):
+    """Return what is written of a model by Bokeh itself, and actual: it, and what it is made of.
 
     Quickly first: Bokeh's own way leaves traces of the defaults that it asked for.
     """
     found = []
     for on in (True, False):
-        quick(on)
+        use_fast(on)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numbers that base64 says in other words
             parts = [one.id for one in util.collect_models(model)]
@@ -56,61 +56,62 @@ def both(quick, model):
 
 
 @pytest.mark.parametrize("view", ["overview", "history", "workloads", "environments", "runs"])
-def test_as_much_is_sent_of_a_page(tmp_path, a_run, monkeypatch, quick, view):
+def test_serializer_page_is_unchanged(tmp_path, a_run, monkeypatch, use_fast, view):
     store = fill(tmp_path / "store", a_run, n_nights=6)
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
     root = app.VIEWS[view].view({"workload": SLOWER, "compare": FASTER}).get_root()
 
-    slowly, quickly = both(quick, root)
+    expected, actual = both(use_fast, root)
 
-    assert quickly == slowly
+    assert actual == expected
     assert len(root.references()) > 10
 
 
 @pytest.mark.parametrize("tab", ["overview", "tasks", "stacks", "transfers", "machines", "facts"])
-def test_as_much_is_sent_of_a_run(a_run, quick, tab):
+def test_serializer_run_page_is_unchanged(a_run, use_fast, tab):
     run = Run(a_run)
     root = pieces(Window(run, TaskTimeline(a_run), {"tab": tab})).get_root()
 
-    slowly, quickly = both(quick, root)
+    expected, actual = both(use_fast, root)
 
-    assert quickly == slowly
+    assert actual == expected
     assert len(root.references()) > 50
 
 
-def test_what_a_theme_sets_is_sent(quick):
+def test_serializer_includes_theme_values(use_fast):
     themed = Select(options=["a"])
     themed.apply_theme({"title": "from the theme"})
 
-    slowly, quickly = both(quick, themed)
+    expected, actual = both(use_fast, themed)
 
-    assert quickly == slowly
-    assert quickly["attributes"]["title"] == "from the theme"
+    assert actual == expected
+    assert actual["attributes"]["title"] == "from the theme"
 
 
-def test_what_must_be_set_is_still_missed(quick):
-    quick(True)
+def test_serializer_requires_values(use_fast):
+    use_fast(True)
 
     with pytest.raises(UnsetValueError, match="value"):
         Serializer().encode(Slider(start=0, end=1))
 
 
-def test_who_asks_for_defaults_gets_them(quick):
-    quick(False)
-    slowly = Range1d(start=1).properties_with_values()
-    quick(True)
+def test_query_include_defaults_returns_defaults(use_fast):
+    use_fast(False)
+    expected = Range1d(start=1).properties_with_values()
+    use_fast(True)
 
-    assert Range1d(start=1).properties_with_values() == slowly
-    assert slowly["min_interval"] is None
+    assert Range1d(start=1).properties_with_values() == expected
+    assert expected["min_interval"] is None
 
 
 @pytest.mark.parametrize(
     "other", [lambda self, query, **how: {}, lambda self: {}], ids=["differs", "fails"]
 )
-def test_another_bokeh_is_left_as_it_is(monkeypatch, quick, other):
-    monkeypatch.setattr(quick_bokeh, "_quick", other)
+def test_install_falls_back_with_warning(monkeypatch, use_fast, other):
+    monkeypatch.setattr(bokeh_serializer, "_fast_query", other)
 
-    assert not quick_bokeh.install_fast_serializer()
+    with pytest.warns(RuntimeWarning, match="fast serializer not used"):
+        assert not bokeh_serializer.install_fast_serializer()
 
-    assert HasProps.query_properties_with_values is usual
-    assert util.visit_immediate_value_references is usual_walk
+    assert HasProps.query_properties_with_values is bokeh_query
+    assert util.visit_immediate_value_references is bokeh_visit

@@ -30,8 +30,7 @@ from benchkit.show.dashboard.run.overview import group_table
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.run.transfers import transfers
 from benchkit.show.dashboard.state import cache as data
-from benchkit.show.dashboard.state.pair_window import PairWindow
-from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
+from benchkit.show.dashboard.state.time_window import NO_TIMES, PairWindow, Window
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
