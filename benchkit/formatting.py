@@ -1,23 +1,29 @@
-"""Numbers as people read them: with a unit and no more digits than mean something.
+"""Format numbers with units, and convert values to JSON types and storable text.
 
-Shared by tables on a terminal, notebooks and pages. Standard library only.
+Shared by the store, terminal tables, notebooks and pages. Standard library only.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 __all__ = [
-    "OUTCOME_WORDS",
+    "GIB",
+    "MIB",
     "MISSING",
+    "OUTCOME_WORDS",
+    "clean_text",
     "counted",
+    "flatten",
     "format_bytes",
     "format_change",
     "format_count",
     "format_quantity",
     "format_seconds",
+    "json_safe",
     "short_group",
     "short_names",
 ]
@@ -33,12 +39,16 @@ OUTCOME_WORDS = {
     "skipped": ("↷", "skipped"),
 }
 
-#: What stands where a number is not known; never 0.
+#: Text of an unknown number; never 0.
 MISSING = "–"
+#: Bytes of one mebibyte.
+MIB = 2**20
+#: Bytes of one gibibyte.
+GIB = 2**30
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def _known(value: float | None) -> bool:
+def _is_finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
@@ -73,7 +83,7 @@ def format_bytes(value: float | None) -> str:
     >>> format_bytes(None)
     '–'
     """
-    if not _known(value):
+    if not _is_finite(value):
         return MISSING
     assert value is not None
     power = 0
@@ -91,7 +101,7 @@ def format_seconds(value: float | None) -> str:
     >>> format_seconds(0.01234), format_seconds(12.34), format_seconds(754)
     ('12.3 ms', '12.3 s', '12 min 34 s')
     """
-    if not _known(value):
+    if not _is_finite(value):
         return MISSING
     assert value is not None
     size = abs(value)
@@ -115,7 +125,7 @@ def format_count(value: float | None) -> str:
     >>> format_count(1234567)
     '1 234 567'
     """
-    if not _known(value):
+    if not _is_finite(value):
         return MISSING
     assert value is not None
     if float(value).is_integer():
@@ -131,7 +141,7 @@ def format_change(ratio: float | None) -> str:
     >>> format_change(1.042), format_change(0.5), format_change(1.0)
     ('+4.2 %', '−50 %', '±0 %')
     """
-    if not _known(ratio):
+    if not _is_finite(ratio):
         return MISSING
     assert ratio is not None
     percent = (ratio - 1) * 100
@@ -150,7 +160,7 @@ def format_quantity(value: float | None, units: str) -> str:
     >>> format_quantity(2**20, "B"), format_quantity(3, "1"), format_quantity(12.5, "%")
     ('1.00 MiB', '3', '12.5 %')
     """
-    if not _known(value):
+    if not _is_finite(value):
         return MISSING
     assert value is not None
     if units == "s":
@@ -192,3 +202,211 @@ def short_names(groups: Iterable[str]) -> dict[str, str]:
         seen[short] = seen.get(short, 0) + 1
         names[group] = short if seen[short] == 1 else f"{short} #{seen[short]}"
     return names
+
+
+def clean_text(value: Any) -> str:
+    r"""Return text with NUL and half surrogate pairs replaced by their escape sequences.
+
+    Task keys and error messages can hold any character. pandas 3 and Arrow refuse half a
+    surrogate pair, and HDF5 cuts a text at a NUL.
+
+    Parameters
+    ----------
+    value : object
+        The text; None becomes an empty text.
+
+    Returns
+    -------
+    str
+        Text that can be encoded as UTF-8.
+
+    Examples
+    --------
+    >>> clean_text("a\0b")
+    'a\\x00b'
+    """
+    text = "" if value is None else str(value)
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def json_safe(value: Any) -> Any:
+    """Return a value as JSON types: NaN, infinity and pandas.NA become None.
+
+    Parameters
+    ----------
+    value : object
+        Numbers, NumPy scalars, texts, and mappings, lists and tuples of them. Other types are
+        returned unchanged.
+
+    Returns
+    -------
+    object
+        The value; mappings as dict with text keys, lists and tuples as list.
+
+    Examples
+    --------
+    >>> json_safe({"ratio": float("nan"), "runs": (1, 2)})
+    {'ratio': None, 'runs': [1, 2]}
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): json_safe(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(item) for item in value]
+    if type(value).__name__ == "NAType":  # pandas.NA, without an import of pandas
+        return None
+    if hasattr(value, "item") and not hasattr(value, "__len__"):  # a NumPy scalar
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings with their dotted names.
+
+    Parameters
+    ----------
+    values : mapping
+        Mappings of mappings; an empty inner mapping is yielded as a value.
+    prefix : str, optional
+        Prepended to each name, dot included.
+
+    Yields
+    ------
+    tuple of str and object
+        Dotted name and value.
+
+    Examples
+    --------
+    >>> dict(flatten({"a": {"b": 1, "c": {}}, "d": 2}))
+    {'a.b': 1, 'a.c': {}, 'd': 2}
+    """
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+#: Text of a number with a unit, a count in parentheses or a star; such columns are right-aligned.
+_NUMBER = re.compile(r"^[+−±-]?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
+
+
+class Table:
+    """Rows that can be shown as text, by rich, as Markdown and as HTML.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Column name -> value; all rows have the keys of the first.
+    names : sequence of str, optional
+        Columns to show, in order; by default those of the first row that are not empty in all
+        rows.
+    align_numbers : bool, default True
+        Align columns to the right that hold numbers only; applies to text and rich.
+
+    Examples
+    --------
+    >>> print(Table([{"name": "sum", "time": "1.5 s"}, {"name": "mean", "time": "12 s"}]).to_text())
+    name   time
+    sum   1.5 s
+    mean   12 s
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        names: Sequence[str] | None = None,
+        *,
+        align_numbers: bool = True,
+    ) -> None:
+        if names is None:
+            first = rows[0] if rows else {}
+            names = [n for n in first if any(row.get(n) not in ("", None, []) for row in rows)]
+        self.names = list(names)
+        self.cells = [[_cell_text(row.get(name)) for name in self.names] for row in rows]
+        self._align_right = [
+            align_numbers and all(_NUMBER.match(row[i]) or not row[i] for row in self.cells)
+            for i in range(len(self.names))
+        ]
+
+    def to_text(self, *, width: int | None = None) -> str:
+        """Return aligned text: one line of column names and one line per row.
+
+        Parameters
+        ----------
+        width : int, optional
+            Cut lines to this number of characters; None keeps them whole.
+
+        Returns
+        -------
+        str
+            Empty if there are no rows.
+        """
+        if not self.cells:
+            return ""
+        lines = [self.names, *self.cells]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.names))]
+        texts = []
+        for line in lines:
+            padded = [
+                cell.rjust(size) if align_right else cell.ljust(size)
+                for cell, size, align_right in zip(line, widths, self._align_right, strict=True)
+            ]
+            text = "  ".join(padded).rstrip()
+            texts.append(text if width is None or len(text) <= width else f"{text[: width - 1]}…")
+        return "\n".join(texts)
+
+    def __rich__(self) -> rich.table.Table:
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(box=None, pad_edge=False)
+        for name, align_right in zip(self.names, self._align_right, strict=True):
+            table.add_column(Text(name), justify="right" if align_right else "left")
+        for row in self.cells:
+            table.add_row(*(Text(cell) for cell in row))
+        return table
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table; ``|`` and ``<`` in cells are escaped.
+
+        Returns
+        -------
+        str
+            One line of column names, one separator line and one line per row.
+        """
+        lines = [f"| {' | '.join(self.names)} |", "|" + " --- |" * len(self.names)]
+        for row in self.cells:
+            cells = (cell.replace("|", "\\|").replace("<", "&lt;") for cell in row)
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """Return an HTML table; markup in cells is escaped.
+
+        Returns
+        -------
+        str
+            One ``<table>`` element.
+        """
+        left = "style='text-align:left'"
+        head = "".join(f"<th {left}>{html.escape(name)}</th>" for name in self.names)
+        body = "".join(
+            f"<tr>{''.join(f'<td {left}>{html.escape(cell)}</td>' for cell in row)}</tr>"
+            for row in self.cells
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    _repr_html_ = to_html
+
+
+def _cell_text(value: Any) -> str:
+    """Return a value on one line: line ends and control codes in texts of runs become spaces."""
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(value))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from benchkit.errors import MissingExtra
+from benchkit.formatting import json_safe
 
 __all__ = ["as_json_text", "common", "print_json"]
 
@@ -167,8 +167,4 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         name: json.loads(value) if name in _JSON_FIELDS and isinstance(value, str) else value
         for name, value in row.items()
     }
-    # NaN is no JSON: other tools choke on it.
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
+    return json_safe(row)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.stats.effects import Effects
-from benchkit.formatting import counted, format_change, format_quantity
+from benchkit.formatting import counted, format_change, format_quantity, json_safe
 
 __all__ = ["Comparison"]
 
@@ -170,10 +170,7 @@ class Comparison:
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return the rows as flat dictionaries; what is not known is None."""
-        return [
-            {name: None if _is_nan(value) else _plain(value) for name, value in row.items()}
-            for row in self.frame.to_dict("records")
-        ]
+        return [json_safe(row) for row in self.frame.to_dict("records")]
 
     def _repr_html_(self) -> str:
         rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
@@ -235,5 +232,44 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+#: Columns that make two sets of runs incomparable when they differ -> name in a warning.
+_MACHINE_COLUMNS = {
+    "host": "machine",
+    "n_threads": "number of threads",
+    "memory_limit": "memory limit",
+}
+
+
+def comparison_warnings(
+    baseline: pd.DataFrame,
+    sets: Mapping[str, pd.DataFrame],
+    null: pd.DataFrame | None,
+    *,
+    name: str,
+    null_name: str,
+    blocked: bool,
+) -> list[str]:
+    """Return warnings about the runs of a comparison: excluded, not interleaved, other machine."""
+    nulls = {} if null is None else {null_name: null}
+    warnings = []
+    for arm, runs in {name: baseline, **sets, **nulls}.items():
+        if runs.empty:
+            continue
+        bad = runs.loc[runs["outcome"] != "ok", "outcome"].value_counts()
+        if len(bad):
+            counts = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in bad.items())
+            warnings.append(f"{bad.sum()} of {len(runs)} runs of {arm} left out: {counts}")
+    if not blocked:
+        warnings.append(
+            "these runs were not interleaved: what the machine did in between looks like a change; "
+            "`benchkit ab` measures them side by side"
+        )
+    for contender, runs in sets.items():
+        for column, label in _MACHINE_COLUMNS.items():
+            if column not in baseline or column not in runs:
+                continue
+            sides = [set(table[column].dropna()) for table in (baseline, runs)]
+            if all(sides) and sides[0] != sides[1]:
+                texts = [", ".join(sorted(map(str, side))[:3]) for side in sides]
+                warnings.append(f"{label}: {texts[0]} for {name}, {texts[1]} for {contender}")
+    return warnings

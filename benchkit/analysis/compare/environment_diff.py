@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.formatting import format_quantity
+from benchkit.formatting import MISSING, flatten, format_quantity
 from benchkit.store.schema import METRICS
 
 __all__ = ["differences"]
@@ -68,14 +68,12 @@ def _json(attrs: Mapping[str, Any], name: str) -> Any:
     return json.loads(attrs.get(name) or "{}")
 
 
-def _flat(tree: Any, prefix: str = "") -> dict[str, str]:
-    """Return nested settings by their dotted names."""
-    if not isinstance(tree, dict):
-        return {prefix: "–" if tree is None else str(tree)}
-    found: dict[str, str] = {}
-    for name, value in tree.items():
-        found |= _flat(value, f"{prefix}.{name}" if prefix else str(name))
-    return found
+def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: MISSING if value is None else str(value)
+        for name, value in flatten(settings)
+        if value != {}
+    }
 
 
 def _cluster(attrs: Mapping[str, Any]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
-from benchkit.formatting import format_bytes
+from benchkit.formatting import format_bytes, json_safe
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
@@ -220,17 +220,7 @@ def _explained(found: Explanation, metric: str) -> dict[str, Any]:
             for row in kinds.itertuples()
         ]
         sentence = f"At the peak: {', '.join(words)}." if words else ""
-        return {"explanation": sentence, "parts": _plain(kinds.to_dict("records"))}
+        return {"explanation": sentence, "parts": json_safe(kinds.to_dict("records"))}
     columns = ["group", "activity", "seconds", "low", "high"]
     parts = found.parts[columns].head(8).to_dict("records")
-    return {"explanation": found.sentence, "parts": _plain(parts)}
-
-
-def _plain(rows: list[dict[Any, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            str(name): (None if isinstance(value, float) and not np.isfinite(value) else value)
-            for name, value in row.items()
-        }
-        for row in rows
-    ]
+    return {"explanation": found.sentence, "parts": json_safe(parts)}

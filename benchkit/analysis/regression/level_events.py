@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
+from benchkit.formatting import json_safe
 from benchkit.store.schema import METRICS
 
-__all__ = ["NightLevels", "plain", "worse_direction"]
+__all__ = ["NightLevels", "worse_direction"]
 
 #: Nights before a change that tell the level before.
 LEVEL_NIGHTS = 30
@@ -248,7 +249,7 @@ class NightLevels:
         )
         night = night_name(self.history.times[index])
         return {
-            **plain(about),
+            **json_safe(about),
             "regression": regression_id(about, night),
             "night": night,
             "seen": self.night,
@@ -270,8 +271,3 @@ class NightLevels:
 def _position(times: Sequence[str], night: str) -> int:
     """Return the position of a night; one that is gone counts as the next one that is there."""
     return int(np.searchsorted(np.array(times), night))
-
-
-def plain(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what names a series as JSON types."""
-    return {name: v.item() if isinstance(v, np.generic) else v for name, v in about.items()}

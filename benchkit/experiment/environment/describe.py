@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment, list_environments
 from benchkit.experiment.environment.requirements import redacted
+from benchkit.formatting import flatten
 from benchkit.measure.provenance import effective_config, without_secrets
 
 __all__ = ["differences", "environment_rows", "show_rows"]
@@ -134,13 +135,13 @@ def _facts(environment: Environment, built: Built | None) -> dict[tuple[str, str
     if built is not None:
         found.update({("source", line): state for line, state in built.sources.items()})
         found.update({("package", name): version for name, version in built.packages.items()})
-    for name, value in _flat(_config(environment, built)):
+    for name, value in flatten(_config(environment, built)):
         found["config", name] = value
     for name, value in spec["variables"].items():
         found["variable", name] = value
-    for name, value in _flat(spec["cluster"]):
+    for name, value in flatten(spec["cluster"]):
         found["cluster", name] = value
-    for name, value in _flat(spec["clusters"]):
+    for name, value in flatten(spec["clusters"]):
         found["shape", name] = value
     return found
 
@@ -164,14 +165,6 @@ def _config(environment: Environment, built: Built | None) -> Mapping[str, Any]:
 
 def _prefix_files() -> str:
     return os.path.join(sys.prefix, "etc", "dask")
-
-
-def _flat(values: Mapping[str, Any], keys: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, (*keys, str(key)))
-        else:
-            yield ".".join((*keys, str(key))), value
 
 
 def _origin(environment: Environment, kind: str, name: str) -> str:

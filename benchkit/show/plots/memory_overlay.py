@@ -6,23 +6,23 @@ Two DataTrees in, a Bokeh figure out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.plotting import figure
 
-from benchkit.show.plots.base import has, legend_beside, make_figure, nothing, part
+from benchkit.formatting import GIB
+from benchkit.show.plots.base import empty_figure, has, legend_beside, make_figure, part
 from benchkit.show.theme import OTHER
 
 __all__ = ["PAIR_COLOURS", "memory_overlay"]
 
 #: The first run and the second, everywhere.
 PAIR_COLOURS = ("#4477aa", "#cc3311")
-GIB = 2**30
 
 
-def memory_overlay(trees: Sequence[xr.DataTree], names: Sequence[str]) -> Any:
+def memory_overlay(trees: Sequence[xr.DataTree], names: Sequence[str]) -> figure:
     """Draw the process memory of the clusters of two runs over time, from the start of each.
 
     Parameters
@@ -39,7 +39,7 @@ def memory_overlay(trees: Sequence[xr.DataTree], names: Sequence[str]) -> Any:
     """
     title = "How much memory did each take?"
     if not any(has(tree, "scheduler", "time") for tree in trees):
-        return nothing(title)
+        return empty_figure(title)
     drawn = make_figure(title, "time since the start of each run (s)", "memory (GiB)")
     for tree, name, colour in zip(trees, names, PAIR_COLOURS, strict=True):
         if not has(tree, "scheduler", "time"):

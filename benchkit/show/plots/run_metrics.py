@@ -10,21 +10,24 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Line, NumeralTickFormatter
+from bokeh.plotting import figure
 
-from benchkit.formatting import short_group
+from benchkit.formatting import GIB, MIB, short_group
 from benchkit.show.plots.base import (
     add,
     add_limit,
     add_stack,
+    empty_figure,
     has,
     legend_beside,
     make_figure,
-    nothing,
     part,
+    to_tree,
     worker_names,
 )
 from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
+from benchkit.store.run import Run
 
 __all__ = [
     "memory_by_kind",
@@ -34,7 +37,6 @@ __all__ = [
     "worker_load",
 ]
 
-GIB, MIB = 2**30, 2**20
 #: More task groups than this are too many bars to read; the rest is one bar.
 MOST_GROUPS = 12
 #: More workers than this are no longer told apart by a legend.
@@ -45,12 +47,12 @@ FLATTEST = 5
 MOST_LINES = 16
 
 
-def memory_by_kind(tree: xr.DataTree, worker: int | None = None) -> Any:
+def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
     """Draw memory over time, stacked by kind, under its limit.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
     worker : int, optional
         Index of one worker; the cluster without it.
@@ -60,12 +62,13 @@ def memory_by_kind(tree: xr.DataTree, worker: int | None = None) -> Any:
     figure
         Time in s after clock on, memory in GiB.
     """
+    tree = to_tree(run)
     title = "Where was the cluster's memory?"
     group, limit = "scheduler", float(tree.attrs.get("memory_limit") or 0) / GIB
     if worker is not None and has(tree, "workers", "time"):
         group = "workers"
     if not has(tree, group, "time"):
-        return nothing(title)
+        return empty_figure(title)
     data = part(tree, group)
     if group == "workers":
         data = data.isel(worker=worker)
@@ -102,12 +105,12 @@ _KINDS = {
 }
 
 
-def memory_by_worker(tree: xr.DataTree) -> Any:
+def memory_by_worker(run: Run | xr.DataTree) -> figure:
     """Draw the process memory of each worker over time, with the limit of one.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
 
     Returns
@@ -116,9 +119,10 @@ def memory_by_worker(tree: xr.DataTree) -> Any:
         Time in s after clock on, memory in GiB; a line a worker, or, where they are many, a row
         of colours each (`worker_heat`).
     """
+    tree = to_tree(run)
     title = "How was memory spread over the workers?"
     if not has(tree, "workers", "time"):
-        return nothing(title)
+        return empty_figure(title)
     if tree["workers"].sizes["worker"] > MOST_LINES:
         return worker_heat(tree)
     drawn = _lines(tree, title, "memory (GiB)", "process", 1 / GIB)
@@ -150,12 +154,12 @@ def _most_threads(data: xr.Dataset) -> int:
     return int((here * data["nthreads"].values).sum(axis=1).max(initial=0))
 
 
-def worker_load(tree: xr.DataTree) -> list[Any]:
+def worker_load(run: Run | xr.DataTree) -> list[figure]:
     """Draw CPU, network and disk over time, summed over the workers.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
 
     Returns
@@ -163,9 +167,10 @@ def worker_load(tree: xr.DataTree) -> list[Any]:
     list of figure
         CPU in % of one core; received and sent, and read and written, in MiB/s.
     """
+    tree = to_tree(run)
     titles = ("How busy were the CPUs?", "What went over the network?", "What went to the disks?")
     if not has(tree, "workers", "time"):
-        return [nothing(title) for title in titles]
+        return [empty_figure(title) for title in titles]
     data = part(tree, "workers")
     n_threads = _most_threads(data)
     cpu = _sums(data, titles[0], "CPU (% of a core)", {"cpu": "all workers"}, 1.0)
@@ -184,7 +189,7 @@ def worker_load(tree: xr.DataTree) -> list[Any]:
 def _sums(data: xr.Dataset, title: str, label: str, names: dict[str, str], factor: float) -> Any:
     known = [name for name in names if name in data and np.isfinite(data[name].values).any()]
     if not known:
-        return nothing(title)
+        return empty_figure(title)
     columns: dict[str, Any] = {"time": data["time"].values}
     for name in known:
         values = data[name]
@@ -231,12 +236,12 @@ def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) 
     return drawn
 
 
-def scheduler_load(tree: xr.DataTree) -> list[Any]:
+def scheduler_load(run: Run | xr.DataTree) -> list[figure]:
     """Draw the scheduler's CPU, the delay of its event loop, and the tasks it knows.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
 
     Returns
@@ -244,13 +249,14 @@ def scheduler_load(tree: xr.DataTree) -> list[Any]:
     list of figure
         CPU in %, delay in ms, tasks and workers as counts, over time in s.
     """
+    tree = to_tree(run)
     titles = (
         "How busy was the scheduler?",
         "How late was the scheduler's event loop?",
         "How many tasks did the scheduler hold?",
     )
     if not has(tree, "scheduler", "time"):
-        return [nothing(title) for title in titles]
+        return [empty_figure(title) for title in titles]
     data = part(tree, "scheduler").expand_dims(worker=1, axis=1)
     return [
         _sums(data, titles[0], "CPU (% of a core)", {"cpu": "scheduler"}, 1.0),
@@ -259,12 +265,12 @@ def scheduler_load(tree: xr.DataTree) -> list[Any]:
     ]
 
 
-def task_group_bars(tree: xr.DataTree) -> Any:
+def task_group_bars(run: Run | xr.DataTree) -> figure:
     """Draw thread-seconds by task group and activity, the busiest group on top.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
 
     Returns
@@ -272,9 +278,10 @@ def task_group_bars(tree: xr.DataTree) -> Any:
     figure
         Thread-seconds by group.
     """
+    tree = to_tree(run)
     title = "In which task groups were threads busy?"
     if not has(tree, "task_groups", "task_group"):
-        return nothing(title)
+        return empty_figure(title)
     data = part(tree, "task_groups")
     seconds = np.nan_to_num(data["seconds"].transpose("task_group", "action").values)
     order = np.argsort(-seconds.sum(axis=1), kind="stable")

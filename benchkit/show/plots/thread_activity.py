@@ -12,19 +12,22 @@ import pandas as pd
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Line, Range1d, RangeTool, Scatter, VArea
 from bokeh.models.annotations import Span
+from bokeh.plotting import figure
 
 from benchkit.analysis.run.timeline import TaskTimeline
+from benchkit.formatting import GIB
 from benchkit.show.event_text import in_words
 from benchkit.show.plots.base import (
     INK,
     add,
     add_limit,
     add_stack,
+    empty_figure,
     has,
     legend_beside,
     make_figure,
-    nothing,
     part,
+    to_tree,
     worker_names,
 )
 from benchkit.show.theme import ACTIVITY_COLOURS
@@ -33,7 +36,6 @@ from benchkit.store.run import Run
 __all__ = ["BusyThreads", "busy_threads", "mark_events", "whole_time", "window_strip"]
 
 TITLE = "What were threads busy with?"
-GIB = 2**30
 #: Events that change what a cluster can do; steals are too many to be marked one by one.
 _MARKED = {
     "worker-removed": "#cc3311",
@@ -44,12 +46,12 @@ _MARKED = {
 MOST_MARKS = 200
 
 
-def busy_threads(tree: xr.DataTree) -> Any:
+def busy_threads(run: Run | xr.DataTree) -> figure:
     """Draw how many threads were busy over time, stacked by activity.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
 
     Returns
@@ -58,8 +60,9 @@ def busy_threads(tree: xr.DataTree) -> Any:
         Time in s after clock on, threads. On a server use `BusyThreads`, whose curve gets finer
         with the window.
     """
+    tree = to_tree(run)
     if not has(tree, "tasks", "task"):
-        return nothing(TITLE)
+        return empty_figure(TITLE)
     return BusyThreads(tree).figure
 
 
@@ -122,7 +125,7 @@ def whole_time(tree: xr.DataTree, within: TaskTimeline) -> tuple[float, float]:
     return left, right if right > left else left + 1.0
 
 
-def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d) -> Any:
+def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d) -> figure:
     """Draw the whole run as a thin strip with the window on it, to be dragged or drawn anew.
 
     Parameters

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.formatting import format_bytes, format_quantity
-from benchkit.show.plots.base import has, nothing, part, worker_names
+from benchkit.formatting import MIB, format_bytes, format_quantity
+from benchkit.show.plots.base import empty_figure, has, part, to_tree, worker_names
 from benchkit.show.plots.matrix import Matrix
+from benchkit.store.run import Run
 
 __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 
-MIB = 2**20
 TITLE = "Who sent how much to whom?"
 CLIENT = "client"
 #: What a cell shows -> its unit, and what of the run that unit is.
@@ -40,12 +41,12 @@ _MORE_TIPS = (
 _WINDOW_TIPS = (("transfers", "@count{0,0}"), ("took", "@seconds{0.00} s"))
 
 
-def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
+def transfer_matrix(run: Run | xr.DataTree, value: str = "bytes") -> figure:
     """Draw transfers of task results, senders down, receivers across.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
     value : {"bytes", "bytes_compressed", "count", "seconds"}
         What a cell shows.
@@ -55,6 +56,7 @@ def transfer_matrix(tree: xr.DataTree, value: str = "bytes") -> Any:
     figure
         A cell a pair. Hatched, among hundreds of workers blank: neither end was there to tell.
     """
+    tree = to_tree(run)
     return TransferMatrix(tree, value=value).figure
 
 
@@ -83,7 +85,7 @@ class TransferMatrix:
         self._matrix: Matrix | None = None
         self._indices: list[int] = []
         if not has(tree, "transfers", "source"):
-            self.figure = nothing(TITLE)
+            self.figure = empty_figure(TITLE)
             return
         data = part(tree, "transfers")
         self._indices = [int(index) for index in data["source"].values]
@@ -156,7 +158,7 @@ def transfer_difference(
     title = f"Who sent more or less to whom in {second} than in {first}?"
     for tree, name in ((a, first), (b, second)):
         if not has(tree, "transfers", "source"):
-            return nothing(title, f"Of {name} no transfers were recorded.")
+            return empty_figure(title, f"Of {name} no transfers were recorded.")
     data = [part(tree, "transfers") for tree in (a, b)]
     workers = [_names(tree, each["source"].values) for tree, each in zip((a, b), data, strict=True)]
     if not (set(workers[0]) & set(workers[1])) - {CLIENT}:

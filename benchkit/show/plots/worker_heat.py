@@ -5,18 +5,27 @@ A run's DataTree in, a Bokeh figure out.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from bokeh.models import CustomJSHover, FixedTicker, HoverTool, Image, LinearColorMapper, Quad
 from bokeh.models.annotations import ColorBar
+from bokeh.plotting import figure
 
-from benchkit.show.plots.base import INK, add, has, make_figure, nothing, part, worker_names
+from benchkit.formatting import GIB
+from benchkit.show.plots.base import (
+    INK,
+    add,
+    empty_figure,
+    has,
+    make_figure,
+    part,
+    to_tree,
+    worker_names,
+)
+from benchkit.store.run import Run
 
 __all__ = ["worker_heat"]
 
-GIB = 2**30
 #: Variable -> question, what the colours are of, unit, divisor, format of a tip.
 _KINDS = {
     "process": ("How was memory spread over the workers?", "memory", "GiB", GIB, "0.00"),
@@ -28,12 +37,12 @@ _PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(256))
 MOST_COLUMNS, MOST_NAMES = 400, 40
 
 
-def worker_heat(tree: xr.DataTree, name: str = "process") -> Any:
+def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
     """Draw a variable of each worker over time as colours; readable with hundreds of workers.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
     name : {"process", "cpu", "executing"}
         Process memory in GiB, CPU in % of a core, or the number of tasks that run.
@@ -44,9 +53,10 @@ def worker_heat(tree: xr.DataTree, name: str = "process") -> Any:
         Time in s after clock on, a row a worker in the order they came. Memory goes from 0 to
         the largest limit. Hatched: the worker was not there, or had not told yet.
     """
+    tree = to_tree(run)
     title, what, unit, divisor, form = _KINDS[name]
     if not has(tree, "workers", "time"):
-        return nothing(title)
+        return empty_figure(title)
     data = part(tree, "workers")
     names = worker_names(tree)
     grid, begin, end = _grid(data, name)

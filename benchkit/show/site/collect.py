@@ -23,6 +23,7 @@ from benchkit.analysis.regression.history import History, build_history, night_n
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
 from benchkit.errors import UnreadableRun
+from benchkit.formatting import json_safe
 from benchkit.store.index.query import workload_matcher
 from benchkit.store.marks import active_marks
 from benchkit.store.runfile.file import read_attribute, run_name
@@ -228,7 +229,7 @@ class SiteData:
         return self.history.runs.drop_duplicates("key").set_index("key")[names]
 
     def _about(self, key: int) -> dict[str, Any]:
-        about = {str(name): _plain(value) for name, value in self._keys.loc[key].items()}
+        about = {str(name): json_safe(value) for name, value in self._keys.loc[key].items()}
         return {**about, "label": _label(about)}
 
     def _metrics(self, runs: pd.DataFrame) -> list[str]:
@@ -302,7 +303,7 @@ def _label(about: Mapping[str, Any]) -> str:
 
 def _coded(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
     """Return the distinct rows of a table, and which one each row is."""
-    rows = [tuple(_plain(value) for value in row) for row in table.itertuples(index=False)]
+    rows = [tuple(json_safe(value) for value in row) for row in table.itertuples(index=False)]
     distinct = list(dict.fromkeys(rows))
     places = {row: place for place, row in enumerate(distinct)}
     return [list(row) for row in distinct], [places[row] for row in rows]
@@ -328,12 +329,6 @@ def _last(values: np.ndarray) -> float:
 
 def _second(time: np.datetime64) -> int:
     return int(time.astype("datetime64[s]").astype(int))
-
-
-def _plain(value: Any) -> Any:
-    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
-        return None
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _is_about(mark: Mapping[str, Any], workload: str) -> bool:

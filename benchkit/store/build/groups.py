@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from benchkit.formatting import clean_text
 from benchkit.measure.capture import (
     ACTIONS,
     EVENT_COLUMNS,
@@ -24,7 +25,7 @@ from benchkit.measure.capture import (
 )
 from benchkit.measure.recording import Recording
 from benchkit.store.build.prometheus import assemble_prometheus
-from benchkit.store.build.shape import Window, clean_text, first_known, shaped
+from benchkit.store.build.shape import Window, first_known, shaped
 from benchkit.store.build.worker_reports import assemble_worker_reports, trimmed_memory
 from benchkit.store.schema import ACTIVITIES
 

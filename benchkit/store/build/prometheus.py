@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
-from benchkit.store.build.shape import Window, clean_text
+from benchkit.store.build.shape import Window
 from benchkit.store.schema import COORDINATES
 
 __all__ = ["assemble_prometheus", "unit_of"]

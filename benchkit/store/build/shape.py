@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
 from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
 
-__all__ = ["Window", "clean_text", "first_known", "shaped"]
+__all__ = ["Window", "first_known", "shaped"]
 
 
 class Window:
@@ -46,18 +47,6 @@ def first_known(*values: Any) -> float:
         if value is not None and np.isfinite(value):
             return float(value)
     return float("nan")
-
-
-def clean_text(value: Any) -> str:
-    """Return text that files and tables can hold: NUL and half surrogate pairs as escapes.
-
-    Tasks can be named and can fail with anything; pandas 3 refuses half a surrogate pair, HDF5
-    cuts a text at its NUL.
-    """
-    text = "" if value is None else str(value)
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def shaped(group: str, data: dict[str, Any], coordinates: dict[str, Any]) -> xr.Dataset:

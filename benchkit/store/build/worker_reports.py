@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
-from benchkit.store.build.shape import Window, clean_text, shaped
+from benchkit.store.build.shape import Window, shaped
 
 __all__ = ["assemble_worker_reports", "trimmed_memory"]
 

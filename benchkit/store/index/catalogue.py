@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
+from benchkit.formatting import json_safe
 from benchkit.measure.run_ids import is_id, new_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.arrow import SCHEMA, records_to_table, unite
@@ -57,12 +58,12 @@ class Catalogue:
             It could not be written.
         """
         name = f"{NEW}/{record['id']}.json"
-        self.files.create(name, json.dumps(_finite(record), allow_nan=False).encode())
+        self.files.create(name, json.dumps(json_safe(record), allow_nan=False).encode())
 
     def add_many(self, records: Sequence[dict[str, Any]]) -> None:
         """List many runs at once, as one segment. Their run files must be in place already."""
         if records:
-            table = records_to_table([_finite(record) for record in records])
+            table = records_to_table([json_safe(record) for record in records])
             self._write_segments(table)
 
     # -- reading ------------------------------------------------------------------------------
@@ -269,7 +270,7 @@ class Catalogue:
                 except UnreadableRun:
                     continue  # `check` reports it
                 if record.get("id") == run_id:
-                    found.append(_finite(record))
+                    found.append(json_safe(record))
         return found
 
     def add_existing(self, record: dict[str, Any]) -> bool:
@@ -279,14 +280,6 @@ class Catalogue:
         except AlreadyStored:
             return False
         return True
-
-
-def _finite(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with null for NaN and infinity: JSON has no such numbers."""
-    return {
-        name: None if isinstance(value, float) and not abs(value) < float("inf") else value
-        for name, value in record.items()
-    }
 
 
 def _each_once(tables: Sequence[pa.Table]) -> pa.Table:

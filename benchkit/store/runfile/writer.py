@@ -18,6 +18,8 @@ import numpy as np
 import xarray as xr
 from xarray import conventions
 
+from benchkit.formatting import clean_text
+
 __all__ = ["NO_VARIABLE", "WRITER", "encode_tree"]
 
 #: Stands in the provenance of each file; `netcdf_reader` reads files that have it.
@@ -95,7 +97,7 @@ def _write_variable(group: h5py.Group, name: str, variable: xr.Variable) -> h5py
     values = np.asarray(variable.values)
     options: dict[str, Any] = {"dtype": values.dtype}
     if values.dtype.kind in "OU":
-        values = np.array([_text(v) for v in values.ravel()], object).reshape(values.shape)
+        values = np.array([clean_text(v) for v in values.ravel()], object).reshape(values.shape)
         options = {"dtype": _TEXT}
     if values.ndim and not values.size:
         options |= {"maxshape": tuple(size or None for size in values.shape), "chunks": True}
@@ -111,11 +113,11 @@ def _write_attrs(target: h5py.Group | h5py.Dataset, attrs: dict[Any, Any]) -> No
     for key, value in attrs.items():
         name = str(key)
         if isinstance(value, str):
-            _write_text(target, name, _text(value))
+            _write_text(target, name, clean_text(value))
         elif isinstance(value, (bool, np.bool_)):
             target.attrs[name] = np.int8(value)  # netCDF-C does not know HDF5's booleans
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
-            target.attrs.create(name, np.array([_text(v) for v in value], object), dtype=_TEXT)
+            target.attrs.create(name, np.array([clean_text(v) for v in value], object), dtype=_TEXT)
         else:
             target.attrs[name] = value
 
@@ -132,10 +134,3 @@ def _write_text(target: h5py.Group | h5py.Dataset, name: str, text: str) -> None
     space = h5py.h5s.create(h5py.h5s.SCALAR)
     attribute = h5py.h5a.create(target.id, name.encode(), kind, space)
     attribute.write(np.array(data, dtype=f"S{len(data)}"), mtype=kind)
-
-
-def _text(value: Any) -> str:
-    text = "" if value is None else str(value)
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
