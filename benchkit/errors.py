@@ -1,7 +1,7 @@
-"""Every exception of benchkit, with the exit code of the command that meets it.
+"""All exceptions of benchkit and the exit codes of commands that end with them.
 
-The ones raised on the measured side are defined in `benchkit.measure.errors`, because that folder
-is copied alone into the environment under test; here they are all together.
+Exceptions of `benchkit.measure` are defined in `benchkit.measure.errors`, because that folder is
+copied alone into the environment under test; they are re-exported here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class AlreadyStored(BenchkitError):
-    """A file of that name is in the store already; stores never replace one."""
+    """A file of this name is already in the store; a store never replaces a file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,11 +61,11 @@ class AlreadyStored(BenchkitError):
 
 
 class InvalidStoreError(UsageError):
-    """The place named as a store is not one, or not one that this benchkit can read."""
+    """The given location is not a store, or has a format that this benchkit cannot read."""
 
 
 class StoreError(BenchkitError):
-    """A store could not be written or read: disk full, no permission, index in motion."""
+    """A store could not be written or read: disk full, no permission, index being replaced."""
 
 
 class SiteError(BenchkitError):
@@ -73,7 +73,7 @@ class SiteError(BenchkitError):
 
 
 class UnknownRun(UsageError):
-    """No run of that id (or beginning of an id) is in the store."""
+    """No run in the store has this id or id prefix."""
 
 
 class UnreadableRun(BenchkitError):
@@ -81,7 +81,7 @@ class UnreadableRun(BenchkitError):
 
 
 class InvalidEnvironmentError(UsageError):
-    """An environment file says something that cannot be meant."""
+    """An environment file is invalid."""
 
 
 class EnvironmentBuildError(BenchkitError):
@@ -93,21 +93,21 @@ class BisectionEndError(BenchkitError):
 
 
 class InvalidImportError(UsageError):
-    """A file to import is not what it should be."""
+    """A file to import does not have the expected format."""
 
 
 class InvalidNotebookError(UsageError):
-    """A notebook has no such parameter, or a value that a notebook cannot be handed."""
+    """A notebook does not have this parameter, or cannot receive its value."""
 
 
 class NotEnoughRuns(BenchkitError):
-    """An answer needs more runs than there are."""
+    """An analysis needs more runs than are stored."""
 
     exit_code = 4
 
 
 class MissingExtra(UsageError):
-    """A part of benchkit was asked for whose packages are not installed."""
+    """A feature of benchkit needs packages that are not installed."""
 
     def __init__(self, extra: str, package: str) -> None:
         self.extra = extra

@@ -11,19 +11,18 @@ import shutil
 import time
 import traceback
 from collections.abc import Mapping
-from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from distributed import KilledWorker, default_client
-from distributed.comm import CommClosedError
+from distributed import default_client
 
-from benchkit.errors import StoreError, UsageError, WrongAnswer
+from benchkit.errors import StoreError, UsageError
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import Observer
-from benchkit.measure.cluster.spec import describe
+from benchkit.measure.cluster.description import describe
+from benchkit.measure.outcomes import RECORDED_STEP, classify_error
 from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
 from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
@@ -33,9 +32,6 @@ from benchkit.store.run import Run
 from benchkit.store.store import Store
 
 __all__ = ["Recorder", "record"]
-
-#: What futures and calls end with when the scheduler goes away under them.
-_CUT_OFF = (CommClosedError, CancelledError, asyncio.CancelledError)
 
 
 def record(
@@ -127,7 +123,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         if self.client.asynchronous:
             raise UsageError("record: this client is asynchronous: use `async with`")
-        self._begin(describe(self.client, None, "as found"))
+        self._begin(describe(self.client, "as found"))
         return self
 
     def __exit__(
@@ -207,7 +203,7 @@ class Recorder:
         )
         lines = str(error).strip().splitlines() if error else []
         self._writer.tail(
-            outcome=_outcome_of(error, self.client),
+            outcome=classify_error(error, RECORDED_STEP, self._scheduler_alive) if error else "ok",
             error=": ".join([type(error).__name__, *lines[:1]]) if error else "",
             traceback=trace,
             phase="workload" if error else "",
@@ -221,22 +217,11 @@ class Recorder:
         self.run = Run(tree)
         shutil.rmtree(self._writer.path, ignore_errors=True)
 
+    def _scheduler_alive(self) -> bool:
+        return self.client.status == "running"
+
     def __repr__(self) -> str:
         return repr(self.run) if self.run else f"<benchkit.Recorder {self.workload}: recording>"
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_() if self.run else "recording …"
-
-
-def _outcome_of(error: BaseException | None, client: Any) -> str:
-    if error is None:
-        return "ok"
-    # Who goes on asking a client without a scheduler gets errors that newer releases have.
-    cut_off = isinstance(error, _CUT_OFF) or type(error).__name__ == "ClosedClientError"
-    if cut_off and client.status != "running":
-        return "infrastructure"  # the scheduler has gone
-    if isinstance(error, KilledWorker):
-        return "lost_workers"
-    if isinstance(error, (WrongAnswer, AssertionError)):
-        return "wrong_answer"
-    return "failed"

@@ -1,7 +1,7 @@
-"""The measured side: declare workloads, open clusters, execute, record.
+"""Declare workloads, open clusters, run a variant and write its recording.
 
 Runs inside the environment under test, so it needs Python 3.10, Dask and distributed (2023.4.1 or
-newer) and nothing else; the folder can be copied there alone. Names are found on first use.
+newer) and nothing else; this folder can be copied there alone. Names are imported on first use.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
+_MODULES = {
     "ClusterSpec": "cluster.spec",
     "Collection": "discovery",
     "Scale": "scale",
@@ -29,13 +29,13 @@ _HOMES = {
     "workload": "workloads",
 }
 
-__all__ = sorted(_HOMES)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

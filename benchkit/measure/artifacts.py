@@ -1,7 +1,7 @@
-"""What may be kept beside a run on request: Dask's performance report, a cluster dump, memray.
+"""Collect optional artifacts of a run: Dask's performance report, a cluster dump, memray.
 
-Each costs time that the capture does not, and is therefore asked for by name: ``full+memray``.
-Files go into the recording's folder; one that cannot be had is noted, and the run goes on.
+Each adds overhead to the run and is therefore selected by name: ``full+memray``. Files are written
+to the recording's folder. An artifact that fails becomes a warning of the run.
 """
 
 from __future__ import annotations
@@ -18,22 +18,29 @@ __all__ = ["EXTRAS", "LEVELS", "keep_extras", "parse_capture"]
 
 LEVELS = ("full", "light", "off")
 EXTRAS = ("performance-report", "cluster-dump", "memray")
-#: Seconds that starting or ending one may take; none of it is on the run's clock.
-PATIENCE_S = 120.0
+#: Limit in s for starting or ending an artifact; both happen while the run's clock is off.
+ARTIFACT_TIMEOUT_S = 120.0
 
 
 def parse_capture(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the level and the extras of a capture in words.
+    """Split a capture option into its level and its extras.
 
     Parameters
     ----------
     text : str
         A level, and extras after ``+``: ``full+performance-report+memray``.
 
+    Returns
+    -------
+    level : str
+        One of `LEVELS`.
+    extras : tuple of str
+        Names from `EXTRAS`, each once.
+
     Raises
     ------
     UsageError
-        There is no such level or extra.
+        The level or an extra does not exist.
 
     Examples
     --------
@@ -41,11 +48,11 @@ def parse_capture(text: str) -> tuple[str, tuple[str, ...]]:
     ('light', ('memray',))
     """
     level, *extras = text.split("+")
-    for word, known in ((level, LEVELS), *((extra, EXTRAS) for extra in extras)):
-        if word not in known:
-            hint = did_you_mean(word, known, f"there are {', '.join(known)}")
-            kind = "level of capture" if known is LEVELS else "extra"
-            raise UsageError(f"capture {text!r}: no {kind} is called {word!r}: {hint}")
+    for name, choices in ((level, LEVELS), *((extra, EXTRAS) for extra in extras)):
+        if name not in choices:
+            hint = did_you_mean(name, choices, f"there are {', '.join(choices)}")
+            kind = "level of capture" if choices is LEVELS else "extra"
+            raise UsageError(f"capture {text!r}: no {kind} is called {name!r}: {hint}")
     return level, tuple(dict.fromkeys(extras))
 
 
@@ -53,33 +60,37 @@ def parse_capture(text: str) -> tuple[str, tuple[str, ...]]:
 def keep_extras(
     client: Any, names: tuple[str, ...], folder: Path, note: Callable[[str], None]
 ) -> Iterator[None]:
-    """Keep extras of what runs inside; what goes wrong with them is noted and stops nothing.
+    """Collect extras of the body of a `with`; report their errors to `note`, never raise them.
 
     Parameters
     ----------
     client : Client
-        Of the cluster.
+        Client of the cluster.
     names : tuple of str
-        Which ones, of `EXTRAS`.
+        Extras to collect, from `EXTRAS`.
     folder : Path
-        Where the files go.
+        Folder for the files.
     note : callable
-        Told in a line what could not be kept.
+        Called with one line for each extra that failed.
+
+    Yields
+    ------
+    None
     """
-    ends: list[tuple[str, Callable[[], Any]]] = []
+    closers: list[tuple[str, Callable[[], Any]]] = []
     for name in names:
-        with _noted(name, note), deadline(PATIENCE_S, name):
-            ends.append((name, _BEGIN[name](client, folder)))
+        with _report_errors(name, note), deadline(ARTIFACT_TIMEOUT_S, name):
+            closers.append((name, _STARTERS[name](client, folder)))
     try:
         yield
     finally:
-        for name, end in reversed(ends):
-            with _noted(name, note), deadline(PATIENCE_S, name):
-                end()
+        for name, close in reversed(closers):
+            with _report_errors(name, note), deadline(ARTIFACT_TIMEOUT_S, name):
+                close()
 
 
 @contextmanager
-def _noted(name: str, note: Callable[[str], None]) -> Iterator[None]:
+def _report_errors(name: str, note: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -93,11 +104,11 @@ def _performance_report(client: Any, folder: Path) -> Callable[[], Any]:
     with client.as_current():
         stack.enter_context(performance_report(filename=str(folder / "performance-report.html")))
 
-    def end() -> None:
+    def close() -> None:
         with client.as_current():
             stack.close()
 
-    return end
+    return close
 
 
 def _cluster_dump(client: Any, folder: Path) -> Callable[[], Any]:
@@ -107,8 +118,8 @@ def _cluster_dump(client: Any, folder: Path) -> Callable[[], Any]:
 def _memray(client: Any, folder: Path) -> Callable[[], Any]:
     from distributed.diagnostics.memray import memray_workers
 
-    def find_programs() -> None:
-        """Let a worker find the programs of its own environment: Dask calls memray by name."""
+    def extend_path() -> None:
+        """Add the worker's own environment to PATH: distributed starts memray by name."""
         import os
         import sys
 
@@ -116,19 +127,19 @@ def _memray(client: Any, folder: Path) -> Callable[[], Any]:
         if here not in os.environ.get("PATH", "").split(os.pathsep):
             os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
 
-    client.run(find_programs)
+    client.run(extend_path)
     stack = ExitStack()
     with client.as_current():
         stack.enter_context(memray_workers(str(folder / "memray")))
 
-    def end() -> None:
+    def close() -> None:
         with client.as_current():
             stack.close()
 
-    return end
+    return close
 
 
-_BEGIN = {
+_STARTERS = {
     "performance-report": _performance_report,
     "cluster-dump": _cluster_dump,
     "memray": _memray,

@@ -61,13 +61,13 @@ class Observer:
         #: Seconds that the scheduler's clock is ahead of this process; set by `clock_on`.
         self.clock_ahead = 0.0
         self._installed = False
-        self._patience_s, self._n_workers = INSTALL_TIMEOUT_S, 0
+        self._timeout_s, self._n_workers = INSTALL_TIMEOUT_S, 0
         self._ack = 0
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- install, clock, uninstall -------------------------------------------------------------
 
     def install(self) -> None:
         """Register the plugin and start draining. Outside the clock."""
@@ -75,13 +75,13 @@ class Observer:
             return
         cloudpickle.register_pickle_by_value(capture)
         try:
-            plugin = cloudpickle.dumps(capture.Capture(self.name, self.level))
+            plugin = cloudpickle.dumps(capture.CapturePlugin(self.name, self.level))
         finally:
             cloudpickle.unregister_pickle_by_value(capture)
-        answer = self._call(
+        reply = self._call(
             "register_scheduler_plugin", plugin=plugin, name=self.name, idempotent=False
         )
-        self._installed = answer is not None
+        self._installed = reply is not None
         if self._installed:
             self._thread = threading.Thread(
                 target=self._drain_loop, name="benchkit-drain", daemon=True
@@ -90,41 +90,41 @@ class Observer:
 
     def clock_on(self) -> float:
         """Start the clock and return its time in Unix s on the scheduler's clock."""
-        asked = time()
-        answer = self._call(f"{self.name}_on") if self._installed else None
-        self._be_patient(answer)
-        self.t_on = answer["t_on"] if answer else time()
+        call_time = time()
+        reply = self._call(f"{self.name}_on") if self._installed else None
+        self._update_timeout(reply)
+        self.t_on = reply["t_on"] if reply else time()
         # The reply was sent between the two times; an offset within them is 0.
-        self.clock_ahead = min(self.t_on - asked, 0.0) + max(self.t_on - time(), 0.0)
+        self.clock_ahead = min(self.t_on - call_time, 0.0) + max(self.t_on - time(), 0.0)
         return self.t_on
 
-    def _be_patient(self, answer: dict | None) -> None:
-        if answer:
-            self._n_workers = answer["n_workers"]
-        self._patience_s = CALL_TIMEOUT_S + self._n_workers * CALL_TIMEOUT_PER_WORKER_S
+    def _update_timeout(self, reply: dict | None) -> None:
+        if reply:
+            self._n_workers = reply["n_workers"]
+        self._timeout_s = CALL_TIMEOUT_S + self._n_workers * CALL_TIMEOUT_PER_WORKER_S
 
     def clock_off(self) -> float:
         """Stop the clock and return its time in Unix s on the scheduler's clock."""
-        asked = time()
-        answer = self._call(f"{self.name}_off") if self._installed else None
-        self._be_patient(answer)
+        call_time = time()
+        reply = self._call(f"{self.name}_off") if self._installed else None
+        self._update_timeout(reply)
         # The wait for a scheduler that does not reply is not time of the workload.
-        self.t_off = answer["t_off"] if answer else asked + self.clock_ahead
+        self.t_off = reply["t_off"] if reply else call_time + self.clock_ahead
         return self.t_off
 
     def uninstall(self, *, wait: bool = True) -> None:
         """Drain the rest and remove the capture; `wait` for the workers' final heartbeats."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(self._patience_s)
+            self._thread.join(self._timeout_s)
         if not self._installed:
             return
         with self._lock:
-            answer = self._call(f"{self.name}_end", ack=self._ack, wait=wait)
+            reply = self._call(f"{self.name}_end", ack=self._ack, wait=wait)
             self._installed = False
-            if answer:
-                for segment in answer["segments"]:
-                    self._keep(segment)
+            if reply:
+                for segment in reply["segments"]:
+                    self._write_segment(segment)
 
     # -- draining -----------------------------------------------------------------------------
 
@@ -132,22 +132,22 @@ class Observer:
         rounds, pause = 0, DRAIN_EVERY_S
         while not self._stop.wait(pause):
             rounds += 1
-            answered = self.drain(groups=rounds % GROUPS_EVERY == 0)
+            replied = self.drain(groups=rounds % GROUPS_EVERY == 0)
             # A scheduler with a blocked loop may recover; drained data are on disk.
-            pause = DRAIN_EVERY_S if answered else min(10 * DRAIN_EVERY_S, 2 * pause)
+            pause = DRAIN_EVERY_S if replied else min(10 * DRAIN_EVERY_S, 2 * pause)
 
     def drain(self, *, groups: bool = False) -> bool:
         """Fetch the gathered data and write it; return False if the scheduler does not reply."""
         with self._lock:
             if not self._installed:
                 return False
-            answer = self._call(f"{self.name}_drain", ack=self._ack, groups=groups)
-            if not answer:
+            reply = self._call(f"{self.name}_drain", ack=self._ack, groups=groups)
+            if not reply:
                 return False
-            self._keep(answer)
+            self._write_segment(reply)
             return True
 
-    def _keep(self, segment: dict) -> None:
+    def _write_segment(self, segment: dict) -> None:
         if segment["sequence"] == self._ack:
             return
         try:
@@ -168,22 +168,22 @@ class Observer:
         try:
             loop = self.client.loop.asyncio_loop
             future = asyncio.run_coroutine_threadsafe(
-                asyncio.wait_for(self._remote(op, kwargs), self._patience_s), loop
+                asyncio.wait_for(self._remote(op, kwargs), self._timeout_s), loop
             )
-            return future.result(self._patience_s + 1)
+            return future.result(self._timeout_s + 1)
         except Exception as error:
             label = op.replace(f"{self.name}_", "")
             self._note(f"{label}: {type(error).__name__}: {error}".rstrip(": ")[:300])
             return None
 
     async def _remote(self, op: str, kwargs: dict) -> dict:
-        answer = await getattr(self.client.scheduler, op)(**kwargs)
-        if isinstance(answer, dict) and answer.get("status") == "error":
-            raise RuntimeError(str(answer.get("text", answer)))
-        if not isinstance(answer, dict) and op.startswith(self.name):
-            raise RuntimeError("the capture is not there any more")
-        return answer or {}
+        reply = await getattr(self.client.scheduler, op)(**kwargs)
+        if isinstance(reply, dict) and reply.get("status") == "error":
+            raise RuntimeError(str(reply.get("text", reply)))
+        if not isinstance(reply, dict) and op.startswith(self.name):
+            raise RuntimeError("the capture is no longer installed")
+        return reply or {}
 
-    def _note(self, text: str) -> None:
-        if text not in self.errors and len(self.errors) < 20:
-            self.errors.append(text)
+    def _note(self, line: str) -> None:
+        if line not in self.errors and len(self.errors) < 20:
+            self.errors.append(line)

@@ -1,6 +1,6 @@
-"""Compare what a workload computed with the known answer.
+"""Compare the result of a workload with the known answer.
 
-One function for checks: numbers, arrays, Series; one line that says what is wrong and where.
+Accepts numbers, arrays and Series; the error is one line with the position of the difference.
 """
 
 from __future__ import annotations
@@ -25,18 +25,25 @@ def expect(
     at_most: Any = None,
     what: str = "result",
 ) -> None:
-    """Raise `WrongAnswer` unless a value is as expected; NaN never is.
+    """Raise `WrongAnswer` unless a value is as expected; NaN is always wrong.
 
     Parameters
     ----------
     value : scalar or array_like
-        What was computed; a Series or an array is compared element by element.
+        Computed value; a Series or an array is compared element by element.
     equals, close_to : scalar or array_like, optional
         The known answer, exactly or within ``atol + rtol * |close_to|``.
     at_least, at_most : scalar, optional
-        Bounds, themselves allowed.
+        Bounds, inclusive.
     what : str
-        What the value is, for the message.
+        Name of the value, for the message.
+
+    Raises
+    ------
+    WrongAnswer
+        The value differs.
+    TypeError
+        No expectation is given.
 
     Examples
     --------
@@ -47,7 +54,7 @@ def expect(
     benchkit.measure.errors.WrongAnswer: rows: 2, expected 3
     """
     if equals is None and close_to is None and at_least is None and at_most is None:
-        raise TypeError("expect: say what: equals=, close_to=, at_least= or at_most=")
+        raise TypeError("expect: pass equals=, close_to=, at_least= or at_most=")
     got, wanted_equal, wanted_close = (_plain(item) for item in (value, equals, close_to))
     if wanted_equal is not None:
         _compare(got, wanted_equal, what, lambda a, b: a == b, "expected")
@@ -94,7 +101,7 @@ def _compare(got: Any, wanted: Any, what: str, same: Callable[[Any, Any], bool],
         else:
             raise WrongAnswer(f"{what}: {_short(got)}, {word} {_short(wanted)}")
     if not isinstance(got, list):
-        if not _safe(same, got, wanted):
+        if not _is_same(same, got, wanted):
             raise WrongAnswer(f"{what}: {_short(got)}, {word} {_short(wanted)}")
         return
     if len(got) != len(wanted):
@@ -103,7 +110,7 @@ def _compare(got: Any, wanted: Any, what: str, same: Callable[[Any, Any], bool],
         _compare(a, b, f"{what}[{index}]", same, word)
 
 
-def _safe(same: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
+def _is_same(same: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
     try:
         return bool(same(a, b)) and not (isinstance(a, float) and math.isnan(a))
     except TypeError:

@@ -1,7 +1,7 @@
-"""Stop a step that does not end, and say where it hung.
+"""Interrupt a step at its deadline and collect evidence of where it hung.
 
-A thread waits beside the step. When the deadline passes it first asks the cluster what it is
-doing (call stacks of tasks and of workers' threads), then interrupts the step.
+A watchdog thread waits for the deadline. When it passes, the thread first collects evidence (call
+stacks of tasks and of workers' threads), then interrupts the step.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = [
     "describe_unfinished_tasks",
 ]
 
-#: How long the evidence may take; a hung cluster does not answer, and the run must end.
+#: Limit in s for collecting evidence: a hung cluster does not reply, and the run must end.
 EVIDENCE_TIMEOUT_S = 10.0
-#: Deadlines that run in this process, in any thread.
+#: Active deadlines of this process, of all threads.
 _RUNNING: list[_Deadline] = []
 
 
@@ -37,51 +37,59 @@ def deadline(
 ) -> AbstractContextManager[None]:
     """Raise `DeadlinePassed` in the body of a `with` when it takes longer than `seconds`.
 
-    Code that cannot be interrupted, such as a foreign function that holds the GIL, raises it when
-    it comes back.
+    Code that cannot be interrupted, such as a C function that holds the GIL, raises it when it
+    returns.
 
     Parameters
     ----------
     seconds : float
         Time allowed, in s.
     step : str
-        What the body does, for the message.
+        Name of the step, for the message.
     evidence : callable, optional
         Called in another thread before the body is interrupted.
+
+    Returns
+    -------
+    context manager
 
     Raises
     ------
     DeadlinePassed
-        The body was interrupted, or came back too late.
+        The body was interrupted, or returned too late.
     """
     return _Deadline(seconds, step, evidence)
 
 
 @contextmanager
 def pause_deadlines() -> Iterator[None]:
-    """Stop the clocks of this thread's deadlines in the body of a `with`.
+    """Pause the deadlines of this thread in the body of a `with`.
 
-    For what is done once and kept, such as making data, however long it takes.
+    For work that is done once and cached, such as making a dataset.
+
+    Yields
+    ------
+    None
     """
-    mine = [each for each in _RUNNING if each.runner is threading.current_thread()]
+    deadlines = [d for d in _RUNNING if d.runner is threading.current_thread()]
     begin = time.monotonic()
-    for each in mine:
-        each.stopped_at = each.stopped_at or begin
+    for paused in deadlines:
+        paused.paused_at = paused.paused_at or begin
     try:
         yield
     finally:
-        for each in mine:
-            if each.stopped_at == begin:  # not one that stopped before us
-                each.spared += time.monotonic() - begin
-                each.stopped_at = None
+        for paused in deadlines:
+            if paused.paused_at == begin:  # an outer pause_deadlines resumes its own deadlines
+                paused.paused_s += time.monotonic() - begin
+                paused.paused_at = None
 
 
 class _Deadline:
     """The state of one deadline.
 
-    The main thread is interrupted by a real signal, because that also wakes a blocking wait. The
-    signal can arrive just when the body has ended: then it must neither be taken for a user's
-    Ctrl-C nor reach the next step. So its handler is ours until it has come.
+    The main thread is interrupted by SIGINT, because a signal also ends a blocking wait. The signal
+    can arrive when the body has just ended: it must not be handled as the user's Ctrl-C, nor
+    interrupt the next step. Therefore the handler stays installed until the signal has arrived.
     """
 
     def __init__(self, seconds: float, step: str, evidence: Callable[[], None]) -> None:
@@ -90,9 +98,9 @@ class _Deadline:
         self.ended = threading.Event()
         self.fired = self.arrived = False
         self.handler: Any = None
-        #: Seconds that do not count, and since when the clock has been stopped.
-        self.spared = 0.0
-        self.stopped_at: float | None = None
+        #: Total s of earlier pauses, and the monotonic time at which the current pause began.
+        self.paused_s = 0.0
+        self.paused_at: float | None = None
 
     def __enter__(self) -> None:
         self.runner = threading.current_thread()
@@ -105,8 +113,7 @@ class _Deadline:
         threading.Thread(target=self._watch, name="benchkit-deadline", daemon=True).start()
 
     def _left(self) -> float:
-        # While the clock stands still so does this.
-        return self.seconds + self.spared - ((self.stopped_at or time.monotonic()) - self.begin)
+        return self.seconds + self.paused_s - ((self.paused_at or time.monotonic()) - self.begin)
 
     def _watch(self) -> None:
         while (left := self._left()) > 0:
@@ -131,11 +138,11 @@ class _Deadline:
                 self.handler(number, frame)
             return
         self.arrived = True
-        if not (self.ended.is_set() or self._is_left(frame)):
+        if not (self.ended.is_set() or self._is_exiting(frame)):
             raise KeyboardInterrupt
 
-    def _is_left(self, frame: Any) -> bool:
-        """Tell whether a frame is of `__exit__`, or of anything that it called."""
+    def _is_exiting(self, frame: Any) -> bool:
+        """Return whether `__exit__` of this deadline is among the callers of a frame."""
         while frame is not None:
             if frame.f_code is _Deadline.__exit__.__code__ and frame.f_locals.get("self") is self:
                 return True
@@ -151,14 +158,14 @@ class _Deadline:
             self._await_interrupt()
         if self.by_signal:
             signal.signal(signal.SIGINT, self.handler or signal.default_int_handler)
-        # Whatever the step made of our interrupt, the deadline is the reason.
+        # Replace any exception that the interrupt caused in the step.
         if self.fired or (late and error is None):
             raise DeadlinePassed(
                 f"the {self.step} did not end within its deadline of {self.seconds:g} s"
             ) from error
 
     def _await_interrupt(self) -> None:
-        """Give an interrupt that is under way the moment to arrive here, not in the next step."""
+        """Wait for a pending interrupt, which would otherwise interrupt the next step."""
         end = time.monotonic() + (1.0 if self.by_signal else 0.05)
         try:
             while not self.arrived and time.monotonic() < end:
@@ -167,24 +174,47 @@ class _Deadline:
             pass
 
 
-def call_with_timeout(question: Callable[[], Any], seconds: float = EVIDENCE_TIMEOUT_S) -> Any:
-    """Return the answer, or None when it does not come in time or fails."""
+def call_with_timeout(function: Callable[[], Any], seconds: float = EVIDENCE_TIMEOUT_S) -> Any:
+    """Call a function in another thread and wait for a limited time.
+
+    Parameters
+    ----------
+    function : callable
+        Function without arguments.
+    seconds : float
+        Limit in s.
+
+    Returns
+    -------
+    Any
+        The return value; ``{"trouble": message}`` if the function raised; None after the limit.
+    """
     box: list[Any] = []
 
-    def ask() -> None:
+    def call() -> None:
         try:
-            box.append(question())
+            box.append(function())
         except Exception as error:
             box.append({"trouble": f"{type(error).__name__}: {error}"})
 
-    thread = threading.Thread(target=ask, name="benchkit-ask", daemon=True)
+    thread = threading.Thread(target=call, name="benchkit-call", daemon=True)
     thread.start()
     thread.join(seconds)
     return box[0] if box else None
 
 
 def stacks_of(client: Any) -> dict[str, Any]:
-    """Return where the client's threads, the tasks and the workers' threads are right now."""
+    """Return the current call stacks of the client's threads, the tasks and the workers' threads.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+
+    Returns
+    -------
+    dict
+    """
     frames = sys._current_frames()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     stacks: dict[str, Any] = {
@@ -201,8 +231,8 @@ def stacks_of(client: Any) -> dict[str, Any]:
     return stacks
 
 
-#: State of a task on the scheduler -> what is said of such tasks.
-_UNDONE = {
+#: State of a task on the scheduler -> description.
+_UNFINISHED_STATES = {
     "no-worker": "that no worker may run",
     "processing": "on workers",
     "queued": "queued",
@@ -211,7 +241,17 @@ _UNDONE = {
 
 
 def describe_unfinished_tasks(client: Any) -> str:
-    """Return in words what the tasks that are not done wait for; nothing if that is not known."""
+    """Return the number of unfinished tasks by state; "" if the scheduler does not reply.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+
+    Returns
+    -------
+    str
+    """
 
     # A nested function is pickled by value: the scheduler need not have benchkit.
     def count(dask_scheduler: Any) -> dict[str, int]:
@@ -221,10 +261,12 @@ def describe_unfinished_tasks(client: Any) -> str:
         return counts
 
     counts = call_with_timeout(lambda: client.run_on_scheduler(count), EVIDENCE_TIMEOUT_S / 2)
-    told = [
-        f"{counts[name]} {words}" for name, words in _UNDONE.items() if (counts or {}).get(name)
+    parts = [
+        f"{counts[name]} {text}"
+        for name, text in _UNFINISHED_STATES.items()
+        if (counts or {}).get(name)
     ]
-    return "tasks: " + ", ".join(told) if told else ""
+    return "tasks: " + ", ".join(parts) if parts else ""
 
 
 def _worker_stacks() -> Callable[[], dict[str, str]]:

@@ -1,8 +1,8 @@
 """Collect workloads from folders of plain Python files, as pytest collects tests.
 
-A file that fails to import is reported by name and line and stops nobody. Each file gets a module
-name of its own, so that two folders may have files of the same name, and its functions are pickled
-by value, so that workers need not have the file.
+A file that fails to import is reported with path and line; the others are collected. Each file gets
+a unique module name, so that two folders may have files of the same name. Its functions are pickled
+by value, so that workers do not need the file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload, Usag
 from benchkit.measure.expression import matcher
 from benchkit.measure.workloads import Variant, Workload
 
-__all__ = ["Broken", "Collection", "collect"]
+__all__ = ["BrokenFile", "Collection", "collect"]
 
 ENTRY_POINTS = "benchkit.workloads"
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A file that could not be collected: where, and why in one line."""
+class BrokenFile:
+    """A workload file that could not be imported: path, line, reason."""
 
     path: str
     line: int
@@ -43,24 +43,31 @@ class Broken:
 
 @dataclass
 class Collection:
-    """The workloads that were found, by name, and the files that are broken."""
+    """Collected workloads by name, and the files that could not be imported."""
 
     workloads: dict[str, Workload] = field(default_factory=dict)
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[BrokenFile] = field(default_factory=list)
 
     def variants(self) -> list[Variant]:
         """Return all variants in the order of their files."""
-        return [variant for found in self.workloads.values() for variant in found.variants()]
+        return [variant for item in self.workloads.values() for variant in item.variants()]
 
     def find(self, name: str) -> list[Variant]:
-        """Return the variants of a name: a workload, one variant, or a glob.
+        """Return the variants of a workload name, a variant name, or a glob.
 
-        Parameters in brackets may be given in any order, and in part.
+        Parameters
+        ----------
+        name : str
+            The parameters in brackets may be in any order and incomplete.
+
+        Returns
+        -------
+        list of Variant
 
         Raises
         ------
         UnknownWorkload
-            There is none; the message names near ones.
+            Nothing matches; the message has similar names.
         """
         base, _, inside = name.partition("[")
         if "*" in name:
@@ -79,12 +86,23 @@ class Collection:
         return found
 
     def select(self, names: Sequence[str] = (), expression: str | None = None) -> list[Variant]:
-        """Return the variants that are named and match the expression, each once.
+        """Return the variants of `names` that match the expression, each once.
+
+        Parameters
+        ----------
+        names : sequence of str
+            See `find`; empty: all variants.
+        expression : str, optional
+            See `benchkit.measure.expression.matcher`.
+
+        Returns
+        -------
+        list of Variant
 
         Raises
         ------
         UnknownWorkload, InvalidSelectionError
-            A name does not exist; the expression cannot be read, or selects nothing.
+            A name does not exist; the expression is invalid or selects nothing.
         """
         chosen = [variant for name in names for variant in self.find(name)]
         chosen = chosen if names else self.variants()
@@ -100,18 +118,18 @@ class Collection:
 
 
 def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
-    """Import the workload files of these folders, and those of installed plugins.
+    """Import the workload files of folders and of installed plugins.
 
     Parameters
     ----------
     folders : path or sequence of path
-        Each is walked; files and folders beginning with ``_`` or ``.`` are left alone, but a
-        workload file may import such helpers from its own folder.
+        Searched recursively. Files and folders whose name begins with ``_`` or ``.`` are skipped;
+        workload files may import them as helpers from their own folder.
 
     Returns
     -------
     Collection
-        What was found; broken files are listed in it.
+        Workloads and broken files.
 
     Raises
     ------
@@ -132,7 +150,7 @@ def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
             _add_module(collection, point.load(), f"entry point {point.name}")
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            collection.broken.append(Broken(f"entry point {point.name}", 0, reason))
+            collection.broken.append(BrokenFile(f"entry point {point.name}", 0, reason))
     return collection
 
 
@@ -170,9 +188,9 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _rename(name: str, new: str) -> None:
-    """Give a helper beside a workload a name that nobody can import, as the workload has one.
+    """Rename a helper module next to a workload file to a name that cannot be imported.
 
-    Workers cannot import it; and what pickle could find by its name here would not go along.
+    Otherwise pickle would store its functions by reference, which workers cannot import.
     """
     helper = sys.modules[new] = sys.modules.pop(name)
     helper.__name__ = new
@@ -200,19 +218,19 @@ def _add_module(collection: Collection, module: ModuleType, origin: str) -> None
             continue
         if other is not None:
             place = f"{other.path}:{other.line}"
-            reason = f"{value.name} is declared in {place} already: give one another name"
-            collection.broken.append(Broken(origin, value.line, reason))
+            reason = f"{value.name} is already declared in {place}: rename one of the two"
+            collection.broken.append(BrokenFile(origin, value.line, reason))
             continue
         collection.workloads[value.name] = value
 
 
-def _broken(path: Path, error: BaseException) -> Broken:
-    """Say where in the file itself it went wrong, also when it was a library that raised."""
+def _broken(path: Path, error: BaseException) -> BrokenFile:
+    """Return the line of the file itself, also when a library raised the error."""
     if isinstance(error, SyntaxError) and error.lineno:
-        return Broken(str(path), error.lineno, f"{type(error).__name__}: {error.msg}")
+        return BrokenFile(str(path), error.lineno, f"{type(error).__name__}: {error.msg}")
     line = 1
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == str(path.resolve()):
             line = frame.lineno or line
     text = (str(error).strip().splitlines() or [""])[0]
-    return Broken(str(path), line, f"{type(error).__name__}: {text}".rstrip(": "))
+    return BrokenFile(str(path), line, f"{type(error).__name__}: {text}".rstrip(": "))

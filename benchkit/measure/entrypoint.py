@@ -1,4 +1,4 @@
-"""Measure a variant by its name: what the notebook `measure` calls, in any environment."""
+"""Measure a variant by its name, in any environment; called by the notebook `measure`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def measure(
     facts: Mapping[str, Any] | None = None,
     prometheus: str = "",
 ) -> Path:
-    """Measure one variant once and leave a recording.
+    """Measure one variant once and write a recording.
 
     Parameters
     ----------
     workload : str
         Full name of a variant, ``category.name[parameter=value]``.
     workloads : sequence of path
-        Folders to look for it.
+        Folders with workload files.
     folder : path
-        Where the recording is written.
+        Folder for the recording.
     params : mapping, optional
-        Parameters to bind that the workload does not list as variants.
+        Parameters to bind that are not part of a declared variant.
     cluster, clusters : mapping, optional
         Class and options of the cluster, and named shapes, as in an environment file.
     scale, capture, deadline_s, facts
@@ -51,12 +51,12 @@ def measure(
     Returns
     -------
     Path
-        The recording.
+        Folder of the recording.
 
     Raises
     ------
     UnknownWorkload, InvalidParameterError, InvalidClusterError, UsageError
-        The call asks for something that does not exist.
+        A name or an option does not exist.
     """
     collection = collect(workloads)
     if params:

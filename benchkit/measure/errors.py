@@ -1,7 +1,7 @@
-"""What the measured side refuses, each with the exit code of the command that meets it.
+"""Exceptions of `benchkit.measure` and the exit codes of commands that end with them.
 
-These live here and not in `benchkit.errors`, which gathers them, because this folder is copied
-alone into the environment under test.
+Defined here and re-exported by `benchkit.errors`, because this folder is copied alone into the
+environment under test.
 """
 
 from __future__ import annotations
@@ -23,29 +23,65 @@ __all__ = [
     "UsageError",
     "WrongAnswer",
     "did_you_mean",
+    "error_summary",
 ]
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return a hint naming the known word nearest to `name`, or `otherwise`."""
+    """Return a hint with the known name nearest to `name`.
+
+    Parameters
+    ----------
+    name : str
+        The unknown name.
+    known : iterable of str
+        Names that exist.
+    otherwise : str
+        Text to return if no name is similar.
+
+    Returns
+    -------
+    str
+    """
     near = get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
+def error_summary(error: BaseException) -> str:
+    """Return the class and the first line of the message of an exception.
+
+    Parameters
+    ----------
+    error : BaseException
+        Any exception.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> error_summary(ValueError("bad shape"))
+    'ValueError: bad shape'
+    """
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 class BenchkitError(Exception):
-    """A refusal with one line to show: the thing, what is wrong, what would be right."""
+    """Base class; the message is one line: the object, the problem, the correction."""
 
     exit_code = 3
 
 
 class UsageError(BenchkitError):
-    """The caller asked for something that does not exist or does not make sense."""
+    """An argument names something that does not exist, or is invalid."""
 
     exit_code = 2
 
 
 class UnknownWorkload(UsageError):
-    """A workload was asked for that no folder or plugin provides."""
+    """No folder or plugin provides a workload of this name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
@@ -57,15 +93,15 @@ class UnknownWorkload(UsageError):
 
 
 class InvalidSelectionError(UsageError):
-    """A selection expression (`-k`) cannot be read, or selects nothing."""
+    """A selection expression (`-k`) is invalid or selects nothing."""
 
 
 class InvalidParameterError(UsageError):
-    """A workload was given a parameter, or a value of one, that it does not have."""
+    """A workload or recipe does not have this parameter or value."""
 
 
 class InvalidWorkloadError(UsageError):
-    """A workload is declared in a way that cannot work."""
+    """The declaration of a workload is invalid."""
 
 
 class MissingPackage(BenchkitError):
@@ -73,11 +109,11 @@ class MissingPackage(BenchkitError):
 
 
 class InvalidClusterError(UsageError):
-    """A cluster is asked for by a class or an option that does not exist."""
+    """A cluster class or one of its options does not exist."""
 
 
 class ClusterError(BenchkitError):
-    """A cluster could not be opened, or not as it was asked for."""
+    """A cluster did not start, or not with the requested workers."""
 
 
 class DatasetError(BenchkitError):
@@ -85,8 +121,8 @@ class DatasetError(BenchkitError):
 
 
 class DeadlinePassed(BenchkitError):
-    """A workload did not end before its deadline."""
+    """A step of a workload did not end before its deadline."""
 
 
 class WrongAnswer(BenchkitError):
-    """A workload's result is not the known answer."""
+    """The result of a workload is not the known answer."""

@@ -1,7 +1,7 @@
 """Select variants by an expression, as pytest's ``-k`` does.
 
-Words are parts of names (or globs, with ``*``), ``category:``, ``tag:`` and ``profile:`` ask for
-those, and ``and``, ``or``, ``not`` and parentheses combine them.
+A word is a part of a name, or a glob with ``*``. ``category:``, ``tag:`` and ``profile:`` select by
+these fields. ``and``, ``or``, ``not`` and parentheses combine terms.
 """
 
 from __future__ import annotations
@@ -18,23 +18,28 @@ __all__ = ["matcher"]
 Predicate = Callable[[Any], bool]
 
 _TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
-#: The profile that is the whole suite.
-WHOLE = "release"
+#: The profile that contains all variants.
+COMPLETE_PROFILE = "release"
 _FIELDS = ("category", "name", "profile", "tag")
 
 
 def matcher(expression: str) -> Predicate:
-    """Return a function that tells whether a variant is selected.
+    """Return a function that returns whether a variant is selected.
 
     Parameters
     ----------
     expression : str
         For example ``"category:array and not slow"`` or ``"tag:quick or join.*"``.
 
+    Returns
+    -------
+    callable
+        Takes a variant, returns a bool.
+
     Raises
     ------
     InvalidSelectionError
-        The expression cannot be read; the message says where.
+        The expression is invalid; the message has the position.
 
     Examples
     --------
@@ -52,9 +57,8 @@ class _Parser:
         position = 0
         while position < len(expression.rstrip()):
             match = _TOKEN.match(expression, position)
-            assert match is not None  # anything but space and parentheses is a word
+            assert match is not None  # every character except space and parentheses matches
             text = match.group("paren") or match.group("word")
-            # Brackets of a variant may hold commas and the like, but no spaces.
             self.tokens.append((text, match.end() - len(text)))
             position = match.end()
         self.index = 0
@@ -62,47 +66,47 @@ class _Parser:
     def parse(self) -> Predicate:
         if not self.tokens:
             raise InvalidSelectionError(
-                "-k '': the expression is empty: name a workload, or leave -k out"
+                "-k '': the expression is empty: name a workload, or omit -k"
             )
-        predicate = self.either()
+        predicate = self.parse_or()
         if self.index < len(self.tokens):
             self.fail(f"unexpected {self.peek()!r}")
         return predicate
 
-    def either(self) -> Predicate:
-        terms = [self.both()]
+    def parse_or(self) -> Predicate:
+        terms = [self.parse_and()]
         while self.take("or"):
-            terms.append(self.both())
+            terms.append(self.parse_and())
         return terms[0] if len(terms) == 1 else lambda v: any(term(v) for term in terms)
 
-    def both(self) -> Predicate:
-        terms = [self.negated()]
+    def parse_and(self) -> Predicate:
+        terms = [self.parse_not()]
         while self.take("and"):
-            terms.append(self.negated())
+            terms.append(self.parse_not())
         return terms[0] if len(terms) == 1 else lambda v: all(term(v) for term in terms)
 
-    def negated(self) -> Predicate:
+    def parse_not(self) -> Predicate:
         if self.take("not"):
-            inner = self.negated()
+            inner = self.parse_not()
             return lambda v: not inner(v)
-        return self.atom()
+        return self.parse_operand()
 
-    def atom(self) -> Predicate:
+    def parse_operand(self) -> Predicate:
         if self.take("("):
-            inner = self.either()
+            inner = self.parse_or()
             if not self.take(")"):
                 self.fail("a ')' is missing")
             return inner
         text = self.peek()
         if text is None:
-            self.fail("something is missing at the end")
+            self.fail("incomplete expression")
         if text in ("and", "or", ")"):
             self.fail(f"unexpected {text!r}")
         assert text is not None
         self.index += 1
-        return self.word(text)
+        return self.parse_term(text)
 
-    def word(self, text: str) -> Predicate:
+    def parse_term(self, text: str) -> Predicate:
         key, colon, value = text.partition(":")
         if not colon:
             return lambda v: _name_matches(v.name, text)
@@ -113,7 +117,7 @@ class _Parser:
             return lambda v: fnmatchcase(v.workload.category, value)
         if key == "name":
             return lambda v: _name_matches(v.name, value)
-        if (key, value) == ("profile", WHOLE):
+        if (key, value) == ("profile", COMPLETE_PROFILE):
             return lambda v: True
         if key == "profile":
             return lambda v: bool({value, f"profile:{value}"} & set(v.tags))

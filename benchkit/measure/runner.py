@@ -6,21 +6,18 @@ wrong; nothing is raised but Ctrl-C and mistakes of the caller. Decides nothing 
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 import time as wall
 import traceback
 from collections.abc import Mapping
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import KilledWorker, wait
+from distributed import wait
 from distributed.client import futures_of
-from distributed.comm import CommClosedError
 
 from benchkit.measure.artifacts import keep_extras, parse_capture
 from benchkit.measure.capture_client import Observer
@@ -33,13 +30,10 @@ from benchkit.measure.deadline import (
     stacks_of,
 )
 from benchkit.measure.errors import (
-    ClusterError,
-    DatasetError,
     DeadlinePassed,
     InvalidClusterError,
-    MissingPackage,
-    WrongAnswer,
 )
+from benchkit.measure.outcomes import classify_error
 from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
 from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
@@ -195,32 +189,10 @@ class _Execution:
             raise
         except BaseException as error:
             trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            where = (
-                self.evidence.get("describe_unfinished_tasks")
-                if isinstance(error, DeadlinePassed)
-                else ""
-            )
+            where = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
             line = "; ".join(filter(None, [_line(error), where]))
-            return self._outcome_of(error), line, trace
+            return classify_error(error, self.step, self._scheduler_answers), line, trace
         return "ok", "", ""
-
-    def _outcome_of(self, error: BaseException) -> str:
-        if isinstance(error, DeadlinePassed):
-            return "timeout"
-        if isinstance(error, MissingPackage):
-            return "skipped"
-        if isinstance(error, KilledWorker):
-            return "lost_workers"
-        if self.step == "check" and isinstance(error, (WrongAnswer, AssertionError)):
-            return "wrong_answer"
-        if self.step == "open" or isinstance(error, (ClusterError, DatasetError)):
-            return "infrastructure"
-        if isinstance(error, (CommClosedError, CancelledError, asyncio.CancelledError)):
-            # Futures are cancelled under us when the scheduler, or every worker, went away.
-            return "lost_workers" if self._scheduler_answers() else "infrastructure"
-        # What a workload meets that goes on asking: of the client by its name, which is newer.
-        cut_off = isinstance(error, OSError) or type(error).__name__ == "ClosedClientError"
-        return "infrastructure" if cut_off and not self._scheduler_answers() else "failed"
 
     def _scheduler_answers(self) -> bool:
         client: Any = self.opened.client
@@ -352,7 +324,7 @@ class _Execution:
         """Save where all hangs: stacks, and the cluster's own dump beside the recording."""
         self.evidence |= {
             "stacks": stacks_of(client),
-            "describe_unfinished_tasks": describe_unfinished_tasks(client),
+            "standstill": describe_unfinished_tasks(client),
         }
         dump = str(self.writer.path / "cluster-dump")
         call_with_timeout(lambda: client.dump_cluster_state(dump))

@@ -108,7 +108,7 @@ def test_set_and_capture_off_reach_the_run_and_repeats_get_a_change(tmp_path, fo
         (["--set", "n"], "--set 'n': must be NAME=VALUE"),
         (["--tag", "=x"], "--tag '=x': must be NAME=VALUE"),
         (["--tag", "a=1", "--tag", "a=2"], "--tag 'a=2': a is given twice"),
-        (["-k", "bad and ("], "-k 'bad and (': at character 10: something is missing at the end"),
+        (["-k", "bad and ("], "-k 'bad and (': at character 10: incomplete expression"),
         (["-e", "baselin"], "did you mean 'baseline'?"),
         (["--workloads", "nowhere"], "nowhere: no such folder of workloads"),
         (["--environments", "nowhere"], "nowhere: no such folder of environments"),

@@ -13,8 +13,8 @@ from distributed.comm import CommClosedError
 
 import benchkit
 from benchkit.errors import StoreError, UsageError
-from benchkit.experiment.record import _outcome_of
 from benchkit.measure import recording
+from benchkit.measure.outcomes import RECORDED_STEP, classify_error
 
 OPTIONS = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
 
@@ -99,11 +99,13 @@ def test_a_scheduler_that_goes_away_is_no_failure_of_the_code(tmp_path):
 @pytest.mark.parametrize(
     ("status", "outcome"), [("closed", "infrastructure"), ("running", "failed")]
 )
-def test_who_asks_a_client_that_lost_its_scheduler_has_not_failed(status, outcome):
+def test_record_closed_client_outcome(status, outcome, tmp_path):
     class ClosedClientError(Exception):
         """As newer releases raise it."""
 
-    assert _outcome_of(ClosedClientError(), SimpleNamespace(status=status)) == outcome
+    recorder = benchkit.record(SimpleNamespace(status=status), store=tmp_path)
+    alive = recorder._scheduler_alive
+    assert classify_error(ClosedClientError(), RECORDED_STEP, alive) == outcome
 
 
 @pytest.mark.slow

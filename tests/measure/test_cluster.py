@@ -12,7 +12,8 @@ import weakref
 import pytest
 from distributed import Client, LocalCluster
 
-from benchkit.measure.cluster.spec import ClusterSpec, describe, open_cluster
+from benchkit.measure.cluster.description import describe
+from benchkit.measure.cluster.spec import ClusterSpec, open_cluster
 from benchkit.measure.errors import ClusterError, InvalidClusterError
 
 
@@ -36,7 +37,7 @@ LOCAL = "dask.distributed.LocalCluster"
         ("dask.distributed.LocalClustr", {}, "does not exist: did you mean 'LocalCluster'?"),
         ("no_such_package.Cluster", {}, "cannot be imported: No module named"),
         ("LocalCluster", {}, "give the dotted name, such as 'dask.distributed.LocalCluster'"),
-        ("sys.version", {}, "is no class: it cannot be called"),
+        ("sys.version", {}, "is not a class: it cannot be called"),
         (LOCAL, {"n_wrkers": 2}, "has no option 'n_wrkers': did you mean 'n_workers'?"),
         (LOCAL, {"memory_limit": "1 GBit"}, "write for example '1 GiB'"),
     ],
@@ -65,7 +66,7 @@ def test_what_the_class_or_its_workers_know_is_taken(kwargs):
     ("options", "message"),
     [
         ([1, 2], "is not a mapping"),
-        ({"address": "tcp://x:1", "n_workers": 2}, "n_workers beside address 'tcp://x:1'"),
+        ({"address": "tcp://x:1", "n_workers": 2}, "n_workers with address 'tcp://x:1'"),
     ],
 )
 def test_an_environments_cluster_that_cannot_be_meant_is_refused(options, message):
@@ -180,7 +181,7 @@ def test_a_running_scheduler_is_used_as_found_and_left_running():
             assert opened.description["class"] == cluster.scheduler_address
         assert set(cluster.scheduler.workers) == before
         with Client(cluster) as client:
-            assert describe(client, None, "as found")["class"] == "LocalCluster"
+            assert describe(client, "as found")["class"] == "LocalCluster"
 
 
 def test_a_scheduler_without_workers_is_refused():

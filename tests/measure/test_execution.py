@@ -218,7 +218,7 @@ def test_an_address_where_nobody_answers_is_infrastructure(tmp_path):
     run = Run(run_from_recording(execute(fine.variants()[0], spec, folder=tmp_path)))
 
     assert run.outcome == "infrastructure"
-    assert "no scheduler answers at 'tcp://127.0.0.1:9'" in run.error
+    assert "no scheduler responds at 'tcp://127.0.0.1:9'" in run.error
 
 
 KILLED = """

@@ -16,7 +16,7 @@ from typing import Any
 from benchkit.errors import InvalidEnvironmentError, did_you_mean
 from benchkit.experiment.environment import probe
 from benchkit.experiment.environment.environment import Environment
-from benchkit.measure.cluster.check import cluster_troubles
+from benchkit.measure.cluster.check import cluster_problems
 from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 
 __all__ = ["check_clusters", "check_environment", "check_settings", "own_settings"]
@@ -42,7 +42,7 @@ def check_environment(environment: Environment) -> None:
     """
     if environment.dask:
         check_settings(environment, own_settings())
-    check_clusters(environment, cluster_troubles(environment.cluster, environment.clusters))
+    check_clusters(environment, cluster_problems(environment.cluster, environment.clusters))
 
 
 def check_settings(environment: Environment, settings: Mapping[str, Any]) -> None:

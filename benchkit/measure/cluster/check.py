@@ -1,4 +1,4 @@
-"""What is wrong with a cluster and its named shapes, asked where their class is installed."""
+"""Check the cluster and the named shapes of an environment where their class is installed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from typing import Any
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import InvalidClusterError
 
-__all__ = ["cluster_troubles"]
+__all__ = ["cluster_problems"]
 
 
-def cluster_troubles(
+def cluster_problems(
     cluster: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[list[str], str]]:
-    """Return what is wrong, each with where: ``["cluster"]`` or ``["clusters", name]``.
+    """Return each problem with its place: ``["cluster"]`` or ``["clusters", name]``.
 
     Parameters
     ----------
     cluster, clusters : mapping
-        As in an environment file. Nothing is started, and nobody needs to be logged in.
+        As in an environment file. Nothing is started, and no login is needed.
+
+    Returns
+    -------
+    list of tuple
+        Place and message.
     """
-    found: list[tuple[list[str], str]] = []
+    problems: list[tuple[list[str], str]] = []
     try:
         spec = ClusterSpec.from_dict(cluster)
         spec.check(login=False)
@@ -33,11 +38,11 @@ def cluster_troubles(
         try:
             spec.merged(shape).check(login=False)
         except InvalidClusterError as error:
-            found.append((["clusters", name], str(error)))
-    return found
+            problems.append((["clusters", name], str(error)))
+    return problems
 
 
 if __name__ == "__main__":
-    # Whatever an import prints must not end up in the answer.
-    answer, sys.stdout = sys.stdout, sys.stderr
-    print(json.dumps(cluster_troubles(*json.loads(sys.argv[1]))), file=answer)
+    # Keep output of imports out of the result.
+    result, sys.stdout = sys.stdout, sys.stderr
+    print(json.dumps(cluster_problems(*json.loads(sys.argv[1]))), file=result)

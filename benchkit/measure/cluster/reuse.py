@@ -1,7 +1,6 @@
-"""Clusters that take minutes to start are kept from run to run; their workers are made new.
+"""Reuse clusters that take minutes to start; restart their workers before each run.
 
-Knows when a cluster may be used again. Local clusters are not kept: a new one is quicker than a
-restart, which can hang.
+Local clusters are not reused: a new cluster starts faster than a restart, which can hang.
 """
 
 from __future__ import annotations
@@ -15,24 +14,28 @@ from typing import Any
 
 from benchkit.measure.cluster.spec import ClusterSpec, RunningCluster, open_cluster
 
-__all__ = ["close_kept", "reused_cluster"]
+__all__ = ["close_reused_clusters", "reused_cluster"]
 
 RESTART_TIMEOUT_S = 120.0
-_kept: dict[str, tuple[ExitStack, RunningCluster]] = {}
+_clusters: dict[str, tuple[ExitStack, RunningCluster]] = {}
 
 
 @contextmanager
 def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
-    """Open a cluster with fresh workers; one that is neither local nor an address is kept.
+    """Open a cluster with fresh workers; keep it if it is neither local nor an address.
 
     The next call with the same spec gets the same cluster with restarted workers, or a new
-    cluster if that one does not answer or did not get all its workers back. What is kept is
-    closed when the process ends.
+    cluster if it does not respond or did not get all its workers back. Kept clusters are closed
+    when the process ends.
 
     Parameters
     ----------
     spec : ClusterSpec
-        What to open.
+        Cluster to open.
+
+    Yields
+    ------
+    RunningCluster
 
     Raises
     ------
@@ -40,43 +43,43 @@ def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
         See `benchkit.measure.cluster.spec.open_cluster`.
     """
     if spec.is_local or spec.address is not None:
-        with open_cluster(spec) as opened:
-            yield opened
+        with open_cluster(spec) as running:
+            yield running
         return
     key = json.dumps(spec.to_dict(), sort_keys=True, default=str)
-    kept = _renewed(key)
-    if kept is None:
+    running = _restart(key)
+    if running is None:
         stack = ExitStack()
-        kept = stack.enter_context(open_cluster(spec))
-        _kept[key] = stack, kept
-    yield kept
+        running = stack.enter_context(open_cluster(spec))
+        _clusters[key] = stack, running
+    yield running
 
 
-def _renewed(key: str) -> RunningCluster | None:
-    """Return the kept cluster with new workers; None, and nothing kept, if it is of no use."""
-    if key not in _kept:
+def _restart(key: str) -> RunningCluster | None:
+    """Return the kept cluster with new workers; close it and return None if that fails."""
+    if key not in _clusters:
         return None
-    _, opened = _kept[key]
-    n_workers = opened.description["n_workers"]
+    _, running = _clusters[key]
+    n_workers = running.description["n_workers"]
     try:
-        opened.client.restart(timeout=RESTART_TIMEOUT_S)
-        opened.client.wait_for_workers(n_workers, timeout=RESTART_TIMEOUT_S)
+        running.client.restart(timeout=RESTART_TIMEOUT_S)
+        running.client.wait_for_workers(n_workers, timeout=RESTART_TIMEOUT_S)
     except Exception:
         _drop(key)
         return None
-    return replace(opened, description={**opened.description, "workers": "restarted"})
+    return replace(running, description={**running.description, "workers": "restarted"})
 
 
 def _drop(key: str) -> None:
-    stack, _ = _kept.pop(key)
+    stack, _ = _clusters.pop(key)
     with suppress(Exception):
         stack.close()
 
 
-def close_kept(*_: Any) -> None:
-    """Close all clusters that are kept."""
-    for key in list(_kept):
+def close_reused_clusters(*_: Any) -> None:
+    """Close all kept clusters."""
+    for key in list(_clusters):
         _drop(key)
 
 
-atexit.register(close_kept)
+atexit.register(close_reused_clusters)

@@ -1,7 +1,7 @@
-"""From a class name and keyword arguments, or an address, to a fresh cluster, described.
+"""Start a cluster from a class and its arguments, or connect to a running scheduler.
 
-Any Cluster class works by its dotted name; its keyword arguments are checked against its own
-signature before anything starts. Does not know what will run on it.
+Any Cluster class works by its dotted name. Its keyword arguments are checked against its signature
+before anything starts.
 """
 
 from __future__ import annotations
@@ -24,22 +24,28 @@ from distributed import Client
 from distributed.comm import resolve_address
 from distributed.system import MEMORY_LIMIT
 
-from benchkit.measure.errors import ClusterError, InvalidClusterError, did_you_mean
+from benchkit.measure.cluster.description import describe, worker_infos
+from benchkit.measure.errors import (
+    ClusterError,
+    InvalidClusterError,
+    did_you_mean,
+    error_summary,
+)
 
 __all__ = ["ClusterSpec", "RunningCluster", "open_cluster"]
 
 LOCAL_CLUSTER = "dask.distributed.LocalCluster"
-#: The catalogue's sizes are tuned so that 1 GiB a thread gives jobs of 5 to 20 s.
+#: B. Workloads take 5 to 20 s with 1 GiB per thread.
 DEFAULT_MEMORY_PER_THREAD = 2**30
 START_TIMEOUT_S = 60.0
-#: Clusters in the cloud take minutes to send their first worker.
+#: The first worker of a cluster in the cloud takes minutes to connect.
 REMOTE_START_TIMEOUT_S = 900.0
 CLOSE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """How to get a cluster: a class by its dotted name, or the address of a running scheduler.
+    """A cluster to open: a class by its dotted name, or the address of a running scheduler.
 
     Parameters
     ----------
@@ -62,10 +68,10 @@ class ClusterSpec:
 
     @classmethod
     def default(cls) -> ClusterSpec:
-        """Return a LocalCluster sized for this machine: a worker a core, up to eight.
+        """Return a LocalCluster sized for this machine: one worker per core, up to eight.
 
-        Memory is 1 GiB a thread, or 60 % of the machine's if that is less: sizes of workloads
-        grow with memory, and with all of a laptop's memory each would take minutes.
+        Memory is 1 GiB per thread, or 60 % of the machine's memory if that is less: data sizes
+        grow with memory, and with all memory of a laptop each workload would take minutes.
         """
         n_workers = min(CPU_COUNT, 8)
         threads = max(1, CPU_COUNT // n_workers)
@@ -81,12 +87,12 @@ class ClusterSpec:
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any] | None) -> ClusterSpec:
-        """Read the `cluster:` part of an environment; what is absent is the default.
+        """Read the `cluster:` part of an environment; absent options take their defaults.
 
         Raises
         ------
         InvalidClusterError
-            Something else than a mapping, or an address together with other options.
+            Not a mapping, or an address together with other options.
         """
         if not options:
             return cls.default()
@@ -97,8 +103,8 @@ class ClusterSpec:
         if address is not None:
             if rest:
                 raise InvalidClusterError(
-                    f"cluster: {', '.join(rest)} beside address {address!r}: a running scheduler "
-                    "takes no options; leave them out, or leave out the address"
+                    f"cluster: {', '.join(rest)} with address {address!r}: a running scheduler "
+                    "takes no options; remove them, or remove the address"
                 )
             return cls(address=str(address))
         name = rest.pop("class", LOCAL_CLUSTER)
@@ -107,20 +113,20 @@ class ClusterSpec:
         return cls(name, rest)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` reads."""
+        """Return the options in the format of `from_dict`."""
         if self.address is not None:
             return {"address": self.address}
         return {"class": self.cls, **self.kwargs}
 
     def merged(self, options: Mapping[str, Any] | None) -> ClusterSpec:
-        """Return this cluster with other options laid over it (a workload's own shape)."""
+        """Return this cluster with replaced options (the cluster shape of a workload)."""
         if not options or self.address is not None:
             return self
         return replace(self, kwargs={**self.kwargs, **options})
 
     @property
     def is_local(self) -> bool:
-        """Whether workers are cheap to start and live on this machine."""
+        """Whether workers run on this machine and are cheap to start."""
         return self.address is None and self.cls.rsplit(".", 1)[-1] == "LocalCluster"
 
     @property
@@ -134,7 +140,7 @@ class ClusterSpec:
         Raises
         ------
         InvalidClusterError
-            There is no such module or name, or it cannot be called.
+            The module or name does not exist, or cannot be called.
         """
         module, _, name = self.cls.rpartition(".")
         if not module:
@@ -155,22 +161,22 @@ class ClusterSpec:
             ) from error
         if not callable(factory):
             raise InvalidClusterError(
-                f"cluster class {self.cls!r} is no class: it cannot be called"
+                f"cluster class {self.cls!r} is not a class: it cannot be called"
             )
         return factory
 
     def check(self, *, login: bool = True) -> None:
-        """Check the keyword arguments against the class's own signature; start nothing.
+        """Check the keyword arguments against the signature of the class; start nothing.
 
         Parameters
         ----------
         login : bool, default True
-            Also refuse a cluster in the cloud for which nobody is logged in.
+            Also raise if a Coiled cluster has no login.
 
         Raises
         ------
         InvalidClusterError
-            The class does not exist or does not know an argument.
+            The class or an option does not exist.
         """
         if self.address is not None:
             return
@@ -206,7 +212,7 @@ def _keywords(factory: Any) -> set[str] | None:
     if getattr(factory, "__name__", "") == "LocalCluster":
         from distributed import Nanny, Worker
 
-        # What LocalCluster does not know it hands to its workers.
+        # LocalCluster passes unknown arguments to its workers.
         for cls in (Nanny, Worker):
             known |= set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs"}
         return known
@@ -214,7 +220,7 @@ def _keywords(factory: Any) -> set[str] | None:
 
 
 def _check_coiled_login() -> None:
-    """Refuse at once: without a token Coiled polls a browser's answer for ten minutes."""
+    """Raise without a token: Coiled would poll for a browser login for ten minutes."""
     has_token = dask.config.get("coiled.token", None) or os.environ.get("DASK_COILED__TOKEN")
     # A notebook's kernel and a service have no terminal, or no standard input at all.
     if not has_token and not (sys.stdin and sys.stdin.isatty()):
@@ -225,7 +231,7 @@ def _check_coiled_login() -> None:
 
 @dataclass
 class RunningCluster:
-    """A cluster that is ready: `client`, `cluster` (None for an address) and its `description`."""
+    """A started cluster: `client`, `cluster` (None for an address) and its `description`."""
 
     client: Client
     cluster: Any
@@ -236,22 +242,26 @@ class RunningCluster:
 def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterator[RunningCluster]:
     """Open a cluster with fresh workers, and close it afterwards.
 
-    A class gives a new cluster. At an address the workers are restarted if all of them have a
-    nanny to bring them back (without one they would be gone), else they are used as found.
+    A class gives a new cluster. At an address the workers are restarted if all have a nanny, else
+    they are used as found: a worker without a nanny would not start again.
 
     Parameters
     ----------
     spec : ClusterSpec
-        What to open.
+        Cluster to open.
     timeout_s : float, optional
-        How long to wait for the workers: 60 s on this machine, 15 minutes elsewhere.
+        Time to wait for the workers; by default 60 s on this machine, 15 minutes elsewhere.
+
+    Yields
+    ------
+    RunningCluster
 
     Raises
     ------
     InvalidClusterError
         The class or an option does not exist; nothing was started.
     ClusterError
-        It did not start, or not with the workers that were asked for.
+        It did not start, or not with the requested workers.
     """
     spec.check()
     local = spec.is_local or spec.address is not None
@@ -269,63 +279,64 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
         except (ClusterError, KeyboardInterrupt):
             raise
         except Exception as error:
-            raise ClusterError(f"{spec.label} did not start: {_one_line(error)}") from error
-        yield RunningCluster(client, cluster, describe(client, spec, workers))
+            raise ClusterError(f"{spec.label} did not start: {error_summary(error)}") from error
+        description = describe(client, workers, label=spec.label, kwargs=spec.kwargs)
+        yield RunningCluster(client, cluster, description)
     finally:
-        for thing in (client, cluster):
-            if thing is not None:
-                _close(thing)
-        _let_go()
+        for resource in (client, cluster):
+            if resource is not None:
+                _close(resource)
+        _clear_handler_cache()
 
 
-#: Clients and clusters that did not close in time. The garbage collector would close them again in
-#: any thread, and one that is just starting an event loop holds the lock that closing takes.
+#: Clients and clusters that did not close in time. Kept, because the garbage collector would close
+#: them again in any thread: in one that is starting an event loop this is a deadlock.
 _UNCLOSED: list[Any] = []
 
 
-def _close(thing: Any) -> None:
+def _close(resource: Any) -> None:
     try:
-        thing.close(timeout=CLOSE_TIMEOUT_S)
+        resource.close(timeout=CLOSE_TIMEOUT_S)
     except Exception:
-        _UNCLOSED.append(thing)
+        _UNCLOSED.append(resource)
 
 
-def _let_go() -> None:
-    """Let a scheduler that has closed be collected.
+def _clear_handler_cache() -> None:
+    """Clear the cache through which distributed keeps closed schedulers in memory.
 
-    Recent releases of distributed (2026.8, not 2023.4) remember methods of every server for good,
-    and with them what it knew, such as its log of transitions. Python's collector walks over all of
-    it: after 250 runs in one process what makes many objects took twice as long.
+    Recent releases (2026.8, not 2023.4) cache methods of every server, and with them the state of
+    the server, such as its transition log. The garbage collector traverses all of it: after 250
+    runs in one process, code that makes many objects took twice as long.
     """
-    known: Any = getattr(distributed.core, "_expects_comm", None)
-    if hasattr(known, "cache_clear"):
-        known.cache_clear()
+    cache: Any = getattr(distributed.core, "_expects_comm", None)
+    if hasattr(cache, "cache_clear"):
+        cache.cache_clear()
 
 
 def _start(spec: ClusterSpec) -> Any:
     factory, kwargs = spec.factory(), dict(spec.kwargs)
     if spec.is_local:
-        # A dashboard that nobody looks at costs start-up time and a port that may be taken.
+        # An unused dashboard costs start time, and its port may be in use.
         kwargs.setdefault("dashboard_address", None)
         if isinstance(kwargs.get("memory_limit"), str) and kwargs["memory_limit"] != "auto":
             kwargs["memory_limit"] = parse_bytes(kwargs["memory_limit"])
     with warnings.catch_warnings():
-        # Without a dashboard there is still a port for metrics, and another one will do.
+        # Without a dashboard the scheduler still serves metrics; any port is fine.
         warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
         return factory(**kwargs)
 
 
 def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
     try:
-        # Before there is a client: what its start does not expect leaves it half open.
+        # Before the client exists: an unexpected error in its start leaves it half open.
         resolve_address(address)
         client = Client(address, timeout=min(timeout_s, 10.0), set_as_default=True)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
-            f"no scheduler answers at {address!r}: {_one_line(error)}; "
+            f"no scheduler responds at {address!r}: {error_summary(error)}; "
             "give an address such as tcp://127.0.0.1:8786"
         ) from error
-    workers = _workers(client)
+    workers = worker_infos(client)
     if not workers:
         _close(client)
         raise ClusterError(f"the scheduler at {address} has no workers: start some first")
@@ -340,13 +351,6 @@ def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
     return client, "restarted"
 
 
-def _workers(client: Client) -> dict[str, dict]:
-    """Return what the scheduler tells of all workers (newer releases list five by default)."""
-    if "n_workers" in inspect.signature(Client.scheduler_info).parameters:
-        return client.scheduler_info(n_workers=-1)["workers"]
-    return client.scheduler_info()["workers"]
-
-
 def _await_workers(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: float) -> None:
     wanted = spec.kwargs.get("n_workers")
     if wanted is None and spec.is_local:
@@ -356,55 +360,11 @@ def _await_workers(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: f
     if "n_workers" not in inspect.signature(spec.factory()).parameters and hasattr(
         cluster, "scale"
     ):
-        cluster.scale(wanted)  # dask-gateway takes the number afterwards only
+        cluster.scale(wanted)  # dask-gateway takes the number after the start only
     try:
         client.wait_for_workers(wanted, timeout=timeout_s)
     except TimeoutError as error:
         raise ClusterError(
-            f"{spec.label}: {len(_workers(client))} of {wanted} workers came within {timeout_s:g} s"
+            f"{spec.label}: {len(worker_infos(client))} of {wanted} workers came "
+            f"within {timeout_s:g} s"
         ) from error
-
-
-def describe(client: Client, spec: ClusterSpec | None, workers: str) -> dict[str, Any]:
-    """Return what was really got: workers, threads, memory in B, hosts, versions of all sides."""
-    infos = list(_workers(client).values())
-    limits = [info.get("memory_limit") or 0 for info in infos]
-    return {
-        "class": spec.label if spec else type(client.cluster).__name__,
-        "kwargs": dict(spec.kwargs) if spec else {},
-        "workers": workers,
-        "n_workers": len(infos),
-        "n_threads": sum(info.get("nthreads", 0) for info in infos),
-        "memory_limit": sum(limits),
-        "memory_limits": sorted(set(limits)),
-        "hosts": sorted({str(info.get("host")) for info in infos}),
-        "nannies": bool(infos) and all(info.get("nanny") for info in infos),
-        "versions": _versions(client),
-    }
-
-
-def _versions(client: Client) -> dict[str, Any]:
-    """Return the packages that matter on the wire: client, scheduler, and the set of workers'."""
-    try:
-        versions: Any = client.get_versions(check=False)
-    except Exception as error:
-        return {"error": _one_line(error)}
-    kept: dict[str, Any] = {}
-    for side in ("client", "scheduler"):
-        kept[side] = _wire_packages(versions.get(side) or {})
-    kept["workers"] = []
-    for info in (versions.get("workers") or {}).values():
-        packages = _wire_packages(info or {})
-        if packages not in kept["workers"]:
-            kept["workers"].append(packages)
-    return kept
-
-
-def _wire_packages(info: dict) -> dict[str, str]:
-    packages = info.get("packages") or {}
-    return {name: str(version) for name, version in packages.items() if version is not None}
-
-
-def _one_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
