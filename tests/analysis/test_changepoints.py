@@ -6,7 +6,13 @@ from scipy.stats import binomtest
 
 from benchkit.analysis.changepoint import rule as windows
 from benchkit.analysis.changepoint import scan
-from benchkit.analysis.changepoint.detect import ChangePoint, Marks, detect, detect_many, latest_night
+from benchkit.analysis.changepoint.detect import (
+    ChangePoint,
+    Marks,
+    detect,
+    detect_many,
+    latest_night,
+)
 from benchkit.errors import UsageError
 
 NIGHTS = 110

@@ -1,7 +1,7 @@
-"""From tables of runs to a report: which workloads changed, by how much, and how sure that is.
+"""Compare tables of runs, workload by workload, and return a `Comparison`.
 
-Tables as `Store.runs` gives them in, a `Comparison` out. Knows which runs count and which belong to one
-block; the statistics are `benchkit.analysis.stats.effects`.
+Tables have the columns of `Store.runs`. This module selects the runs that count and assigns them to
+blocks; `benchkit.analysis.stats.effects` computes the statistics.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.compare.warnings import apart, elsewhere, left_out
+from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
 from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
@@ -128,9 +127,9 @@ def compare(
         blocked=blocked,
         warnings=(
             *warnings,
-            *left_out(baseline, sets, {} if null is None else {NULL_ARM: null}, names[0]),
-            *apart(blocked),
-            *elsewhere(baseline, sets, names[0]),
+            *comparison_warnings(
+                baseline, sets, null, name=names[0], null_name=NULL_ARM, blocked=blocked
+            ),
         ),
         level=level,
         same=same,

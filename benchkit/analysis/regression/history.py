@@ -17,7 +17,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.changepoint.detect import ChangePoint, Marks, LatestNight, detect_many, latest_night
+from benchkit.analysis.changepoint.detect import (
+    ChangePoint,
+    LatestNight,
+    Marks,
+    detect_many,
+    latest_night,
+)
 from benchkit.measure.run_ids import id_time
 from benchkit.store.index.query import parse_moment, workload_matcher
 from benchkit.store.marks import active_marks
@@ -108,8 +114,8 @@ class History:
         """How the last night of each series stands against its reference."""
         return latest_night(self.values, times=self.times, marks=self.restarts)
 
-    def until(self, night: int) -> History:
-        """Return the history as it was known on a night, given by its position."""
+    def before(self, night: int) -> History:
+        """Return the history up to and including the night at a position."""
         runs = self.runs[self.runs["night"] <= night]
         segments = self.segments[self.segments["night"] <= night]
         times, stop = self.times[: night + 1], night + 1

@@ -12,16 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.analysis.regression.failures import judge_outcomes
 from benchkit.analysis.regression.fleet import FleetGroup, fleet_step
-from benchkit.analysis.regression.history import History, night_name
+from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import NightLevels, worse_direction
-from benchkit.analysis.regression.regression import read_ledger, series_name
+from benchkit.analysis.regression.regression import (
+    FAILING,
+    Regression,
+    read_ledger,
+    regression_id,
+    series_name,
+)
+from benchkit.formatting import json_safe
 
 __all__ = ["Judgement", "judge_night"]
 
 #: Alarms per series and night on real series without a change: benchmarks/detection.py.
 FALSE_ALARMS = 0.020 / 100
+#: Consecutive nights that ended ok before a failure is reported as new.
+OK_NIGHTS_BEFORE = 3
+#: Consecutive nights that ended ok before a failure counts as recovered.
+OK_NIGHTS_AFTER = 2
+_HARMLESS_OUTCOMES = ("", "ok", "skipped", "infrastructure")
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ def judge_night(
     closed = {str(event["regression"]) for event in over}
     found, proposed = levels.changes(alarms, fleet.cause, reasons, closed)
     proposed += levels.suspects(standing.suspect, standing.ratio, proposed)
-    failed, others = judge_outcomes(history, night, fresh, known, control)
+    failed, others = _judge_outcomes(history, night, fresh, known, control)
     found += over + others
     proposed += failed
     nights = _bookkeeping(history, night, fresh, found, proposed)
@@ -165,3 +176,41 @@ def _bookkeeping(
             }
         )
     return nights
+
+
+def _judge_outcomes(
+    history: History,
+    night: str,
+    fresh: Mapping[tuple[str, str], str],
+    known: Mapping[tuple[str, ...], Regression],
+    control: str | None,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return workloads that fail since tonight, and other news of those that failed.
+
+    One that fails in the control environment too is not the doing of the code under test.
+    """
+    opened, others = [], []
+    keys = history.runs.drop_duplicates("key").set_index("key")
+    bad = ~np.isin(history.outcomes[:, -1], _HARMLESS_OUTCOMES)
+    hit = keys.loc[[key for key in np.flatnonzero(bad) if key in keys.index]]
+    in_control = set(hit.loc[hit["environment"] == control, "workload"])
+    for key, outcomes in enumerate(history.outcomes):
+        about = {**keys.loc[key, list(SERIES_FIELDS)].to_dict(), "metric": FAILING}
+        group = (str(about["environment"]), str(about["host"]))
+        if group not in fresh or not outcomes[-1]:
+            continue
+        past = [outcome for outcome in outcomes if outcome not in ("", "infrastructure")]
+        one = known.get(series_name(about))
+        fact = {**json_safe(about), "seen": night}
+        if one is not None:
+            if past[-OK_NIGHTS_AFTER:] == ["ok"] * OK_NIGHTS_AFTER:
+                others.append({**fact, "regression": one.id, "kind": "recovered"})
+        elif bad[key] and past[-OK_NIGHTS_BEFORE - 1 : -1] == ["ok"] * OK_NIGHTS_BEFORE:
+            fact |= {"regression": regression_id(about, night), "night": night}
+            fact["reason"] = f"ended {outcomes[-1]}, and ok on {OK_NIGHTS_BEFORE} nights before"
+            if about["workload"] in in_control:
+                fact["reason"] += f"; it fails in the control {control!r} too"
+                others.append({**fact, "kind": "set_aside", "cause": "infrastructure"})
+            else:
+                opened.append({**fact, "kind": "opened", "suspect": False, "cause": "code"})
+    return opened, others

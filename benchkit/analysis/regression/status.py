@@ -46,8 +46,8 @@ class SeriesStatus:
         Workload, environment, host, ...
     state : str
         One of `STATES`.
-    words : str
-        The state in words, with what is known beyond it.
+    label : str
+        Text of the state, such as ``regressed, new``.
     value : float
         Median of the night; NaN if not measured.
     ratio, low, high : float
@@ -68,7 +68,7 @@ class SeriesStatus:
     row: int
     about: Mapping[str, Any]
     state: str
-    words: str
+    label: str
     value: float
     ratio: float
     low: float
@@ -135,7 +135,7 @@ def series_statuses(
         noise = abs(np.log(ratio) / units) if units and np.isfinite(units) else float("nan")
         change = history.changes[row][-1] if history.changes[row] else None
         outcome = str(history.outcomes[int(about["key"]), -1])
-        state, words = _state(
+        state, label = _state(
             history,
             row,
             outcome,
@@ -164,7 +164,7 @@ def series_statuses(
                 row,
                 about,
                 state,
-                words,
+                label,
                 float(history.values[row, -1]),
                 ratio,
                 float(low),
@@ -189,7 +189,7 @@ def _state(
     suspect: int,
     is_young: bool,
 ) -> tuple[str, str]:
-    """Return the state of a series and its words."""
+    """Return the state of a series and its label."""
     last = len(history.times) - 1
     if outcome not in ("", "ok", "skipped"):
         return "failed", OUTCOME_WORDS.get(outcome, ("", outcome))[1]

@@ -6,31 +6,30 @@ issues) is somebody else's: what it needs is in the store afterwards.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from benchkit.analysis.regression.diagnosis import diagnose_regression
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
-from benchkit.analysis.regression.judge import Judgement, judge_night
+from benchkit.analysis.regression.judge import Judgement
+from benchkit.analysis.regression.judge import judge_night as judge_history
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
-from benchkit.experiment.nightly.confirm import confirm
+from benchkit.experiment.nightly.confirm import Progress, confirm
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import plan_experiment
-from benchkit.experiment.run.estimate import Estimate, estimate_of
+from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.plan import Measurement
 from benchkit.store.index.query import parse_moment
 from benchkit.store.store import Store
 
-__all__ = ["Night", "judge_night", "nightly", "read_night"]
+__all__ = ["Night", "judge_and_record", "nightly", "read_night"]
 
 #: Events that are news of the night, in the order in which they matter; others are bookkeeping.
 NEWS = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
@@ -110,18 +109,9 @@ class Night:
         return "\n".join([*lines, *(f"  failed: {text}" for text in self.troubles)])
 
 
-Watch = Callable[[Experiment, Estimate, Callable[[Measurement], bool]], Iterable[Mapping[str, Any]]]
-
-
-def _unwatched(
-    experiment: Experiment, estimate: Estimate, skip: Callable[[Measurement], bool]
-) -> Iterable[Mapping[str, Any]]:
-    return experiment.run(skip=skip)
-
-
 def nightly(
     *names: str,
-    k: str | None = None,
+    select: str | None = None,
     environments: Sequence[str | Environment] = (CURRENT,),
     control: str | None = None,
     repeats: int = 1,
@@ -136,7 +126,7 @@ def nightly(
     tags: Mapping[str, str] | None = None,
     folders: Sequence[str | Path] = (),
     environment_folders: Sequence[str | Path] = (),
-    watch: Watch = _unwatched,
+    progress: Progress = iter,
 ) -> Night:
     """Measure workloads in one or more environments, judge the night, and keep what was found.
 
@@ -144,7 +134,7 @@ def nightly(
     ----------
     *names : str
         Names of workloads or variants, globs allowed; all of them if none is given.
-    k : str, optional
+    select : str, optional
         Select further, as ``pytest -k`` does.
     environments : sequence of str or Environment
         What they run in: the tip of Dask, the release, ...
@@ -168,8 +158,8 @@ def nightly(
         name the same.
     scale, capture, tags, folders, environment_folders
         As in `benchkit.run`.
-    watch : callable
-        Runs an experiment and gives its records; tells whoever waits how far it is.
+    progress : callable
+        Gets the events of an experiment, displays them, and returns them as an iterator.
 
     Returns
     -------
@@ -182,7 +172,7 @@ def nightly(
 
     Examples
     --------
-    >>> benchkit.nightly(k="profile:nightly", environments=["tip"])  # doctest: +SKIP
+    >>> benchkit.nightly(select="profile:nightly", environments=["tip"])  # doctest: +SKIP
     """
     home = store if isinstance(store, Store) else Store(store)
     moment = parse_moment(night) if night else datetime.now(timezone.utc)
@@ -195,7 +185,7 @@ def nightly(
             raise UsageError(f"no environment could be made ready: {'; '.join(result.troubles)}")
         experiment, broken = plan_experiment(
             names,
-            expression=k,
+            select=select,
             environments=list(arms.values()),
             repeats=repeats,
             store=home,
@@ -203,16 +193,20 @@ def nightly(
             capture=capture,
             tags={**(tags or {}), "night": result.night},
             folders=folders,
+            budget_s=budget_s,
+            min_blocks=0,
         )
         result.troubles += [str(file) for file in broken]
-        _measure(experiment, budget_s, watch, result)
-    judge_night(
+        if budget_s is not None:
+            experiment = replace(experiment, variants=_longest_ago_first(experiment))
+        _measure(experiment, progress, result)
+    judge_and_record(
         result,
         metrics=metrics,
         control=_name(control),
         arms=arms if measure and confirming and not result.interrupted else {},
         folders=folders,
-        watch=watch,
+        progress=progress,
     )
     return result
 
@@ -250,14 +244,14 @@ def read_night(store: Store, night: str = "latest") -> Night:
     )
 
 
-def judge_night(
+def judge_and_record(
     result: Night,
     *,
     metrics: Sequence[str] = DEFAULT_METRICS,
     control: str | None = None,
     arms: Mapping[str, Environment] | None = None,
     folders: Sequence[str | Path] = (),
-    watch: Watch = _unwatched,
+    progress: Progress = iter,
 ) -> None:
     """Judge the last night in a store, confirm what can be, and add it all to the ledger.
 
@@ -268,12 +262,12 @@ def judge_night(
     runs = store.runs()
     if len(runs):
         history = build_history(runs, metrics=metrics, marks=marks)
-        judgement = judge_night(history, events, marks=marks, control=control)
+        judgement = judge_history(history, events, marks=marks, control=control)
         if not result.records:  # nothing was measured: the night is the last one in the store
             result.night = judgement.night
         proposed = judgement.proposed
         if arms and proposed:
-            proposed = _confirmed(result, history, proposed, arms, folders, watch)
+            proposed = _confirmed(result, history, proposed, arms, folders, progress)
         _write(result, history, judgement, proposed)
     result.regressions = read_ledger(store.events(), marks)
 
@@ -298,34 +292,23 @@ def _name(environment: str | Environment | None) -> str | None:
     return environment.name if isinstance(environment, Environment) else environment
 
 
-def _measure(experiment: Experiment, budget_s: float | None, watch: Watch, result: Night) -> None:
-    if budget_s is not None:
-        experiment.variants = _longest_ago_first(experiment)
-    estimate = estimate_of(experiment)
-    began, begun, left_out = time.monotonic(), set(), set()
-
-    def skip(measurement: Measurement) -> bool:
-        place = (measurement.block, measurement.variant)
-        if budget_s is None or place in begun:
-            return False
-        ahead = len(experiment.arms) * estimate.run_seconds(measurement.variant)
-        if place in left_out or time.monotonic() - began + ahead > budget_s:
-            left_out.add(place)
-            return True
-        begun.add(place)
-        return False
-
+def _measure(experiment: Experiment, progress: Progress, result: Night) -> None:
+    skipped_blocks = set()
     try:
-        for record in watch(experiment, estimate, skip):
-            result.records.append(record)
+        for event in progress(experiment.run()):
+            if isinstance(event, Finished):
+                result.records.append(event.record)
+            elif isinstance(event, Skipped):
+                skipped_blocks.add((event.measurement.block, event.measurement.variant))
     except KeyboardInterrupt:
         result.interrupted = True
         result.troubles.append("interrupted: what was measured is judged")
     except BenchkitError as error:
         result.troubles.append(f"measuring: {error}")
-    if left_out:
+    if skipped_blocks:
         result.troubles.append(
-            f"{len(left_out)} workloads were left out: the budget was used up; they come first next"
+            f"{len(skipped_blocks)} workloads were left out: "
+            "the budget was used up; they come first next"
         )
 
 
@@ -345,11 +328,8 @@ def _confirmed(
     proposed: Sequence[dict[str, Any]],
     arms: Mapping[str, Environment],
     folders: Sequence[str | Path],
-    watch: Watch,
+    progress: Progress,
 ) -> list[dict[str, Any]]:
-    def watched(experiment: Experiment) -> Iterable[Mapping[str, Any]]:
-        return watch(experiment, estimate_of(experiment), lambda measurement: False)
-
     try:
         found = confirm(
             result.store,
@@ -358,7 +338,7 @@ def _confirmed(
             arms,
             folders=folders,
             night=result.night,
-            watch=watched,
+            progress=progress,
         )
     except KeyboardInterrupt:
         result.interrupted = True
