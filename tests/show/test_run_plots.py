@@ -342,3 +342,12 @@ def test_the_limit_of_a_worker_is_in_view_unless_all_would_lie_flat_below_it(a_r
     end = plots.memory_by_worker(tree).y_range.end
 
     assert (isinstance(end, float) and end > limit / 2**30) is seen
+
+
+def test_plot_accessor_calls_the_function_with_the_same_name(a_run):
+    run = Run(a_run)
+
+    assert run.plot.memory_by_kind().title.text == plots.memory_by_kind(a_run).title.text
+    assert len(run.plot.worker_load()) == len(plots.worker_load(run)) == 3
+    methods = [name for name in vars(plots.RunPlots) if not name.startswith("_")]
+    assert all(callable(getattr(plots, name)) for name in methods)

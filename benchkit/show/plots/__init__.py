@@ -1,6 +1,6 @@
-"""Pictures of runs: a run's DataTree in, a Bokeh figure out; one file per family of pictures.
+"""Plots of runs, comparisons and histories as Bokeh figures.
 
-``benchkit.plots`` is this package.
+This package is also available as ``benchkit.plots``. Importing it adds the accessor `Run.plot`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import pandas as pd
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
+from benchkit.show.plots.accessor import RunPlots, register
 from benchkit.show.plots.bisection import bisection_steps
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.show.plots.flame import flame_graph
@@ -23,7 +24,7 @@ from benchkit.show.plots.run_metrics import (
     worker_load,
 )
 from benchkit.show.plots.sparkline import sparkline
-from benchkit.show.plots.sweep import response
+from benchkit.show.plots.sweep import sweep_plot
 from benchkit.show.plots.task_stream import TaskStream, task_stream
 from benchkit.show.plots.thread_activity import BusyThreads, busy_threads
 from benchkit.show.plots.transfers import TransferMatrix, transfer_difference, transfer_matrix
@@ -32,6 +33,7 @@ from benchkit.show.plots.worker_heat import worker_heat
 
 __all__ = [
     "BusyThreads",
+    "RunPlots",
     "TaskStream",
     "TransferMatrix",
     "bisection_steps",
@@ -46,7 +48,7 @@ __all__ = [
     "memory_overlay",
     "history_plot",
     "raw_points",
-    "response",
+    "sweep_plot",
     "scheduler_load",
     "sparkline",
     "task_group_bars",
@@ -60,10 +62,13 @@ __all__ = [
 
 
 def in_notebook() -> None:
-    """Let ``bokeh.io.show`` draw into this notebook; asks nothing of the network.
+    """Configure ``bokeh.io.show`` to draw in this notebook without network access.
 
-    Only the part of Bokeh that our figures use is put into the notebook (1 of 4 MB).
+    Embeds only the part of Bokeh that these figures need (1 MB of 4 MB).
     """
-    # Names of variants and definitions of arms are worth reading to their end.
+    # Show names of variants and definitions of arms in full.
     pd.set_option("display.max_colwidth", 240)
     output_notebook(Resources(mode="inline", components=["bokeh"]), hide_banner=True)
+
+
+register()

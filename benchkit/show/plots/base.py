@@ -18,6 +18,7 @@ from bokeh.models.glyph import Glyph
 from bokeh.plotting import figure
 
 from benchkit.show.theme import OTHER
+from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 
 __all__ = [
@@ -29,9 +30,10 @@ __all__ = [
     "legend_beside",
     "make_figure",
     "metric_words",
-    "nothing",
+    "empty_figure",
     "part",
     "retitle",
+    "to_tree",
     "worker_names",
 ]
 
@@ -41,7 +43,10 @@ _LINES = "#8a95a2"
 
 
 def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
-    """Return an empty figure with axis labels `x` and `y`, units in them."""
+    """Return an empty figure; the axis labels `x` and `y` contain units.
+
+    The type is Any because Bokeh's annotations lack most attributes of titles, axes and ranges.
+    """
     look: dict[str, Any] = {
         "height": 260,
         "sizing_mode": "stretch_width",
@@ -135,15 +140,15 @@ def legend_beside(drawn: Any, *, place: str = "right") -> None:
         legend.orientation, legend.spacing = "horizontal", 14
 
 
-def nothing(title: str, told: str = "Nothing was recorded.") -> Any:
+def empty_figure(title: str, text: str = "Nothing was recorded.") -> Any:
     """Return a figure that says that there is nothing to draw: missing is never drawn as 0."""
     drawn = make_figure(
         title, "", "", height=90, tools="", toolbar_location=None, x_range=[0, 1], y_range=[0, 1]
     )
-    drawn.html_attributes = {"role": "img", "aria-label": f"{title} {told}"}
+    drawn.html_attributes = {"role": "img", "aria-label": f"{title} {text}"}
     drawn.axis.visible = drawn.grid.visible = False
     drawn.text(
-        [0.005], [0.5], [told], text_baseline="middle", text_color=INK,
+        [0.005], [0.5], [text], text_baseline="middle", text_color=INK,
         text_font_size="12px",
     )  # fmt: skip
     return drawn
@@ -163,6 +168,11 @@ def metric_words(name: str) -> str:
 def has(tree: xr.DataTree, group: str, dim: str) -> bool:
     """Tell whether a run has a group with at least one entry along a dimension."""
     return group in tree.children and bool(tree[group].sizes.get(dim))
+
+
+def to_tree(run: Run | xr.DataTree) -> xr.DataTree:
+    """Return the DataTree of a run."""
+    return run.tree if isinstance(run, Run) else run
 
 
 def part(tree: xr.DataTree, name: str) -> xr.Dataset:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import Span
+from bokeh.plotting import figure
 
 from benchkit.experiment.bisect.result import OUTCOME, BisectionResult
-from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
+from benchkit.show.plots.base import INK, empty_figure, legend_beside, make_figure, metric_words
 
 __all__ = ["bisection_steps"]
 
@@ -20,7 +19,7 @@ _LOOKS = {
 }
 
 
-def bisection_steps(found: BisectionResult) -> Any:
+def bisection_steps(found: BisectionResult) -> figure:
     """Draw what a bisection measured, builds in order from left to right.
 
     Parameters
@@ -39,7 +38,7 @@ def bisection_steps(found: BisectionResult) -> Any:
     measured = table[table["runs"] > 0]
     question = f"With which build did {metric_words(found.metric)} of {found.workload} change?"
     if measured.empty:
-        return nothing(question)
+        return empty_figure(question)
     left_out = len(table) - len(measured)
     names = measured["build"].tolist()
     runs = found.runs

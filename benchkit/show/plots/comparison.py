@@ -1,7 +1,7 @@
 """Figures of a comparison: effects with their intervals, how sure they are, and single runs.
 
-A `Comparison` in, a Bokeh figure out; the three can stand beside one another, a workload on one line of
-all. Worse is red and up, better blue and down: told by place and symbol, not by colour alone.
+A `Comparison` in, a Bokeh figure out; the three figures can share one y axis of workloads.
+Worse is red and up, better is blue and down: position and symbol show it in addition to colour.
 """
 
 from __future__ import annotations
@@ -22,10 +22,18 @@ from bokeh.models import (
     Segment,
 )
 from bokeh.models.annotations import ColorBar, Span
+from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.show.plots.base import INK, add, legend_beside, make_figure, metric_words, nothing
+from benchkit.show.plots.base import (
+    INK,
+    add,
+    empty_figure,
+    legend_beside,
+    make_figure,
+    metric_words,
+)
 from benchkit.show.theme import OTHER
 
 __all__ = ["forest_plot", "heat_map", "raw_points"]
@@ -118,7 +126,9 @@ def _title(question: str, hidden: str, *parts: str) -> str:
     return f"{question} ({', '.join(said)})" if said else question
 
 
-def forest_plot(report: Comparison, metric: str = "duration", *, beside: Any | None = None) -> Any:
+def forest_plot(
+    report: Comparison, metric: str = "duration", *, beside: figure | None = None
+) -> figure:
     """Draw each workload's change with its interval, the null arm's behind it.
 
     Parameters
@@ -139,7 +149,7 @@ def forest_plot(report: Comparison, metric: str = "duration", *, beside: Any | N
     frame, hidden = _rows(report, metric)
     question = f"Which workloads changed in {metric_words(metric)}?"
     if frame.empty:
-        return nothing(question, _NO_ROW)
+        return empty_figure(question, _NO_ROW)
     labels = _labels(frame, report)
     wide = frame["changed"]
     low = frame["low"].where(~wide, frame["selected_low"])
@@ -216,7 +226,9 @@ def _percent(ratios: pd.Series) -> NDArray[np.float64]:
     return (known[np.isfinite(known)] - 1) * 100
 
 
-def heat_map(report: Comparison, metric: str = "duration", *, beside: Any | None = None) -> Any:
+def heat_map(
+    report: Comparison, metric: str = "duration", *, beside: figure | None = None
+) -> figure:
     """Draw how sure it is that each workload changed by more than so many per cent.
 
     Parameters
@@ -236,9 +248,9 @@ def heat_map(report: Comparison, metric: str = "duration", *, beside: Any | None
     frame, hidden = _rows(report, metric)
     question = f"How sure is a change in {metric_words(metric)} beyond so many per cent?"
     if frame.empty:
-        return nothing(question, _NO_ROW)
+        return empty_figure(question, _NO_ROW)
     if frame["p"].isna().all():
-        return nothing(question, _NOT_KNOWN)
+        return empty_figure(question, _NOT_KNOWN)
     table = report.effects.table()
     index = frame["row"].to_numpy()
     steps = np.round(np.asarray(table.thresholds) * 100, 6)
@@ -303,7 +315,9 @@ def heat_map(report: Comparison, metric: str = "duration", *, beside: Any | None
     return drawn
 
 
-def raw_points(report: Comparison, metric: str = "duration", *, beside: Any | None = None) -> Any:
+def raw_points(
+    report: Comparison, metric: str = "duration", *, beside: figure | None = None
+) -> figure:
     """Draw every run, as a share of the baseline's median, arms one above the other.
 
     Parameters
@@ -323,7 +337,7 @@ def raw_points(report: Comparison, metric: str = "duration", *, beside: Any | No
     frame, hidden = _rows(report, metric)
     question = f"What did each run give in {metric_words(metric)}?"
     if frame.empty:
-        return nothing(question, _NO_ROW)
+        return empty_figure(question, _NO_ROW)
     labels = _labels(frame, report)
     heights = {"baseline": 0.24, "null": 0.0, "contender": -0.24}
     colours = {"baseline": EVEN, "null": OTHER, "contender": "#aa3377"}

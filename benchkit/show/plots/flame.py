@@ -13,8 +13,9 @@ import pandas as pd
 import xarray as xr
 from bokeh.events import DoubleTap
 from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d, TapTool
+from bokeh.plotting import figure
 
-from benchkit.show.plots.base import has, make_figure, nothing
+from benchkit.show.plots.base import empty_figure, has, make_figure, to_tree
 from benchkit.show.theme import OTHER, group_colour
 from benchkit.store.run import Run
 
@@ -70,12 +71,12 @@ def flame_frames(profile: pd.DataFrame) -> pd.DataFrame:
     return profile.assign(left=left, right=left + counts, depth=depth, own=own)
 
 
-def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") -> Any:
+def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "") -> figure:
     """Draw where the tasks' Python code spent its time.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run, captured in full.
     prefix : str, optional
         Only tasks of this prefix.
@@ -88,14 +89,15 @@ def flame_graph(tree: xr.DataTree, prefix: str | None = None, find: str = "") ->
         A box a frame, as wide as its share of the samples, callers below callees. A click on a
         box makes it as wide as the figure, two clicks on the ground show everything.
     """
+    tree = to_tree(run)
     title = "Where did tasks spend their time?"
     if not has(tree, "profile", "frame"):
-        return nothing(title)
+        return empty_figure(title)
     profile = Run(tree).profile()
     if prefix is not None:
         keep = (profile["prefix"] == prefix).to_numpy()
         if not keep.any():
-            return nothing(f"{title} No samples of {prefix}.")
+            return empty_figure(f"{title} No samples of {prefix}.")
         place = np.cumsum(keep) - 1
         profile = profile[keep].reset_index(drop=True)
         above = profile["parent"].to_numpy()

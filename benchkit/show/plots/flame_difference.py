@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.show.plots.base import has, nothing
+from benchkit.show.plots.base import empty_figure, has
 from benchkit.show.plots.flame import draw_frames, flame_frames, pale, widest
 from benchkit.store.run import Run
 
@@ -58,7 +58,7 @@ def flame_difference(
     title = f"Where did tasks of {second} spend more or less than those of {first}?"
     for tree, name in ((a, first), (b, second)):
         if not has(tree, "profile", "frame"):
-            return nothing(title, f"Of {name} no call stacks were recorded.")
+            return empty_figure(title, f"Of {name} no call stacks were recorded.")
     merged = merged_frames(Run(a).profile(), Run(b).profile())
     lost = merged["b"] == 0
     roots = merged["parent"] < 0
@@ -73,7 +73,7 @@ def flame_difference(
     if not gone:
         merged = _without(merged, lost)
     if merged.empty:
-        return nothing(title, f"{second} has none of these calls.")
+        return empty_figure(title, f"{second} has none of these calls.")
     wide = widest(flame_frames(merged.assign(count=_widths(merged))))
     change = wide["b"] - wide["a"]
     most = float(change.abs().max()) or 1.0

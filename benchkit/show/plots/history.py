@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.regression.history import History
 from benchkit.formatting import counted, format_quantity
-from benchkit.show.plots.base import INK, add, legend_beside, make_figure, nothing
+from benchkit.show.plots.base import INK, add, empty_figure, legend_beside, make_figure
 from benchkit.show.plots.history_annotations import BUILD, draw_builds, draw_changes, draw_restarts
 from benchkit.show.plots.sparkline import WORSE
 from benchkit.show.theme import SERIES
@@ -82,7 +82,7 @@ def history_plot(
     values = history.values[row]
     known = np.isfinite(values)
     if not known.any():
-        return nothing(title)
+        return empty_figure(title)
     divisor, unit = _unit(metric.units, float(np.nanmax(values)))
     runs = history.runs[history.runs["key"] == about["key"]]
     ok = runs[(runs["outcome"] == "ok") & runs[metric.name].notna()]

@@ -10,17 +10,18 @@ from typing import Any
 
 from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.models.annotations import Span
+from bokeh.plotting import figure
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.show.plots.base import INK, legend_beside, make_figure, metric_words, nothing
+from benchkit.show.plots.base import INK, empty_figure, legend_beside, make_figure, metric_words
 from benchkit.show.theme import SERIES
 
-__all__ = ["response"]
+__all__ = ["sweep_plot"]
 
 
-def response(
+def sweep_plot(
     report: Comparison, points: Mapping[str, Mapping[str, Any]], key: str, metric: str = "duration"
-) -> Any:
+) -> figure:
     """Draw how a metric answers to a setting that was swept: a curve per workload.
 
     Parameters
@@ -44,7 +45,7 @@ def response(
     frame = report.frame[report.frame["metric"] == metric]
     frame = frame[[key in points.get(str(name), {}) for name in frame["contender"]]]
     if frame.empty:
-        return nothing(question)
+        return empty_figure(question)
     values = [points[str(name)][key] for name in frame["contender"]]
     known = list(dict.fromkeys(values))
     known = sorted(known, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, HoverTool, Image, LinearColorMapper, Quad
+from bokeh.plotting import figure
 
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import format_count, short_names
-from benchkit.show.plots.base import add, has, legend_beside, make_figure, nothing
+from benchkit.show.plots.base import add, empty_figure, has, legend_beside, make_figure, to_tree
 from benchkit.show.theme import OTHER, distinct_colours
+from benchkit.store.run import Run
 
 __all__ = ["TaskStream", "task_stream"]
 
@@ -37,12 +39,12 @@ MOST_ROWS = 500
 LANE, LEGEND_LINE = 26, 17
 
 
-def task_stream(tree: xr.DataTree) -> Any:
+def task_stream(run: Run | xr.DataTree) -> figure:
     """Draw each task on the lane of its thread, coloured by its group.
 
     Parameters
     ----------
-    tree : DataTree
+    run : Run or DataTree
         A run.
 
     Returns
@@ -51,8 +53,9 @@ def task_stream(tree: xr.DataTree) -> Any:
         Time in s after clock on, one lane a worker thread. On a server use `TaskStream`, whose
         picture follows the window.
     """
+    tree = to_tree(run)
     if not has(tree, "tasks", "task"):
-        return nothing("What did each thread do?")
+        return empty_figure("What did each thread do?")
     return TaskStream(tree).figure
 
 

@@ -5,14 +5,13 @@ An `Explanation` in, a Bokeh figure out.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from bokeh.models import ColumnDataSource, HBar, HoverTool, Segment
 from bokeh.models.annotations import Span
+from bokeh.plotting import figure
 
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED, Explanation
-from benchkit.show.plots.base import INK, add, make_figure, nothing
+from benchkit.show.plots.base import INK, add, empty_figure, make_figure
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 
 __all__ = ["waterfall"]
@@ -23,7 +22,7 @@ MOST_PARTS = 7
 LEAST_SHARE = 0.005
 
 
-def waterfall(explanation: Explanation) -> Any:
+def waterfall(explanation: Explanation) -> figure:
     """Draw the parts of a difference, the largest on top, and what they sum to.
 
     Parameters
@@ -41,7 +40,7 @@ def waterfall(explanation: Explanation) -> Any:
     question = "Where did the extra seconds go?" if slower else "Where were seconds saved?"
     parts = explanation.parts
     if parts.empty:
-        return nothing(question)
+        return empty_figure(question)
     small = parts["seconds"].abs() < LEAST_SHARE * parts["seconds"].abs().max()
     parts = parts[~small | parts["group"].eq(IDLE)]
     last = parts["group"].isin([IDLE, UNEXPLAINED])
