@@ -11,7 +11,7 @@ from _capture_state import ADDRESSES, capturing, fake_worker, run_tasks
 from distributed import Scheduler
 
 from benchkit import Store
-from benchkit.measure.capture import Capture
+from benchkit.measure.capture import CapturePlugin
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.recording import RecordingWriter
 from benchkit.store.build.run_from_recording import run_from_recording
@@ -40,13 +40,13 @@ async def keeping(counts: tuple[int, ...]) -> None:
         async with Scheduler(port=0, dashboard=False, validate=False) as scheduler:
             for address in ADDRESSES:
                 fake_worker(scheduler, address)
-            capture = Capture("bench")
+            capture = CapturePlugin("bench")
             async with capturing(scheduler, capture):
                 await _keep(scheduler, capture, count)
             scheduler.workers.clear()
 
 
-async def _keep(scheduler: Scheduler, capture: Capture, count: int) -> None:
+async def _keep(scheduler: Scheduler, capture: CapturePlugin, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder), new_id())
         writer.head(id=new_id(), started=time.time(), workload="bench.keeping")

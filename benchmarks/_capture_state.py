@@ -21,7 +21,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.scheduler import WorkerState
 
-from benchkit.measure.capture import Capture
+from benchkit.measure.capture import CapturePlugin
 
 __all__ = ["ADDRESSES", "capturing", "fake_worker", "no_workers", "run_tasks", "state_machine"]
 
@@ -129,8 +129,8 @@ async def state_machine(rounds: int, count: int) -> None:
     arms: dict[str, Callable[[Scheduler], Any]] = {
         "bare": lambda _: None,
         "bare again": lambda _: None,
-        "light": lambda _: Capture("bench", "light"),
-        "full": lambda _: Capture("bench", "full"),
+        "light": lambda _: CapturePlugin("bench", "light"),
+        "full": lambda _: CapturePlugin("bench", "full"),
         "hook that returns": lambda _: SchedulerPlugin(),
         "four sums": lambda _: DurationSums(),
         "Dask's task stream": TaskStreamPlugin,
@@ -193,7 +193,7 @@ class _Speed:
 
 async def _piece(scheduler: Scheduler, plugin: Any, speed: _Speed) -> tuple[float, float]:
     """Return CPU seconds a task with this plugin at work, and the slowest fixed work beside it."""
-    if isinstance(plugin, Capture):
+    if isinstance(plugin, CapturePlugin):
         async with capturing(scheduler, plugin):
             taken = _looks(scheduler, plugin._sample, speed)
             assert not plugin.stream.rows, "what was noted is part of what is timed"
@@ -218,7 +218,7 @@ def _looks(scheduler: Scheduler, look: Callable[[], None], speed: _Speed) -> tup
 
 
 @asynccontextmanager
-async def capturing(scheduler: Scheduler, capture: Capture) -> AsyncIterator[None]:
+async def capturing(scheduler: Scheduler, capture: CapturePlugin) -> AsyncIterator[None]:
     """Have a capture at work on a scheduler whose workers never answer or send a heartbeat."""
     scheduler.register_worker_plugin = no_workers
     scheduler.unregister_worker_plugin = no_workers

@@ -30,7 +30,7 @@ from _capture_state import fake_worker, no_workers, state_machine  # noqa: E402
 from _capture_turns import turns  # noqa: E402
 from distributed import Scheduler  # noqa: E402
 
-from benchkit.measure.capture import Capture  # noqa: E402
+from benchkit.measure.capture import CapturePlugin  # noqa: E402
 
 TURNS = ("full", "bare", "light")
 
@@ -43,15 +43,15 @@ async def one_look() -> None:
             states = [fake_worker(scheduler, f"tcp://10.0.0.1:{i}") for i in range(count)]
             scheduler.register_worker_plugin = no_workers
             scheduler.unregister_worker_plugin = no_workers
-            plugin = Capture("bench")
+            plugin = CapturePlugin("bench")
             await plugin.start(scheduler)
             times = []
             for number in range(50):
                 for state in states:
                     state.last_seen = number + 1.0
                 begin = time.thread_time()
-                plugin.samples.look_at_workers()
-                plugin.samples.look_at_scheduler()
+                plugin.samples.sample_workers()
+                plugin.samples.sample_scheduler()
                 times.append(time.thread_time() - begin)
             each = statistics.median(times)
             heartbeat = 0.5 if count <= 10 else 1.0 if count < 50 else 2.0 if count < 200 else 2.5

@@ -262,7 +262,7 @@ def test_a_capture_whose_client_is_gone_removes_itself(cluster, client, observed
     before = traces(cluster)
     with observed(client) as observation:
         observation.observer._stop.set()  # as if the process had been killed
-        plugin_of(cluster, observation).patience_s = 0.5
+        plugin_of(cluster, observation).client_timeout_s = 0.5
         end = time.time() + 20
         while traces(cluster) != before and time.time() < end:
             time.sleep(0.05)

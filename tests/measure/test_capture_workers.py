@@ -89,7 +89,9 @@ def burn_and_warn(seconds, *inputs):
 
 @pytest.mark.slow
 def test_what_killed_workers_had_told_by_then_is_kept(processes, observed, monkeypatch):
-    monkeypatch.setattr(capture, "Capture", partial(capture.Capture, ask_every_s=0.4))
+    monkeypatch.setattr(
+        capture, "CapturePlugin", partial(capture.CapturePlugin, poll_interval_s=0.4)
+    )
     client = processes
     first, second = client.scheduler_info()["workers"]
     with observed(client) as observation:

@@ -23,8 +23,8 @@ from benchkit.measure.capture.columns import (
     SCHEDULER_COLUMNS,
     TASK_COLUMNS,
 )
-from benchkit.measure.capture.scheduler_plugin import Capture
-from benchkit.measure.capture.worker_plugin import Probe
+from benchkit.measure.capture.scheduler_plugin import CapturePlugin
+from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
 
 __all__ = [
     "ACTIONS",
@@ -33,6 +33,6 @@ __all__ = [
     "SAMPLE_COLUMNS",
     "SCHEDULER_COLUMNS",
     "TASK_COLUMNS",
-    "Capture",
-    "Probe",
+    "CapturePlugin",
+    "CaptureWorkerPlugin",
 ]

@@ -22,12 +22,14 @@ class EventLog:
         self.name = name
         self.workers = workers
         self.counting = False
-        self.sent_away: set[str] = set()
+        self.retired: set[str] = set()
         self.events: list[tuple] = []
         self.failures: list[tuple] = []
         self.n_events = self.n_dropped = self.n_steals = self.n_failures = 0
 
-    def event(self, topic: str, worker: Any, message: dict, moment: float | None = None) -> None:
+    def add_event(
+        self, topic: str, worker: Any, message: dict, moment: float | None = None
+    ) -> None:
         """Add an event of a worker, or of no worker (None)."""
         if self.n_events >= MAX_EVENTS:
             self.n_dropped += 1
@@ -36,54 +38,54 @@ class EventLog:
         moment = time() if moment is None else moment
         self.events.append((moment, topic, self.workers.get(worker, -1), json.dumps(message)))
 
-    def said(self, topic: Any, msg: Any, moment: float | None = None) -> None:
+    def add_scheduler_event(self, topic: Any, msg: Any, moment: float | None = None) -> None:
         """Add an entry of the scheduler's event log if the analysis of a run needs it."""
         if topic == self.name:
-            self.sent_away.add(msg["leaving"])
+            self.retired.add(msg["leaving"])
         elif topic == "stealing":
             if isinstance(msg, (list, tuple)) and msg and msg[0] == "confirm":
                 self.n_steals += self.counting
                 thief = msg[4] if len(msg) > 4 else None
-                self.event("steal", thief, {"key": str(msg[1])}, moment)
+                self.add_event("steal", thief, {"key": str(msg[1])}, moment)
         elif not isinstance(msg, dict):
             return
         elif topic == "worker-fail-hard":
-            self.event(topic, None, {"error": text(msg.get("text", ""), 300)}, moment)
+            self.add_event(topic, None, {"error": text(msg.get("text", ""), 300)}, moment)
         elif topic == "worker-restart-memory":
-            self.event(topic, msg.get("worker"), {"rss": msg.get("rss")}, moment)
+            self.add_event(topic, msg.get("worker"), {"rss": msg.get("rss")}, moment)
         elif msg.get("action") == "worker-status-change":  # the topic is the worker's address
             status = {"status": msg.get("status"), "before": msg.get("prev-status")}
-            self.event("worker-status-change", topic, status, moment)
+            self.add_event("worker-status-change", topic, status, moment)
         elif topic == "all" and msg.get("action") == "restart":  # before 2024, for all workers
-            self.event("restart", None, {}, moment)
+            self.add_event("restart", None, {}, moment)
         elif topic == "all" and msg.get("action") == "restart-workers":
             # Logged after the workers left: the reader of all events does not count them as lost.
-            gone = [self.workers.get(address, -1) for address in msg.get("workers") or ()]
-            self.event("restart-workers", None, {"workers": gone}, moment)
+            workers = [self.workers.get(address, -1) for address in msg.get("workers") or ()]
+            self.add_event("restart-workers", None, {"workers": workers}, moment)
         elif topic == "all" and msg.get("action") == "remove-worker":
-            facts = {
+            message = {
                 "n_lost": len(msg.get("lost-computed-tasks") or ()),
                 "n_processing": len(msg.get("processing-tasks") or ()),
                 # None before 2024. False also for workers that a restart or scaling retired.
-                "expected": msg.get("worker") in self.sent_away or msg.get("expected"),
+                "expected": msg.get("worker") in self.retired or msg.get("expected"),
             }
-            self.event("worker-removed", msg.get("worker"), facts, moment)
+            self.add_event("worker-removed", msg.get("worker"), message, moment)
 
-    def failed(self, task: Any, address: Any, error: str, trace: str) -> None:
+    def add_failure(self, task: Any, address: Any, error: str, traceback: str) -> None:
         """Add the error of a failed task, up to `MAX_ERRORS` tasks."""
         self.n_failures += 1
         if self.n_failures > MAX_ERRORS:
             return
         error = error or getattr(task, "exception_text", "") or ""
-        trace = trace or getattr(task, "traceback_text", "") or ""
+        traceback = traceback or getattr(task, "traceback_text", "") or ""
         suspicious = getattr(task, "suspicious", 0)
         if not error and suspicious:
             # No exception exists: the scheduler gives up on a task when several workers died.
             error = f"KilledWorker: {suspicious} workers died while they ran it"
         worker = self.workers.get(address, -1)
-        self.failures.append((time(), text(task.key), worker, text(error), text(trace)))
+        self.failures.append((time(), text(task.key), worker, text(error), text(traceback)))
 
-    def take(self) -> dict[str, list[tuple]]:
+    def drain(self) -> dict[str, list[tuple]]:
         """Return the tables gathered since the last call."""
         events, self.events = self.events, []
         failures, self.failures = self.failures, []

@@ -16,7 +16,7 @@ __all__ = [
     "SCHEDULER_PATHS",
     "TASK_COLUMNS",
     "look_up",
-    "packed",
+    "pack_columns",
     "text",
 ]
 
@@ -42,7 +42,7 @@ EVENT_COLUMNS = {"place": "q", "action": "b", "source": "i", "start": "d", "stop
 _MEMORY = ("process", "managed", "unmanaged_old", "unmanaged_recent", "spilled")
 #: Column -> path of its value, from a worker's `state`, its `memory`, its last `beat` (metrics of
 #: the heartbeat), the `probe` (values of the worker plugin) or the `counts` of its tasks by state.
-_OF_WORKER = {
+_WORKER_PATHS = {
     **{name: f"memory {name}" for name in _MEMORY},
     **{
         name: f"probe {name}"
@@ -67,7 +67,7 @@ _OF_WORKER = {
     "time_delay": "state time_delay",
 }
 #: The same for the `scheduler`: its `memory`, system `monitor`, `sizes` of tables, loop `lag`.
-_OF_SCHEDULER = {
+_SCHEDULER_PATHS = {
     "lag_mean": "lag mean",
     "lag_max": "lag max",
     "cpu": "monitor cpu",
@@ -80,23 +80,23 @@ _OF_SCHEDULER = {
     "transitions": "sizes transitions",
     **{name: f"memory {name}" for name in _MEMORY},
 }
-SAMPLE_COLUMNS = ("time", "worker", *_OF_WORKER)
-SCHEDULER_COLUMNS = ("time", *_OF_SCHEDULER)
-SAMPLE_PATHS = [tuple(place.split()) for place in _OF_WORKER.values()]
-SCHEDULER_PATHS = [tuple(place.split()) for place in _OF_SCHEDULER.values()]
+SAMPLE_COLUMNS = ("time", "worker", *_WORKER_PATHS)
+SCHEDULER_COLUMNS = ("time", *_SCHEDULER_PATHS)
+SAMPLE_PATHS = [tuple(path.split()) for path in _WORKER_PATHS.values()]
+SCHEDULER_PATHS = [tuple(path.split()) for path in _SCHEDULER_PATHS.values()]
 
 
-def look_up(found: Any, path: tuple[str, ...]) -> float:
+def look_up(source: Any, path: tuple[str, ...]) -> float:
     """Follow a path of items and attributes to a number; NaN if this release has none."""
     try:
         for step in path:
-            found = found[step] if type(found) is dict else getattr(found, step)
-        return float(found)
+            source = source[step] if type(source) is dict else getattr(source, step)
+        return float(source)
     except (AttributeError, KeyError, TypeError, ValueError):
         return NAN
 
 
-def packed(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
+def pack_columns(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
     """Return columns, sequences of numbers, as the bytes of their types, by name.
 
     The result equals ``array(code, values).tobytes()`` in a third of the time. None becomes -1, and
@@ -107,8 +107,8 @@ def packed(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
         try:
             out[name] = pack(f"{len(values)}{code}", *values)
         except error:
-            known = (-1 if value is None else int(value) for value in values)
-            out[name] = pack(f"{len(values)}{code}", *known)
+            converted = (-1 if value is None else int(value) for value in values)
+            out[name] = pack(f"{len(values)}{code}", *converted)
     return out
 
 

@@ -20,16 +20,16 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import text
-from benchkit.measure.capture.task_groups import Groups, row_of
+from benchkit.measure.capture.task_groups import TaskGroups, row_of
 
-__all__ = ["Poll"]
+__all__ = ["SchedulerPoller"]
 
 TOPICS = ("all", "stealing", "worker-fail-hard", "worker-restart-memory")
 #: Seconds; a smaller rest comes from rounding each duration to a microsecond.
-LEAST_REST_S = 1e-3
+MIN_REST_S = 1e-3
 
 
-class Poll:
+class SchedulerPoller:
     """Find and record changes of the scheduler's state since the last poll.
 
     Parameters
@@ -38,117 +38,131 @@ class Poll:
         The scheduler to poll.
     plugin : SchedulerPlugin
         Its `add_worker` and `remove_worker` are called for workers that joined and left.
-    groups : Groups
+    groups : TaskGroups
         Receives task groups and the number of finished tasks in each.
-    happenings : EventLog
+    event_log : EventLog
         Receives events and failed tasks.
     tasks : bool
         Whether to poll task groups and failed tasks; False if the task stream records them.
     """
 
     def __init__(
-        self, scheduler: Any, plugin: Any, groups: Groups, happenings: EventLog, *, tasks: bool
+        self, scheduler: Any, plugin: Any, groups: TaskGroups, event_log: EventLog, *, tasks: bool
     ) -> None:
         self.scheduler, self.plugin, self.tasks = scheduler, plugin, tasks
-        self.groups, self.happenings = groups, happenings
+        self.groups, self.event_log = groups, event_log
         self.n_unseen = 0
         # The capture's topic is read first: a worker that logged there that it closes is not lost.
-        self.topics = (happenings.name, *TOPICS)
-        self.began = time()
-        self.read = {topic: self._log(topic)[1] for topic in (*self.topics, *scheduler.workers)}
-        self.newest_failure = next(iter(scheduler.erred_tasks), None)
-        self.present = dict(scheduler.workers)
+        self.topics = (event_log.name, *TOPICS)
+        self.started = time()
+        self.n_read = {
+            topic: self._topic_log(topic)[1] for topic in (*self.topics, *scheduler.workers)
+        }
+        self.last_failure = next(iter(scheduler.erred_tasks), None)
+        self.workers_before = dict(scheduler.workers)
         self.ended_before = {group: _ended(group) for group in groups.members}
         self.prefixes_before = {
             prefix: (prefix.state_counts["memory"], dict(prefix.all_durations))
             for prefix in scheduler.task_prefixes.values()
         }
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Record everything that changed since the last call."""
         scheduler, plugin = self.scheduler, self.plugin
-        now = dict(scheduler.workers)
-        came = [address for address, state in now.items() if self.present.get(address) is not state]
+        workers = dict(scheduler.workers)
+        joined = [
+            address
+            for address, state in workers.items()
+            if self.workers_before.get(address) is not state
+        ]
         # The same address may now belong to another worker.
-        went = [address for address in self.present if address not in now or address in came]
-        moments = self._moments() if came or went else {}
-        for address in came:
-            if address in went:
-                plugin.remove_worker(scheduler, address, moment=moments.get(("remove", address)))
-            plugin.add_worker(scheduler, address, moment=moments.get(("add", address)))
+        left = [
+            address
+            for address in self.workers_before
+            if address not in workers or address in joined
+        ]
+        times = self._worker_event_times() if joined or left else {}
+        for address in joined:
+            if address in left:
+                plugin.remove_worker(scheduler, address, moment=times.get(("remove", address)))
+            plugin.add_worker(scheduler, address, moment=times.get(("add", address)))
         # A status change of a worker is logged under its address.
-        for topic in (*self.topics, *now, *(address for address in went if address not in now)):
+        for topic in (
+            *self.topics,
+            *workers,
+            *(address for address in left if address not in workers),
+        ):
             self._read_log(topic)
-        for address in went:
-            if address not in now:
-                plugin.remove_worker(scheduler, address, moment=moments.get(("remove", address)))
-        self.present = now
-        if self.tasks and self.happenings.counting:
-            self._find_groups()
-            self._find_failures()
+        for address in left:
+            if address not in workers:
+                plugin.remove_worker(scheduler, address, moment=times.get(("remove", address)))
+        self.workers_before = workers
+        if self.tasks and self.event_log.counting:
+            self._poll_groups()
+            self._poll_failures()
 
-    def _moments(self) -> dict[tuple[str, Any], float]:
+    def _worker_event_times(self) -> dict[tuple[str, Any], float]:
         """Return times at which workers joined ("add") and left ("remove") since the last poll."""
-        _, fresh = self._fresh("all")
+        _, new = self._new_events("all")
         return {
             (action.removesuffix("-worker"), msg.get("worker")): moment
-            for moment, msg in fresh
+            for moment, msg in new
             if isinstance(msg, dict)
             and (action := msg.get("action")) in ("add-worker", "remove-worker")
         }
 
-    def _log(self, topic: str) -> tuple[Any, int]:
+    def _topic_log(self, topic: str) -> tuple[Any, int]:
         """Return the kept events of a topic and the number of events ever logged."""
         broker = getattr(self.scheduler, "_broker", None)  # since 2024.7
         if broker is not None:
-            found = broker._topics.get(topic)
-            return (found.events, found.count) if found is not None else ((), 0)
+            entry = broker._topics.get(topic)
+            return (entry.events, entry.count) if entry is not None else ((), 0)
         return self.scheduler.events.get(topic, ()), self.scheduler.event_counts.get(topic, 0)
 
-    def _fresh(self, topic: str) -> tuple[int, list]:
+    def _new_events(self, topic: str) -> tuple[int, list]:
         """Return the number of new events of a topic, and those that the scheduler still has."""
-        events, count = self._log(topic)
-        fresh = count - self.read.get(topic, 0)
-        return fresh, [*islice(reversed(events), fresh)][::-1] if fresh else []
+        events, count = self._topic_log(topic)
+        new = count - self.n_read.get(topic, 0)
+        return new, [*islice(reversed(events), new)][::-1] if new else []
 
     def _read_log(self, topic: str) -> None:
-        fresh, events = self._fresh(topic)
-        if not fresh:
+        new, events = self._new_events(topic)
+        if not new:
             return
-        self.read[topic] = self.read.get(topic, 0) + fresh
-        self.happenings.n_dropped += max(0, fresh - len(events))
+        self.n_read[topic] = self.n_read.get(topic, 0) + new
+        self.event_log.n_dropped += max(0, new - len(events))
         for moment, msg in events:
-            if moment >= self.began:  # a returning worker has old events
-                self.happenings.said(topic, msg, moment)
+            if moment >= self.started:  # a returning worker has old events
+                self.event_log.add_scheduler_event(topic, msg, moment)
 
-    def _find_groups(self) -> None:
-        fresh = []
+    def _poll_groups(self) -> None:
+        new = []
         for group in reversed(self.scheduler.task_groups.values()):  # newest last
             if group in self.groups.numbers:
                 break
-            fresh.append(group)
-        for group in reversed(fresh):
+            new.append(group)
+        for group in reversed(new):
             self.groups.number(group)
 
-    def _find_failures(self) -> None:
-        fresh = []
+    def _poll_failures(self) -> None:
+        new = []
         for failure in self.scheduler.erred_tasks:  # newest first
-            if failure is self.newest_failure:
+            if failure is self.last_failure:
                 break
-            fresh.append(failure)
+            new.append(failure)
         else:
             self.n_unseen += (
-                len(fresh) == self.scheduler.erred_tasks.maxlen
+                len(new) == self.scheduler.erred_tasks.maxlen
             )  # at least one failure was not seen
-        if not fresh:
+        if not new:
             return
-        self.newest_failure = fresh[0]
-        for failure in reversed(fresh):
+        self.last_failure = new[0]
+        for failure in reversed(new):
             task = self.scheduler.tasks.get(failure.key)
             if task is not None:
                 self.groups.counts[self.groups.number(task.group)][1] += 1
             address = next(iter(failure.erred_on), None)
-            self.happenings.failed(
+            self.event_log.add_failure(
                 failure if task is None else task,
                 address,
                 failure.exception_text,
@@ -160,38 +174,38 @@ class Poll:
     def rows(self) -> list[dict]:
         """Return a row per known task group, and one per prefix with tasks in unknown groups."""
         self._count()
-        rest = self._rest()
-        return [*self.groups.rows(retries=False), *rest]
+        unattributed = self._unattributed_rows()
+        return [*self.groups.rows(retries=False), *unattributed]
 
     def _count(self) -> None:
         for number, group in enumerate(self.groups.members):
             counts = self.groups.counts[number]
             counts[0] = _ended(group) - self.ended_before.get(group, 0) + counts[1]
 
-    def _rest(self) -> list[dict]:
-        seen: dict[Any, list] = defaultdict(list)
+    def _unattributed_rows(self) -> list[dict]:
+        numbers: dict[Any, list] = defaultdict(list)
         for number, group in enumerate(self.groups.members):
-            seen[group.prefix].append(number)
+            numbers[group.prefix].append(number)
         rows = []
         # A restart clears the scheduler's task_prefixes.
-        known = dict.fromkeys(self.prefixes_before)
-        known.update(dict.fromkeys([*self.scheduler.task_prefixes.values(), *seen]))
-        for prefix in known:
+        prefixes = dict.fromkeys(self.prefixes_before)
+        prefixes.update(dict.fromkeys([*self.scheduler.task_prefixes.values(), *numbers]))
+        for prefix in prefixes:
             count_before, before = self.prefixes_before.get(prefix, (0, {}))
             count = prefix.state_counts["memory"] - count_before
-            if not count and not seen[prefix]:
+            if not count and not numbers[prefix]:
                 continue
             seconds = {
                 action: value - before.get(action, 0.0)
                 for action, value in dict(prefix.all_durations).items()
             }
-            for number in seen[prefix]:
+            for number in numbers[prefix]:
                 count -= self.groups.counts[number][0] - self.groups.counts[number][1]
                 for action, value in self.groups.seconds(number).items():
                     seconds[action] = seconds.get(action, 0.0) - value
-            if count and sum(seconds.values()) < LEAST_REST_S and len(seen[prefix]) == 1:
+            if count and sum(seconds.values()) < MIN_REST_S and len(numbers[prefix]) == 1:
                 # In older releases a released task looks the same whether it ran or not.
-                self.groups.counts[seen[prefix][0]][0] += count
+                self.groups.counts[numbers[prefix][0]][0] += count
             elif count > 0:
                 positive = {action: max(0.0, value) for action, value in seconds.items()}
                 rows.append(row_of(text(prefix.name), positive, [count, 0, 0], retries=False))

@@ -21,10 +21,10 @@ class Samples:
         self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
         self.last_seen: dict[str, float] = {}
         self.transitions_before = 0
-        self._fresh()
+        self._reset()
 
-    def _fresh(self) -> None:
-        self.of_all_workers, self.of_all_times = array("d"), array("d")
+    def _reset(self) -> None:
+        self.worker_values, self.scheduler_values = array("d"), array("d")
 
     def begin(self) -> None:
         """Discard the state from before the clock started."""
@@ -37,29 +37,29 @@ class Samples:
         """Return the number of task transitions since the clock started."""
         return self.scheduler.transition_counter - self.transitions_before
 
-    def look_at_workers(self) -> None:
+    def sample_workers(self) -> None:
         """Add a row for each worker with a new heartbeat since the last call."""
         now = time()
         for address, state in list(self.scheduler.workers.items()):
             if self.last_seen.get(address) == state.last_seen:
                 continue
             self.last_seen[address] = state.last_seen
-            beat = state.metrics
-            counts = beat.get("task_counts")
+            metrics = state.metrics
+            counts = metrics.get("task_counts")
             if counts is not None:  # absent for states without tasks
                 counts = {"executing": 0, "ready": 0, "memory": 0, **counts}
-            found = {
+            sources = {
                 "state": state,
-                "beat": beat,
-                "probe": beat.get(self.name),
+                "beat": metrics,
+                "probe": metrics.get(self.name),
                 "counts": counts,
             }
             with contextlib.suppress(KeyError, TypeError):  # it reads the heartbeat too
-                found["memory"] = state.memory
+                sources["memory"] = state.memory
             index = self.workers.get(address, -1)
-            self.of_all_workers.extend([now, index, *[look_up(found, p) for p in SAMPLE_PATHS]])
+            self.worker_values.extend([now, index, *[look_up(sources, p) for p in SAMPLE_PATHS]])
 
-    def look_at_scheduler(self) -> None:
+    def sample_scheduler(self) -> None:
         """Add a row for the current state of the scheduler."""
         scheduler = self.scheduler
         mean, longest = self.lag.read()
@@ -69,21 +69,21 @@ class Samples:
             if hasattr(scheduler, name)
         }
         sizes["transitions"] = self.transitions
-        found = {
+        sources = {
             "scheduler": scheduler,
             "monitor": scheduler.monitor.recent(),
             "sizes": sizes,
             "lag": {"mean": mean, "max": longest},
         }
         with contextlib.suppress(KeyError, TypeError):
-            found["memory"] = scheduler.memory
-        self.of_all_times.extend([time(), *[look_up(found, p) for p in SCHEDULER_PATHS]])
+            sources["memory"] = scheduler.memory
+        self.scheduler_values.extend([time(), *[look_up(sources, p) for p in SCHEDULER_PATHS]])
 
-    def take(self) -> dict[str, bytes]:
+    def drain(self) -> dict[str, bytes]:
         """Return the tables gathered since the last call as bytes."""
         tables = {
-            "samples": self.of_all_workers.tobytes(),
-            "scheduler": self.of_all_times.tobytes(),
+            "samples": self.worker_values.tobytes(),
+            "scheduler": self.scheduler_values.tobytes(),
         }
-        self._fresh()
+        self._reset()
         return tables

@@ -12,27 +12,33 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import NAN, text
-from benchkit.measure.capture.final_reports import collect_final_reports, fine_now, fine_rows
 from benchkit.measure.capture.loop_lag import LoopLag
-from benchkit.measure.capture.poller import Poll
+from benchkit.measure.capture.poller import SchedulerPoller
 from benchkit.measure.capture.samples import Samples
-from benchkit.measure.capture.task_groups import Groups
-from benchkit.measure.capture.task_stream import Stream
-from benchkit.measure.capture.transition_table import is_supported, listen, stop_listening
-from benchkit.measure.capture.worker_plugin import Probe
-from benchkit.measure.capture.worker_reports import WorkerReportPoller
+from benchkit.measure.capture.task_groups import TaskGroups
+from benchkit.measure.capture.task_stream import TaskStream
+from benchkit.measure.capture.transition_table import install as install_wrappers
+from benchkit.measure.capture.transition_table import is_supported
+from benchkit.measure.capture.transition_table import remove as remove_wrappers
+from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
+from benchkit.measure.capture.worker_reports import (
+    WorkerReportPoller,
+    collect_final_reports,
+    fine_metric_rows,
+    read_fine_metrics,
+)
 
-__all__ = ["Capture"]
+__all__ = ["CapturePlugin"]
 
 #: Seconds between samples. Heartbeats, every 0.5 s or more, limit the real resolution.
 SAMPLE_TICK_S = 0.25
 #: Seconds between polls of a worker: the data lost when the worker dies.
-ASK_EVERY_S = 5.0
+WORKER_POLL_INTERVAL_S = 5.0
 #: Seconds that the end of a run waits for final heartbeats, pending replies and the removal of the
 #: worker plugins. With the final reports they fit into the client's call timeout.
 TAIL_TIMEOUT_S = 4.0
-ANSWER_TIMEOUT_S = 1.0
-REMOVAL_PATIENCE_S = 2.0
+REPLY_TIMEOUT_S = 1.0
+REMOVAL_TIMEOUT_S = 2.0
 REMOTE_TIMEOUT_S = 10.0
 #: Seconds added to each timeout per worker: hundreds may share two cores with the scheduler.
 PER_WORKER_S = 0.05
@@ -40,15 +46,15 @@ PER_WORKER_S = 0.05
 ABANDONED_AFTER_S = 120.0
 MAX_ERRORS = 20
 #: With more groups than this, only every tenth drain contains all group rows.
-FEW_GROUPS = 200
+MAX_GROUPS_PER_DRAIN = 200
 
 #: Minimum number of tasks per flush between two drains: smaller batches cost more per task.
-ENOUGH_TO_FOLD = 2000
+MIN_TASKS_PER_FLUSH = 2000
 
 OPERATIONS = ("on", "off", "drain", "end")
 
 
-class Capture(SchedulerPlugin):
+class CapturePlugin(SchedulerPlugin):
     """Record one run on the scheduler.
 
     Parameters
@@ -57,16 +63,18 @@ class Capture(SchedulerPlugin):
         Unique per capture; the name of the plugin, the worker plugins and the handlers.
     level : {"full", "light"}
         "light" records no task stream and no call stacks.
-    ask_every_s : float
+    poll_interval_s : float
         Minimum seconds between two polls of a worker; see `WorkerReportPoller`.
     """
 
-    def __init__(self, name: str, level: str = "full", *, ask_every_s: float = ASK_EVERY_S) -> None:
+    def __init__(
+        self, name: str, level: str = "full", *, poll_interval_s: float = WORKER_POLL_INTERVAL_S
+    ) -> None:
         self.name = name
         self.level = level
-        self.ask_every_s = ask_every_s
+        self.poll_interval_s = poll_interval_s
         # distributed's own dumps() uses cloudpickle only for modules that it knows by name.
-        self.probe = cloudpickle.dumps(Probe(name, level))
+        self.probe = cloudpickle.dumps(CaptureWorkerPlugin(name, level))
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -74,8 +82,8 @@ class Capture(SchedulerPlugin):
         """Install the handlers and the worker plugin; called by the scheduler on registration."""
         self.scheduler = scheduler
         self.t_on = self.t_off = NAN
-        self.heard = time()
-        self.patience_s = ABANDONED_AFTER_S
+        self.last_call = time()
+        self.client_timeout_s = ABANDONED_AFTER_S
         self.errors: list[str] = []
         self.workers: dict[Any, int] = {}  # index by address, including workers that left
         self.worker_info: list[dict] = []
@@ -83,17 +91,19 @@ class Capture(SchedulerPlugin):
         self.pending: dict | None = None
         self.sequence = 0
         self.lag = LoopLag()
-        self.groups = Groups()
-        self.happenings = EventLog(self.name, self.workers)
-        self.stream = Stream(
-            scheduler, self.groups, self.workers, self.note, self.happenings.failed
+        self.groups = TaskGroups()
+        self.event_log = EventLog(self.name, self.workers)
+        self.stream = TaskStream(
+            scheduler, self.groups, self.workers, self.add_error, self.event_log.add_failure
         )
         self.samples = Samples(self.name, scheduler, self.workers, self.lag)
-        self.asking = WorkerReportPoller(self.name, scheduler, self.workers, self.ask_every_s)
-        self.poll: Poll | None = None
+        self.report_poller = WorkerReportPoller(
+            self.name, scheduler, self.workers, self.poll_interval_s
+        )
+        self.poller: SchedulerPoller | None = None
         self.group_rows: list[dict] = []
         for address, state in list(scheduler.workers.items()):
-            self._meet(address, state)
+            self._register_worker(address, state)
         self.sample_handle: Any = self.lag.loop.call_later(SAMPLE_TICK_S, self._sample_tick)
         for op in OPERATIONS:
             scheduler.handlers[f"{self.name}_{op}"] = getattr(self, f"handle_{op}")
@@ -103,14 +113,14 @@ class Capture(SchedulerPlugin):
         if "idempotent" in inspect.signature(method).parameters:
             kwargs["idempotent"] = False
         try:
-            patience_s = REMOTE_TIMEOUT_S + len(self.scheduler.workers) * PER_WORKER_S
-            answers = await asyncio.wait_for(method(None, name=self.name, **kwargs), patience_s)
+            timeout_s = REMOTE_TIMEOUT_S + len(self.scheduler.workers) * PER_WORKER_S
+            answers = await asyncio.wait_for(method(None, name=self.name, **kwargs), timeout_s)
         except Exception as error:
-            self.note("probe", error)
+            self.add_error("probe", error)
             return
         for address, answer in answers.items():
             if isinstance(answer, dict) and answer.get("status") == "error":
-                self.note("probe", f"{address}: {answer.get('text') or 'it did not start'}")
+                self.add_error("probe", f"{address}: {answer.get('text') or 'it did not start'}")
 
     async def uninstall(self) -> None:
         """Remove the plugin, its handlers, timers and worker plugins; safe to call twice."""
@@ -124,15 +134,15 @@ class Capture(SchedulerPlugin):
 
     async def close(self) -> None:
         """Stop the timers; also called when the scheduler closes."""
-        self._stop_hearing()
-        self.poll = None
-        self.asking.cancel()
+        self._stop_recording()
+        self.poller = None
+        self.report_poller.cancel()
         self.lag.stop()
         if self.sample_handle is not None:
             self.sample_handle.cancel()
             self.sample_handle = None
 
-    def note(self, where: str, what: Any) -> None:
+    def add_error(self, where: str, what: Any) -> None:
         """Record an error of the capture itself."""
         if isinstance(what, BaseException):
             what = f"{type(what).__name__}: {what}".rstrip(": ")
@@ -144,57 +154,59 @@ class Capture(SchedulerPlugin):
         try:
             method(*args)
         except Exception as error:
-            self.note(method.__name__.strip("_"), error)
+            self.add_error(method.__name__.strip("_"), error)
 
     # -- hearing of tasks ---------------------------------------------------------------------
 
-    def _hear(self) -> None:
-        self.happenings.counting = True
+    def _start_recording(self) -> None:
+        self.event_log.counting = True
         if self.level == "full":
             if not is_supported(self.scheduler):
-                self.transition = self.stream.hook()  # type: ignore[method-assign]
+                self.transition = self.stream.transition_hook()  # type: ignore[method-assign]
                 return
-            listen(self.scheduler, self.name, self.stream.wraps())
+            install_wrappers(self.scheduler, self.name, self.stream.wrappers())
         light = self.level == "light"
-        self.poll = Poll(self.scheduler, self, self.groups, self.happenings, tasks=light)
+        self.poller = SchedulerPoller(
+            self.scheduler, self, self.groups, self.event_log, tasks=light
+        )
         self.scheduler.plugins.pop(self.name, None)
 
-    def _stop_hearing(self) -> None:
-        if self.happenings.counting:
-            self._look()
+    def _stop_recording(self) -> None:
+        if self.event_log.counting:
+            self._poll()
             self._guarded(self._count_groups)
-        self.happenings.counting = False
-        stop_listening(self.scheduler, self.name)
+        self.event_log.counting = False
+        remove_wrappers(self.scheduler, self.name)
         vars(self).pop("transition", None)
 
     def _count_groups(self) -> None:
         """Read the rows of all groups; the rows read when the clock stops are final."""
         if self.level == "full":
-            self.stream.fold()
+            self.stream.flush()
             self.group_rows = self.groups.rows()
-        elif self.poll is not None:
-            self.group_rows = self.poll.rows()
-        if self.poll is not None and self.poll.n_unseen:
-            self.note("failures", f"{self.poll.n_unseen} or more failed tasks were not seen")
+        elif self.poller is not None:
+            self.group_rows = self.poller.rows()
+        if self.poller is not None and self.poller.n_unseen:
+            self.add_error("failures", f"{self.poller.n_unseen} or more failed tasks were not seen")
 
     # -- handlers, called by the client -------------------------------------------------------
 
     async def handle_on(self) -> dict:
         """Start the clock and return its time; everything before it is the baseline."""
-        self.heard = time()
+        self.last_call = time()
         await self._await_heartbeats("on", time())
         self.groups.begin(self.scheduler.task_groups.values())
-        self.fine_before = fine_now(self.scheduler)
+        self.fine_before = read_fine_metrics(self.scheduler)
         self.samples.begin()
-        self._guarded(self._hear)
-        self.t_on = self.asking.start = time()
+        self._guarded(self._start_recording)
+        self.t_on = self.report_poller.start = time()
         self._sample()
         return {"t_on": self.t_on, "n_workers": len(self.scheduler.workers)}
 
     async def handle_off(self) -> dict:
         """Stop the clock and return its time; sampling continues until `handle_end`."""
-        self.heard = self.t_off = time()
-        self._stop_hearing()
+        self.last_call = self.t_off = time()
+        self._stop_recording()
         self._sample()
         return {"t_off": self.t_off, "n_workers": len(self.scheduler.workers)}
 
@@ -203,72 +215,76 @@ class Capture(SchedulerPlugin):
 
         A reply is kept until the next call acknowledges it, so that a lost reply loses no data.
         """
-        self.heard = time()
+        self.last_call = time()
         if self.pending is not None and self.pending["sequence"] != ack:
             return self.pending
         self.sequence += 1
-        self.pending = {"sequence": self.sequence, "tables": self._take(groups)}
+        self.pending = {"sequence": self.sequence, "tables": self._drain(groups)}
         return self.pending
 
     async def handle_end(self, ack: int = 0, wait: bool = True) -> dict:
         """Wait for the final heartbeats, return the remaining data, uninstall the capture."""
-        self.heard = time()
+        self.last_call = time()
         stop = self.t_off if self.t_off == self.t_off else time()
-        last: dict[str, Any] = {}
+        final: dict[str, Any] = {}
         if wait:
             await asyncio.gather(
-                self._await_heartbeats("off", stop), self.asking.stop(ANSWER_TIMEOUT_S)
+                self._await_heartbeats("off", stop), self.report_poller.stop(REPLY_TIMEOUT_S)
             )
             if self.t_on == self.t_on:
                 window = (self.t_on, stop)
-                self._guarded(self.stream.fold)  # the final reports need the groups that had tasks
-                last = await collect_final_reports(self.asking, self.groups, self.note, window)
+                self._guarded(self.stream.flush)  # the final reports need the groups that had tasks
+                final = await collect_final_reports(
+                    self.report_poller, self.groups, self.add_error, window
+                )
         if self.sample_handle is not None and self.t_on == self.t_on:
             self._sample()
-        rest = [self.pending] if self.pending and self.pending["sequence"] != ack else []
+        segments = [self.pending] if self.pending and self.pending["sequence"] != ack else []
         self.sequence += 1
-        rest.append({"sequence": self.sequence, "tables": {**self._take(groups=True), **last}})
+        segments.append(
+            {"sequence": self.sequence, "tables": {**self._drain(groups=True), **final}}
+        )
         self.removal = asyncio.ensure_future(self.uninstall())
         # A worker that hangs must not delay the data of the other workers.
-        await asyncio.wait([self.removal], timeout=REMOVAL_PATIENCE_S)
-        return {"segments": rest}
+        await asyncio.wait([self.removal], timeout=REMOVAL_TIMEOUT_S)
+        return {"segments": segments}
 
     async def _await_heartbeats(self, edge: str, after: float) -> None:
         """Request a heartbeat from each worker and wait: it holds the last metrics of the run."""
         # Call each worker: cancelling Scheduler.broadcast leaves its calls running and logs every
         # unreachable worker.
-        asked = [
+        calls = [
             asyncio.ensure_future(
                 getattr(self.scheduler.rpc(address), f"{self.name}_beat")(edge=edge)
             )
             for address in self.scheduler.workers
         ]
-        give_up = time() + TAIL_TIMEOUT_S + len(asked) * PER_WORKER_S
+        deadline = time() + TAIL_TIMEOUT_S + len(calls) * PER_WORKER_S
         silent: list[str] = []
-        while time() < give_up:
+        while time() < deadline:
             states = list(self.scheduler.workers.values())
             silent = [state.address for state in states if state.last_seen <= after]
             if not silent:
                 break
             await asyncio.sleep(0.005)
-        if asked:
-            patience_s = ANSWER_TIMEOUT_S + len(asked) * PER_WORKER_S / 10
-            _, left = await asyncio.wait(asked, timeout=patience_s)
-            for one in left:
-                one.cancel()
+        if calls:
+            timeout_s = REPLY_TIMEOUT_S + len(calls) * PER_WORKER_S / 10
+            _, unfinished = await asyncio.wait(calls, timeout=timeout_s)
+            for call in unfinished:
+                call.cancel()
             # A worker that could not be called sends its next regular heartbeat soon.
-            await asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.gather(*calls, return_exceptions=True)
         if silent:
-            self.note("heartbeat", f"none came from {text(', '.join(silent), 200)}")
+            self.add_error("heartbeat", f"none came from {text(', '.join(silent), 200)}")
 
     # -- hooks, called by the scheduler -------------------------------------------------------
 
     def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
         """Assign an index to a worker that joins."""
         if worker in self.workers:  # another worker may reuse the address
-            self._guarded(self.stream.fold)
-        self._guarded(self._meet, worker, scheduler.workers[worker], moment)
-        self._guarded(self.happenings.event, "add-worker", worker, {}, moment)
+            self._guarded(self.stream.flush)
+        self._guarded(self._register_worker, worker, scheduler.workers[worker], moment)
+        self._guarded(self.event_log.add_event, "add-worker", worker, {}, moment)
 
     def remove_worker(
         self, scheduler: Any, worker: str, moment: float | None = None, **kwargs: Any
@@ -277,19 +293,19 @@ class Capture(SchedulerPlugin):
         index = self.workers.get(worker, -1)
         if index >= 0:
             self.worker_info[index]["left"] = moment or time()
-        self._guarded(self.happenings.event, "remove-worker", worker, {}, moment)
+        self._guarded(self.event_log.add_event, "remove-worker", worker, {}, moment)
 
     def restart(self, scheduler: Any) -> None:
         """Mark the workers that the restart retires: they do not count as lost."""
-        self.happenings.sent_away |= set(scheduler.workers)
-        self._guarded(self.happenings.event, "restart", None, {})
+        self.event_log.retired |= set(scheduler.workers)
+        self._guarded(self.event_log.add_event, "restart", None, {})
 
     def log_event(self, topic: Any, msg: Any) -> None:
         """Record the scheduler events that the analysis of a run needs."""
-        self._guarded(self.happenings.said, topic, msg)
+        self._guarded(self.event_log.add_scheduler_event, topic, msg)
 
-    def _meet(self, address: str, state: Any, moment: float | None = None) -> None:
-        self.happenings.sent_away.discard(address)
+    def _register_worker(self, address: str, state: Any, moment: float | None = None) -> None:
+        self.event_log.retired.discard(address)
         index = self.workers[address] = len(self.worker_info)
         self.worker_info.append(
             {
@@ -313,49 +329,49 @@ class Capture(SchedulerPlugin):
         if self.t_on == self.t_on:
             self._sample()
             if self.t_off != self.t_off:
-                self._guarded(self.asking.ask, pause, self.heard)
+                self._guarded(self.report_poller.send_requests, pause, self.last_call)
         if self.scheduler.status.name in ("closing", "closed"):
             self.removal = asyncio.ensure_future(self.close())
-        elif time() - self.heard > self.patience_s:
+        elif time() - self.last_call > self.client_timeout_s:
             self.removal = asyncio.ensure_future(self.uninstall())
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Poll the workers until uninstall, and the tasks while the clock runs."""
-        if self.poll is not None:
-            self._guarded(self.poll.look)
+        if self.poller is not None:
+            self._guarded(self.poller.poll)
 
     def _sample(self) -> None:
-        self._look()
-        self._guarded(self.stream.fold, ENOUGH_TO_FOLD)
-        self._guarded(self.samples.look_at_workers)
-        self._guarded(self.samples.look_at_scheduler)
+        self._poll()
+        self._guarded(self.stream.flush, MIN_TASKS_PER_FLUSH)
+        self._guarded(self.samples.sample_workers)
+        self._guarded(self.samples.sample_scheduler)
 
-    def _take(self, groups: bool) -> dict:
+    def _drain(self, groups: bool) -> dict:
         """Return the gathered data as plain columns (bytes, lists) and clear it."""
-        self._look()  # workers that have just joined need an index
+        self._poll()  # workers that have just joined need an index
         tables: dict[str, Any] = {
-            **self.stream.take(),
-            **self.samples.take(),
-            **self.happenings.take(),
-            **self.asking.take(),
+            **self.stream.drain(),
+            **self.samples.drain(),
+            **self.event_log.drain(),
+            **self.report_poller.drain(),
             "workers": self.worker_info,
         }
-        if groups or len(self.groups.members) <= FEW_GROUPS:
-            if self.happenings.counting:
+        if groups or len(self.groups.members) <= MAX_GROUPS_PER_DRAIN:
+            if self.event_log.counting:
                 self._guarded(self._count_groups)
             tables["groups"] = self.group_rows
-            tables["fine"] = fine_rows(fine_now(self.scheduler), self.fine_before)
+            tables["fine"] = fine_metric_rows(read_fine_metrics(self.scheduler), self.fine_before)
         else:
             tables["group_names"] = self.groups.names()
-        happenings = self.happenings
+        event_log = self.event_log
         tables["state"] = {
             "t_on": self.t_on,
             "t_off": self.t_off,
             "now": time(),
             "n_dropped": self.stream.n_dropped,
-            "n_events_dropped": happenings.n_dropped,
-            "n_errors": happenings.n_failures,
-            "n_steals": happenings.n_steals,
+            "n_events_dropped": event_log.n_dropped,
+            "n_errors": event_log.n_failures,
+            "n_steals": event_log.n_steals,
             "transitions": self.samples.transitions,
             "errors": list(self.errors),
         }

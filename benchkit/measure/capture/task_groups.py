@@ -6,10 +6,10 @@ from typing import Any
 
 from benchkit.measure.capture.columns import NAN, text
 
-__all__ = ["Groups", "row_of"]
+__all__ = ["TaskGroups", "row_of"]
 
 
-class Groups:
+class TaskGroups:
     """Number the task groups of a run in the order of their first use.
 
     Sums of seconds and bytes are the scheduler's own minus their values when the clock started;
@@ -50,7 +50,7 @@ class Groups:
         return [text(group.name) for group in self.members]
 
     def rows(self, *, retries: bool = True) -> list[dict]:
-        """Return a row per group; without `retries` their number is None, as nothing counted them."""
+        """Return a row per group; without `retries` their number is None (not counted)."""
         rows = []
         for number, (group, counts) in enumerate(zip(self.members, self.counts, strict=True)):
             rows.append(

@@ -13,81 +13,90 @@ from collections.abc import Callable
 from operator import add
 from typing import Any
 
-from benchkit.measure.capture.columns import ACTIONS, EVENT_COLUMNS, NAN, ROW, TASK_COLUMNS, packed
-from benchkit.measure.capture.task_groups import Groups
-from benchkit.measure.capture.transition_table import Wrap, ignores_the_rest
+from benchkit.measure.capture.columns import (
+    ACTIONS,
+    EVENT_COLUMNS,
+    NAN,
+    ROW,
+    TASK_COLUMNS,
+    pack_columns,
+)
+from benchkit.measure.capture.task_groups import TaskGroups
+from benchkit.measure.capture.transition_table import Wrapper, ignores_extra_arguments
 
-__all__ = ["Stream"]
+__all__ = ["TaskStream"]
 
 #: With more tasks than this the stream stops and counts dropped tasks; group sums stay exact.
 MAX_TASKS = 5_000_000
 #: A task is released for other reasons too; these prefixes of stimulus ids mark a failure.
 _FAILED_ATTEMPTS = ("task-erred", "run-spec-deserialize-failed", "execute-unknown-error")
 #: Number of values per row in the flat list of task events.
-PART = 5
+EVENT_ROW = 5
 _ACTION_IDS = {name: index for index, name in enumerate(ACTIONS)}
 
 
-class Stream:
+class TaskStream:
     """Keep a row per finished task and a row per transfer, spill and other event of each task.
 
     Parameters
     ----------
     scheduler : Scheduler
         The scheduler of the tasks.
-    groups : Groups
+    groups : TaskGroups
         Receives the number of finished tasks in each group.
     workers : dict
         Worker index by address; it grows.
-    note : callable
-        ``note(where, what)`` records an error.
-    failed : callable
-        ``failed(task, address, error, traceback)`` is called for each task that raised.
+    add_error : callable
+        ``add_error(where, what)`` records an error.
+    add_failure : callable
+        ``add_failure(task, address, error, traceback)`` is called for each task that raised.
     """
 
     def __init__(
         self,
         scheduler: Any,
-        groups: Groups,
+        groups: TaskGroups,
         workers: dict[Any, int],
-        note: Callable[[str, Any], None],
-        failed: Callable[..., None],
+        add_error: Callable[[str, Any], None],
+        add_failure: Callable[..., None],
     ) -> None:
         self.scheduler, self.groups, self.workers = scheduler, groups, workers
-        self.note, self.failed = note, failed
+        self.add_error, self.add_failure = add_error, add_failure
         self.n_tasks = self.n_dropped = 0
         #: Until the flush: rows of (group, key, worker, thread, bytes, begin, stop, ok), and rows
         #: of (place of the task, action, source, start, stop).
         self.rows: list[Any] = []
-        self.parts: list[Any] = []
-        self._fresh()
+        self.event_values: list[Any] = []
+        self._reset()
 
-    def _fresh(self) -> None:
+    def _reset(self) -> None:
         self.tasks = {name: bytearray() for name in TASK_COLUMNS}
         self.events = {name: bytearray() for name in EVENT_COLUMNS}
         self.keys: list[Any] = []
 
-    def wraps(self) -> dict[str, Wrap]:
+    def wrappers(self) -> dict[str, Wrapper]:
         """Return the wrappers that record the end of a task, for `transition_table.install`.
 
         Each wrapper calls the scheduler's own function first and returns its result.
         """
-        rows, parts, tasks = self.rows, self.parts, self.scheduler.tasks
-        extend, spread, trouble = rows.extend, parts.extend, self._trouble
+        rows, event_values, tasks = self.rows, self.event_values, self.scheduler.tasks
+        extend = rows.extend
+        add_event = event_values.extend
+        drop_task = self._drop_task
 
         def memory(inner: Callable[..., Any]) -> Callable[..., Any]:
-            if not ignores_the_rest(inner):
-                note = memory(_nothing)
+            if not ignores_extra_arguments(inner):
+                record = memory(_no_op)
 
-                def both(*args: Any, **told: Any) -> Any:
-                    result = inner(*args, **told)
-                    note(*args, **told)
+                def call_both(*args: Any, **arguments: Any) -> Any:
+                    result = inner(*args, **arguments)
+                    record(*args, **arguments)
                     return result
 
-                return both
+                return call_both
 
             # All names are listed because Python is slower at passing arguments by **kwargs.
-            def ended(
+            def call_and_record(
                 state: Any,
                 key: Any,
                 stimulus_id: str,
@@ -99,7 +108,7 @@ class Stream:
                 startstops: Any,
                 thread: Any = None,
                 metadata: Any = None,
-                **more: Any,
+                **extra: Any,
             ) -> Any:
                 result = inner(
                     state,
@@ -122,98 +131,98 @@ class Stream:
                             begin, stop = entry["start"], entry["stop"]
                         elif action == "transfer":
                             source = entry["source"]
-                            spread((len(rows), action, source, entry["start"], entry["stop"]))
+                            add_event((len(rows), action, source, entry["start"], entry["stop"]))
                         else:
-                            spread((len(rows), action, None, entry["start"], entry["stop"]))
+                            add_event((len(rows), action, None, entry["start"], entry["stop"]))
                     extend((task.group, key, worker, thread, nbytes, begin, stop, 1))
                 except Exception as error:
-                    trouble(error)
+                    drop_task(error)
                 return result
 
-            return ended
+            return call_and_record
 
         def erred(inner: Callable[..., Any]) -> Callable[..., Any]:
-            def ended(state: Any, key: Any, stimulus_id: str, **told: Any) -> Any:
-                result = inner(state, key, stimulus_id, **told)
+            def call_and_record(state: Any, key: Any, stimulus_id: str, **arguments: Any) -> Any:
+                result = inner(state, key, stimulus_id, **arguments)
                 try:
                     task = tasks[key]
                     if task.state == "erred":
-                        self._left(task, told)
-                        where = [told.get(name) for name in ("worker", "thread", "nbytes")]
-                        span = self._spread(told.get("startstops") or ())
+                        self._count_failure(task, arguments)
+                        where = [arguments.get(name) for name in ("worker", "thread", "nbytes")]
+                        span = self._add_events(arguments.get("startstops") or ())
                         extend((task.group, key, *where, *span, 0))
                 except Exception as error:
-                    trouble(error)
+                    drop_task(error)
                 return result
 
-            return ended
+            return call_and_record
 
         def released(inner: Callable[..., Any]) -> Callable[..., Any]:
-            def ended(state: Any, key: Any, stimulus_id: str, **told: Any) -> Any:
+            def call_and_record(state: Any, key: Any, stimulus_id: str, **arguments: Any) -> Any:
                 try:
                     if stimulus_id.startswith(_FAILED_ATTEMPTS):
                         self.groups.counts[self.groups.number(tasks[key].group)][2] += 1
                 except Exception as error:
-                    trouble(error)
-                return inner(state, key, stimulus_id, **told)
+                    drop_task(error)
+                return inner(state, key, stimulus_id, **arguments)
 
-            return ended
+            return call_and_record
 
         return {"memory": memory, "erred": erred, "released": released}
 
-    def hook(self) -> Callable[..., None]:
+    def transition_hook(self) -> Callable[..., None]:
         """Return a `transition` hook for releases without a supported transition table."""
-        ends = {end: wrap(_nothing) for end, wrap in self.wraps().items()}
-        trouble = self._trouble
+        ends = {end: wrapper(_no_op) for end, wrapper in self.wrappers().items()}
+        drop_task = self._drop_task
 
-        def transition(key: Any, start: str, finish: str, **told: Any) -> None:
+        def transition(key: Any, start: str, finish: str, **arguments: Any) -> None:
             if start == "processing" and finish in ends:
                 try:
-                    ends[finish](None, key, told.pop("stimulus_id", ""), **told)
+                    ends[finish](None, key, arguments.pop("stimulus_id", ""), **arguments)
                 except TypeError as error:  # unknown argument names
-                    trouble(error)
+                    drop_task(error)
 
         return transition
 
-    def _spread(self, startstops: Any) -> tuple[float, float]:
+    def _add_events(self, startstops: Any) -> tuple[float, float]:
         """Record events of the next row's task other than compute; return compute begin and end."""
         begin = stop = NAN
         for entry in startstops:
             if entry["action"] == "compute":
                 begin, stop = entry["start"], entry["stop"]
             else:
-                what = entry["action"], entry.get("source"), entry["start"], entry["stop"]
-                self.parts.extend((len(self.rows), *what))
+                event = entry["action"], entry.get("source"), entry["start"], entry["stop"]
+                self.event_values.extend((len(self.rows), *event))
         return begin, stop
 
-    def _trouble(self, error: Exception) -> None:
+    def _drop_task(self, error: Exception) -> None:
         """Count a task as dropped and remove its events, which would belong to the next row."""
         self.n_dropped += 1
-        while self.parts and self.parts[-PART] == len(self.rows):
-            del self.parts[-PART:]
-        self.note("transition", error)
+        while self.event_values and self.event_values[-EVENT_ROW] == len(self.rows):
+            del self.event_values[-EVENT_ROW:]
+        self.add_error("transition", error)
 
-    def _left(self, task: Any, told: dict[str, Any]) -> None:
+    def _count_failure(self, task: Any, arguments: dict[str, Any]) -> None:
         self.groups.counts[self.groups.number(task.group)][1] += 1
-        error, trace = told.get("exception_text"), told.get("traceback_text")
-        self.failed(task, told.get("worker"), error or "", trace or "")
+        error, trace = arguments.get("exception_text"), arguments.get("traceback_text")
+        self.add_failure(task, arguments.get("worker"), error or "", trace or "")
 
-    def fold(self, at_least: int = 1) -> None:
+    def flush(self, at_least: int = 1) -> None:
         """Convert the flat lists to columns of numbers if they hold `at_least` tasks."""
         if len(self.rows) < at_least * ROW:
             return
         columns = [self.rows[place::ROW] for place in range(ROW)]
-        parts = [self.parts[place::PART] for place in range(PART)]
+        event_values = [self.event_values[place::EVENT_ROW] for place in range(EVENT_ROW)]
         self.rows.clear()  # the wrappers hold these lists: clear, do not replace
-        self.parts.clear()
+        self.event_values.clear()
         try:
-            self._add(columns, parts)
+            self._append_columns(columns, event_values)
         except Exception as error:
             self.n_dropped += len(columns[0])
-            self.note("fold", error)
+            self.add_error("flush", error)
 
-    def _add(self, columns: list[list], parts: list[list]) -> None:
-        numbers = self._count(columns[0])
+    def _append_columns(self, columns: list[list], event_values: list[list]) -> None:
+        numbers = self._count_ended(columns[0])
         kept: Any = range(len(columns[0]))
         if None in numbers.values():
             kept = [row for row in kept if numbers[columns[0][row]] is not None]
@@ -222,16 +231,16 @@ class Stream:
             self.n_dropped += len(kept) - room
             kept = kept[:room]
         if len(kept) < len(columns[0]):
-            columns, parts = _only(kept, columns, parts)
+            columns, event_values = _select_rows(kept, columns, event_values)
         groups, keys, workers, threads, sizes, begins, stops, oks = columns
         if not groups:
             return
-        known = {address: self.workers.get(address, -1) for address in set(workers)}
-        tasks = packed(
+        indices = {address: self.workers.get(address, -1) for address in set(workers)}
+        tasks = pack_columns(
             TASK_COLUMNS,
             (
                 list(map(numbers.__getitem__, groups)),
-                list(map(known.__getitem__, workers)),
+                list(map(indices.__getitem__, workers)),
                 threads,
                 oks,
                 sizes,
@@ -239,33 +248,33 @@ class Stream:
                 stops,
             ),
         )
-        events = packed(EVENT_COLUMNS, self._events(parts, workers))
+        events = pack_columns(EVENT_COLUMNS, self._event_columns(event_values, workers))
         self.n_tasks += len(groups)
         self.keys.extend(keys)
-        for table, fresh in ((self.tasks, tasks), (self.events, events)):
-            for name, values in fresh.items():
+        for table, new_columns in ((self.tasks, tasks), (self.events, events)):
+            for name, values in new_columns.items():
                 table[name] += values
 
-    def _events(self, parts: list[list], workers: list) -> tuple:
+    def _event_columns(self, event_values: list[list], workers: list) -> tuple:
         """Return the columns of task events other than compute."""
-        places, actions, sources, starts, stops = parts
+        places, actions, sources, starts, stops = event_values
         seen = set(actions)
         if any(action[:4] == "disk" for action in seen):
             # Times of disk events are on the worker's clock; compute and transfer are converted
             # already.
-            late = self._late([workers[place // ROW] for place in places], actions)
-            starts, stops = list(map(add, starts, late)), list(map(add, stops, late))
+            offsets = self._clock_offsets([workers[place // ROW] for place in places], actions)
+            starts, stops = list(map(add, starts, offsets)), list(map(add, stops, offsets))
         codes = {action: _ACTION_IDS.get(action, _ACTION_IDS["other"]) for action in seen}
-        known = {address: self.workers.get(address, -1) for address in set(sources)}
+        indices = {address: self.workers.get(address, -1) for address in set(sources)}
         return (
             list(map((ROW * self.n_tasks).__add__, places)),
             list(map(codes.__getitem__, actions)),
-            list(map(known.__getitem__, sources)),
+            list(map(indices.__getitem__, sources)),
             starts,
             stops,
         )
 
-    def _late(self, workers: list, actions: list) -> list[float]:
+    def _clock_offsets(self, workers: list, actions: list) -> list[float]:
         """Return the clock offset of each event: the worker's for disk events, 0 for others."""
         states = {worker: self.scheduler.workers.get(worker) for worker in set(workers)}
         delays = {w: 0.0 if state is None else state.time_delay for w, state in states.items()}
@@ -274,7 +283,7 @@ class Stream:
             for worker, action in zip(workers, actions, strict=True)
         ]
 
-    def _count(self, groups: list) -> dict[Any, int | None]:
+    def _count_ended(self, groups: list) -> dict[Any, int | None]:
         """Add to the groups' counts; return group numbers, None for a group that failed."""
         numbers: dict[Any, int | None] = {}
         for group, count in Counter(groups).items():
@@ -284,12 +293,12 @@ class Stream:
             except Exception as error:
                 numbers[group] = None
                 self.n_dropped += count
-                self.note("group", error)
+                self.add_error("group", error)
         return numbers
 
-    def take(self) -> dict[str, Any]:
+    def drain(self) -> dict[str, Any]:
         """Return the tables gathered since the last call as bytes."""
-        self.fold()
+        self.flush()
         keys = "\n".join(map(str, self.keys))
         if keys.count("\n") >= max(1, len(self.keys)):  # a key contains a newline
             keys = "\n".join(str(key).replace("\n", "\\n") for key in self.keys)
@@ -298,19 +307,21 @@ class Stream:
             "keys": (keys + "\n" * bool(self.keys)).encode("utf-8", "backslashreplace"),
             "task_events": {name: bytes(column) for name, column in self.events.items()},
         }
-        self._fresh()
+        self._reset()
         return tables
 
 
-def _only(kept: Any, columns: list[list], parts: list[list]) -> tuple[list[list], list[list]]:
+def _select_rows(
+    kept: Any, columns: list[list], event_values: list[list]
+) -> tuple[list[list], list[list]]:
     """Return the rows in `kept` of the task columns, and the events of these tasks."""
     new = {old * ROW: place * ROW for place, old in enumerate(kept)}
     columns = [[column[row] for row in kept] for column in columns]
-    chosen = [index for index, place in enumerate(parts[0]) if place in new]
-    parts = [[column[index] for index in chosen] for column in parts]
-    parts[0] = [new[place] for place in parts[0]]
-    return columns, parts
+    chosen = [index for index, place in enumerate(event_values[0]) if place in new]
+    event_values = [[column[index] for index in chosen] for column in event_values]
+    event_values[0] = [new[place] for place in event_values[0]]
+    return columns, event_values
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
+def _no_op(*args: Any, **kwargs: Any) -> None:
     """Replace the scheduler's own function where only the recording is needed."""

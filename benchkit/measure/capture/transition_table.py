@@ -12,20 +12,21 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-__all__ = ["Wrap", "is_supported", "ignores_the_rest", "listen", "stop_listening"]
+__all__ = ["Wrapper", "is_supported", "ignores_extra_arguments", "install", "remove"]
 
 #: States that follow "processing" when a task ends.
-_ENDS = ("memory", "erred", "released")
+_END_STATES = ("memory", "erred", "released")
 
 #: Takes the scheduler's own function and returns the function to call in its place.
-Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+Wrapper: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _TABLE = "_TRANSITIONS_TABLE"
 #: Attributes of the scheduler: the wrappers by capture name, because several clients may measure at
 #: once; and the instance's own table that another tool had set before.
-_LISTENERS, _BEFORE = "benchkit_listeners", "benchkit_table_before"
+_WRAPPERS = "benchkit_listeners"
+_TABLE_BEFORE = "benchkit_table_before"
 #: Arguments of a task's end; the same in all releases from 2023.4.1 on.
-_TOLD = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startstops"}
+_ARGUMENTS = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startstops"}
 
 
 def is_supported(scheduler: Any) -> bool:
@@ -33,13 +34,13 @@ def is_supported(scheduler: Any) -> bool:
     from distributed.scheduler import TaskState
 
     try:
-        table = _beneath(scheduler)
-        takes = inspect.signature(table["processing", "memory"]).parameters
-        others = {name for name in takes if name not in _TOLD}
+        table = _original_table(scheduler)
+        parameters = inspect.signature(table["processing", "memory"]).parameters
+        others = {name for name in parameters if name not in _ARGUMENTS}
         return (
-            takes.keys() >= _TOLD
+            parameters.keys() >= _ARGUMENTS
             and others == {"self", "kwargs"}
-            and all(("processing", end) in table for end in _ENDS)
+            and all(("processing", end) in table for end in _END_STATES)
             and vars(scheduler) is not None
             and hasattr(TaskState, "_state")  # reading `state` costs a call
         )
@@ -47,7 +48,7 @@ def is_supported(scheduler: Any) -> bool:
         return False
 
 
-def ignores_the_rest(function: Callable[..., Any]) -> bool:
+def ignores_extra_arguments(function: Callable[..., Any]) -> bool:
     """Return whether a function for a task's end accepts more arguments than it uses.
 
     The scheduler's own function accepts the thread and more for plugins. Passing them costs half as
@@ -55,17 +56,25 @@ def ignores_the_rest(function: Callable[..., Any]) -> bool:
     """
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters
-        rest = {name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD}
-        looks_at: set[Any] = set()
-        for step in dis.get_instructions(function):  # since Python 3.13 one instruction may load two names
-            looks_at.update(step.argval if isinstance(step.argval, tuple) else (step.argval,))
+        extra = {
+            name
+            for name, parameter in parameters.items()
+            if parameter.kind is parameter.VAR_KEYWORD
+        }
+        used_names: set[Any] = set()
+        for instruction in dis.get_instructions(function):  # Python 3.13: may load two names
+            used_names.update(
+                instruction.argval
+                if isinstance(instruction.argval, tuple)
+                else (instruction.argval,)
+            )
     except (TypeError, ValueError):
         return False
-    rest_is_used = rest & looks_at or "locals" in looks_at
-    return bool(rest) and not rest_is_used and not {"thread", "metadata"} & parameters.keys()
+    extra_is_used = extra & used_names or "locals" in used_names
+    return bool(extra) and not extra_is_used and not {"thread", "metadata"} & parameters.keys()
 
 
-def listen(scheduler: Any, name: str, wraps: dict[str, Wrap]) -> None:
+def install(scheduler: Any, name: str, wrappers: dict[str, Wrapper]) -> None:
     """Wrap the scheduler's own functions for the end of a task.
 
     Parameters
@@ -74,41 +83,41 @@ def listen(scheduler: Any, name: str, wraps: dict[str, Wrap]) -> None:
         A scheduler for which `is_supported` is true.
     name : str
         Name for `remove`.
-    wraps : dict
+    wrappers : dict
         By ``memory``, ``erred`` and ``released``: function that takes the scheduler's own function
         for a task that was processing, and returns the function to call in its place.
     """
     own = vars(scheduler)
-    if _LISTENERS not in own:
-        own[_LISTENERS], own[_BEFORE] = {}, own.get(_TABLE)
-    own[_LISTENERS][name] = wraps
-    _lay(scheduler)
+    if _WRAPPERS not in own:
+        own[_WRAPPERS], own[_TABLE_BEFORE] = {}, own.get(_TABLE)
+    own[_WRAPPERS][name] = wrappers
+    _rebuild(scheduler)
 
 
-def stop_listening(scheduler: Any, name: str) -> None:
+def remove(scheduler: Any, name: str) -> None:
     """Remove the wrappers of a capture; does nothing if none are installed."""
-    if vars(scheduler).get(_LISTENERS, {}).pop(name, None) is not None:
-        _lay(scheduler)
+    if vars(scheduler).get(_WRAPPERS, {}).pop(name, None) is not None:
+        _rebuild(scheduler)
 
 
-def _beneath(scheduler: Any) -> Any:
+def _original_table(scheduler: Any) -> Any:
     """Return the scheduler's table without the wrappers of any capture."""
     own = vars(scheduler)
-    if _LISTENERS not in own:
+    if _WRAPPERS not in own:
         return getattr(scheduler, _TABLE)
-    return getattr(type(scheduler), _TABLE) if own[_BEFORE] is None else own[_BEFORE]
+    return getattr(type(scheduler), _TABLE) if own[_TABLE_BEFORE] is None else own[_TABLE_BEFORE]
 
 
-def _lay(scheduler: Any) -> None:
+def _rebuild(scheduler: Any) -> None:
     """Rebuild the table: the original entries, wrapped by all installed wrappers."""
-    own, table = vars(scheduler), dict(_beneath(scheduler))
-    if own[_LISTENERS]:
-        for wraps in own[_LISTENERS].values():
-            for end, wrap in wraps.items():
-                table["processing", end] = wrap(table["processing", end])
+    own, table = vars(scheduler), dict(_original_table(scheduler))
+    if own[_WRAPPERS]:
+        for wrappers in own[_WRAPPERS].values():
+            for end, wrapper in wrappers.items():
+                table["processing", end] = wrapper(table["processing", end])
         own[_TABLE] = table
         return
-    del own[_LISTENERS], own[_TABLE]
-    before = own.pop(_BEFORE)
+    del own[_WRAPPERS], own[_TABLE]
+    before = own.pop(_TABLE_BEFORE)
     if before is not None:
         own[_TABLE] = before

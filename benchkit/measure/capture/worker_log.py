@@ -14,12 +14,12 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.columns import NAN, text
 
-__all__ = ["IDLE_TALK", "MAX_LOG_LINES", "WorkerLog", "warnings_of"]
+__all__ = ["IGNORED_LEVELS", "MAX_LOG_LINES", "WorkerLog", "warnings_of"]
 
 #: A transfer takes 48 B of memory in its worker: 24 MB at the limit.
 MAX_TRANSFERS = 500_000
 MAX_LOG_LINES = 1000
-IDLE_TALK = ("DEBUG", "INFO")
+IGNORED_LEVELS = ("DEBUG", "INFO")
 
 
 class WorkerLog:
@@ -40,10 +40,10 @@ class WorkerLog:
 
     def __init__(self, worker: Any, clock: Callable[[], float] = time) -> None:
         self.worker, self.clock = worker, clock
-        self.begin = self.told_until = NAN
+        self.clock_start = self.sent_until = NAN
         self.peers: dict[str, int] = {}
         #: Six numbers per transfer: transfers in the last reply, and transfers not yet sent.
-        self.answered, self.transfers = array("d"), array("d")
+        self.sent_transfers, self.transfers = array("d"), array("d")
         self.n_missed = 0
         self.logs = (worker.transfer_incoming_log, worker.transfer_outgoing_log)
         self.newest = [log[-1] if log else None for log in self.logs]
@@ -53,31 +53,31 @@ class WorkerLog:
         self.tree_ends: dict[float, Any] = {}
         #: The newest tree of call stacks when the clock started ("on") and when it stopped ("off").
         self.cuts: dict[str, Any] = {}
-        self.n_lines = self.n_lines_left_out = 0
+        self.n_lines = self.n_lines_dropped = 0
 
-    def note_transfers(self) -> None:
+    def copy_transfers(self) -> None:
         """Copy new entries of the worker's transfer logs, which keep only the last 1000."""
         for direction, log in enumerate(self.logs):
-            fresh: list[dict] = []
+            new_entries: list[dict] = []
             for entry in reversed(log):
                 if entry is self.newest[direction]:
                     break
-                fresh.append(entry)
+                new_entries.append(entry)
             else:
                 self.n_missed += (
                     bool(log) and len(log) == log.maxlen
                 )  # at least one transfer was missed
-            if fresh:
-                self.newest[direction] = fresh[0]
-            for entry in reversed(fresh):
+            if new_entries:
+                self.newest[direction] = new_entries[0]
+            for entry in reversed(new_entries):
                 if len(self.transfers) >= 6 * MAX_TRANSFERS:
                     self.n_missed += 1
                     continue
-                who = str(entry.get("who"))
+                peer_address = str(entry.get("who"))
                 self.transfers.extend(
                     (
                         direction,
-                        self.peers.setdefault(who, len(self.peers)),
+                        self.peers.setdefault(peer_address, len(self.peers)),
                         entry["stop"],
                         entry["total"],
                         NAN if entry.get("compressed") is None else entry["compressed"],
@@ -85,14 +85,14 @@ class WorkerLog:
                     )
                 )
 
-    def of_transfers(self, start: float, stop: float) -> list[list]:
+    def read_transfers(self, start: float, stop: float) -> list[list]:
         """Return rows of outgoing 0 or 1, peer's address, count, bytes, compressed, seconds."""
-        self.note_transfers()
-        if self.begin != self.begin:
-            self.begin = start
-        if start != self.told_until:  # the last reply was lost
-            self.transfers = self.answered + self.transfers
-        self.answered, later = array("d"), array("d")
+        self.copy_transfers()
+        if self.clock_start != self.clock_start:
+            self.clock_start = start
+        if start != self.sent_until:  # the last reply was lost
+            self.transfers = self.sent_transfers + self.transfers
+        self.sent_transfers, later = array("d"), array("d")
         peers = list(self.peers)
         sums: dict[tuple, list[float]] = {}
         rows = iter(self.transfers)
@@ -100,15 +100,15 @@ class WorkerLog:
             direction, peer, moment, nbytes, compressed, seconds = row
             if moment > stop:
                 later.extend(row)
-            elif moment > self.begin:
-                self.answered.extend(row)
-                found = sums.setdefault((int(direction), peers[int(peer)]), [0, 0.0, 0.0, 0.0])
+            elif moment > self.clock_start:
+                self.sent_transfers.extend(row)
+                total = sums.setdefault((int(direction), peers[int(peer)]), [0, 0.0, 0.0, 0.0])
                 for index, value in enumerate((1, nbytes, compressed, seconds)):
-                    found[index] += value
-        self.transfers, self.told_until = later, stop
-        return [[*pair, *found] for pair, found in sums.items()]
+                    total[index] += value
+        self.transfers, self.sent_until = later, stop
+        return [[*pair, *total] for pair, total in sums.items()]
 
-    def of_log(self, start: float, stop: float) -> list[list]:
+    def read_log(self, start: float, stop: float) -> list[list]:
         """Return rows of time, level, text: warnings and above, times on the scheduler's clock."""
         ahead = self.worker.scheduler_delay
         after = self.log_ends.get(start, start - ahead)
@@ -118,7 +118,7 @@ class WorkerLog:
         self.log_ends = {start: after, stop: until}
         room = max(0, MAX_LOG_LINES - self.n_lines)
         self.n_lines += len(rows[:room])
-        self.n_lines_left_out += len(rows[room:])
+        self.n_lines_dropped += len(rows[room:])
         return rows[:room]
 
     def cut_call_stacks(self, edge: str) -> None:
@@ -126,7 +126,7 @@ class WorkerLog:
         self.worker.cycle_profile()
         self.cuts.setdefault(edge, self.worker.profile_keys_history[-1])
 
-    def of_call_stacks(self, start: float, stop: float, *, last: bool) -> bytes:
+    def read_call_stacks(self, start: float, stop: float, *, last: bool) -> bytes:
         """Return the call stacks of tasks, sampled by the worker itself, as a flat tree.
 
         JSON, compressed by zlib: frames, and nodes as rows of (parent or -1, index of the frame,
@@ -134,18 +134,18 @@ class WorkerLog:
         keeps one tree per second: `last` includes the unfinished tree of the current second.
         """
         history = list(self.worker.profile_keys_history)
-        told, off = self.tree_ends.get(start, self.cuts.get("on")), self.cuts.get("off")
-        fresh: list[Any] = []
+        last_sent, off = self.tree_ends.get(start, self.cuts.get("on")), self.cuts.get("off")
+        new_entries: list[Any] = []
         for entry in reversed(history):
-            if entry is told or (told is None and entry[0] <= start):
+            if entry is last_sent or (last_sent is None and entry[0] <= start):
                 break
             if last and entry is off:
-                fresh.clear()  # trees that began after the clock stopped
-            fresh.append(entry)
+                new_entries.clear()  # trees that began after the clock stopped
+            new_entries.append(entry)
         # A tree that began before the window's end is sent after its second is over.
         end = stop + 1 if last else stop
-        chosen = [entry for entry in reversed(fresh) if entry[0] <= end or (last and off)]
-        self.tree_ends = {start: told, stop: chosen[-1] if chosen else told}
+        chosen = [entry for entry in reversed(new_entries) if entry[0] <= end or (last and off)]
+        self.tree_ends = {start: last_sent, stop: chosen[-1] if chosen else last_sent}
         by_prefix: dict[str, list[dict]] = defaultdict(list)
         for _, trees in chosen:
             for prefix, tree in trees.items():
@@ -170,13 +170,17 @@ def _flatten(tree: dict, root: tuple, frames: dict[tuple, int], nodes: list[int]
         number = len(nodes) // 3
         nodes += [parent, frames.setdefault(frame, len(frames)), node["count"]]
         for child in node["children"].values():
-            code = child["description"]
-            place = (text(code["name"]), text(code["filename"]), code["line_number"])
-            stack.append((child, number, place))
+            description = child["description"]
+            frame_of_child = (
+                text(description["name"]),
+                text(description["filename"]),
+                description["line_number"],
+            )
+            stack.append((child, number, frame_of_child))
 
 
 def warnings_of(server: Any, start: float) -> list[list]:
     """Return rows of time, level, text that a server logged since `start`, on its own clock."""
     lines = server.get_logs(start=start, timestamps=True)
-    kept = [line for line in lines if line[1] not in IDLE_TALK][:MAX_LOG_LINES]
+    kept = [line for line in lines if line[1] not in IGNORED_LEVELS][:MAX_LOG_LINES]
     return [[moment, level, text(line)] for moment, level, line in reversed(kept)]

@@ -14,10 +14,10 @@ from benchkit.measure.capture.columns import NAN, text
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.worker_log import WorkerLog
 
-__all__ = ["Probe"]
+__all__ = ["CaptureWorkerPlugin"]
 
 
-class Probe(WorkerPlugin):
+class CaptureWorkerPlugin(WorkerPlugin):
     """Add metrics to a worker's heartbeat and report data that only the worker has."""
 
     def __init__(self, name: str, level: str) -> None:
@@ -35,30 +35,30 @@ class Probe(WorkerPlugin):
         # share it.
         self.siblings = vars(distributed).setdefault("_benchkit_probes", {})
         self.siblings[self.name, worker.address] = self
-        self.knowledge = WorkerLog(worker)
-        worker.metrics[self.name] = self.read
+        self.worker_log = WorkerLog(worker)
+        worker.metrics[self.name] = self.heartbeat_metrics
         worker.handlers[f"{self.name}_report"] = self.report
         worker.handlers[f"{self.name}_beat"] = self.beat
 
     def teardown(self, worker: Any) -> None:
-        """Remove everything; log the exit of a worker that closes normally (a killed one cannot)."""
+        """Remove everything; log the exit of a worker that closes normally."""
         if worker.status.name.startswith("closing"):
             with contextlib.suppress(Exception):
                 worker.log_event(self.name, {"leaving": worker.address})
         worker.metrics.pop(self.name, None)
-        for what in ("report", "beat"):
-            worker.handlers.pop(f"{self.name}_{what}", None)
+        for op in ("report", "beat"):
+            worker.handlers.pop(f"{self.name}_{op}", None)
         self.siblings.pop((self.name, worker.address), None)
         if not self.siblings:
             vars(distributed).pop("_benchkit_probes", None)
         self.lag.stop()
 
-    def read(self, worker: Any) -> dict[str, float]:
+    def heartbeat_metrics(self, worker: Any) -> dict[str, float]:
         """Return the metrics for this heartbeat."""
-        self.knowledge.note_transfers()
+        self.worker_log.copy_transfers()
         peak = _high_water_mark()
-        for probe in list(self.siblings.values()):
-            probe.peak = max(probe.peak, peak)
+        for plugin in list(self.siblings.values()):
+            plugin.peak = max(plugin.peak, peak)
         out = {"rss_peak": self.peak or NAN, "tick_max": self.lag.read()[1]}
         self.peak = 0
         process = worker.monitor.proc
@@ -83,7 +83,7 @@ class Probe(WorkerPlugin):
         """
         if self.level == "full":
             with contextlib.suppress(Exception):
-                self.knowledge.cut_call_stacks(edge)
+                self.worker_log.cut_call_stacks(edge)
         if not any(iscoroutinefunction(metric) for metric in self.worker.metrics.values()):
             await self.worker.heartbeat()
 
@@ -92,25 +92,25 @@ class Probe(WorkerPlugin):
 
         Times are Unix s on the scheduler's clock. The `last` report of a run has more fields.
         """
-        known = self.knowledge
+        log = self.worker_log
         out: dict[str, Any] = {"errors": []}
-        questions: dict[str, Callable[[], Any]] = {
-            "transfers": lambda: known.of_transfers(start, stop),
-            "logs": lambda: known.of_log(start, float("inf") if last else stop),
+        readers: dict[str, Callable[[], Any]] = {
+            "transfers": lambda: log.read_transfers(start, stop),
+            "logs": lambda: log.read_log(start, float("inf") if last else stop),
         }
         if self.level == "full" and stacks:
-            questions["profile"] = lambda: known.of_call_stacks(start, stop, last=last)
+            readers["profile"] = lambda: log.read_call_stacks(start, stop, last=last)
         if self.level == "full" and last:
-            questions["memory"] = self._trimmed_memory
-        for name, ask in questions.items():
+            readers["memory"] = self._trimmed_memory
+        for name, read in readers.items():
             try:
-                out[name] = ask()
+                out[name] = read()
             except Exception as error:
                 out["errors"].append(f"{name}: {type(error).__name__}: {text(error, 200)}")
-        if last and known.n_missed:
-            out["errors"].append(f"transfers: {known.n_missed} or more were not counted")
-        if last and known.n_lines_left_out:
-            out["errors"].append(f"logs: {known.n_lines_left_out} lines were left out")
+        if last and log.n_missed:
+            out["errors"].append(f"transfers: {log.n_missed} or more were not counted")
+        if last and log.n_lines_dropped:
+            out["errors"].append(f"logs: {log.n_lines_dropped} lines were left out")
         return out
 
     def _trimmed_memory(self) -> float:
@@ -120,7 +120,7 @@ class Probe(WorkerPlugin):
         import ctypes
 
         # Workers in one process share its memory: trim once, even with hundreds of workers.
-        if not any(probe.trimmed for probe in self.siblings.values()):
+        if not any(plugin.trimmed for plugin in self.siblings.values()):
             try:
                 ctypes.CDLL("libc.so.6").malloc_trim(0)
             except (OSError, AttributeError):

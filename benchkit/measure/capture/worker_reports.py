@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from distributed.metrics import time
 
-__all__ = ["WorkerReportPoller"]
+from benchkit.measure.capture.columns import NAN, look_up, text
+from benchkit.measure.capture.task_groups import TaskGroups
+from benchkit.measure.capture.worker_log import IGNORED_LEVELS, MAX_LOG_LINES, warnings_of
 
-#: At most this many requests per second, over all workers. After five minutes requests become less
-#: frequent: in a run of hours the data of one minute is a small loss.
-QUESTIONS_A_SECOND, SHARE_OF_RUN = 20.0, 1 / 60
-ANSWER_WITHIN_S = 6.0
+__all__ = [
+    "WorkerReportPoller",
+    "collect_final_reports",
+    "fine_metric_rows",
+    "read_fine_metrics",
+]
+
+#: At most this many requests per second, over all workers.
+MAX_REQUESTS_PER_S = 20.0
+#: Minimum interval as a share of the run so far, longer than 5 s after five minutes: in a run of
+#: hours the data of one minute is a small loss.
+INTERVAL_SHARE_OF_RUN = 1 / 60
+#: Seconds that a worker has to reply while the clock runs.
+REPLY_TIMEOUT_S = 6.0
 #: Seconds. More recent entries may not be in the worker's logs yet.
-SETTLED_S = 0.25
+LOG_DELAY_S = 0.25
 #: If the client has not drained for this many seconds, no more data is gathered for it.
-CLIENT_SILENT_S = 30.0
+MAX_CLIENT_SILENCE_S = 30.0
 #: Call stacks come from at most this many workers, evenly chosen; workers are similar.
-MAX_PROFILED = 64
+MAX_PROFILED_WORKERS = 64
+#: Seconds or bytes: rounding error of a sum after all its parts are subtracted.
+ROUNDING = 1e-9
+
+#: Seconds that workers and nannies have to reply.
+FINAL_REPLY_TIMEOUT_S = 6.0
+FINAL_REPLY_TIMEOUT_PER_WORKER_S = 0.03
+
+
+AddError = Callable[[str, Any], None]
 
 
 class WorkerReportPoller:
@@ -35,82 +58,215 @@ class WorkerReportPoller:
         The scheduler whose workers are polled.
     workers : dict
         Worker index by address.
-    every_s : float
+    interval_s : float
         Minimum seconds between two requests to a worker; longer with hundreds of workers and in
         long runs.
     """
 
-    def __init__(self, name: str, scheduler: Any, workers: dict[Any, int], every_s: float) -> None:
+    def __init__(
+        self, name: str, scheduler: Any, workers: dict[Any, int], interval_s: float
+    ) -> None:
         self.name, self.scheduler, self.workers = name, scheduler, workers
-        self.every_s = every_s
+        self.interval_s = interval_s
         self.start = float("inf")
-        self.over = False
+        self.stopped = False
         #: By worker index: end of the last window received, and time of the last request.
-        self.told: dict[int, float] = {}
-        self.asked: dict[int, float] = {}
+        self.window_ends: dict[int, float] = {}
+        self.request_times: dict[int, float] = {}
         self.profiled: dict[int, bool] = {}
         self.parts: list[list] = []
-        self.open: dict[int, asyncio.Future] = {}
+        self.pending: dict[int, asyncio.Future] = {}
 
-    def question(self, address: str, stop: float, *, last: bool) -> dict[str, Any]:
+    def request(self, address: str, stop: float, *, last: bool) -> dict[str, Any]:
         """Return a request: window in Unix s on the scheduler's clock, call stacks or not."""
         index = self.workers.get(address, -1)
         # Decided once per worker, so that the call stacks of a worker are complete or absent.
-        every = max(1, -(-len(self.scheduler.workers) // MAX_PROFILED))
+        every = max(1, -(-len(self.scheduler.workers) // MAX_PROFILED_WORKERS))
         stacks = self.profiled.setdefault(index, index % every == 0)
-        start = self.told.get(index, self.start)
+        start = self.window_ends.get(index, self.start)
         return {"start": start, "stop": stop, "stacks": stacks, "last": last}
 
-    def ask(self, tick_s: float, heard: float) -> None:
-        """Send requests to workers that are due; `heard` is the time of the last client call."""
+    def send_requests(self, tick_s: float, last_call: float) -> None:
+        """Send requests to workers that are due; `last_call` is the client's last call."""
         now = time()
-        if self.over or now - heard > CLIENT_SILENT_S:
+        if self.stopped or now - last_call > MAX_CLIENT_SILENCE_S:
             return
         states = self.scheduler.workers
         age = now - self.start if self.start < now else 0.0
-        every = max(self.every_s, len(states) / QUESTIONS_A_SECOND, SHARE_OF_RUN * age)
+        every = max(self.interval_s, len(states) / MAX_REQUESTS_PER_S, INTERVAL_SHARE_OF_RUN * age)
         due = []
         for address in states:
             index = self.workers.get(address, -1)
-            before = max(self.told.get(index, self.start), self.asked.get(index, 0.0))
-            if index >= 0 and index not in self.open and now - before >= every:
-                due.append((before, address, index))
+            last_time = max(
+                self.window_ends.get(index, self.start), self.request_times.get(index, 0.0)
+            )
+            if index >= 0 and index not in self.pending and now - last_time >= every:
+                due.append((last_time, address, index))
         # Spread the requests over time: all workers may have the same window start.
         at_most = 1 + int(len(states) * tick_s / every)
         for _, address, index in sorted(due)[:at_most]:
-            self.asked[index] = now
-            question = self.question(address, now - SETTLED_S, last=False)
-            self.open[index] = asyncio.ensure_future(self._ask(address, index, question))
+            self.request_times[index] = now
+            request = self.request(address, now - LOG_DELAY_S, last=False)
+            self.pending[index] = asyncio.ensure_future(self._request(address, index, request))
 
-    async def _ask(self, address: str, index: int, question: dict[str, Any]) -> None:
+    async def _request(self, address: str, index: int, request: dict[str, Any]) -> None:
         try:
             call = getattr(self.scheduler.rpc(address), f"{self.name}_report")
-            part = await asyncio.wait_for(call(**question), ANSWER_WITHIN_S)
+            part = await asyncio.wait_for(call(**request), REPLY_TIMEOUT_S)
         except Exception:  # worker gone, busy or without plugin: requested again later
             return
         finally:
-            self.open.pop(index, None)
+            self.pending.pop(index, None)
         # A part with errors is requested again; the final report contains the errors.
         if isinstance(part, dict) and not part.pop("errors", True):
-            self.told[index] = question["stop"]
+            self.window_ends[index] = request["stop"]
             self.parts.append([index, part])
 
-    async def stop(self, patience_s: float) -> None:
-        """Wait `patience_s` for replies, then cancel them; the final report has their data."""
-        self.over = True
-        if self.open:
-            _, left = await asyncio.wait(list(self.open.values()), timeout=patience_s)
-            for one in left:
-                one.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+    async def stop(self, timeout_s: float) -> None:
+        """Wait `timeout_s` for replies, then cancel them; the final report has their data."""
+        self.stopped = True
+        if self.pending:
+            _, unfinished = await asyncio.wait(list(self.pending.values()), timeout=timeout_s)
+            for future in unfinished:
+                future.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
 
     def cancel(self) -> None:
         """Cancel pending requests without waiting."""
-        self.over = True
-        for one in list(self.open.values()):
-            one.cancel()
+        self.stopped = True
+        for future in list(self.pending.values()):
+            future.cancel()
 
-    def take(self) -> dict[str, list]:
+    def drain(self) -> dict[str, list]:
         """Return the table of parts received since the last call."""
         parts, self.parts = self.parts, []
         return {"told": parts} if parts else {}
+
+
+async def collect_final_reports(
+    poller: WorkerReportPoller,
+    groups: TaskGroups,
+    add_error: AddError,
+    window: tuple[float, float],
+) -> dict[str, Any]:
+    """Request the remaining data of all workers and the logs of nannies and scheduler.
+
+    Parameters
+    ----------
+    poller : WorkerReportPoller
+        The poller of this run, with the window of each worker.
+    groups : TaskGroups
+        The task groups whose spans are returned.
+    add_error : callable
+        ``add_error(where, what)`` records an error.
+    window : tuple of float
+        Start and stop of the clock, Unix s on the scheduler's clock.
+
+    Returns
+    -------
+    dict
+        ``reports`` by worker index, ``spans`` and ``logs``; a table that failed is absent.
+    """
+    start, stop = window
+    scheduler, workers = poller.scheduler, poller.workers
+    states = dict(scheduler.workers)
+
+    async def call(msg: dict, addresses: list[str], **options: Any) -> dict:
+        broadcast = scheduler.broadcast(msg=msg, workers=addresses, on_error="ignore", **options)
+        try:
+            timeout_s = FINAL_REPLY_TIMEOUT_S + len(states) * FINAL_REPLY_TIMEOUT_PER_WORKER_S
+            return await asyncio.wait_for(broadcast, timeout_s)
+        except Exception as error:
+            add_error(msg["op"].rpartition("_")[2], error)
+            return {}
+
+    # One call per worker, so that a worker that hangs delays only its own report.
+    op = {"op": f"{poller.name}_report"}
+    calls = [
+        call({**op, **poller.request(address, stop, last=True)}, [address]) for address in states
+    ]
+    log_msg = {"op": "get_logs", "start": start, "timestamps": True}
+    with_nanny = [address for address, state in states.items() if state.nanny]
+    *replies, logs = await asyncio.gather(*calls, call(log_msg, with_nanny, nanny=True))
+    reports: dict[str, Any] = {}
+    for address, reply in zip(states, replies, strict=True):
+        index, report = workers.get(address, -1), reply.get(address)
+        if not isinstance(report, dict):
+            add_error("report", f"none came from {address}")
+            continue
+        for line in report.pop("errors", ()):
+            add_error(f"report of {address}", line)
+        reports[str(index)] = report
+    out: dict[str, Any] = {"reports": reports}
+    for title, read_rows in (
+        ("spans", lambda: _span_rows(scheduler, groups)),
+        ("logs", lambda: _log_rows(scheduler, logs, start)),
+    ):
+        try:
+            out[title] = read_rows()
+        except Exception as error:
+            add_error(title, error)
+    return out
+
+
+def _log_rows(scheduler: Any, replies: dict, start: float) -> list[list]:
+    """Return log rows of scheduler and nannies: (source, time, level, text)."""
+    rows = [["scheduler", *line] for line in warnings_of(scheduler, start)]
+    # Nannies in one process share their log handler: keep each line once.
+    lines = {tuple(line) for reply in replies.values() for line in reply}
+    kept = sorted(line for line in lines if line[1] not in IGNORED_LEVELS)[-MAX_LOG_LINES:]
+    return rows + [["nanny", moment, level, text(line)] for moment, level, line in kept]
+
+
+def _span_rows(scheduler: Any, groups: TaskGroups) -> list[list]:
+    """Return the spans of this run's tasks, and the parents of these spans."""
+    extension = scheduler.extensions.get("spans")  # since 2023.6
+    if extension is None:
+        return []
+    wanted: dict[str, Any] = {}
+    for group, counts in zip(groups.members, groups.counts, strict=True):
+        span = extension.spans.get(getattr(group, "span_id", None)) if counts[0] else None
+        while span is not None:
+            wanted[span.id] = span
+            span = span.parent
+    numbers = ("enqueued", "start", "stop", "active_cpu_seconds")
+    return [
+        [
+            span.id,
+            text("/".join(span.name)),
+            span.parent.id if span.parent is not None else "",
+            *(look_up(span, (name,)) or NAN for name in numbers),
+        ]
+        for span in wanted.values()
+    ]
+
+
+def read_fine_metrics(scheduler: Any) -> dict[tuple, float]:
+    """Return fine metrics so far by (span, context, ..., activity, unit); span "" for the rest."""
+    totals = scheduler.cumulative_worker_metrics.items()
+    metrics = {
+        ("", *key): value for key, value in totals if isinstance(key, tuple) and len(key) > 2
+    }
+    extension = scheduler.extensions.get("spans")  # since 2023.6
+    for span_id, span in extension.spans.items() if extension is not None else ():
+        for key, value in getattr(span, "_cumulative_worker_metrics", {}).items():
+            metrics[(span_id, *key)] = value
+            if ("", *key) in metrics:  # the sum of all rows stays equal to the scheduler's sum
+                metrics[("", *key)] -= value
+    return metrics
+
+
+def fine_metric_rows(now: dict[tuple, float], before: dict[tuple, float]) -> list[tuple]:
+    """Return rows of context, prefix, activity, unit, value, span: what was added since `before`.
+
+    Both arguments are results of `read_fine_metrics`.
+    """
+    rows: dict[tuple, float] = defaultdict(float)
+    for key, value in now.items():
+        added = value - before.get(key, 0)
+        if abs(added) <= ROUNDING:
+            continue
+        span, *labels = map(text, key)
+        prefix = labels[1] if len(labels) > 3 else ""
+        rows[labels[0], prefix, labels[-2], labels[-1], span] += added
+    return [(*key[:4], float(value), key[4]) for key, value in rows.items()]

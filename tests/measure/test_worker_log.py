@@ -56,87 +56,87 @@ def samples(stacks):
 
 
 def test_a_transfer_is_told_once_and_that_of_a_lost_answer_again(worker):
-    known = WorkerLog(worker)
+    worker_log = WorkerLog(worker)
     worker.fetch(9, 1)  # before the clock
     worker.fetch(11, 2)
     worker.fetch(16, 4)
 
-    assert n_bytes(known.of_transfers(10, 15)) == 2
-    assert n_bytes(known.of_transfers(10, 15)) == 2, "the answer was lost"
+    assert n_bytes(worker_log.read_transfers(10, 15)) == 2
+    assert n_bytes(worker_log.read_transfers(10, 15)) == 2, "the answer was lost"
     worker.fetch(14.5, 8)  # its clock was corrected: noted late, with a moment before the cut
-    assert n_bytes(known.of_transfers(15, 20)) == 12
+    assert n_bytes(worker_log.read_transfers(15, 20)) == 12
     worker.fetch(21, 16)
-    assert n_bytes(known.of_transfers(20, 20.5)) == 0
-    assert n_bytes(known.of_transfers(20.5, 30)) == 16
+    assert n_bytes(worker_log.read_transfers(20, 20.5)) == 0
+    assert n_bytes(worker_log.read_transfers(20.5, 30)) == 16
 
 
 def test_a_warning_is_told_once_though_the_clocks_correction_moves(worker):
     now = SimpleNamespace(now=0.0)
-    known = WorkerLog(worker, clock=lambda: now.now)
+    worker_log = WorkerLog(worker, clock=lambda: now.now)
     worker.lines = [(9.0, "ERROR", "before"), (11.0, "WARNING", "a"), (12.0, "INFO", "talk")]
     now.now = 15.2
 
-    assert [row[2] for row in known.of_log(10, 15)] == ["a"]
+    assert [row[2] for row in worker_log.read_log(10, 15)] == ["a"]
     worker.lines.append((15.1, "WARNING", "b"))
     worker.scheduler_delay = -0.5  # what was 15 on the scheduler's clock is 15.5 here now
     now.now = 20.2
-    assert [row[2] for row in known.of_log(15, 20)] == ["b"]
+    assert [row[2] for row in worker_log.read_log(15, 20)] == ["b"]
     worker.lines.append((20.3, "WARNING", "c"))  # 20 is 20.5 here, which it was not yet
-    assert [row[2] for row in known.of_log(15, 20)] == ["b"], "the answer was lost"
-    assert [row[2] for row in known.of_log(20, INF)] == ["c"]
-    assert known.n_lines_left_out == 0
+    assert [row[2] for row in worker_log.read_log(15, 20)] == ["b"], "the answer was lost"
+    assert [row[2] for row in worker_log.read_log(20, INF)] == ["c"]
+    assert worker_log.n_lines_dropped == 0
 
 
 def test_a_worker_that_complains_without_end_is_cut_short_and_it_is_said(worker):
-    known = WorkerLog(worker)
+    worker_log = WorkerLog(worker)
     told = 0
     for second in range(10, 15):
         worker.lines += [(second + i / 500, "WARNING", "again") for i in range(1, 401)]
-        told += len(known.of_log(second, second + 1))
+        told += len(worker_log.read_log(second, second + 1))
 
     assert told == MAX_LOG_LINES
-    assert known.n_lines_left_out == 5 * 400 - MAX_LOG_LINES
+    assert worker_log.n_lines_dropped == 5 * 400 - MAX_LOG_LINES
 
 
-def test_a_second_of_call_stacks_is_told_once(worker):
-    known = WorkerLog(worker)
+def test_a_second_read_call_stacks_is_told_once(worker):
+    worker_log = WorkerLog(worker)
     for moment, count in ((9.9, 1), (10.9, 2), (11.9, 4), (12.9, 8)):
         worker.cycle(moment, count)
 
-    assert samples(known.of_call_stacks(10, 12, last=False)) == 6
-    assert samples(known.of_call_stacks(10, 12, last=False)) == 6, "the answer was lost"
+    assert samples(worker_log.read_call_stacks(10, 12, last=False)) == 6
+    assert samples(worker_log.read_call_stacks(10, 12, last=False)) == 6, "the answer was lost"
     worker.cycle(11.95, 16)  # its clock was corrected
-    assert samples(known.of_call_stacks(12, 14, last=False)) == 24
-    assert samples(known.of_call_stacks(14, 15, last=False)) == 0
+    assert samples(worker_log.read_call_stacks(12, 14, last=False)) == 24
+    assert samples(worker_log.read_call_stacks(14, 15, last=False)) == 0
     growing = profile.create()
     growing["count"] = 32
     worker.profile_keys = {"inc": growing}
-    assert samples(known.of_call_stacks(15, 16, last=True)) == 32
+    assert samples(worker_log.read_call_stacks(15, 16, last=True)) == 32
     worker.cycle(16.5, 64)  # the second in which the clock stopped is over
-    assert samples(known.of_call_stacks(15, 16, last=True)) == 64
+    assert samples(worker_log.read_call_stacks(15, 16, last=True)) == 64
 
 
 def test_call_stacks_end_with_the_clock_whatever_the_workers_clock_says(worker):
-    known = WorkerLog(worker)
+    worker_log = WorkerLog(worker)
     worker.cycle(9.5, 1)
     worker.now, worker.growing = 10.1, 2  # ahead by more than the call took
-    known.cut_call_stacks("on")
+    worker_log.cut_call_stacks("on")
     worker.cycle(11, 4)
 
-    assert samples(known.of_call_stacks(10, 10.5, last=False)) == 0
-    assert samples(known.of_call_stacks(10.5, 11.5, last=False)) == 4
+    assert samples(worker_log.read_call_stacks(10, 10.5, last=False)) == 0
+    assert samples(worker_log.read_call_stacks(10.5, 11.5, last=False)) == 4
     worker.now, worker.growing = 14.0, 8  # by two seconds
-    known.cut_call_stacks("off")
+    worker_log.cut_call_stacks("off")
     worker.cycle(14.1, 16)
     worker.profile_keys = {"inc": profile.create() | {"count": 32}}
-    assert samples(known.of_call_stacks(11.5, 12, last=True)) == 8
-    assert samples(known.of_call_stacks(11.5, 12, last=True)) == 8, "the answer was lost"
+    assert samples(worker_log.read_call_stacks(11.5, 12, last=True)) == 8
+    assert samples(worker_log.read_call_stacks(11.5, 12, last=True)) == 8, "the answer was lost"
 
 
 def test_call_stacks_of_a_worker_that_joined_later_begin_with_it(worker):
-    known = WorkerLog(worker)
+    worker_log = WorkerLog(worker)
     worker.cycle(12, 1)
     worker.now, worker.growing = 13.0, 2
-    known.cut_call_stacks("off")
+    worker_log.cut_call_stacks("off")
 
-    assert samples(known.of_call_stacks(10, 13.5, last=True)) == 3
+    assert samples(worker_log.read_call_stacks(10, 13.5, last=True)) == 3

@@ -22,7 +22,7 @@ def test_a_fault_in_the_hooks_is_noted_and_harms_neither_tasks_nor_other_rows(
             return good(group)
 
         plugin.groups.number = only_good_groups
-        plugin.samples.look_at_scheduler = lambda: 1 / 0
+        plugin.samples.sample_scheduler = lambda: 1 / 0
         assert client.gather(client.map(nap, [0.0] * 10, pure=False)) == [0.0] * 10
         assert run_tasks(client, 20) == list(range(1, 21))
     run = observation.run
@@ -41,9 +41,9 @@ def test_rows_of_a_kind_nobody_expected_are_dropped_and_counted(cluster, client,
 
         async def spoil():
             stream = plugin.stream
-            stream.fold()
+            stream.flush()
             stream.rows += (plugin.groups.members[0], "bad", "w", 1, "many bytes", 1.0, 2.0, 1)
-            stream.fold()
+            stream.flush()
 
         client.sync(spoil)
         run_tasks(client, 7)
@@ -51,14 +51,14 @@ def test_rows_of_a_kind_nobody_expected_are_dropped_and_counted(cluster, client,
 
     assert run.tree["tasks"].sizes["task"] == len(keys_of(run)) == 12
     assert run.tree["tasks"].attrs["n_dropped"] == 1
-    assert any(line.startswith("fold: ValueError") for line in capture_errors(run))
+    assert any(line.startswith("flush: ValueError") for line in capture_errors(run))
 
 
 def test_a_capture_that_cannot_start_leaves_the_clock_and_the_reason(client, observed, monkeypatch):
     async def start(self, scheduler):
         raise RuntimeError("no room")
 
-    monkeypatch.setattr(capture.Capture, "start", start)
+    monkeypatch.setattr(capture.CapturePlugin, "start", start)
     with observed(client) as observation:
         assert run_tasks(client, 3) == [1, 2, 3]
 
@@ -67,7 +67,7 @@ def test_a_capture_that_cannot_start_leaves_the_clock_and_the_reason(client, obs
 
 
 def test_a_probe_that_cannot_start_is_noted(client, observed, monkeypatch):
-    monkeypatch.setattr(capture.Probe, "setup", lambda self, worker: 1 / 0)
+    monkeypatch.setattr(capture.CaptureWorkerPlugin, "setup", lambda self, worker: 1 / 0)
     with observed(client) as observation:
         run_tasks(client, 3)
     run = observation.run

@@ -94,7 +94,9 @@ def test_benchkit_is_needed_nowhere_but_at_the_client(elsewhere, observed):
 def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(
     elsewhere, observed, monkeypatch
 ):
-    monkeypatch.setattr(capture, "Capture", partial(capture.Capture, ask_every_s=0.4))
+    monkeypatch.setattr(
+        capture, "CapturePlugin", partial(capture.CapturePlugin, poll_interval_s=0.4)
+    )
     scheduler, client = elsewhere
     with observed(client) as observation:
         wait(client.map(time.sleep, [0.03] * 50, pure=False))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from distributed.metrics import time
 
-from benchkit.measure.capture.worker_reports import MAX_PROFILED, WorkerReportPoller
+from benchkit.measure.capture.worker_reports import MAX_PROFILED_WORKERS, WorkerReportPoller
 
 TICK_S = 0.05
 
@@ -35,15 +35,15 @@ class Workers:
         return SimpleNamespace(bench_report=report)
 
 
-async def asked_for(seconds, scheduler, every_s=0.2):
-    asking = WorkerReportPoller("bench", scheduler, scheduler.numbers, every_s)
-    asking.start = time()
+async def poll_for(seconds, scheduler, interval_s=0.2):
+    poller = WorkerReportPoller("bench", scheduler, scheduler.numbers, interval_s)
+    poller.start = time()
     end = time() + seconds
     while time() < end:
-        asking.ask(TICK_S, heard=time())
+        poller.send_requests(TICK_S, last_call=time())
         await asyncio.sleep(TICK_S)
-    await asking.stop(1)
-    return asking
+    await poller.stop(1)
+    return poller
 
 
 def in_a_loop(coroutine):
@@ -59,40 +59,39 @@ def test_a_worker_that_cannot_answer_keeps_nobody_else_from_being_asked(answer):
     scheduler = Workers(3)
     scheduler.answers["tcp://w0"] = answer
 
-    asking = in_a_loop(asked_for(1.5, scheduler))
+    poller = in_a_loop(poll_for(1.5, scheduler))
 
-    told = {index for index, _ in asking.take()["told"]}
+    told = {index for index, _ in poller.drain()["told"]}
     assert told == {1, 2}
     assert 2 <= len(scheduler.questions["tcp://w0"]) <= 9, "as often as the others"
     starts = {question["start"] for question in scheduler.questions["tcp://w0"]}
-    assert starts == {asking.start}, "the same window again, as it told nothing"
+    assert starts == {poller.start}, "the same window again, as it told nothing"
 
 
 def test_windows_follow_one_another_and_the_last_begins_where_they_end():
     scheduler = Workers(1)
 
-    asking = in_a_loop(asked_for(1.5, scheduler))
+    poller = in_a_loop(poll_for(1.5, scheduler))
 
     questions = scheduler.questions["tcp://w0"]
     assert len(questions) >= 3
     ends = [question["stop"] for question in questions]
-    assert [question["start"] for question in questions] == [asking.start, *ends[:-1]]
-    last = asking.question("tcp://w0", 2e9, last=True)
+    assert [question["start"] for question in questions] == [poller.start, *ends[:-1]]
+    last = poller.request("tcp://w0", 2e9, last=True)
     assert (last["start"], last["stop"], last["last"]) == (ends[-1], 2e9, True)
-    asking.ask(TICK_S, heard=time())
-    assert not asking.open, "it is over"
+    poller.send_requests(TICK_S, last_call=time())
+    assert not poller.pending, "it is over"
 
 
-def test_of_many_workers_some_are_asked_for_call_stacks_and_stay_those():
-    scheduler = Workers(4 * MAX_PROFILED)
-    asking = WorkerReportPoller("bench", scheduler, scheduler.numbers, 5.0)
+def test_of_many_workers_some_are_poll_for_call_stacks_and_stay_those():
+    scheduler = Workers(4 * MAX_PROFILED_WORKERS)
+    poller = WorkerReportPoller("bench", scheduler, scheduler.numbers, 5.0)
     every = {
-        address: asking.question(address, 1.0, last=False)["stacks"]
-        for address in scheduler.workers
+        address: poller.request(address, 1.0, last=False)["stacks"] for address in scheduler.workers
     }
     for address in list(scheduler.workers)[3:]:
         del scheduler.workers[address]
 
-    assert sum(every.values()) == MAX_PROFILED
+    assert sum(every.values()) == MAX_PROFILED_WORKERS
     for address in scheduler.workers:
-        assert asking.question(address, 2.0, last=True)["stacks"] == every[address]
+        assert poller.request(address, 2.0, last=True)["stacks"] == every[address]

@@ -9,7 +9,7 @@ import pytest
 from distributed import wait
 from helpers.capture import nap
 
-from benchkit.measure.capture.transition_table import ignores_the_rest
+from benchkit.measure.capture.transition_table import ignores_extra_arguments
 
 TABLE = "_TRANSITIONS_TABLE"
 
@@ -73,11 +73,11 @@ def of_a_tool(inner):
 def test_only_a_function_that_needs_no_more_is_told_no_more(cluster):
     own = type(cluster.scheduler)._TRANSITIONS_TABLE["processing", "memory"]
 
-    assert ignores_the_rest(own)
-    assert not ignores_the_rest(of_a_tool(own))
-    assert not ignores_the_rest(functools.partial(own, worker="w"))
-    assert not ignores_the_rest(lambda *, thread, **more: thread)
-    assert not ignores_the_rest(lambda *, worker: worker)
+    assert ignores_extra_arguments(own)
+    assert not ignores_extra_arguments(of_a_tool(own))
+    assert not ignores_extra_arguments(functools.partial(own, worker="w"))
+    assert not ignores_extra_arguments(lambda *, thread, **more: thread)
+    assert not ignores_extra_arguments(lambda *, worker: worker)
 
 
 def test_a_release_whose_transitions_nobody_can_hear_is_hooked(
@@ -130,7 +130,7 @@ def test_a_schedulers_own_failure_stays_its_own(cluster, client, observed):
 
     with observed(client, "full") as observation:
         stream = scheduler.handlers[f"{observation.name}_off"].__self__.stream
-        for end, wrap in stream.wraps().items():
+        for end, wrap in stream.wrappers().items():
             told = dict.fromkeys(("nbytes", "type", "typename", "worker", "startstops"))
             with pytest.raises(RuntimeError, match="own"):
                 wrap(broken)(scheduler, "no-such-key", "test", **told if end == "memory" else {})
