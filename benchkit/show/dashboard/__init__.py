@@ -1,1 +1,1 @@
-"""The Panel app: one file per view over shared parts."""
+"""Dashboard: a Panel app that shows a store."""

@@ -1,8 +1,8 @@
-"""The dashboard: one app, its views by name in the address.
+"""Panel app of the dashboard; the address selects the view.
 
 ``panel serve benchkit/show/dashboard/app.py`` and ``benchkit dashboard`` run this file. A view is a
-module with a `TITLE` and a function `view(state)`; adding one is a line in `VIEWS`. The address
-(``?view=run&id=...&tab=tasks``) holds the whole state of a page.
+module with a `TITLE` and a function `view(state)`, listed in `VIEWS`. The address
+(``?view=run&id=...&tab=tasks``) contains the whole state of a page.
 """
 
 from __future__ import annotations
@@ -41,14 +41,20 @@ VIEWS: dict[str, ModuleType] = {
     "workloads": workloads,
     "environments": environments,
 }
-#: Runs of one afternoon are a list; so many days of them are nights to look back on.
+#: Nights from which on the first page is the overview instead of the list of runs.
 FEWEST_NIGHTS = 3
-#: Views that need no more than their name are in the navigation.
+#: Views in the navigation bar: those that need no further key.
 _LISTED = ("overview", "history", "runs", "compare", "follow", "workloads", "environments")
 
 
 def application() -> Any:
-    """Return the page that the visitor's address asks for."""
+    """Return the page for the address of the session.
+
+    Returns
+    -------
+    panel.Template
+        The page, ready to serve.
+    """
     pn.extension("tabulator", notifications=False)
     style_widgets()
     state = _state()
@@ -79,7 +85,7 @@ def _content(name: str, state: dict[str, str]) -> Any:
 
 
 def _first() -> str:
-    """Return the view to begin with: what runs if that is followed, else the last night."""
+    """Return the default view: the followed experiment, the last night, or the list of runs."""
     if os.environ.get(follow.FOLLOW_VARIABLE):
         return "follow"
     try:
@@ -89,7 +95,7 @@ def _first() -> str:
 
 
 def _state() -> dict[str, str]:
-    """Return what the address says, each name once; the server takes no more than 64 kB of it."""
+    """Return the keys of the address; of repeated keys the first value."""
     return {
         name: values[0].decode("utf-8", "replace")
         for name, values in pn.state.session_args.items()

@@ -1,4 +1,4 @@
-"""An experiment in progress: its plan, what is done, what runs, and what it looks like so far."""
+"""Page of a running experiment: plan, state of each measurement, interim verdicts."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from benchkit.store.store import Store
 __all__ = ["FOLLOW_VARIABLE", "TITLE", "view"]
 
 TITLE = "Live"
-#: How `benchkit dashboard --follow` tells the app which experiment.
+#: Environment variable with the experiment of `benchkit dashboard --follow`.
 FOLLOW_VARIABLE = "BENCHKIT_FOLLOW"
 PERIOD_MS = 3000
-#: What one visitor has read is what all see for so long: less than a period, so it never lags two.
+#: Seconds that sessions share one read status; less than the refresh period.
 FRESH_S = 2
-#: Symbol and word of each state; a colour is never alone.
+#: Symbol and CSS class of each state; the symbol shows the state without colour.
 _STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
 _METRICS = ("duration", "memory_mean", "memory_peak")
-#: Of a long plan, the cells of so many workloads are drawn.
+#: Largest number of workloads shown in the plan.
 MOST_WORKLOADS = 60
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of the experiment that ``experiment`` names; else of the one that runs."""
+    """Return the page of the experiment in ``experiment``, by default the running experiment."""
     body = pn.Column(sizing_mode="stretch_width")
     seen: list[Any] = []
-    followed: list[str] = []  # what has just ended stays on the page until the next one begins
+    followed: list[str] = []  # an ended experiment stays on the page until the next starts
 
     def refresh() -> None:
         try:
             make, signature = _content(state, followed)
-            if seen != [signature]:  # nothing moves on the page while nothing happens
+            if seen != [signature]:  # update the page only after a change
                 body[:] = make()
         except BenchkitError as error:
             signature = str(error)
@@ -64,7 +64,7 @@ def view(state: dict[str, str]) -> Any:
     def tick() -> None:
         context = pn.state.curdoc.session_context if pn.state.curdoc else None
         session = getattr(context, "session", None)
-        if session is None or session.connection_count:  # somebody looks
+        if session is None or session.connection_count:  # a browser is connected
             refresh()
 
     refresh()
@@ -74,7 +74,7 @@ def view(state: dict[str, str]) -> Any:
 
 
 def _content(state: dict[str, str], followed: list[str]) -> tuple[Callable[[], list[Any]], Any]:
-    """Return what makes the content of the page, and what it follows from: the same, if equal."""
+    """Return a function that makes the content, and a signature that changes with the content."""
     store = open_store()
     asked = state.get("experiment") or os.environ.get(FOLLOW_VARIABLE, "")
     wanted = asked if asked not in ("", "latest") else _running(str(store.path))
@@ -108,7 +108,7 @@ def _running(path: str) -> str:
     return latest_running(open_store())
 
 
-# Not to be changed: it reads the plan, the index and what is being recorded, for all who look.
+# Shared by sessions, do not modify: reads the plan, the index and the recordings.
 @pn.cache(max_items=4, ttl=FRESH_S)
 def _status(path: str, experiment: str) -> Status:
     return read_status(open_store(), experiment)
@@ -150,7 +150,7 @@ def _head(status: Status) -> list[Any]:
 
 
 def _plan(status: Status) -> Any:
-    """Return the plan as a table: a workload a row, an arm a column, a sign a block."""
+    """Return the plan as a table: workloads as rows, arms as columns, one symbol per block."""
     entries = status.entries
     arms = list(dict.fromkeys(entries["arm"]))
     variants = list(dict.fromkeys(entries["variant"]))
@@ -186,7 +186,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def _interim(status: Status) -> list[Any]:
-    """Return the verdicts so far, which are not yet the last word."""
+    """Return the verdicts on the runs so far."""
     if status.runs.empty or status.entries["arm"].nunique() < 2:
         return []
     finished = status.count(OPEN) + status.count(RUNNING) == 0
@@ -200,7 +200,7 @@ def _interim(status: Status) -> list[Any]:
     try:
         report = kept(
             lambda: compare_experiment(status.runs, status.id, metrics=_METRICS),
-            # The store may hold a run already that was not there when the status was read.
+            # The store may contain a newer run than the status.
             *("interim", status.id, str(len(status.runs))),
         )
     except BenchkitError as error:

@@ -1,4 +1,4 @@
-"""Serve the app: one store, on an address of this machine, by one process or several."""
+"""Serve the dashboard of one store with one or several processes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchkit.store.store import Store
 
 __all__ = ["only_these", "serve"]
 
-#: Between two looks at whether the parent process lives.
+#: Seconds between checks that the parent process is alive.
 PARENT_S = 0.5
-#: New objects before Python looks for garbage among them: a page makes a hundred thousand, and most
-#: stay until its visitor leaves.
+#: Thresholds of the garbage collector: a page creates about 100,000 objects, most of which live as
+#: long as its session.
 GARBAGE = (20_000, 20, 20)
-#: Panel's own asks a CDN for pictures.
+#: Panel's own login page loads images from a CDN.
 LOGIN_PAGE = Path(__file__).with_name("login.html")
 
 
@@ -57,16 +57,16 @@ def serve(
     show : bool, default False
         Open a browser.
     origins : sequence of str
-        ``host:port`` by which visitors may come.
+        ``host:port`` of allowed origins.
     basic_auth, cookie_secret : str, optional
         JSON file of users and passwords; secret that signs their cookies.
     oauth : mapping of str to str, optional
-        What Panel is told of a provider of logins: ``provider``, ``key``, ``secret``,
+        OAuth options of Panel: ``provider``, ``key``, ``secret``,
         ``redirect_uri``, ``encryption_key``.
     oauth_users : sequence of str
-        Accounts of the provider that may come, by login name or e-mail address; none: all.
+        Allowed accounts, by login name or e-mail address; if empty, all accounts.
     allow_marks : bool, default False
-        Let visitors write marks into the store.
+        Allow users to write marks into the store.
     follow : str, optional
         Begin with this experiment in progress: its id, the beginning of it, or "latest".
     num_procs : int, default 1
@@ -136,7 +136,7 @@ def serve(
         show=False,
         start=False,
         verbose=False,
-        # Bokeh takes what follows the first colon for a port.
+        # Bokeh reads the text after the first colon as the port.
         websocket_origin=list(origins)
         or [f"{name}:{port}" for name in own_names(address) if ":" not in name],
         title="benchkit",
@@ -144,31 +144,31 @@ def serve(
         **options,
     )
     only_known_hosts(tornado_application(server), address, origins)
-    # From here on there are as many of us as processes; the one that made them waits above.
+    # With several processes, every child runs from here on; the parent waits in pn.serve.
     if num_procs > 1:
         watch = threading.Thread(target=_end_with, args=(maker,), name="benchkit-end", daemon=True)
         watch.start()
-    # Before anybody visits: Panel looks at modules while it makes a page, and must not meet those
-    # beside workloads, which lose the name they were imported by.
+    # Before the first session: Panel inspects sys.modules while it makes a page, and collecting
+    # workloads removes modules from there.
     workload_catalogue()
     install_fast_serializer()
     server.start()
-    if not task_id():  # the only one, or the first
+    if not task_id():  # the first or only process
         ready(url)
         if show:
             server.io_loop.add_callback(server.show, "/")
     threading.Thread(target=_warm_up, name="benchkit-warm-up", daemon=True).start()
     server.io_loop.start()
     if num_procs > 1:
-        # Nothing is left to be tidied up, and a thread that is stopped amid an import, as the
-        # interpreter stops those that warm up, can hold it up for ever.
+        # Exit without interpreter shutdown, which can wait forever for the warm-up thread if that
+        # is importing a module.
         os._exit(0)
 
 
 def _warm_up() -> None:
-    """Read what most pages need; then let Python's search for garbage pass over what is there.
+    """Fill the cache, then exclude existing objects from garbage collection.
 
-    What was imported and read stays: to look through all of it took 0.2 s, amid somebody's page.
+    A full collection took 0.2 s while a page was made.
     """
     from benchkit.show.dashboard.state.cache import warm_up
 
@@ -179,16 +179,16 @@ def _warm_up() -> None:
 
 
 def _end_with(maker: int) -> None:
-    """End this process when the one that made it is gone, which may have been killed."""
+    """Exit this process when its parent has ended, also if the parent was killed."""
     while os.getppid() == maker:
         time.sleep(PARENT_S)
     os._exit(0)
 
 
 def only_these(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], bool]:
-    """Return what tells Panel whether somebody who logged in may come.
+    """Return Panel's authorization callback for a list of accounts.
 
-    By what the provider vouches for and nobody can call himself: not the displayed name.
+    Compares the fields that the provider verifies, not the display name, which users can change.
     """
     allowed = {user.casefold() for user in users}
 

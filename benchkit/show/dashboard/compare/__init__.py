@@ -1,1 +1,1 @@
-"""compare."""
+"""Page that compares arms or selections."""

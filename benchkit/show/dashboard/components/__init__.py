@@ -1,1 +1,1 @@
-"""components."""
+"""Components that several views use."""

@@ -1,4 +1,4 @@
-"""What a click on a figure leads to: the page of a run, two runs side by side, a row's cause."""
+"""Click actions of figures: open a run, two runs, or the explanation of a row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Parts that views share. Only here does text of a run become markup, and only escaped.
+"""HTML components that views share. Only this module makes HTML from text of runs, escaped.
 
-Panel's own panes for Markdown, HTML and even plain strings run what they are given; a test sees to
-it that no view uses them.
+Panel's panes for Markdown, HTML and plain strings execute scripts in the text; a test checks that
+no view uses them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
     "words",
 ]
 
-#: When a file has left for the browser.
+#: Milliseconds after a download until its content is removed from memory.
 FORGET_MS = 1000
-#: A row of a table is about so high.
+#: Approximate height of a table row.
 ROW_HEIGHT_REM = 1.9
 _REACHED = "tabindex='0' role='group' aria-label='table'"
 
@@ -63,7 +63,7 @@ def words(text: str, *, kind: str = "soft") -> Any:
 
 
 def say(line: Any, text: str, *, kind: str = "soft") -> None:
-    """Let a line that `words` returned say something else: quicker than another line."""
+    """Replace the text of a line from `words`; faster than a new pane."""
     line.object = _line(text, kind)
 
 
@@ -131,7 +131,7 @@ def rows(
 
 
 def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> Any:
-    """Return the meaning of words, out of the way until it is asked for."""
+    """Return a collapsed list of terms and definitions."""
     inside = "".join(
         f"<dt>{escape(term)}</dt><dd>{escape(told)}</dd>" for term, told in terms.items()
     )
@@ -139,7 +139,7 @@ def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> 
 
 
 def drawing(svg: str) -> Any:
-    """Return a drawing of our own, such as a sparkline: markup already."""
+    """Return an SVG drawing, such as a sparkline."""
     return _html(svg)
 
 
@@ -182,7 +182,7 @@ def _pre(text: str, label: str) -> str:
 
 
 def folded(title: str, text: str) -> Any:
-    """Return long text behind its title, out of the way until it is asked for."""
+    """Return long text, collapsed below its title."""
     return _html(f"<details><summary>{escape(title)}</summary>{_pre(text, title)}</details>")
 
 
@@ -193,7 +193,7 @@ def columns(items: Sequence[str]) -> Any:
 
 
 def message(title: str, text: str, command: str = "", *, back: bool = False) -> Any:
-    """Return what is shown in place of data: what is missing, and what brings it."""
+    """Return a message shown in place of data: what is missing and how to get it."""
     code = f"<p><code>{escape(command)}</code></p>" if command else ""
     link = "<p><a href='?view=runs'>All runs</a></p>" if back else ""
     return _html(
@@ -203,7 +203,7 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
 
 
 def guarded(make: Callable[[], Any]) -> Any:
-    """Return a part of a page; one that cannot be made says so in its place."""
+    """Return the result of `make`, or an error message if it raises."""
     try:
         return make()
     except Exception as error:
@@ -211,7 +211,7 @@ def guarded(make: Callable[[], Any]) -> Any:
 
 
 def trouble(title: str, error: Exception) -> Any:
-    """Return what is shown in place of what failed: our own errors say what they are."""
+    """Return the message of an error; adds the type unless it is a BenchkitError."""
     ours = isinstance(error, BenchkitError)
     return message(title, str(error) if ours else f"{type(error).__name__}: {error}")
 
@@ -235,7 +235,7 @@ def download(name: str, make: Callable[[], Any], told: str = "", width: int = 38
         made = make()
         return io.StringIO(_as_csv(made)) if isinstance(made, pd.DataFrame) else made
 
-    # Saved, never shown as a page of ours: a performance report may hold anybody's scripts.
+    # Download only, never displayed: a performance report may contain foreign scripts.
     widget = pn.widgets.FileDownload(
         callback=content,
         filename=name,
@@ -249,7 +249,7 @@ def download(name: str, make: Callable[[], Any], told: str = "", width: int = 38
         widget.param.update(data="")
 
     def sent(event: Any) -> None:
-        # Else the whole file, as text, would stay here and in the page for as long as it is open.
+        # Free the file content, which server and browser would keep while the page is open.
         if event.new and pn.state.curdoc is not None:
             pn.state.curdoc.add_timeout_callback(forget, FORGET_MS)
 
@@ -258,7 +258,7 @@ def download(name: str, make: Callable[[], Any], told: str = "", width: int = 38
 
 
 def _as_csv(frame: pd.DataFrame) -> str:
-    """Return a table as CSV in which no text is a formula to a spreadsheet."""
+    """Return CSV in which spreadsheets do not read text as a formula."""
     words = frame.select_dtypes(exclude=["number", "bool", "datetime", "datetimetz"]).columns
     safe = {name: frame[name].map(_no_formula) for name in words}
     return frame.assign(**safe).to_csv(index=False)
@@ -288,7 +288,7 @@ def table(
     page_size: int = 30,
     long: str = "",
 ) -> Any:
-    """Return a table; its cells show what they hold and never obey it.
+    """Return a table; text in cells is never interpreted as HTML.
 
     Parameters
     ----------

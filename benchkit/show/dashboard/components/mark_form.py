@@ -1,4 +1,4 @@
-"""Forms that say something about runs, for good; there are none unless the server allows them.
+"""Forms that write marks; shown only if the server allows marks.
 
 What is written goes through `Store.mark`, as from the command line. Without the permission neither
 a form nor what would answer it exists.
@@ -43,9 +43,9 @@ def mark_series(about: Mapping[str, Any], metric: str) -> list[Any]:
     Parameters
     ----------
     about : mapping
-        The series, by the names in `SERIES_FIELDS`; what of it is not known is not asked of runs either.
+        The series, by the names in `SERIES_FIELDS`; missing values match all runs.
     metric : str
-        The metric that is looked at.
+        The metric shown.
     """
     if not _allowed():
         return []
@@ -64,7 +64,7 @@ def _form(kinds: Mapping[str, tuple[str, dict[str, Any]]], *, moment: str) -> li
     kind = pn.widgets.Select(name="Mark", options=list(kinds), width=440)
     reason = pn.widgets.TextInput(name="Reason", placeholder="why", width=300)
     user = str(pn.state.user or "")
-    # Who logged in signs as nobody else.
+    # A logged-in user cannot use another author name.
     author = pn.widgets.TextInput(name="Author", value=user, disabled=bool(user), width=160)
     when = pn.widgets.TextInput(name=moment, placeholder="now", width=290)
     write = pn.widgets.Button(name="Write the mark", button_type="primary", align="end")

@@ -1,1 +1,1 @@
-"""lists."""
+"""Pages that list runs, workloads and environments."""

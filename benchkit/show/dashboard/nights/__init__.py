@@ -1,1 +1,1 @@
-"""nights."""
+"""Pages of nightly series."""

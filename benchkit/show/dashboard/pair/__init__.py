@@ -1,1 +1,1 @@
-"""pair."""
+"""Page of two runs."""

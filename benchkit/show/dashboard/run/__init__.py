@@ -1,1 +1,1 @@
-"""run."""
+"""Page of one run."""

@@ -21,12 +21,12 @@ CLUSTER = "the cluster"
 
 
 def overview(window: Window) -> Any:
-    """Return what of the tab needs no store."""
+    """Return the part of the tab that needs no store."""
     return pn.Column(_memory(window), *_busy_and_groups(window), sizing_mode="stretch_width")
 
 
 def overview_and_before(window: Window) -> Any:
-    """Return the tab; what is below the first screen comes after it."""
+    """Return the tab, with the comparison to earlier runs."""
     return pn.Column(
         _memory(window),
         parts.guarded(lambda: _below(window)),
@@ -35,7 +35,7 @@ def overview_and_before(window: Window) -> Any:
 
 
 def _below(window: Window) -> Any:
-    """Return what of the overview is below the first screen."""
+    """Return the part of the overview below the memory plot."""
     run = window.run
     usual = usual_of(run)
     against = "Against the median of comparable runs before this one."
@@ -103,7 +103,7 @@ def _busy(window: Window) -> Any:
 
 
 def group_table(window: Window) -> Any:
-    """Return the table of task groups, or what there is instead."""
+    """Return the table of task groups, or a message if there are none."""
     if not window.within.groups:
         return parts.message("No task groups", "Nothing was recorded of them.")
     unseen = window.within.n_unseen

@@ -1,1 +1,1 @@
-"""state."""
+"""State of a page: address, window of time, tables, and cached data."""

@@ -1,7 +1,7 @@
-"""What views read: the store, its index, its nights and its runs, kept while they are looked at.
+"""Cached reads of the store, its index, nightly series and runs, shared by all sessions.
 
-Run files never change, so a run is kept by its id; what is made from the index is kept by the
-names of the index's files, which never change either.
+Run files never change, so runs are cached by id. Results from the index are cached by the names
+of the index files, which never change either.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
     "workload_catalogue",
 ]
 
-#: How `benchkit dashboard` tells the app which store; `panel serve` reads the same variable.
+#: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
 
 
@@ -112,7 +112,7 @@ def nights_of_workload(workload: str) -> History:
 
 
 def _begun(history: History) -> History:
-    """Return only the series of which anything is known yet."""
+    """Return the series that have a value or an attempted run."""
     has_value = np.isfinite(history.values).any(axis=1)
     was_tried = (history.outcomes != "").any(axis=1)[history.series["key"].to_numpy(int)]
     keep = has_value | was_tried
@@ -139,7 +139,7 @@ def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[Seri
 
 
 def regressions() -> list[Regression]:
-    """Return what the ledger of the store amounts to; not to be changed."""
+    """Return the regressions in the ledger of the store; do not modify."""
 
     def make() -> list[Regression]:
         store = open_store()
@@ -149,7 +149,7 @@ def regressions() -> list[Regression]:
 
 
 def _version(store: Store) -> str:
-    """Return what changes when runs, marks or events are added."""
+    """Return a hash that changes when runs, marks or events are added."""
     names = [
         *store.files.list("index/new", ".json"),
         *store.files.list("index", ".parquet"),
@@ -185,18 +185,18 @@ def _resolved(run_id: str) -> str:
     return run_id if run_id in whole else open_store().resolve(run_id)
 
 
-# Some pages of one run, and those of a colleague, in quick succession: eight are enough.
+# Eight runs: several pages of a few users.
 @pn.cache(max_items=8, policy="LRU")
 def _tree(path: str, run_id: str) -> Any:
     return Store(path, create=False).open(run_id).tree.load()
 
 
 def run_times(run_id: str) -> TaskTimeline:
-    """Return when the tasks of a run computed; shared by all who look at it, not to be changed."""
+    """Return the task timeline of a run, shared by sessions; do not modify."""
     return _times(str(open_store().path), _resolved(run_id))
 
 
-# Of a million tasks 40 MB, which each visitor's page would else hold for itself.
+# 40 MB at 1 M tasks; cached so that sessions share one copy.
 @pn.cache(max_items=8, policy="LRU")
 def _times(path: str, run_id: str) -> TaskTimeline:
     return TaskTimeline(_tree(path, run_id))
@@ -248,9 +248,9 @@ def workload_catalogue() -> Collection:
 
 
 def warm_up() -> None:
-    """Read what most pages ask for, while nobody waits: of 10 000 runs it takes seconds.
+    """Fill the cache for the most frequent pages; takes seconds with 10 000 runs.
 
-    For a thread of its own. What fails here fails again, and is told, where a page asks for it.
+    Runs in a background thread. Errors are ignored here: the page that needs the data reports them.
     """
     with contextlib.suppress(Exception):
         for metric in shown_metrics()[:1] or ["duration"]:
@@ -260,9 +260,9 @@ def warm_up() -> None:
 
 
 def kept(make: Callable[[], Any], *name: str) -> Any:
-    """Return what `make` makes of the store as it is, made once for a name; not to be changed.
+    """Return the result of `make`, cached by name until the store changes; do not modify.
 
-    For what takes seconds, such as opening all runs of an experiment to explain it.
+    For results that take seconds, such as the explanation of an experiment.
     """
     store = open_store()
     return _answers(str(store.path), _version(store))(_Question(name, [make]))
@@ -270,7 +270,7 @@ def kept(make: Callable[[], Any], *name: str) -> Any:
 
 @dataclass(frozen=True)
 class _Question:
-    """What is asked, and what answers it once: a maker may hold a whole run, an answer does not."""
+    """Cache key with its function; the function is dropped after use because it may hold a run."""
 
     name: tuple[str, ...]
     makers: list[Callable[[], Any]] = field(compare=False)

@@ -1,4 +1,4 @@
-"""Tables whose order, filters and page are in the address, so that a link shows the same rows."""
+"""Sort order, filters and page of a table, stored in the address of the page."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import panel as pn
 
 __all__ = ["Debounced", "first_filters", "page_of", "remember_table", "sorters_of"]
 
-#: Letters that follow one another more quickly are one entry of the browser's history.
+#: Milliseconds without input before the browser's history gets an entry.
 REST_MS = 600
-#: Leaves out no row, as no table has such a column: with it a table tells of filters when built.
+#: Filter that matches every row: with it Tabulator reports its filters once it is built.
 _BUILT = {"field": "not a column", "type": "!=", "value": "anything"}
 
 
 class Debounced:
-    """Calls something once, when nobody has asked for it again for a moment.
+    """Callable that runs an action once, after calls have stopped for `REST_MS`.
 
     Parameters
     ----------
     act : callable
-        What is called.
+        Action.
     model : callable, optional
-        Returns a model of the page, where it may be asked for from outside Panel's own callbacks.
+        Returns a model of the page; needed if called outside of Panel's callbacks.
     """
 
     def __init__(self, act: Callable[[], Any], model: Callable[[], Any] = lambda: None) -> None:
@@ -31,7 +31,7 @@ class Debounced:
         self._asked = self._seen = 0
 
     def __call__(self, *events: Any) -> None:
-        """Ask for it."""
+        """Request the action."""
         self._asked += 1
         document = pn.state.curdoc or getattr(self._model(), "document", None)
         if document is None or document.session_context is None:  # in a notebook
@@ -39,7 +39,7 @@ class Debounced:
         elif self._asked == 1:
 
             def look() -> None:
-                if self._seen != self._asked:  # still on its way
+                if self._seen != self._asked:  # called again meanwhile
                     self._seen = self._asked
                     document.add_timeout_callback(look, REST_MS)
                     return
@@ -51,13 +51,39 @@ class Debounced:
 
 
 def sorters_of(order: str, columns: Any) -> list[dict[str, str]]:
-    """Return Tabulator's sorters for a column's name, with a minus ahead for the largest first."""
+    """Return Tabulator's sorters.
+
+    Parameters
+    ----------
+    order : str
+        Column name; a leading minus sorts in descending order.
+    columns : container of str
+        Columns of the table.
+
+    Returns
+    -------
+    list of dict
+        Sorters; empty for an unknown column.
+    """
     name = order.removeprefix("-")
     return [{"field": name, "dir": "desc" if order != name else "asc"}] if name in columns else []
 
 
 def first_filters(held: Mapping[str, str], page: str) -> dict[str, Any]:
-    """Return what a table's configuration must hold for its filters and its page to begin so."""
+    """Return the Tabulator configuration for initial filters and page.
+
+    Parameters
+    ----------
+    held : mapping of str to str
+        Filter text by column.
+    page : str
+        Page number, or empty.
+
+    Returns
+    -------
+    dict
+        Configuration.
+    """
     typed = [{"field": name, "value": value} for name, value in held.items() if value]
     return {
         **({"initialHeaderFilter": typed} if typed else {}),
@@ -66,11 +92,24 @@ def first_filters(held: Mapping[str, str], page: str) -> dict[str, Any]:
 
 
 def page_of(word: str, n_rows: int, page_size: int) -> int:
-    """Return the page that a word of the address asks for, or the nearest that there is."""
+    """Return the existing page nearest to the page number of an address.
+
+    Parameters
+    ----------
+    word : str
+        Text of the address.
+    n_rows, page_size : int
+        Rows of the table, and rows per page.
+
+    Returns
+    -------
+    int
+        Page number, from 1.
+    """
     last = max(1, -(-n_rows // page_size))
     if not (word.isascii() and word.isdigit()):
         return 1
-    # Python makes no number of more than 4300 digits; a page has no more than its last one has.
+    # int() rejects more than 4300 digits; a valid page has at most the digits of the last page.
     digits = word.lstrip("0")
     return last if len(digits) > len(str(last)) else min(max(1, int(digits or 0)), last)
 
@@ -112,7 +151,7 @@ def remember_table(
 
 
 def _order(table: pn.widgets.Tabulator) -> str:
-    """Return by what a table is sorted first, as `sorters_of` takes it."""
+    """Return the first sort column in the format of `sorters_of`."""
     if not table.sorters:
         return ""
     first = table.sorters[0]
@@ -120,7 +159,7 @@ def _order(table: pn.widgets.Tabulator) -> str:
 
 
 def _held(table: pn.widgets.Tabulator) -> dict[str, str]:
-    """Return what is typed into the filters of a table's header, by column."""
+    """Return the header filters of a table, by column."""
     return {
         str(one["field"]): str(one["value"])
         for one in table.filters

@@ -1,7 +1,7 @@
-"""The window of time and the task group that a run's page is about: every panel follows them.
+"""Time window and task group selected on a run page; every panel shows this selection.
 
-The window is one Bokeh range which all figures over time share, so that they move together in the
-browser; what needs the server (tables, pictures) is told once the range has come to rest.
+The window is one Bokeh range that all figures over time share, so that they move together in the
+browser. Tables and images need the server and are updated when the range stops changing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REST_MS = 500
 #: tasks, what is looked for, and what is looked at; what the matrix of transfers shows; and what
 #: seconds of two runs are held against.
 WORDS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
-#: What is said where times of tasks are asked for.
+#: Message shown where task times are missing.
 NO_TIMES = "When each task computed was not recorded: the light capture counts tasks only."
 #: Names of the two runs of a pair.
 NAMES = ("A", "B")
@@ -48,7 +48,7 @@ SAME = 1e-3
 
 
 class Window:
-    """What a page of a run looks at.
+    """Selection on the page of a run: time window, task group, worker and tab.
 
     Parameters
     ----------
@@ -64,11 +64,11 @@ class Window:
     Attributes
     ----------
     range : Range1d
-        To be shared by figures over time.
+        Range for figures over time.
     group : str
-        The task group that is pointed at, or "".
+        Selected task group, or "".
     followers : list of callable
-        What is called when something has changed, whatever tab is looked at.
+        Callbacks for changes, on every tab.
     """
 
     #: The view whose address holds the state.
@@ -112,7 +112,7 @@ class Window:
         self.range.on_change("end", self._moved)
 
     def _asked(self, state: Mapping[str, str]) -> tuple[float, float]:
-        """Return the ends that the address names, where they make sense."""
+        """Return the window in the address if it is valid, else the whole run."""
         try:
             left, right = (float(state[name]) for name in ("from", "to"))
         except (KeyError, ValueError):
@@ -187,7 +187,7 @@ class Window:
         }
 
     def follow(self, follower: Callable[[], None]) -> None:
-        """Let something be called when the window or the group has changed.
+        """Register a callback for changes of the window or the group.
 
         What belongs to a tab (see `of_tab`) is called while that tab is looked at.
         """
@@ -195,7 +195,7 @@ class Window:
 
     @contextmanager
     def of_tab(self, tab: str) -> Iterator[None]:
-        """Let what begins to follow meanwhile belong to a tab."""
+        """Assign callbacks registered in this context to a tab."""
         before, self._made = self._made, tab
         try:
             yield
@@ -203,7 +203,7 @@ class Window:
             self._made = before
 
     def turn(self, tab: str) -> None:
-        """Look at another tab, which may have to catch up."""
+        """Select a tab and update it if it is out of date."""
         self.tab = tab
         if tab in self._stale:
             self._stale.discard(tab)
@@ -211,7 +211,7 @@ class Window:
                 follower()
 
     def share(self, *figures: Any) -> None:
-        """Let figures over time show the window; dragging across one sets it.
+        """Make figures over time show and set the window.
 
         The moment below the mouse is marked in all of them.
         """
@@ -226,31 +226,31 @@ class Window:
                 figure.toolbar.active_drag = boxes[0]
 
     def reset(self, *events: Any) -> None:
-        """Look at the whole run again."""
+        """Select the whole run."""
         self._soon(lambda: self.range.update(start=self._full[0], end=self._full[1]))
 
     def look(self, left: float, right: float) -> bool:
-        """Look at a stretch of time, in s, as far as there is a run; False if that is none."""
+        """Select a time window in seconds, clipped to the run; return False if it is empty."""
         left, right = max(left, self.whole[0]), min(right, self.whole[1])
         if right > left:
             self._soon(lambda: self.range.update(start=left, end=right))
         return right > left
 
     def choose(self, group: str) -> None:
-        """Point at a task group, or at none."""
+        """Select a task group, or none with ""."""
         if group != self.group:
             self.group = group
-            self.words |= {"prefix": "", "frames": ""}  # what of another's call stacks was shown
+            self.words |= {"prefix": "", "frames": ""}  # of the call stacks of the previous group
             self._soon(self._chosen)
 
     def note(self, **words: str) -> None:
-        """Keep words of the address, which no other part follows."""
+        """Store keys of the address that no callback depends on."""
         if not words.items() <= self.words.items():
             self.words |= words
             self.write()
 
     def write(self) -> None:
-        """Write what is looked at into the address."""
+        """Write the selection into the address."""
         remember(self.VIEW, self.state())
 
     def _chosen(self) -> None:
@@ -258,7 +258,7 @@ class Window:
         self.write()
 
     def _soon(self, act: Callable[[], Any]) -> None:
-        """Call what changes figures with the lock of the document, which clicks come without."""
+        """Run an action with the lock of the document; click callbacks do not hold it."""
         document = self.range.document
         if document is None or document.session_context is None:
             act()
@@ -272,7 +272,7 @@ class Window:
             return
         if not self._waiting:
             self._waiting = True
-            # Not at once: one end of the range is set, the other comes with the same message.
+            # Delay: the two ends of the range arrive one after the other in one message.
             wait_ms = APART_MS - 1e3 * (time.monotonic() - self._told_at)
             document.add_timeout_callback(self._settled, max(1, int(wait_ms)))
         if not self._resting:
@@ -287,7 +287,7 @@ class Window:
 
     def _rested(self) -> None:
         document = pn.state.curdoc or self.range.document
-        if self._then != self.shown and document is not None:  # still on its way
+        if self._then != self.shown and document is not None:  # still changing
             self._then = self.shown
             document.add_timeout_callback(self._rested, REST_MS)
             return
@@ -301,7 +301,7 @@ class Window:
 
 
 class PairWindow(Window):
-    """What a page of two runs looks at; groups go by their names without Dask's hash."""
+    """Selection on the page of two runs; groups are named without Dask's hash."""
 
     VIEW = "pair"
 
@@ -327,16 +327,16 @@ class PairWindow(Window):
 
     @property
     def has_times(self) -> bool:
-        """Whether it is known of both when tasks computed."""
+        """Whether both runs have task times."""
         return all(within.n_tasks for within in self.withins)
 
     def groups_of(self, within: TaskTimeline) -> list[str]:
-        """Return the groups of one run that the chosen name stands for."""
+        """Return the groups of one run that have the selected short name."""
         return [name for name in within.groups if short_group(name) == self.group]
 
 
 def end_fields(window: Window) -> list[Any]:
-    """Return fields for the ends of the window: what dragging does, by the keyboard."""
+    """Return input fields for both ends of the window, for use with the keyboard."""
     fields = [
         pn.widgets.FloatInput(
             name=name, value=None, width=112, format="0.000", margin=(5, 10, 5, 0)
@@ -359,7 +359,7 @@ def end_fields(window: Window) -> list[Any]:
         ends = list(window.ends)
         ends[fields.index(event.obj)] = event.new
         if event.new is None or not window.look(*ends):
-            show()  # what makes no sense is gone again
+            show()  # restore the valid values
 
     show()
     window.follow(show)
@@ -369,7 +369,7 @@ def end_fields(window: Window) -> list[Any]:
 
 
 def align(figure: Any) -> None:
-    """Give a figure over time the room on both sides that all of them have."""
+    """Set the same left and right border on every figure over time."""
     figure.min_border_left, figure.min_border_right = AXIS, LEGENDS
 
 

@@ -1,4 +1,4 @@
-"""Addresses of views: the whole state of a page, one way to write it."""
+"""Addresses of views: the query string contains the state of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ __all__ = ["address", "remember"]
 
 
 def address(view: str, **keys: Any) -> str:
-    """Return the address of a state of a view; what is None or empty is left out.
+    """Return the address of a view.
+
+    Parameters
+    ----------
+    view : str
+        Name of the view.
+    **keys
+        Keys of the address; None and empty values are left out.
+
+    Returns
+    -------
+    str
+        Query string.
 
     Examples
     --------
@@ -23,11 +35,19 @@ def address(view: str, **keys: Any) -> str:
 
 
 def remember(view: str, state: dict[str, Any]) -> None:
-    """Write the state of a page into its address; the browser's back leads to the one before."""
+    """Write the state of a page into its address, as a new entry of the browser's history.
+
+    Parameters
+    ----------
+    view : str
+        Name of the view.
+    state : dict
+        Keys of the address.
+    """
     location = pn.state.location
     if location is None:
         return
     new = address(view, **{k: v for k, v in state.items() if k != "view"})
-    # The same in other words is no new entry of the browser's history.
+    # Add no entry if the keys are equal, for example with another encoding.
     if dict(parse_qsl(new[1:])) != dict(parse_qsl((location.search or "")[1:])):
         location.search = new

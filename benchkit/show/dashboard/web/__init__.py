@@ -1,1 +1,1 @@
-"""web."""
+"""HTML page, styles and scripts around the views, and the check of Host headers."""

@@ -1,8 +1,8 @@
-"""By which names a server may be asked for.
+"""Host names that the server accepts.
 
-A web page elsewhere can give its own name the address of this machine (DNS rebinding): what its
-scripts ask of us then carries that name, and passes for a request of our own pages. Tornado takes
-such a connection without asking for the allowed origins, so names are checked before anything else.
+A foreign web page can resolve its host name to the address of this machine (DNS rebinding);
+requests of its scripts then look like requests of the dashboard's own pages. Tornado accepts such
+connections without checking the allowed origins, so the Host header is checked first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def host_of(origin: str) -> str:
 
 
 def own_names(address: str) -> list[str]:
-    """Return what visitors may call a server that listens on an address."""
+    """Return the valid host names of a server that listens on an address."""
     names = {address, "localhost"}
     if address in _EVERYWHERE:
         names = {"localhost", socket.gethostname(), socket.getfqdn()}
@@ -52,16 +52,16 @@ def own_names(address: str) -> list[str]:
 
 
 def only_known_hosts(application: Any, address: str, origins: Iterable[str]) -> None:
-    """Let a Tornado application answer only those who ask for it by a name that it has.
+    """Make a Tornado application reject requests with an unknown Host header.
 
     Parameters
     ----------
     application : tornado.web.Application
-        What answers.
+        Application to change.
     address : str
-        Where it listens: this address, or all names of this machine, are its names.
+        Address it listens on.
     origins : iterable of str
-        ``host:port`` by which visitors may come beside that; ``*`` stands for a part of a name.
+        ``host:port`` that are accepted too; ``*`` matches a part of a name.
     """
     known = [*own_names(address), *map(host_of, origins)]
     find = application.find_handler
