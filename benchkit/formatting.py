@@ -1,20 +1,25 @@
-"""Format numbers with units, and convert values to JSON types and storable text.
+"""Format numbers with their unit and three significant digits, and rows as tables.
 
-Shared by the store, terminal tables, notebooks and pages. Standard library only.
+Shared by the terminal, notebooks and pages. Imports the standard library only, `rich` on demand.
 """
 
 from __future__ import annotations
 
+import html
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import rich.table
 
 __all__ = [
     "GIB",
     "MIB",
     "MISSING",
     "OUTCOME_WORDS",
+    "Table",
     "clean_text",
     "counted",
     "flatten",
@@ -306,13 +311,6 @@ class Table:
         rows.
     align_numbers : bool, default True
         Align columns to the right that hold numbers only; applies to text and rich.
-
-    Examples
-    --------
-    >>> print(Table([{"name": "sum", "time": "1.5 s"}, {"name": "mean", "time": "12 s"}]).to_text())
-    name   time
-    sum   1.5 s
-    mean   12 s
     """
 
     def __init__(
@@ -371,13 +369,7 @@ class Table:
         return table
 
     def to_markdown(self) -> str:
-        """Return a Markdown table; ``|`` and ``<`` in cells are escaped.
-
-        Returns
-        -------
-        str
-            One line of column names, one separator line and one line per row.
-        """
+        """Return a Markdown table; ``|`` and ``<`` in cells are escaped."""
         lines = [f"| {' | '.join(self.names)} |", "|" + " --- |" * len(self.names)]
         for row in self.cells:
             cells = (cell.replace("|", "\\|").replace("<", "&lt;") for cell in row)
@@ -385,13 +377,7 @@ class Table:
         return "\n".join(lines)
 
     def to_html(self) -> str:
-        """Return an HTML table; markup in cells is escaped.
-
-        Returns
-        -------
-        str
-            One ``<table>`` element.
-        """
+        """Return an HTML table; markup in cells is escaped."""
         left = "style='text-align:left'"
         head = "".join(f"<th {left}>{html.escape(name)}</th>" for name in self.names)
         body = "".join(

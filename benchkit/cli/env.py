@@ -49,10 +49,9 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
     Example:
       benchkit env list
     """
-    from benchkit.cli.table import as_table
     from benchkit.experiment.environment.describe import environment_rows
     from benchkit.experiment.paths import folders_of
-    from benchkit.formatting import format_bytes
+    from benchkit.formatting import Table, format_bytes
 
     rows = environment_rows(folders_of("environments", folders))
     if as_json:
@@ -63,7 +62,7 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
         row["built"] = "" if row["error"] else words[row["built"]]
         row["size"] = format_bytes(row.pop("bytes")) if row["bytes"] else ""
     order = ("name", "python", "dask", "built", "size", "description", "error")
-    click.echo(as_table([{name: row[name] for name in order} for row in rows]))
+    click.echo(Table([{name: row[name] for name in order} for row in rows]).to_text())
 
 
 @env.command("build")
@@ -96,9 +95,9 @@ def build_env(
     if as_json:
         print_json(rows)
         return
-    from benchkit.cli.table import as_table
+    from benchkit.formatting import Table
 
-    click.echo(as_table(rows))
+    click.echo(Table(rows).to_text())
 
 
 @env.command("show")
@@ -184,7 +183,7 @@ def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
 
 def _print_differences(rows: list[dict[str, Any]], one: str, other: str) -> None:
     """Print a table; packages that only one side has are counted below it."""
-    from benchkit.cli.table import as_table
+    from benchkit.formatting import Table
 
     names = {"a": one, "b": other if other != one else f"{other} (b)"}
     extra = {
@@ -198,7 +197,7 @@ def _print_differences(rows: list[dict[str, Any]], one: str, other: str) -> None
         if not (row["kind"] == "package" and None in (row["a"], row["b"]))
     ]
     if shown:
-        click.echo(as_table(shown))
+        click.echo(Table(shown).to_text())
     for side, packages in extra.items():
         if packages:
             few = ", ".join(packages[:6]) + (", ..." if len(packages) > 6 else "")

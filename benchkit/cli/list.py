@@ -1,33 +1,45 @@
-"""`benchkit list`: what there is."""
+"""`benchkit list`: print workloads, environments, runs, metrics or noise as a table or as JSON.
+
+Rows are flat dictionaries, the same for a table and for JSON.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from shutil import get_terminal_size
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from benchkit.cli.options import common, print_json
+from benchkit.formatting import Table, format_bytes, format_change, format_seconds, short_group
 
-__all__ = ["list_things"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-_FEW = 30
-_THINGS = ["workloads", "environments", "runs", "metrics", "noise"]
+__all__ = ["list_command", "run_row"]
+
+#: Runs shown without --all.
+_DEFAULT_RUNS = 30
+_KINDS = ["workloads", "environments", "runs", "metrics", "noise"]
 _EMPTY = {
     "workloads": "no workloads: see --workloads",
     "runs": "no runs: `benchkit run` measures some",
-    "noise": "no runs: `benchkit ab ENV --null-only --blocks 5` measures what noise is told from",
+    "noise": "no runs: `benchkit ab ENV --null-only --blocks 5` measures the noise",
 }
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(_THINGS), default="workloads")
-@click.option("--since", metavar="WHEN", help="Runs: since a moment, or an age such as 7d.")
-@click.option("--outcome", metavar="NAME", help="Runs: only those that ended so.")
-@click.option("--all", "everything", is_flag=True, help=f"Runs: not only the last {_FEW}.")
+@click.argument("what", type=click.Choice(_KINDS), default="workloads")
+@click.option("--since", metavar="WHEN", help="Runs started since this time or age, such as 7d.")
+@click.option("--outcome", metavar="NAME", help="Runs with this outcome only.")
+@click.option(
+    "--all", "everything", is_flag=True, help=f"All runs, not only the last {_DEFAULT_RUNS}."
+)
 @common("store", "workloads", "environment", "select", "tag", "json")
-def list_things(
+def list_command(
     what: str,
     since: str | None,
     outcome: str | None,
@@ -42,9 +54,9 @@ def list_things(
 ) -> None:
     """List workloads (with the size of their data here), environments, runs, metrics, or noise.
 
-    Noise is how much one run of a workload differs from the next, and how many runs it takes to
-    see a change in spite of that. With --json, as facts.json beside workloads it tells others'
-    plans.
+    Noise is the difference between runs of the same workload, with the number of runs that are
+    needed to detect a change. Saved with --json as facts.json next to the workloads, it is used to
+    plan experiments on other machines.
 
     \b
     Examples:
@@ -52,37 +64,241 @@ def list_things(
       benchkit list runs --since 7d --json
       benchkit list noise --json > workloads/facts.json
     """
-    from benchkit.cli import listing
-    from benchkit.cli.table import as_table
     from benchkit.experiment.run.api import parse_pairs
 
-    shown: list[dict[str, Any]]
+    shown: Sequence[Mapping[str, Any]]
     if what == "runs":
         filters = {**parse_pairs(tags, "--tag"), "outcome": outcome}
-        found = listing.runs(store, expression, since=since, **filters)
+        frame = _runs(store, expression, since=since, **filters)
         if as_json:
-            print_json(listing.as_records(found))
+            print_json(_as_records(frame))
             return
-        few = found if everything else found.tail(_FEW)
-        if len(few) < len(found):
-            click.echo(f"the last {_FEW} of {len(found)} runs; --all shows all", err=True)
-        shown = [listing.short_run(record) for record in listing.as_records(few)]
+        last = frame if everything else frame.tail(_DEFAULT_RUNS)
+        if len(last) < len(frame):
+            click.echo(f"the last {_DEFAULT_RUNS} of {len(frame)} runs; --all shows all", err=True)
+        shown = [_short_run(record) for record in _as_records(last)]
     else:
         if what == "workloads":
-            rows = listing.workloads(folders, expression, environment, environment_folders)
+            rows = _workloads(folders, expression, environment, environment_folders)
         elif what == "environments":
-            rows = listing.environments(environment_folders)
+            rows = _environments(environment_folders)
         elif what == "noise":
-            rows = listing.noise(store, expression)
+            rows = _noise(store, expression)
         else:
-            rows = listing.metrics()
+            rows = _metrics()
         if as_json:
             print_json(rows)
             return
-        short = {"workloads": listing.short_workload, "noise": listing.short_noise}.get(what)
+        short = {"workloads": _short_workload, "noise": _short_noise}.get(what)
         shown = rows if short is None else [short(row) for row in rows]
     if not shown:
         click.echo(_EMPTY.get(what, f"no {what}"), err=True)
         return
     on_terminal = sys.stdout.isatty()
-    click.echo(as_table(shown, width=get_terminal_size().columns if on_terminal else None))
+    click.echo(Table(shown).to_text(width=get_terminal_size().columns if on_terminal else None))
+
+
+def _workloads(
+    folders: Sequence[str],
+    expression: str | None,
+    environment: str,
+    environment_folders: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Return a row per variant; broken files are rows too, with their reason."""
+    from benchkit.experiment.environment.lookup import find_environment
+    from benchkit.experiment.paths import folders_of
+    from benchkit.experiment.run.estimate import size_text
+    from benchkit.measure.discovery import collect
+
+    collection = collect(folders_of("workloads", folders))
+    arm = find_environment(environment, folders_of("environments", environment_folders))
+    rows = [
+        {
+            "name": variant.name,
+            "category": variant.workload.category,
+            "size": size_text(variant, arm),
+            "tags": list(variant.tags),
+            "description": variant.workload.description.partition("\n")[0],
+            "available": not variant.missing_packages(),
+            "reason": ", ".join(variant.missing_packages()),
+        }
+        for variant in collection.select((), expression)
+    ]
+    for broken in collection.broken:
+        where = f"{broken.path}:{broken.line}"
+        rows.append(
+            {
+                "name": where,
+                "category": "",
+                "size": "",
+                "tags": [],
+                "description": "",
+                "available": False,
+                "reason": broken.reason,
+            }
+        )
+    return rows
+
+
+def _runs(store: str | None, expression: str | None = None, **filters: Any) -> pd.DataFrame:
+    """Return the runs of a store, oldest first, with their metrics.
+
+    `expression` is a selection as for ``-k``; tags of runs are matched as ``NAME=VALUE``.
+    """
+    from benchkit.measure.expression import matcher
+    from benchkit.store.store import Store
+
+    frame = Store(store, create=False).runs(**filters)
+    if expression is None or frame.empty:
+        return frame
+    matches = matcher(expression)
+    keep = [
+        matches(
+            _SelectableRun(
+                row.workload, SimpleNamespace(category=row.category), _tag_texts(row.tags)
+            )
+        )
+        for row in frame[["workload", "category", "tags"]].itertuples(index=False)
+    ]
+    return frame[keep]
+
+
+class _SelectableRun(NamedTuple):
+    """The attributes of a run that a selection reads."""
+
+    name: str
+    workload: Any
+    tags: tuple[str, ...]
+
+
+def _tag_texts(tags: Any) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in (tags or {}).items())
+
+
+def _as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a DataFrame; missing values are None."""
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row per environment, the one that benchkit runs in first."""
+    from benchkit.errors import BenchkitError
+    from benchkit.experiment.environment.environment import CURRENT
+    from benchkit.experiment.environment.lookup import find_environment, list_environments
+    from benchkit.experiment.paths import folders_of
+
+    folders = folders_of("environments", environment_folders)
+    rows = []
+    for name in [CURRENT, *list_environments(folders)]:
+        try:
+            environment = find_environment(name, folders)
+            rows.append({"name": name, "description": environment.description, "error": ""})
+        except BenchkitError as error:
+            rows.append({"name": name, "description": "", "error": str(error)})
+    return rows
+
+
+def _metrics() -> list[dict[str, Any]]:
+    """Return a row per metric."""
+    from benchkit.store.schema import METRICS
+
+    return [{"name": metric.name, **metric.attrs} for metric in METRICS.values()]
+
+
+def _noise(store: str | None, expression: str | None) -> list[dict[str, Any]]:
+    """Return a row per variant: its duration, its noise and the runs needed to detect changes."""
+    from benchkit.experiment.run.known_workloads import noise_table
+
+    return _as_records(noise_table(_runs(store, expression)))
+
+
+def _short_noise(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a variant in the table of noise."""
+    is_known = row["noise"] is not None
+    needed = {
+        f"runs to see {name.removeprefix('needed_')} %": ("over 1000" if value < 0 else value)
+        if is_known
+        else ""
+        for name, value in row.items()
+        if name.startswith("needed_")
+    }
+    return {
+        "workload": row["workload"],
+        "runs": row["n_runs"],
+        "usual": format_seconds(row["duration"]),
+        "noise of one run": f"{row['noise']:.1%}" if is_known else "too few runs",
+        **needed,
+    }
+
+
+def _short_workload(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a variant in the table of workloads."""
+    size = row["size"]
+    return {
+        "name": row["name"],
+        "size here": size if len(size) <= 36 else f"{size[:35]}…",
+        "unavailable": row["reason"],
+        "tags": row["tags"],
+        "what it does": row["description"],
+    }
+
+
+def run_row(record: Mapping[str, Any], earlier: pd.DataFrame | None = None) -> dict[str, Any]:
+    """Return the row of a run in the table that `benchkit run` prints.
+
+    Parameters
+    ----------
+    record : mapping
+        The run's record.
+    earlier : DataFrame, optional
+        Runs of the store; the change is computed from comparable runs among them.
+
+    Returns
+    -------
+    dict
+        Column name -> text.
+    """
+    return {
+        "workload": record["workload"],
+        "outcome": record["outcome"],
+        "duration": format_seconds(record.get("duration")),
+        "change": _change(record, earlier),
+        "peak memory": format_bytes(record.get("memory_peak")),
+        "biggest task group": _biggest_group(record),
+        "error": record.get("error") or "",
+        "run": record["id"][:13],
+    }
+
+
+def _short_run(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a run in the table of runs."""
+    return {
+        "run": record["id"][:13],
+        "started": f"{record['started']:%Y-%m-%d %H:%M}" if record.get("started") else "",
+        "workload": record["workload"],
+        "environment": record.get("environment") or "",
+        "outcome": record["outcome"],
+        "duration": format_seconds(record.get("duration")),
+        "peak memory": format_bytes(record.get("memory_peak")),
+        "tags": ", ".join(f"{k}={v}" for k, v in (record.get("tags") or {}).items()),
+        "error": record.get("error") or "",
+    }
+
+
+def _change(record: Mapping[str, Any], earlier: pd.DataFrame | None) -> str:
+    """Return the change of the duration; a star marks a change that chance rarely causes."""
+    from benchkit.analysis.run.baseline import against_previous
+
+    previous = None if earlier is None else against_previous(earlier, record)
+    if previous is None or record["outcome"] != "ok":
+        return ""
+    star = "*" if previous.unusual else ""
+    return f"{format_change(previous.ratio)}{star} ({previous.n_runs})"
+
+
+def _biggest_group(record: Mapping[str, Any]) -> str:
+    """Return the biggest task group without Dask's hash, and its share."""
+    name = short_group(record.get("biggest_group") or "")
+    share = record.get("biggest_group_share")
+    name = name if len(name) <= 44 else f"{name[:21]}…{name[-22:]}"
+    return f"{name} {share:.0%}" if name and share is not None else name

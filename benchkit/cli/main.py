@@ -15,7 +15,7 @@ from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
-from benchkit.cli.list import list_things
+from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly
 from benchkit.cli.regressions import regressions
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 for command in (
-    list_things,
+    list_command,
     run,
     ab,
     compare,

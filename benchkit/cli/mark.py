@@ -140,7 +140,7 @@ def undo(store: str | None, by: str | None, name: str, reason: str) -> None:
 @common("store", "json")
 def list_marks(store: str | None, as_json: bool) -> None:
     """Show all marks, also those taken back."""
-    from benchkit.cli.table import as_table
+    from benchkit.formatting import Table
     from benchkit.store.marks import active_marks
     from benchkit.store.store import Store
 
@@ -160,4 +160,4 @@ def list_marks(store: str | None, as_json: bool) -> None:
         }
         for one in found
     ]
-    click.echo(as_table(rows) if rows else "no marks")
+    click.echo(Table(rows).to_text() if rows else "no marks")

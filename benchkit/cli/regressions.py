@@ -30,8 +30,8 @@ def regressions(
       benchkit regressions --since 30d --json
     """
     from benchkit.analysis.regression.regression import STATES, read_ledger
-    from benchkit.cli.table import as_table
     from benchkit.errors import UsageError, did_you_mean
+    from benchkit.formatting import Table
     from benchkit.store.index.query import parse_moment
     from benchkit.store.store import Store
 
@@ -65,4 +65,4 @@ def regressions(
         }
         for one in found
     ]
-    click.echo(as_table(rows))
+    click.echo(Table(rows).to_text())

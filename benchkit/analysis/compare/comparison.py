@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.stats.effects import Effects
-from benchkit.formatting import counted, format_change, format_quantity, json_safe
+from benchkit.formatting import Table, counted, format_change, format_quantity, json_safe
 
 __all__ = ["Comparison"]
 
@@ -130,16 +130,7 @@ class Comparison:
         """Return the rows as text; without `all_rows` those that are the same are counted only."""
         frame = self.frame if all_rows else self.frame[self.frame["verdict"] != "same"]
         rows = [_text_row(row, self) for row in frame.to_dict("records")]
-        names = list(rows[0]) if rows else []
-        if len(self.contenders) == 1 and rows:
-            names.remove("contender")
-        cells = [names, *([row[name] for name in names] for row in rows)]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
-        lines = [
-            "  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True)).rstrip()
-            for line in cells
-            if line
-        ]
+        lines = [self._table(rows).to_text()] if rows else []
         hidden = len(self.frame) - len(frame)
         if hidden:
             lines.append(f"and {hidden} that are the same within ±{self.same:.0%}")
@@ -155,15 +146,12 @@ class Comparison:
         """
         lines = [self.sentence, "", *(f"> **{text}**" for text in self.warnings), ""]
         rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
-        names = [n for n in rows[0] if n != "contender" or len(self.contenders) > 1]
-        lines += [f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
+        table = self._table(rows).to_markdown().split("\n")
         size = sum(len(line.encode()) + 1 for line in lines)
-        for place, row in enumerate(rows):
-            cells = (row[name].replace("|", "\\|").replace("<", "&lt;") for name in names)
-            line = f"| {' | '.join(cells)} |"
+        for place, line in enumerate(table):
             size += len(line.encode()) + 1
-            if size > most_bytes - 100:
-                lines += ["", f"and {len(rows) - place} more rows"]
+            if size > most_bytes - 100 and place >= 2:
+                lines += ["", f"and {len(table) - place} more rows"]
                 break
             lines.append(line)
         return "\n".join(lines) + "\n"
@@ -176,21 +164,12 @@ class Comparison:
         rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
         if not rows:
             return f"<p>{html.escape(self.sentence)}</p>"
-        names = [n for n in rows[0] if n != "contender" or len(self.contenders) > 1]
-        head = "".join(f"<th style='text-align:left'>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td style='text-align:left'>{html.escape(row[name])}</td>" for name in names
-            )
-            + "</tr>"
-            for row in rows
-        )
         warnings = "".join(f"<p><b>{html.escape(text)}</b></p>" for text in self.warnings)
-        return (
-            f"<p>{html.escape(self.sentence)}</p>{warnings}"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        return f"<p>{html.escape(self.sentence)}</p>{warnings}{self._table(rows).to_html()}"
+
+    def _table(self, rows: list[dict[str, Any]]) -> Table:
+        names = [name for name in rows[0] if name != "contender" or len(self.contenders) > 1]
+        return Table(rows, names, align_numbers=False)
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *self.warnings, self.to_table()])

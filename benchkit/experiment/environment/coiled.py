@@ -1,7 +1,10 @@
 """Read the A/B environments of coiled/benchmarks: `AB_<name>.conda|dask|cluster.yaml`.
 
-Each name becomes one environment file. What has no equivalent is told, never dropped in silence;
-nothing is overwritten, and nothing is written before everything has been read.
+Each name becomes one environment file. Entries without an equivalent are reported as warnings.
+No file is overwritten, and all files are read before the first is written.
+
+Conda package specifications are translated to pip requirement lines: `numpy =1.26` becomes
+`numpy==1.26.*`. A specification that pip cannot express is returned with a reason.
 """
 
 from __future__ import annotations
@@ -13,27 +16,53 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from benchkit.errors import InvalidEnvironmentError, UsageError
-from benchkit.experiment.environment.conda_specs import translate
 from benchkit.experiment.environment.file import read_environment_file
 from benchkit.experiment.environment.requirements import parse_requirement
 
-__all__ = ["Imported", "import_reference"]
+__all__ = ["CondaRequirement", "ImportedEnvironment", "import_reference", "translate_conda_spec"]
 
 _FILE = re.compile(
     r"AB_(?P<name>.+)\.(?P<kind>conda\.yaml|dask\.yaml|cluster\.yaml|requirements\.in)"
 )
-#: What the default cluster of all tests is called there.
-_MAIN = ("default", "small_cluster")
-_HAVE = {"conda-forge", "defaults", "nodefaults"}
-_CLUSTER = "coiled.Cluster"
+#: Sections of the default cluster.
+_DEFAULT_SECTIONS = ("default", "small_cluster")
+#: Channels whose packages are on the package index too.
+_KNOWN_CHANNELS = {"conda-forge", "defaults", "nodefaults"}
+_CLUSTER_CLASS = "coiled.Cluster"
+
+
+#: Conda package -> its name on the package index.
+_PYPI_NAMES = {
+    "dask-core": "dask",
+    "msgpack-python": "msgpack",
+    "python-graphviz": "graphviz",
+    "pytorch": "torch",
+    "pyarrow-core": "pyarrow",
+    "matplotlib-base": "matplotlib",
+    "xarray-base": "xarray",
+    "seaborn-base": "seaborn",
+    "python-snappy": "python-snappy",
+    "brotli-python": "brotli",
+    "snowflake-connector-python": "snowflake-connector-python",
+}
+#: Packages whose conda dependencies are extras on the package index.
+_EXTRAS = {"dask": "dask[array,dataframe,diagnostics]"}
+#: Conda packages that are not Python packages.
+_NOT_PYTHON = {
+    "arrow-cpp", "blas", "c-compiler", "compilers", "conda", "cuda-toolkit", "cudatoolkit",
+    "cxx-compiler", "gcc", "git", "graphviz", "gxx", "jemalloc", "libblas", "libgcc", "make",
+    "mamba", "micromamba", "mkl", "nodejs", "openblas", "openjdk", "openssl", "pip",
+    "pytorch-cuda", "s3cmd", "sysroot_linux-64",
+}  # fmt: skip
 
 
 @dataclass
-class Imported:
-    """One environment: its file, what it was made of, and what could not be taken over."""
+class ImportedEnvironment:
+    """An imported environment: its file, its source files, and the entries without equivalent."""
 
     name: str
     path: Path
@@ -51,20 +80,20 @@ class Imported:
         }
 
 
-def import_reference(folder: Path, target: Path) -> list[Imported]:
-    """Write an environment file for each name in a folder of the reference.
+def import_reference(folder: Path, target: Path) -> list[ImportedEnvironment]:
+    """Write an environment file for each name in a folder of coiled/benchmarks.
 
     Parameters
     ----------
     folder : path
-        ``AB_environments`` of a checkout; ``cluster_kwargs.yaml`` is looked for in it and beside
-        it.
+        ``AB_environments`` of a checkout; ``cluster_kwargs.yaml`` is searched in it and in its
+        parent.
     target : path
         Where the files are written.
 
     Returns
     -------
-    list of Imported
+    list of ImportedEnvironment
         By name.
 
     Raises
@@ -75,37 +104,37 @@ def import_reference(folder: Path, target: Path) -> list[Imported]:
         A file cannot be read: nothing is written.
     """
     groups: dict[str, dict[str, Path]] = {}
-    strangers = []
+    unknown_files = []
     for path in sorted(folder.iterdir()):
         match = _FILE.fullmatch(path.name)
         if match:
             groups.setdefault(match["name"], {})[match["kind"].partition(".")[0]] = path
         elif path.name.startswith("AB_"):
-            strangers.append(path.name)
+            unknown_files.append(path.name)
     if not groups:
         raise UsageError(f"{folder}: no files AB_<name>.conda.yaml, .dask.yaml or .cluster.yaml")
     base = _cluster_base(folder)
-    found = [_read(name, files, base, target) for name, files in groups.items()]
-    found[0].warnings[:0] = [
-        f"{folder / name}: none of conda, dask, cluster: left out" for name in strangers
+    imported = [_read(name, files, base, target) for name, files in groups.items()]
+    imported[0].warnings[:0] = [
+        f"{folder / name}: none of conda, dask, cluster: skipped" for name in unknown_files
     ]
-    taken = [str(entry.path) for entry in found if entry.path.exists()]
-    if taken:
+    existing = [str(entry.path) for entry in imported if entry.path.exists()]
+    if existing:
         raise UsageError(
-            f"{', '.join(taken)}: there already, and not overwritten; nothing was imported: "
-            "give another folder with --environments"
+            f"{', '.join(existing)}: already exists; nothing was imported: "
+            "choose another folder with --environments"
         )
     target.mkdir(parents=True, exist_ok=True)
-    for entry in found:
+    for entry in imported:
         head = f"# Imported from {', '.join(entry.sources)} of coiled/benchmarks.\n"
         text = yaml.safe_dump(entry.content, sort_keys=False, width=96, allow_unicode=True)
         with entry.path.open("x", encoding="utf-8") as file:
             file.write(head + (text if entry.content else ""))
         read_environment_file(entry.path)
-    return found
+    return imported
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -114,7 +143,7 @@ def _load(path: Path) -> dict[str, Any]:
         problem = getattr(error, "problem", None) or str(error)
         raise InvalidEnvironmentError(f"{path}{line}: not YAML: {problem}") from error
     if not isinstance(content, (dict, type(None))):
-        raise InvalidEnvironmentError(f"{path}: holds no `key: value` lines")
+        raise InvalidEnvironmentError(f"{path}: must contain `key: value` lines")
     return content or {}
 
 
@@ -122,113 +151,190 @@ def _cluster_base(folder: Path) -> dict[str, Any]:
     for place in (folder, folder.resolve().parent):
         path = place / "cluster_kwargs.yaml"
         if path.is_file():
-            return _load(path)
+            return _load_yaml(path)
     return {}
 
 
-def _read(name: str, files: Mapping[str, Path], base: dict[str, Any], target: Path) -> Imported:
-    found = Imported(name, target / f"{name}.yaml", [path.name for path in files.values()])
-    found.content["description"] = f"{name} of coiled/benchmarks"
+def _read(
+    name: str, files: Mapping[str, Path], base: dict[str, Any], target: Path
+) -> ImportedEnvironment:
+    imported = ImportedEnvironment(
+        name, target / f"{name}.yaml", [path.name for path in files.values()]
+    )
+    imported.content["description"] = f"{name} of coiled/benchmarks"
     if "conda" in files or "requirements" in files:
-        _read_packages(found, files)
-    if "dask" in files and (settings := _load(files["dask"])):
-        found.content["dask"] = settings
-    _read_cluster(found, files.get("cluster"), base)
-    return found
+        _read_packages(imported, files)
+    if "dask" in files and (settings := _load_yaml(files["dask"])):
+        imported.content["dask"] = settings
+    _read_cluster(imported, files.get("cluster"), base)
+    return imported
 
 
-def _read_packages(found: Imported, files: Mapping[str, Path]) -> None:
+def _read_packages(imported: ImportedEnvironment, files: Mapping[str, Path]) -> None:
     lines: dict[str, str] = {}
 
     def add(line: str, path: Path) -> None:
-        # What pip installs afterwards takes the place of conda's package of that name.
+        # pip runs after conda and replaces its package of the same name.
         try:
             name = parse_requirement(line, path.parent).name or line
         except InvalidEnvironmentError as error:
-            found.warnings.append(f"{path}: {error}: left out")
+            imported.warnings.append(f"{path}: {error}: skipped")
         else:
             lines[name] = line
 
     if "conda" in files:
         path = files["conda"]
-        content = _load(path)
+        content = _load_yaml(path)
         for channel in content.get("channels") or ():
-            if channel not in _HAVE:
-                found.warnings.append(f"{path}: channel {channel!r} has no equivalent: left out")
+            if channel not in _KNOWN_CHANNELS:
+                imported.warnings.append(f"{path}: channel {channel!r} has no equivalent: skipped")
         pip: list[str] = []
         for entry in content.get("dependencies") or ():
             if isinstance(entry, Mapping):
                 pip += entry.get("pip") or ()
                 continue
-            translated = translate(str(entry))
+            translated = translate_conda_spec(str(entry))
             if translated.reason:
-                found.warnings.append(f"{path}: {entry}: {translated.reason}")
+                imported.warnings.append(f"{path}: {entry}: {translated.reason}")
             if translated.python:
-                _take_python(found, translated.python, path)
+                _add_python(imported, translated.python, path)
             if translated.requirement:
                 add(translated.requirement, path)
         for line in pip:
-            _take_line(str(line), path, add, found)
+            _add_line(str(line), path, add, imported)
     if "requirements" in files:
         for line in files["requirements"].read_text(encoding="utf-8").splitlines():
-            _take_line(line, files["requirements"], add, found)
+            _add_line(line, files["requirements"], add, imported)
     if lines:
-        found.content["packages"] = list(lines.values())
+        imported.content["packages"] = list(lines.values())
     else:
-        found.content.pop("python", None)
+        imported.content.pop("python", None)
 
 
-def _take_python(found: Imported, version: str, path: Path) -> None:
+def _add_python(imported: ImportedEnvironment, version: str, path: Path) -> None:
     try:
         too_old = Version(version) < Version("3.10")
     except InvalidVersion:
         too_old = False
     if too_old:
-        found.warnings.append(
-            f"{path}: python {version}: benchkit measures on 3.10 and newer: left out, so that "
-            "this interpreter's version is taken"
+        imported.warnings.append(
+            f"{path}: python {version}: benchkit measures on 3.10 and newer: skipped, the version "
+            "of this interpreter is used"
         )
     else:
-        found.content["python"] = version
+        imported.content["python"] = version
 
 
-def _take_line(line: str, path: Path, add: Any, found: Imported) -> None:
+def _add_line(line: str, path: Path, add: Any, imported: ImportedEnvironment) -> None:
     text = re.sub(r"(^|\s)#.*$", "", line).strip()
-    other = re.fullmatch(r"(?:-r|--requirement)[\s=]+(.+)", text)
-    if other:
-        included = path.parent / other[1]
+    include = re.fullmatch(r"(?:-r|--requirement)[\s=]+(.+)", text)
+    if include:
+        included = path.parent / include[1]
         if included.is_file():
             for inner in included.read_text(encoding="utf-8").splitlines():
-                _take_line(inner, included, add, found)
+                _add_line(inner, included, add, imported)
         else:
-            found.warnings.append(f"{path}: {text}: no such file: left out")
+            imported.warnings.append(f"{path}: {text}: no such file: skipped")
     elif text:
         add(text, path)
 
 
-def _read_cluster(found: Imported, path: Path | None, base: dict[str, Any]) -> None:
-    own = _load(path) if path else {}
+def _read_cluster(imported: ImportedEnvironment, path: Path | None, base: dict[str, Any]) -> None:
+    own = _load_yaml(path) if path else {}
     sections = {**base, **own}
     if not sections:
-        found.warnings.append(
-            f"{found.path}: the reference names no cluster: a LocalCluster is used; "
-            "`extends: coiled-small` gives one like its own"
+        imported.warnings.append(
+            f"{imported.path}: no cluster is defined: a LocalCluster is used; "
+            "add `extends: coiled-small` for a similar Coiled cluster"
         )
         return
     shapes = {
         name: _options({**(base.get(name) or {}), **(own.get(name) or {})}) for name in sections
     }
     if any("package_sync" in (part.get(name) or {}) for part in (base, own) for name in part):
-        found.warnings.append(f"{path or 'cluster_kwargs.yaml'}: package_sync: on by default now")
-    cluster: dict[str, Any] = {"class": _CLUSTER}
-    for name in _MAIN:
+        imported.warnings.append(
+            f"{path or 'cluster_kwargs.yaml'}: package_sync: on by default, skipped"
+        )
+    cluster: dict[str, Any] = {"class": _CLUSTER_CLASS}
+    for name in _DEFAULT_SECTIONS:
         cluster |= shapes.pop(name, {})
-    found.content["cluster"] = cluster
+    imported.content["cluster"] = cluster
     if shapes:
-        found.content["clusters"] = {
+        imported.content["clusters"] = {
             name.removesuffix("_cluster"): shape for name, shape in shapes.items()
         }
 
 
 def _options(section: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in section.items() if name != "package_sync"}
+
+
+@dataclass(frozen=True)
+class CondaRequirement:
+    """A pip requirement line, or a version of Python, or the reason why there is neither."""
+
+    requirement: str = ""
+    python: str = ""
+    reason: str = ""
+
+
+def translate_conda_spec(spec: str) -> CondaRequirement:
+    """Translate an entry of `dependencies` in a conda file to a pip requirement.
+
+    Parameters
+    ----------
+    spec : str
+        Such as ``conda-forge::numpy =1.26`` or ``pandas >=2,<3``.
+
+    Returns
+    -------
+    CondaRequirement
+        All fields are empty for ``pip`` itself.
+
+    Examples
+    --------
+    >>> translate_conda_spec("numpy =1.26").requirement
+    'numpy==1.26.*'
+    >>> translate_conda_spec("openssl >1.1.0g").reason
+    'not a Python package: pip cannot install it'
+    """
+    text = spec.rpartition("::")[2].strip()
+    match = re.fullmatch(r"([\w.-]+)\s*(.*)", text)
+    if not match:
+        return CondaRequirement(reason="not understood")
+    name, version = match[1].lower(), match[2].strip()
+    if name in _NOT_PYTHON:
+        return CondaRequirement(
+            reason="not a Python package: pip cannot install it" if name != "pip" else ""
+        )
+    allowed, build = _split_version(version)
+    if name == "python":
+        wanted = allowed.removeprefix("==").removesuffix(".*")
+        return CondaRequirement(python=wanted)
+    if allowed:
+        try:
+            SpecifierSet(allowed)
+        except InvalidSpecifier:
+            return CondaRequirement(reason=f"pip cannot express version {version!r}")
+    name = _PYPI_NAMES.get(name, _EXTRAS.get(name, name))
+    reason = f"build {build!r} has no equivalent: any build is used" if build else ""
+    return CondaRequirement(f"{name}{allowed}", reason=reason)
+
+
+def _split_version(text: str) -> tuple[str, str]:
+    """Return pip's specifier and conda's build string."""
+    if not text:
+        return "", ""
+    # name=1.2=py39_0, or separated by spaces: name 1.2 py39_0
+    parts = re.fullmatch(r"=?\s*([\w.*]+)\s*(?:=|\s)\s*([\w.*]+)", text)
+    if parts and not text.startswith("=="):
+        return f"=={parts[1]}", parts[2]
+    if "|" in text:
+        return text, ""
+    compact = re.sub(r"\s+", "", text)
+    if re.match(r"=[^=]", compact):
+        version = compact[1:].removesuffix("*").removesuffix(".")
+        return f"=={version}.*", ""
+    if re.match(r"[\d*]", compact):
+        return ("", "") if compact == "*" else (f"=={compact}", "")
+    return compact, ""

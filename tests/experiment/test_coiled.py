@@ -1,10 +1,9 @@
-"""The A/B environments of coiled/benchmarks become environments; what cannot is told."""
+"""Import of the A/B environments of coiled/benchmarks."""
 
 import pytest
 
 from benchkit.errors import InvalidEnvironmentError, UsageError
-from benchkit.experiment.environment.coiled import import_reference
-from benchkit.experiment.environment.conda_specs import translate
+from benchkit.experiment.environment.coiled import import_reference, translate_conda_spec
 from benchkit.experiment.environment.lookup import find_environment
 
 
@@ -35,7 +34,7 @@ def reference(tmp_path):
     return folder
 
 
-def test_a_triplet_becomes_one_environment(reference, tmp_path):
+def test_import_merges_files_of_one_name(reference, tmp_path):
     target = tmp_path / "environments"
 
     import_reference(reference, target)
@@ -50,7 +49,7 @@ def test_a_triplet_becomes_one_environment(reference, tmp_path):
         "gilknocker==0.4.1",
     )
     assert environment.dask == {"distributed": {"scheduler": {"worker-saturation": 1.2}}}
-    # The folder's own sections lie over those of cluster_kwargs.yaml, as they do there.
+    # The folder's own sections override those of cluster_kwargs.yaml, as they do there.
     assert environment.cluster == {
         "class": "coiled.Cluster",
         "wait_for_workers": True,
@@ -61,30 +60,30 @@ def test_a_triplet_becomes_one_environment(reference, tmp_path):
     assert environment.clusters == {"spill": {"n_workers": 5, "worker_disk_size": 64}}
 
 
-def test_what_has_no_equivalent_is_told(reference, tmp_path):
+def test_import_warns_about_entries_without_equivalent(reference, tmp_path):
     imported = {e.name: e for e in import_reference(reference, tmp_path / "environments")}
-    told = "\n".join(warning for entry in imported.values() for warning in entry.warnings)
+    warnings = "\n".join(warning for entry in imported.values() for warning in entry.warnings)
 
     assert set(imported) == {"one", "two", "old"}
     for word in ("openssl", "'nogil'", "package_sync", "nowhere.txt", "AB_odd.cond.yaml"):
-        assert word in told
-    assert "python 3.9: benchkit measures on 3.10 and newer" in told
+        assert word in warnings
+    assert "python 3.9: benchkit measures on 3.10 and newer" in warnings
     assert find_environment("old", [tmp_path / "environments"], check=False).python is None
 
 
-def test_nothing_is_overwritten_nor_half_imported(reference, tmp_path):
+def test_import_overwrites_no_file(reference, tmp_path):
     target = tmp_path / "environments"
     target.mkdir()
     (target / "two.yaml").write_text("description: mine\n")
 
-    with pytest.raises(UsageError, match=r"two.yaml: there already"):
+    with pytest.raises(UsageError, match=r"two.yaml: already exists"):
         import_reference(reference, target)
 
     assert [path.name for path in target.iterdir()] == ["two.yaml"]
     assert (target / "two.yaml").read_text() == "description: mine\n"
 
 
-def test_a_broken_file_is_named_with_its_line(reference, tmp_path):
+def test_import_reports_line_of_invalid_yaml(reference, tmp_path):
     (reference / "AB_two.dask.yaml").write_text("a: 1\nb: {\n")
 
     with pytest.raises(InvalidEnvironmentError, match=r"AB_two.dask.yaml:3: not YAML"):
@@ -92,7 +91,7 @@ def test_a_broken_file_is_named_with_its_line(reference, tmp_path):
     assert not (tmp_path / "environments").exists()
 
 
-def test_a_folder_without_such_files_is_refused(tmp_path):
+def test_import_rejects_folder_without_files(tmp_path):
     with pytest.raises(UsageError, match="no files AB_"):
         import_reference(tmp_path, tmp_path / "environments")
 
@@ -113,11 +112,11 @@ def test_a_folder_without_such_files_is_refused(tmp_path):
         ("numpy 1.7|1.8", ""),
     ],
 )
-def test_condas_versions_are_pips(spec, requirement):
-    assert translate(spec).requirement == requirement
+def test_translate_conda_spec_versions(spec, requirement):
+    assert translate_conda_spec(spec).requirement == requirement
 
 
-def test_what_is_lost_of_a_version_has_a_reason():
-    assert "build 'py311_0'" in translate("numpy=1.26=py311_0").reason
-    assert "no word for version" in translate("numpy 1.7|1.8").reason
-    assert translate("pip").reason == ""
+def test_translate_conda_spec_reasons():
+    assert "build 'py311_0'" in translate_conda_spec("numpy=1.26=py311_0").reason
+    assert "cannot express version" in translate_conda_spec("numpy 1.7|1.8").reason
+    assert translate_conda_spec("pip").reason == ""
