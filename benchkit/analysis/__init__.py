@@ -1,1 +1,1 @@
-"""Judge runs: arrays in, arrays out. Knows no files, clusters or pictures."""
+"""Statistics of runs: comparisons, change points and regressions."""

@@ -1,1 +1,1 @@
-"""changepoint."""
+"""Change points in nightly series."""

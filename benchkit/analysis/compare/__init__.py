@@ -1,1 +1,1 @@
-"""compare."""
+"""Comparisons of sets of runs."""

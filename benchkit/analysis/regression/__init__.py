@@ -1,1 +1,1 @@
-"""regression."""
+"""Nightly histories and their regressions."""

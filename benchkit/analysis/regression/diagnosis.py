@@ -1,6 +1,6 @@
-"""What is known about a regression: what changed in the build, where the time went, what next.
+"""Diagnose a regression: differences between the builds, explanation, bisect command.
 
-Runs on both sides of a night in, plain facts out, ready for the ledger, a page or an issue.
+The result has JSON types only, for the ledger, a page or an issue.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from benchkit.store.store import Store
 
 __all__ = ["diagnose_regression", "bisect_command", "compare_link", "adjacent_runs"]
 
-#: Runs that are opened on each side; more would take longer and tell little more.
-MOST_RUNS = 5
-#: Where the sources of packages are, and how their releases are tagged.
-_SOURCES = {
+#: Runs opened on each side; more take longer and change the result little.
+MAX_RUNS = 5
+#: Package -> repository and format of its release tags.
+_REPOSITORIES = {
     "dask": ("https://github.com/dask/dask", "{}"),
     "distributed": ("https://github.com/dask/distributed", "{}"),
     "dask-expr": ("https://github.com/dask/dask-expr", "v{}"),
@@ -36,21 +36,21 @@ _SOURCES = {
     "xarray": ("https://github.com/pydata/xarray", "v{}"),
     "zarr": ("https://github.com/zarr-developers/zarr-python", "v{}"),
 }
-#: Facts that say what a build is made of; counts follow from them.
-_CAUSES = ("package", "config", "variable", "cluster")
-#: Differences that are listed; a new lock file of a whole environment can have hundreds.
-MOST_CHANGES = 60
+#: Kinds of differences that define a build.
+_BUILD_KINDS = ("package", "config", "variable", "cluster")
+#: Differences listed; a new lock file of an environment can have hundreds.
+MAX_CHANGES = 60
 
 
 def diagnose_regression(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be told about a regression.
+    """Return the facts about a regression that runs on both sides of it show.
 
     Parameters
     ----------
     store : Store
-        Where the runs are.
+        Store with the runs.
     history : History
-        That the event was found in.
+        History in which the event was detected.
     event : mapping
         As `benchkit.analysis.regression.judge.judge_night` proposes it.
 
@@ -58,8 +58,8 @@ def diagnose_regression(store: Store, history: History, event: Mapping[str, Any]
     -------
     dict
         ``runs`` (ids ``before`` and ``after``), ``changed`` (list of ``kind``, ``name``,
-        ``before``, ``after`` and perhaps ``link``), ``same_build`` (whether nothing changed that
-        could be told), ``explanation`` (a sentence, or ""), ``parts`` (the largest parts of the
+        ``before``, ``after``, optionally ``link``), ``same_build`` (whether no difference is
+        recorded), ``explanation`` (a sentence, or ""), ``parts`` (the largest parts of the
         difference), ``bisect`` (a command, or ""), ``error`` (of a workload that fails).
     """
     before, after = adjacent_runs(history, event)
@@ -67,28 +67,35 @@ def diagnose_regression(store: Store, history: History, event: Mapping[str, Any]
     sides = [[run for run_id in ids if (run := _open(store, run_id))] for ids in (before, after)]
     if not all(sides):
         return facts
-    # The runs next to the change tell what changed.
+    # Compare the builds of the two runs next to the change.
     facts["changed"] = _changed(sides[0][-1], sides[1][0])
     facts["same_build"] = _same_build(sides[0][-1], sides[1][0])
     facts["bisect"] = bisect_command(event, facts["changed"])
     if event["metric"] == FAILING:
         error = sides[1][0].tree.attrs.get("error") or sides[1][0].tree.attrs.get("outcome")
         return {**facts, "error": str(error)}
-    watched = [[run for run in side if "task_groups" in run.tree.children] for side in sides]
+    captured = [[run for run in side if "task_groups" in run.tree.children] for side in sides]
     try:
-        found = explain(*watched)
+        found = explain(*captured)
     except BenchkitError:  # nothing was captured: imported runs, capture off
         return facts
     return {**facts, **_explained(found, str(event["metric"]))}
 
 
 def adjacent_runs(history: History, event: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return ids of runs before and after a change, those next to it first to be looked at.
+    """Return ids of the runs next to a change.
+
+    Parameters
+    ----------
+    history : History
+        Nights with the runs.
+    event : mapping
+        Event about the change, with the fields of its series.
 
     Returns
     -------
     tuple of list of str
-        At most five a side, oldest first; on nights next to the change.
+        Before and after; at most five each, oldest first.
     """
     keep = np.ones(len(history.runs), bool)
     for name in ("workload", "environment", "host", "scale", "capture"):
@@ -97,21 +104,21 @@ def adjacent_runs(history: History, event: Mapping[str, Any]) -> tuple[list[str]
     failing = event["metric"] == FAILING
     ok = (runs["outcome"] == "ok") & runs["comparable"]
     first = int(np.searchsorted(history.times, np.datetime64(event["night"])))
-    before = runs[ok & (runs["night"] < first)]["id"].tail(MOST_RUNS)
+    before = runs[ok & (runs["night"] < first)]["id"].tail(MAX_RUNS)
     then = runs[(~ok if failing else ok) & (runs["night"] >= first)]
-    return before.tolist(), then["id"].head(MOST_RUNS).tolist()
+    return before.tolist(), then["id"].head(MAX_RUNS).tolist()
 
 
 def _open(store: Store, run_id: str) -> Run | None:
     try:
         return store.open(run_id, GROUPS_READ)
-    except BenchkitError:  # its file is gone or damaged: what else is known stays true
+    except BenchkitError:  # file missing or damaged: the other facts remain valid
         return None
 
 
 def _changed(good: Run, bad: Run) -> list[dict[str, str]]:
     table = differences([good], [bad])
-    rows = table[table["kind"].isin(_CAUSES)].to_dict("records")
+    rows = table[table["kind"].isin(_BUILD_KINDS)].to_dict("records")
     changed = []
     for row in rows:
         found = {
@@ -129,14 +136,14 @@ def _changed(good: Run, bad: Run) -> list[dict[str, str]]:
     if commits[0] != commits[1]:
         before, after = (commit[:12] or "–" for commit in commits)
         changed.append({"kind": "workloads", "name": "commit", "before": before, "after": after})
-    # Dask first: it is what is measured.
+    # Dask first: Dask is under test.
     first = ("dask", "distributed", "dask-expr")
-    changed.sort(key=lambda one: (one["name"] not in first, one["kind"] != "source"))
-    return changed[:MOST_CHANGES]
+    changed.sort(key=lambda change: (change["name"] not in first, change["kind"] != "source"))
+    return changed[:MAX_CHANGES]
 
 
 def _moved_sources(good: Run, bad: Run) -> list[dict[str, str]]:
-    """Return the packages from a repository whose commit is another one, with its address."""
+    """Return the packages built from a repository whose commit changed, with a link."""
     then, now = ((_spec(run).get("built") or {}).get("sources") or {} for run in (good, bad))
     moved = []
     for line in then.keys() & now.keys():
@@ -155,7 +162,7 @@ def _moved_sources(good: Run, bad: Run) -> list[dict[str, str]]:
 
 
 def _same_build(good: Run, bad: Run) -> bool:
-    """Whether both were measured with the same code, as far as a hash of all of it can tell."""
+    """Whether both runs have equal hashes of the built environment and equal metadata."""
     built = [_spec(run).get("built") or {} for run in (good, bad)]
     hashes = [found.get("hash") for found in built]
     names = ("packages", "config", "git_commit")
@@ -168,7 +175,19 @@ def _spec(run: Run) -> dict[str, Any]:
 
 
 def compare_link(package: str, before: str, after: str) -> str:
-    """Return the address at which the changes of a package are seen, or "".
+    """Return the URL of the changes of a package between two versions, or "".
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    before, after : str
+        Versions; local versions with a commit hash are supported.
+
+    Returns
+    -------
+    str
+        Empty for unknown packages or versions.
 
     Examples
     --------
@@ -177,12 +196,12 @@ def compare_link(package: str, before: str, after: str) -> str:
     >>> compare_link("dask", "2026.7.1+3.g1a2b3c4", "2026.8.0")
     'https://github.com/dask/dask/compare/1a2b3c4...2026.8.0'
     """
-    home, tag = _SOURCES.get(package, ("", ""))
-    ends = [_point(version, tag) for version in (before, after)]
+    home, tag = _REPOSITORIES.get(package, ("", ""))
+    ends = [_git_ref(version, tag) for version in (before, after)]
     return f"{home}/compare/{ends[0]}...{ends[1]}" if home and all(ends) else ""
 
 
-def _point(version: str, tag: str) -> str:
+def _git_ref(version: str, tag: str) -> str:
     commit = re.search(r"\+.*?\bg?([0-9a-f]{7,40})\b", version)
     if commit:
         return commit[1]
@@ -190,7 +209,20 @@ def _point(version: str, tag: str) -> str:
 
 
 def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]]) -> str:
-    """Return the command that finds the release or commit of a regression, or ""."""
+    """Return the `benchkit bisect` command for a regression, or "".
+
+    Parameters
+    ----------
+    event : mapping
+        Event of the regression.
+    changed : sequence of mapping
+        ``changed`` of `diagnose_regression`.
+
+    Returns
+    -------
+    str
+        Empty if no package changed.
+    """
     moved = {one["name"]: one for one in changed if one["kind"] == "package"}
     moved |= {one["name"]: one for one in changed if one["kind"] == "source"}
     for package in dict.fromkeys(("dask", "distributed", *moved)):
@@ -201,7 +233,7 @@ def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]
             continue
         metric = "" if event["metric"] in ("duration", FAILING) else f" --metric {event['metric']}"
         command = f"benchkit bisect '{event['workload']}'"
-        points = [_point(version, "") for version in (before, after)]
+        points = [_git_ref(version, "") for version in (before, after)]
         if moved[package]["kind"] == "source":
             points = [before, after]
         if all(points):

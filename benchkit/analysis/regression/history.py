@@ -1,9 +1,9 @@
-"""History: nights of comparable runs as series, and where a series begins anew.
+"""Build nightly series of comparable runs, split into segments.
 
-Tables of runs in, arrays out. A series is one metric of one workload in one environment on one
-host; a night is one column. What makes two nights incomparable (another version of the workload,
-another shape of the cluster, an accepted change) splits a series into segments; nothing is dropped
-from sight: failures and runs set aside by a mark stay in the table `History.runs`.
+A series is one metric of one workload in one environment on one host; a night is one column.
+A change that makes two nights incomparable (another version of the workload, another shape of the
+cluster, an accepted change) starts a new segment. Failed runs, and runs that a mark excludes, stay
+in the table `History.runs`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
-#: What a series is about, besides its metric.
+#: Columns that identify a series, in addition to its metric.
 SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
-#: What must stay as it is for nights to be comparable -> how its change is called.
-_SAME = {
+#: Columns that must be equal for nights to be comparable -> name in the reason of a segment.
+_COMPARABLE_FIELDS = {
     "version": "version",
     "source_hash": "source",
     "cluster": "cluster",
@@ -50,9 +50,9 @@ _SAME = {
     "n_threads": "threads",
     "memory_limit": "memory limit",
 }
-#: Tags of runs that judge other runs and are no nights themselves.
+#: Tags of runs that belong to no night: confirmations and bisections.
 NON_NIGHTLY_TAGS = ("confirm", "bisect")
-#: An accepted metric of this name is the workload's own source: history goes on over the change.
+#: Metric of a mark that accepts a change of the workload's source: the segment continues.
 SOURCE = "source_hash"
 
 
@@ -64,17 +64,17 @@ class History:
     ----------
     series : DataFrame
         A row per series: ``workload``, ``category``, ``environment``, ``host``, ``scale``,
-        ``capture``, ``metric``, and ``key``, which numbers what they share but for the metric.
+        ``capture``, ``metric``, and ``key``, a number for all fields except the metric.
     times : ndarray of datetime64, shape (nights,)
-        When the nights began, UTC, rising.
+        Start of each night, UTC, ascending.
     values : ndarray of float, shape (series, nights)
-        Median of the night's runs that ended ok and that no mark sets aside; NaN without any.
+        Median of the night's runs that ended ok and that no mark excludes; NaN without runs.
     outcomes : ndarray of str, shape (keys, nights)
-        How the night ended: the first outcome that is not ok, else ok; empty: not measured.
+        Outcome of the night: one that is not ok, if any, else ok; empty if not measured.
     runs : DataFrame
-        Every run that a night consists of, with its ``key`` and ``night`` (positions).
+        All runs of the nights, with ``key`` and ``night`` (positions).
     segments : DataFrame
-        Where series begin anew: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
+        Starts of segments: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
     """
 
     series: pd.DataFrame
@@ -89,29 +89,29 @@ class History:
 
     @cached_property
     def restarts(self) -> list[Marks | None]:
-        """Where each series begins anew, as the detector takes it."""
+        """Starts of segments of each series, as marks for the detector."""
         nights: dict[int, list[tuple[str, int]]] = {}
         for row in self.segments.itertuples():
             nights.setdefault(row.key, []).append((row.metric, row.night))
-        found: list[Marks | None] = []
+        restarts: list[Marks | None] = []
         for row in self.series.itertuples():
             times = [
                 self.times[night]
                 for metric, night in nights.get(row.key, ())
                 if metric in ("", row.metric)
             ]
-            found.append(Marks(restarts=sorted(times)) if times else None)
-        return found
+            restarts.append(Marks(restarts=sorted(times)) if times else None)
+        return restarts
 
     @cached_property
     def changes(self) -> list[list[ChangePoint]]:
-        """Changes of level in each series, each as known on the night it was seen."""
+        """Changes of level in each series, estimated on the night of their detection."""
         if not self.values.size:
             return [[] for _ in range(len(self))]
         return detect_many(self.values, times=self.times, marks=self.restarts)
 
     def latest_night(self) -> LatestNight:
-        """How the last night of each series stands against its reference."""
+        """Return the last night of each series relative to its reference."""
         return latest_night(self.values, times=self.times, marks=self.restarts)
 
     def before(self, night: int) -> History:
@@ -129,7 +129,7 @@ class History:
         )
 
     def select(self, **about: Any) -> History:
-        """Return the series that are about this: ``workload=``, ``metric=``, ``host=``, ..."""
+        """Return the series with these values of ``workload=``, ``metric=``, ``host=``, ..."""
         keep = np.ones(len(self), bool)
         for name, wanted in about.items():
             if wanted is not None:
@@ -139,7 +139,7 @@ class History:
         )
 
     def find(self, about: Mapping[str, Any]) -> int | None:
-        """Return the position of the series about this, or None."""
+        """Return the position of the series with these fields, or None."""
         keep = np.ones(len(self), bool)
         for name in (*SERIES_FIELDS, "metric"):
             keep &= (self.series[name] == about[name]).to_numpy()
@@ -148,7 +148,7 @@ class History:
     def ids(
         self, key: int, nights: Sequence[int] | int, *, outcome: str | None = "ok"
     ) -> list[str]:
-        """Return the runs of some nights of what `key` numbers, oldest first."""
+        """Return the ids of the runs of a key on some nights, oldest first."""
         wanted = [nights] if isinstance(nights, int) else list(nights)
         runs = self.runs
         keep = (runs["key"] == key) & runs["night"].isin(wanted)
@@ -157,14 +157,14 @@ class History:
         return runs.loc[keep, "id"].tolist()
 
     def segment_start(self, row: int, night: int) -> int:
-        """Return the first night of the segment of a series that holds a night."""
+        """Return the first night of the segment that contains a night."""
         about = self.series.iloc[row]
-        mine = self.segments[
+        starts = self.segments[
             (self.segments["key"] == about["key"])
             & self.segments["metric"].isin(["", about["metric"]])
             & (self.segments["night"] <= night)
         ]
-        return int(mine["night"].max()) if len(mine) else 0
+        return int(starts["night"].max()) if len(starts) else 0
 
     def __repr__(self) -> str:
         if not len(self.times):
@@ -184,21 +184,22 @@ def build_history(
     Parameters
     ----------
     runs : DataFrame
-        As `Store.runs` gives it: marks that set runs aside or rename are applied already.
+        As returned by `Store.runs`, which has applied marks that exclude or rename runs.
     metrics : sequence of str
-        One series each, where there are values.
+        Each gives one series per key that has values.
     marks : iterable of mapping
-        As `Store.marks` gives them; those that accept a change start a segment.
+        As returned by `Store.marks`; a mark that accepts a change starts a segment.
 
     Returns
     -------
     History
+        Series of all keys and metrics.
 
     Notes
     -----
-    A night is all runs that carry the same tag ``night``, which `benchkit nightly` sets; runs
-    without it belong to the day on which they started, UTC. Runs of an A/B with several arms,
-    of a confirmation and of a bisection are not nights.
+    A night is all runs with the same tag ``night``, which `benchkit nightly` sets; runs without
+    this tag belong to the UTC day of their start. Runs of A/B experiments with several arms, of
+    confirmations and of bisections are excluded.
 
     Examples
     --------
@@ -221,9 +222,9 @@ def build_history(
     for name in chosen:
         matrix = np.full((len(keys), len(times)), np.nan)
         matrix[at] = cells[name].to_numpy(float)
-        there = np.flatnonzero(np.isfinite(matrix).any(axis=1))
-        rows.append(keys.loc[there, ["key", "category", *about]].assign(metric=name))
-        values.append(matrix[there])
+        measured = np.flatnonzero(np.isfinite(matrix).any(axis=1))
+        rows.append(keys.loc[measured, ["key", "category", *about]].assign(metric=name))
+        values.append(matrix[measured])
     columns = ["key", "category", *about, "metric"]
     series = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
     stacked = np.concatenate(values) if values else np.empty((0, len(times)))
@@ -239,12 +240,12 @@ def build_history(
 
 
 def night_name(time: np.datetime64) -> str:
-    """Return a night as it is written: ISO 8601, UTC, without a zone."""
+    """Return the name of a night: ISO 8601, UTC, without a zone."""
     return str(pd.Timestamp(time).isoformat())
 
 
 def night_times(runs: pd.DataFrame) -> pd.Series:
-    """Return the night of each run: its tag ``night``, else the day on which it started, UTC."""
+    """Return the night of each run: its tag ``night``, else the UTC day of its start."""
     tagged = pd.Series([_night(tags) for tags in runs["tags"]], index=runs.index, dtype=object)
     moments = pd.to_datetime(tagged, utc=True, errors="coerce", format="ISO8601")
     return moments.fillna(runs["started"].dt.floor("D")).dt.tz_localize(None)
@@ -255,7 +256,7 @@ def _night(tags: Any) -> Any:
 
 
 def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """Whether a mark accepts changes of what a series, or a regression, is about."""
+    """Whether a mark accepts changes of a series or a regression with these fields."""
     if mark.get("kind") != "accept" or not workload_matcher(str(mark["workload"]))(
         str(about["workload"])
     ):
@@ -267,9 +268,16 @@ def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
 
 
 def _with_nights(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy with the column ``moment``, without the runs that are no nights."""
+    """Return a copy with the column ``moment``, without runs that belong to no night."""
     runs = runs.copy()
-    for name in (*SERIES_FIELDS, *_SAME, "category", "arm", "experiment", "packages_hash"):
+    for name in (
+        *SERIES_FIELDS,
+        *_COMPARABLE_FIELDS,
+        "category",
+        "arm",
+        "experiment",
+        "packages_hash",
+    ):
         if name not in runs:
             runs[name] = None
     if "comparable" not in runs:
@@ -277,16 +285,16 @@ def _with_nights(runs: pd.DataFrame) -> pd.DataFrame:
     runs["comparable"] = runs["comparable"].astype(bool)
     tags = [t if isinstance(t, Mapping) else {} for t in runs["tags"]]
     tagged = np.array(["night" in t for t in tags], bool)
-    aside = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
+    excluded = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
     n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
-    runs = runs[~aside & (tagged | (n_arms <= 1))].copy()
+    runs = runs[~excluded & (tagged | (n_arms <= 1))].copy()
     runs["moment"] = night_times(runs)
     return runs.reset_index(drop=True)
 
 
 def _outcomes(runs: pd.DataFrame, n_keys: int, n_nights: int) -> NDArray[np.str_]:
     outcomes = np.full((n_keys, n_nights), "", dtype="<U16")
-    # The last to be written stays: what is worth knowing comes last.
+    # Later rows overwrite earlier rows: sort the most severe outcome last.
     rank = {"skipped": 0, "infrastructure": 1, "ok": 2}
     order = runs["outcome"].map(lambda outcome: rank.get(outcome, 3)).sort_values(kind="stable")
     ranked = runs.loc[order.index]
@@ -300,24 +308,24 @@ def _segments(
     times: NDArray[np.datetime64],
     marks: Sequence[Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Return where series begin anew, and why."""
-    found: list[tuple[int, int, str, str]] = []
+    """Return the starts of segments and their reasons."""
+    starts: list[tuple[int, int, str, str]] = []
     accepted = [mark for mark in marks if mark.get("kind") == "accept"]
     runs = runs[runs["outcome"] == "ok"]
     nights = runs.drop_duplicates(["key", "night"], keep="last").sort_values(["key", "night"])
-    before = nights.groupby("key")[list(_SAME)].shift()
+    before = nights.groupby("key")[list(_COMPARABLE_FIELDS)].shift()
     first = nights["key"].ne(nights["key"].shift()).to_numpy()
-    for name, word in _SAME.items():
+    for name, word in _COMPARABLE_FIELDS.items():
         now, then = nights[name], before[name]
         changed = now.ne(then).fillna(False).to_numpy(bool) & (now.notna() & then.notna())
         for at in np.flatnonzero(changed & ~first):
             row = nights.iloc[at]
-            if name == SOURCE and _forgiven(row, times[row["night"]], accepted):
+            if name == SOURCE and _is_accepted_source(row, times[row["night"]], accepted):
                 continue
             reason = word
             if name != SOURCE:
-                reason += f" {_shown(then.iloc[at])} -> {_shown(now.iloc[at])}"
-            found.append((int(row["key"]), int(row["night"]), "", f"{reason} changed"))
+                reason += f" {_value_text(then.iloc[at])} -> {_value_text(now.iloc[at])}"
+            starts.append((int(row["key"]), int(row["night"]), "", f"{reason} changed"))
     for mark in accepted:
         if mark.get("metric") == SOURCE:
             continue
@@ -326,18 +334,20 @@ def _segments(
         for row in keys.to_dict("records"):
             if night < len(times) and accepts({**mark, "metric": None}, row):
                 reason = f"accepted: {mark.get('reason') or 'no reason given'}"
-                found.append((int(row["key"]), night, str(mark.get("metric") or ""), reason))
+                starts.append((int(row["key"]), night, str(mark.get("metric") or ""), reason))
     columns = ["key", "night", "metric", "reason"]
-    return pd.DataFrame(sorted(found), columns=columns)
+    return pd.DataFrame(sorted(starts), columns=columns)
 
 
-def _shown(value: Any) -> str:
-    """Return a value as text; a column with gaps holds whole numbers as floats."""
+def _value_text(value: Any) -> str:
+    """Return a value as text; pandas stores integers with gaps as floats."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _forgiven(row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether somebody said that the workload measures the same after this change of source."""
+def _is_accepted_source(
+    row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Whether a mark accepts this change of the workload's source."""
     return any(
         mark.get("metric") == SOURCE
         and accepts({**mark, "metric": None}, row)
@@ -347,7 +357,7 @@ def _forgiven(row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[st
 
 
 def _moment(mark: Mapping[str, Any]) -> np.datetime64:
-    """Return when a mark takes effect: as it says, else when it was made; UTC."""
+    """Return the UTC time at which a mark takes effect: its ``at``, else its creation."""
     if mark.get("at"):
         return np.datetime64(pd.Timestamp(parse_moment(mark["at"])).tz_convert(None), "us")
     return np.datetime64(round(id_time(str(mark["id"])) * 1e6), "us")

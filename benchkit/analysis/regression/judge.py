@@ -1,7 +1,7 @@
-"""Judge a night: what its last column says about each series, and what that means for the ledger.
+"""Judge the last night of a history and return new events of the ledger.
 
-A history and the ledger so far in, events to be added out; nothing is written here. A change for
-the worse is only *proposed*: whoever can measure again confirms or dismisses it first.
+Nothing is written. A change for the worse is *proposed*: the caller may measure again and confirm
+or dismiss it.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _HARMLESS_OUTCOMES = ("", "ok", "skipped", "infrastructure")
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a night says.
+    """Events that follow from a night.
 
     Attributes
     ----------
     night : str
-        Moment of the night, ISO 8601.
+        Name of the night, ISO 8601.
     events : list of dict
         Events that need no confirmation: grown, eased, recovered, ended, improved, set_aside.
     proposed : list of dict
-        Regressions to be opened, unless measuring again says otherwise; `suspect` is true for
-        those that rest on one night alone and must not be opened unconfirmed.
+        Regressions to open unless a new measurement contradicts them. `suspect` is true for those
+        that are based on one night, which must not be opened without confirmation.
     nights : list of dict
-        One event ``night`` for each environment and host that was judged: the bookkeeping.
+        One event ``night``, with counts, for each environment and host that was judged.
     groups : tuple of FleetGroup
-        What the night's alarms have in common.
+        Groups of alarms with a common cause.
     """
 
     night: str
@@ -75,22 +75,23 @@ def judge_night(
     history : History
         Up to the night in question.
     events : iterable of mapping
-        The ledger so far. An environment on a host whose night was judged is not judged again.
+        Events of the ledger. An environment on a host is not judged twice for the same night.
     marks : iterable of mapping
-        As `Store.marks` gives them.
+        As returned by `Store.marks`.
     control : str, optional
-        The environment that nobody changes, which tells machines from code.
+        The control environment, whose software never changes: separates machine from code.
 
     Returns
     -------
     Judgement
+        Empty if the history has no nights.
 
     Notes
     -----
-    Changes of level come from `changepoints.detect_many`, what the night has in common from
-    `fleet.fleet_step`. A regression recovers when three measured nights in a row are nearer to
-    the level before than a third of the change. On the first night that a ledger judges,
-    everything that was seen earlier is history and no event.
+    Changes of level come from `changepoints.detect_many`, groups of alarms from
+    `fleet.fleet_step`. A regression recovers when three consecutive measured nights are within a
+    third of the change from the level before. On the first night that a ledger judges, changes
+    detected on earlier nights give no events.
     """
     events, marks = list(events), list(marks)
     if not len(history.times):
@@ -98,12 +99,20 @@ def judge_night(
     night = night_name(history.times[-1])
     fresh = _fresh_groups(history, events)
     ledger = read_ledger(events, marks)
-    known = {series_name(one.about): one for one in ledger if one.closed is None}
-    past = {series_name(one.about): one for one in reversed(ledger) if one.state == "recovered"}
+    known = {
+        series_name(regression.about): regression
+        for regression in ledger
+        if regression.closed is None
+    }
+    past = {
+        series_name(regression.about): regression
+        for regression in reversed(ledger)
+        if regression.state == "recovered"
+    }
     levels = NightLevels(history, night, fresh, known, past, control)
     alarms = levels.alarms()
-    standing = history.latest_night()
-    units = np.where(levels.fresh_rows, standing.units, np.nan)
+    latest = history.latest_night()
+    units = np.where(levels.fresh_rows, latest.units, np.nan)
     fleet = fleet_step(
         np.array([np.sign(change.direction) if change else 0 for change in alarms], int),
         units,
@@ -114,40 +123,40 @@ def judge_night(
         control=control,
     )
     reasons = {int(row): group.reason for group in fleet.groups for row in group.members}
-    over = levels.recoveries()
-    closed = {str(event["regression"]) for event in over}
+    ended = levels.recoveries()
+    closed = {str(event["regression"]) for event in ended}
     found, proposed = levels.changes(alarms, fleet.cause, reasons, closed)
-    proposed += levels.suspects(standing.suspect, standing.ratio, proposed)
+    proposed += levels.suspects(latest.suspect, latest.ratio, proposed)
     failed, others = _judge_outcomes(history, night, fresh, known, control)
-    found += over + others
+    found += ended + others
     proposed += failed
-    nights = _bookkeeping(history, night, fresh, found, proposed)
+    nights = _night_events(history, night, fresh, found, proposed)
     return Judgement(night, found, proposed, nights, fleet.groups)
 
 
 def _fresh_groups(
     history: History, events: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, str], str]:
-    """Return environments and hosts measured on the last night, and when they were judged last."""
+    """Return (environment, host) measured on the last night -> last night judged."""
     last = history.runs[history.runs["night"] == len(history.times) - 1]
     measured = set(zip(last["environment"].astype(str), last["host"].astype(str), strict=True))
-    until = dict.fromkeys(measured, "")
+    last_judged = dict.fromkeys(measured, "")
     for event in events:
         group = (str(event.get("environment")), str(event.get("host")))
-        if event["kind"] == "night" and group in until:
-            until[group] = max(until[group], str(event["seen"]))
+        if event["kind"] == "night" and group in last_judged:
+            last_judged[group] = max(last_judged[group], str(event["seen"]))
     night = night_name(history.times[-1])
-    return {group: seen for group, seen in until.items() if seen < night}
+    return {group: seen for group, seen in last_judged.items() if seen < night}
 
 
-def _bookkeeping(
+def _night_events(
     history: History,
     night: str,
     fresh: Mapping[tuple[str, str], str],
     events: Sequence[Mapping[str, Any]],
     proposed: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Return one event for each environment and host: what was looked at, and what came of it."""
+    """Return one event with counts for each environment and host."""
     series = history.series
     measured = np.isfinite(history.values[:, -1]) if len(history) else np.zeros(0, bool)
     judged = np.array([worse_direction(metric) != 0 for metric in series["metric"]], bool)
@@ -155,12 +164,13 @@ def _bookkeeping(
     for environment, host in sorted(fresh):
         here = ((series["environment"] == environment) & (series["host"] == host)).to_numpy(bool)
         n_series = int((here & measured & judged).sum())
-        mine = [
-            one
-            for one in (*events, *proposed)
-            if str(one["environment"]) == environment and str(one["host"]) == host
+        related = [
+            event
+            for event in (*events, *proposed)
+            if str(event["environment"]) == environment and str(event["host"]) == host
         ]
-        kinds = [one["kind"] for one in mine]
+        kinds = [event["kind"] for event in related]
+        suspects = [event["suspect"] for event in related if event["kind"] == "opened"]
         nights.append(
             {
                 "kind": "night",
@@ -168,8 +178,8 @@ def _bookkeeping(
                 "environment": environment,
                 "host": host,
                 "n_series": n_series,
-                "n_alarms": sum(one["kind"] == "opened" and not one["suspect"] for one in mine),
-                "n_suspects": sum(one["kind"] == "opened" and one["suspect"] for one in mine),
+                "n_alarms": sum(not suspect for suspect in suspects),
+                "n_suspects": sum(bool(suspect) for suspect in suspects),
                 "n_set_aside": kinds.count("set_aside"),
                 "n_recovered": kinds.count("recovered"),
                 "expected_false_alarms": round(n_series * FALSE_ALARMS, 5),
@@ -185,9 +195,9 @@ def _judge_outcomes(
     known: Mapping[tuple[str, ...], Regression],
     control: str | None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return workloads that fail since tonight, and other news of those that failed.
+    """Return proposed regressions of workloads that began to fail, and other events of failures.
 
-    One that fails in the control environment too is not the doing of the code under test.
+    A failure that also occurs in the control environment is not caused by the code under test.
     """
     opened, others = [], []
     keys = history.runs.drop_duplicates("key").set_index("key")
@@ -200,11 +210,11 @@ def _judge_outcomes(
         if group not in fresh or not outcomes[-1]:
             continue
         past = [outcome for outcome in outcomes if outcome not in ("", "infrastructure")]
-        one = known.get(series_name(about))
+        regression = known.get(series_name(about))
         fact = {**json_safe(about), "seen": night}
-        if one is not None:
+        if regression is not None:
             if past[-OK_NIGHTS_AFTER:] == ["ok"] * OK_NIGHTS_AFTER:
-                others.append({**fact, "regression": one.id, "kind": "recovered"})
+                others.append({**fact, "regression": regression.id, "kind": "recovered"})
         elif bad[key] and past[-OK_NIGHTS_BEFORE - 1 : -1] == ["ok"] * OK_NIGHTS_BEFORE:
             fact |= {"regression": regression_id(about, night), "night": night}
             fact["reason"] = f"ended {outcomes[-1]}, and ok on {OK_NIGHTS_BEFORE} nights before"

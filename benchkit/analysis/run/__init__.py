@@ -1,1 +1,1 @@
-"""run."""
+"""Analysis of single runs."""

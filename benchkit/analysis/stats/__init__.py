@@ -1,1 +1,1 @@
-"""stats."""
+"""Estimates, tests and stopping rules for arrays of runs."""
