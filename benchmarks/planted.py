@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
-from benchkit.cli.progress import watched
-from benchkit.experiment.run.estimate import Estimate
+from benchkit.cli.progress import show_progress
+from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.api import plan_experiment
 from benchkit.show.reports.experiment_summary import explained
 
@@ -80,10 +80,10 @@ def main() -> None:
             store=folder / "store",
             repeats=options.blocks,
         )
-        plan = experiment.plan()
+        plan = experiment.plan
         neighbour = None
         began = time.monotonic()
-        for place, _ in enumerate(watched(experiment, Estimate([m.variant for m in plan], {}))):
+        for place, _ in enumerate(finished_records(show_progress(experiment.run()))):
             if place == len(plan) // 2 and not options.quiet_machine:
                 neighbour = multiprocessing.Process(target=busy, args=(3600,), daemon=True)
                 neighbour.start()

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchkit.cli.options import as_json_text, common, print_json
 
-__all__ = ["ab"]
+if TYPE_CHECKING:
+    from benchkit.experiment.run.experiment import Experiment
+    from benchkit.measure.discovery import BrokenFile
+
+__all__ = ["ab", "make_plan", "print_plan"]
 
 DEFAULT_BLOCKS = 5
 WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
@@ -86,16 +92,16 @@ def ab(
         check_metrics,
         compare_experiment,
     )
-    from benchkit.cli.abplan import make_plan, say_plan
-    from benchkit.cli.progress import watched
+    from benchkit.cli.progress import show_progress
     from benchkit.errors import UsageError
     from benchkit.experiment.run.api import parse_pairs
+    from benchkit.experiment.run.events import finished_records
     from benchkit.experiment.run.sweep import parse_sweeps
 
     if adaptive and blocks:
         raise UsageError("--adaptive -n: an adaptive plan finds the number of blocks itself")
     chosen = check_metrics(metrics or DEFAULT_METRICS)
-    experiment, estimate, pace, broken = make_plan(
+    experiment, broken = make_plan(
         environments,
         resume=resume,
         blocks=blocks or DEFAULT_BLOCKS,
@@ -106,7 +112,7 @@ def ab(
         null_only=null_only,
         sweeps=parse_sweeps(sweeps),
         store=store,
-        expression=expression,
+        select=expression,
         folders=folders,
         environment_folders=environment_folders,
         params=parse_pairs(sets, "--set", typed=True),
@@ -120,20 +126,19 @@ def ab(
     for file in broken:
         click.echo(f"warning: {file}", err=True)
     if not quiet:
-        say_plan(experiment, estimate, pace)
+        print_plan(experiment)
     records: list[dict[str, Any]] = []
     interrupted = False
     try:
-        for record in watched(experiment, estimate, quiet=quiet, skip=pace.skip):
-            pace.saw(record)
-            records.append(record)
+        records.extend(finished_records(show_progress(experiment.run(), quiet=quiet)))
     except KeyboardInterrupt:
         interrupted = True
         click.echo(f"interrupted; `benchkit ab --resume {experiment.id[:13]}` goes on", err=True)
-    if not quiet and pace.n_saved:
-        click.echo(f"{pace.n_saved} runs were saved: their verdict was settled", err=True)
-    if not quiet and pace.n_over:
-        click.echo(f"{pace.n_over} runs were left out: the budget is used up", err=True)
+    policy = experiment.stop_policy
+    if not quiet and policy.n_settled:
+        click.echo(f"skipped {policy.n_settled} runs: verdict already decided", err=True)
+    if not quiet and policy.n_over_budget:
+        click.echo(f"skipped {policy.n_over_budget} runs: budget used up", err=True)
     report = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
     if as_json:
         print_json(report.to_records())
@@ -170,3 +175,106 @@ def _write_report(
     page.with_suffix(".json").write_text(as_json_text(report.to_records()), encoding="utf-8")
     if not quiet:
         click.echo(f"report: {page}", err=True)
+
+
+def make_plan(
+    environments: Sequence[str],
+    *,
+    resume: str | None,
+    blocks: int,
+    blocks_given: bool,
+    adaptive: bool,
+    budget: str | None,
+    null: bool,
+    null_only: bool,
+    store: str | None,
+    words: dict[str, Any],
+    **options: Any,
+) -> tuple[Experiment, list[BrokenFile]]:
+    """Return the experiment of `benchkit ab`, and the workload files that cannot be loaded.
+
+    `options` are those of `benchkit.experiment.run.api.plan_experiment`.
+
+    Raises
+    ------
+    UsageError
+        Fewer than two arms, arms in addition to --resume, or a budget in USD without a price.
+    """
+    from benchkit.errors import UsageError
+    from benchkit.experiment.run.api import plan_experiment, resume_experiment
+    from benchkit.experiment.run.estimate import (
+        WORKER_PRICE_KEY,
+        Estimate,
+        known_durations,
+        worker_price,
+    )
+    from benchkit.experiment.run.stopping import LOOKS, blocks_within, parse_budget
+
+    budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)
+    if resume is not None:
+        if environments:
+            raise UsageError(f"--resume {resume}: an experiment has its arms already: name none")
+        experiment, broken = resume_experiment(store, resume)
+        adaptive = adaptive or bool(experiment.words.get("adaptive"))
+    else:
+        if null_only and len(environments) != 1:
+            raise UsageError("--null-only holds one environment against itself: name one")
+        if not null_only and len(environments) < (1 if options.get("sweeps") else 2):
+            raise UsageError(
+                "an A/B needs a baseline and another environment: "
+                "see `benchkit list environments`, or --null-only"
+            )
+        experiment, broken = plan_experiment(
+            environments=environments,
+            null=null or null_only,
+            store=store,
+            repeats=LOOKS[-1] if adaptive else blocks,
+            words={**words, "adaptive": adaptive},
+            **options,
+        )
+    for arm in experiment.arms if budget_usd is not None else ():
+        if worker_price(arm.environment) is None:
+            raise UsageError(
+                f"--budget {budget}: no price is known for arm {arm.name!r}: set "
+                f"{WORKER_PRICE_KEY} in Dask's configuration, USD per worker and hour"
+            )
+    repeats = experiment.repeats
+    if resume is None and not adaptive and not blocks_given:
+        if budget_usd is not None:
+            repeats = LOOKS[-1]  # an upper limit: the budget ends the experiment
+        elif budget_s is not None:
+            durations = known_durations(experiment.store, experiment.known_workloads)
+            run_seconds = Estimate([], durations).run_seconds
+            round_s = sum(run_seconds(variant.name) for variant in experiment.variants)
+            repeats = blocks_within(budget_s, len(experiment.arms) * round_s)
+    planned = replace(
+        experiment, repeats=repeats, budget_s=budget_s, budget_usd=budget_usd, adaptive=adaptive
+    )
+    return planned, broken
+
+
+def print_plan(experiment: Experiment) -> None:
+    """Print on stderr what will be measured and how long it takes."""
+    from benchkit.analysis.run.noise import describe_detectable_changes
+    from benchkit.cli.progress import format_duration
+    from benchkit.experiment.run.known_workloads import known_noise
+    from benchkit.experiment.run.plan import NULL_ARM
+
+    for place, arm in enumerate(experiment.arms):
+        role = "baseline" if not place else "null    " if arm.name == NULL_ARM else "against "
+        description = arm.environment.description or arm.environment.name
+        if arm.name == NULL_ARM:
+            description = "the baseline once more"
+        click.echo(f"{role}  {arm.name:20}  {description}", err=True)
+    names = [variant.name for variant in experiment.variants]
+    size = f"{len(experiment.arms)} arms x {len(names)} workloads x {experiment.repeats} blocks"
+    limit = "at most " if experiment.adaptive or experiment.budget_usd is not None else ""
+    click.echo(
+        f"experiment {experiment.id}: {limit}{len(experiment.plan)} runs ({size}), "
+        f"about {format_duration(experiment.estimate.remaining_seconds)}",
+        err=True,
+    )
+    noise = known_noise(experiment.store, names, experiment.known_workloads)
+    detectable = describe_detectable_changes(noise, experiment.repeats)
+    if detectable:
+        click.echo(f"{detectable} (of {len(names)} workloads)", err=True)

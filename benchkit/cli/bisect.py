@@ -151,33 +151,34 @@ def bisect(
 
 def _run(bisection: Any, budget_s: float | None, quiet: bool) -> None:
     """Measure, and tell on stderr each step, each run and what was learnt."""
+    from benchkit.experiment.run.events import finished_records
     from benchkit.formatting import format_seconds
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         if not quiet:
             click.echo(line, err=True)
 
     names = [candidate.name for candidate in bisection.candidates]
-    tell(
+    report(
         f"bisection {bisection.experiment.id}: {len(names)} builds, {names[0]} to {names[-1]}, "
         f"for {bisection.metric} of {bisection.experiment.variants[0].name}"
     )
-    for record in bisection.run(tell=tell, budget_s=budget_s):
+    for record in finished_records(bisection.run(report, budget_s=budget_s)):
         line = f"  {record['outcome']:13} {format_seconds(record.get('duration')):>10}  "
         line += record["arm"]
-        tell(f"{line}: {record['error']}" if record.get("error") else line)
+        report(f"{line}: {record['error']}" if record.get("error") else line)
 
 
 def _print(found: Any) -> None:
     """Print the finding, what the two builds differ in, and the builds that were looked at."""
-    from benchkit.cli.table import as_table
+    from benchkit.formatting import Table
 
     click.echo("\n".join(found.sentences()))
     if found.first is not None:
         for row in found.packages().to_dict("records"):
             click.echo(f"  {row['name']}: {row['baseline']} -> {row['contender']}")
     rows = found.steps().to_dict("records")
-    click.echo(f"\n{as_table(rows)}" if rows else "")
+    click.echo(f"\n{Table(rows).to_text()}" if rows else "")
     if found.compare_command:
         click.echo(f"\nsee: {found.compare_command}")
 

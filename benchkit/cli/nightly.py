@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def nightly(
     """
     from benchkit.analysis.compare.compare_runs import check_metrics
     from benchkit.analysis.regression.history import DEFAULT_METRICS
-    from benchkit.cli.progress import watched
+    from benchkit.cli.progress import show_progress
     from benchkit.errors import UsageError
     from benchkit.experiment.nightly.nightly import nightly as measure_night
     from benchkit.experiment.run.api import parse_pairs
@@ -114,12 +115,9 @@ def nightly(
         raise UsageError(f"--budget {budget}: a night's budget is a time, such as 90m or 6h")
     tracker = tracker_for(issues, Path(output) / "issues")  # refuses before anything is measured
 
-    def watch(experiment: Any, estimate: Any, skip: Callable) -> Iterator[dict[str, Any]]:
-        return watched(experiment, estimate, quiet=quiet, skip=skip)
-
     found = measure_night(
         *names,
-        k=expression,
+        select=expression,
         environments=environments or ("current",),
         control=control,
         repeats=repeats,
@@ -134,7 +132,7 @@ def nightly(
         tags=parse_pairs(tags, "--tag"),
         folders=folders,
         environment_folders=environment_folders,
-        watch=watch,
+        progress=partial(show_progress, quiet=quiet),
     )
     _publish(found, Path(output), no_report, publish, tracker, site, quiet)
     if as_json:

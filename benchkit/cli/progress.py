@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from benchkit.experiment.run.estimate import Estimate
-from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.plan import Measurement
+from benchkit.experiment.run.events import Event, Planned, Skipped, Started
 from benchkit.formatting import format_seconds
 
-__all__ = ["bar", "roughly", "watched"]
+__all__ = ["bar", "format_duration", "show_progress"]
 
 
 @contextmanager
@@ -30,32 +27,21 @@ def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def watched(
-    experiment: Experiment,
-    estimate: Estimate,
-    *,
-    quiet: bool = False,
-    skip: Callable[[Measurement], bool] = lambda measurement: False,
-) -> Iterator[dict[str, Any]]:
-    """Run an experiment and tell on stderr how far it is.
+def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[Event]:
+    """Show the events of an experiment on stderr, and yield them.
 
     Parameters
     ----------
-    experiment : Experiment
-        What runs.
-    estimate : Estimate
-        What knows how long it takes.
+    events : iterable of Event
+        As `Experiment.run` yields them.
     quiet : bool, default False
-        Say nothing.
-    skip : callable
-        Asked whether a measurement is still worth it.
+        Show nothing.
 
     Yields
     ------
-    dict
-        The record of each run.
+    Planned, Started, Finished or Skipped
+        The same events.
     """
-    n_planned = len(experiment.plan())
     # Rich leaves out colours for NO_COLOR, and control codes for TERM=dumb, by itself.
     console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     on_terminal = console.is_terminal and not console.is_dumb_terminal and not quiet
@@ -69,46 +55,39 @@ def watched(
         transient=True,
         disable=not on_terminal,
     )
-    task = progress.add_task("", total=n_planned, left="")
-    several = len(experiment.arms) > 1
-    began = time.monotonic()
-    place = 0
-
-    def before(measurement: Measurement) -> None:
-        nonlocal began, place
-        began, place = time.monotonic(), place + 1
-        what = f"{measurement.variant} in {measurement.arm}" if several else measurement.variant
-        left = f"about {roughly(estimate.left_s)} left"
-        progress.update(task, completed=place - 1, description=what, left=left)
-        if not on_terminal:
-            console.print(f"[{place}/{n_planned}] {what} ({left})", markup=False)
-            sys.stderr.flush()
-
-    def dropped(measurement: Measurement) -> bool:
-        nonlocal place
-        if not skip(measurement):
-            return False
-        place += 1
-        estimate.dropped(measurement.variant)
-        return True
-
+    task = progress.add_task("", total=None, left="")
+    n_planned = n_done = 0
+    show_arm = False
     with progress:
-        for record in experiment.run(before, dropped):
-            if record["outcome"] != "infrastructure":  # or it is tried again
-                elapsed = time.monotonic() - began
-                estimate.finished(record["workload"], elapsed, record.get("duration"))
-            console.print(_ended(record), markup=False)
-            yield record
+        for event in events:
+            if isinstance(event, Planned):
+                n_planned = len(event.measurements)
+                show_arm = len({measurement.arm for measurement in event.measurements}) > 1
+                progress.update(task, total=n_planned)
+            elif isinstance(event, Skipped):
+                n_done += 1
+            elif isinstance(event, Started):
+                label = event.measurement.variant
+                label += f" in {event.measurement.arm}" if show_arm else ""
+                left = f"about {format_duration(event.remaining_seconds)} left"
+                progress.update(task, completed=n_done, description=label, left=left)
+                n_done += 1
+                if not on_terminal:
+                    console.print(f"[{n_done}/{n_planned}] {label} ({left})", markup=False)
+                    sys.stderr.flush()
+            else:
+                console.print(_result_line(event.record), markup=False)
+            yield event
 
 
-def _ended(record: dict[str, Any]) -> str:
+def _result_line(record: dict[str, Any]) -> str:
     text = f"  {record['outcome']:13} {format_seconds(record.get('duration')):>10}"
     text += f"  {record['workload']}"
     return f"{text}: {record['error']}" if record.get("error") else text
 
 
-def roughly(seconds: float) -> str:
-    """Return seconds as people say them of something to wait for."""
+def format_duration(seconds: float) -> str:
+    """Return a duration in words, such as "1 h 5 min", "3 min 20 s" or "12 s"."""
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"

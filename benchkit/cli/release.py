@@ -32,18 +32,19 @@ def check_release(
     scale: float = 1.0,
     capture: str = "full",
 ) -> None:
-    """Hold the pinned environment against the previous pin, report, and write what was tested.
+    """Compare the pinned environment with the previous pin, and export the tested environment.
 
-    The environment file is written only if every run of the new pin ended well: nobody is handed
-    what does not run. Whether it is fast enough, the report and the exit code tell.
+    The environment file is written only if all runs of the new pin succeeded. The report and the
+    exit code give the change in performance.
     """
     from benchkit.analysis.compare.compare_runs import compare_experiment
-    from benchkit.cli.abplan import make_plan, say_plan
-    from benchkit.cli.progress import watched
+    from benchkit.cli.ab import make_plan, print_plan
+    from benchkit.cli.progress import show_progress
     from benchkit.errors import NotEnoughRuns
+    from benchkit.experiment.run.events import finished_records
     from benchkit.show.reports.reports import ab_report
 
-    experiment, estimate, pace, broken = make_plan(
+    experiment, broken = make_plan(
         [PREVIOUS, RUNTIME],
         resume=None,
         blocks=blocks,
@@ -54,7 +55,7 @@ def check_release(
         null_only=False,
         store=store,
         names=names,
-        expression=expression or (None if names else "profile:release"),
+        select=expression or (None if names else "profile:release"),
         folders=folders,
         environment_folders=environment_folders,
         scale=scale,
@@ -64,11 +65,11 @@ def check_release(
     for file in broken:
         click.echo(f"warning: {file}", err=True)
     if not quiet:
-        say_plan(experiment, estimate, pace)
+        print_plan(experiment)
     records: list[Mapping[str, Any]] = []
     interrupted = False
     try:
-        records.extend(watched(experiment, estimate, quiet=quiet))
+        records.extend(finished_records(show_progress(experiment.run(), quiet=quiet)))
     except KeyboardInterrupt:
         interrupted = True
     folder, report = Path(output), None
@@ -87,17 +88,19 @@ def check_release(
     bad = [run for run in records if run["outcome"] not in ("ok", "skipped")]
     failed = [run for run in bad if run["arm"] == RUNTIME]
     if failed:
-        click.echo(f"no environment is handed out: {len(failed)} of its runs failed", err=True)
+        click.echo(f"environment not exported: {len(failed)} runs failed", err=True)
     else:
-        for path in _hand_out(experiment.store, records, folder):
-            click.echo(f"validated: {path}", err=True)
+        for path in _export_environment(experiment.store, records, folder):
+            click.echo(f"exported: {path}", err=True)
     if report is not None and len(report.worse):
         sys.exit(WORSE)
     if bad:
         sys.exit(FAILED)
 
 
-def _hand_out(store: Any, records: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
+def _export_environment(
+    store: Any, records: Sequence[Mapping[str, Any]], folder: Path
+) -> list[Path]:
     """Write the environment that was tested: as an environment file, and for pip."""
     tested = [run["id"] for run in records if run["arm"] == RUNTIME and run["outcome"] == "ok"]
     if not tested:

@@ -57,15 +57,15 @@ def run(
 
     Exit code 3: a run failed or gave a wrong answer.
     """
-    from benchkit.cli import listing
-    from benchkit.cli.progress import watched
-    from benchkit.cli.table import as_table
+    from benchkit.cli.list import run_row
+    from benchkit.cli.progress import show_progress
     from benchkit.experiment.run.api import parse_pairs, plan_experiment
-    from benchkit.experiment.run.estimate import estimate_of
+    from benchkit.experiment.run.events import finished_records
+    from benchkit.formatting import Table
 
     experiment, broken = plan_experiment(
         names,
-        expression=expression,
+        select=expression,
         environments=[environment],
         environment_folders=environment_folders,
         folders=folders,
@@ -79,11 +79,10 @@ def run(
     )
     for file in broken:
         click.echo(f"warning: {file}", err=True)
-    estimate = estimate_of(experiment)
     records: list[dict[str, Any]] = []
     interrupted = False
     try:
-        records.extend(watched(experiment, estimate, quiet=quiet))
+        records.extend(finished_records(show_progress(experiment.run(), quiet=quiet)))
     except KeyboardInterrupt:
         interrupted = True
         click.echo(f"interrupted: {len(records)} runs are kept", err=True)
@@ -91,7 +90,7 @@ def run(
         print_json(records)
     elif records:
         runs = experiment.store.runs()
-        click.echo(as_table([listing.run_row(record, runs) for record in records]))
+        click.echo(Table([run_row(record, runs) for record in records]).to_text())
         click.echo(f"kept in {experiment.store.path}", err=True)
     if interrupted:
         sys.exit(130)

@@ -12,6 +12,13 @@ import pytest
 
 from benchkit.errors import UsageError
 from benchkit.experiment.run.api import plan_experiment, resume_experiment
+from benchkit.experiment.run.events import (
+    Finished,
+    Planned,
+    Skipped,
+    Started,
+    finished_records,
+)
 from benchkit.experiment.run.plan import NULL_ARM
 from benchkit.store.store import Store
 
@@ -66,7 +73,7 @@ def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(f
     experiment = planned(folders, null=True, repeats=2)
     states = []
 
-    def before(measurement):
+    def note_states():
         for process in psutil.Process().children(recursive=True):
             try:
                 if "ipykernel" in " ".join(process.cmdline()):
@@ -74,7 +81,12 @@ def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(f
             except psutil.Error:
                 pass
 
-    records = list(experiment.run(before))
+    records = []
+    for event in experiment.run():
+        if isinstance(event, Started):
+            note_states()
+        elif isinstance(event, Finished):
+            records.append(event.record)
 
     assert [record["outcome"] for record in records] == ["ok"] * 6  # the check knows the arm
     by_arm = {}
@@ -93,10 +105,11 @@ def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders)
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from benchkit.experiment.run.api import plan_experiment\n"
+        "from benchkit.experiment.run.events import finished_records\n"
         "e, _ = plan_experiment(['own.naps'], environments=['base', 'slow'], repeats=2,\n"
         "    environment_folders=[sys.argv[1] + '/e'], folders=[sys.argv[1] + '/w'],\n"
         "    store=sys.argv[1] + '/store')\n"
-        "for record in e.run(): print(record['id'], flush=True)\n"
+        "for record in finished_records(e.run()): print(record['id'], flush=True)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(folders), os.getcwd()],
@@ -110,7 +123,7 @@ def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders)
 
     assert psutil.wait_procs(children, timeout=20)[1] == []
     experiment, _ = resume_experiment(folders / "store", "latest")
-    ahead = experiment.plan()
+    ahead = list(experiment.plan)
     assert 1 <= len(ahead) <= 2
     for _ in experiment.run():
         pass
@@ -118,16 +131,23 @@ def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders)
     runs = Store(folders / "store").runs()
     assert set(kept) <= set(runs["id"])
     assert len(runs) == len(set(zip(runs["block"], runs["arm"], strict=True))) == 4
-    assert experiment.plan() == []
+    assert resume_experiment(folders / "store", "latest")[0].plan == []
     assert len(json.loads((experiment.folder / "plan.json").read_text())["plan"]) == 4
 
 
 @pytest.mark.slow
-def test_a_skipped_measurement_is_not_measured(folders):
-    experiment = planned(folders, "own.naps", repeats=2)
-    records = list(experiment.run(skip=lambda measurement: measurement.block == 1))
+def test_run_skips_blocks_over_budget(folders):
+    experiment = planned(folders, "own.naps", repeats=2, budget_s=0.001, min_blocks=1)
+    events = list(experiment.run())
 
-    assert [record["block"] for record in records] == [0, 0]
+    assert isinstance(events[0], Planned)
+    assert len(events[0].measurements) == 4
+    assert [type(event) for event in events[1:]] == [Started, Finished] * 2 + [Skipped] * 2
+    assert [record["block"] for record in finished_records(events)] == [0, 0]
+    assert {event.reason for event in events[-2:]} == {"budget"}
+    assert experiment.stop_policy.n_over_budget == 2
+    remaining = [event.remaining_seconds for event in events]
+    assert remaining[0] == remaining[1] > remaining[-2] > remaining[-1] == 0
 
 
 def test_a_plan_that_cannot_be_leaves_nothing(folders):

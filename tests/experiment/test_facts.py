@@ -17,7 +17,6 @@ from benchkit.experiment.run.known_workloads import (
     known_noise,
     load_known,
     noise_table,
-    read_facts,
 )
 from benchkit.store.store import Store
 
@@ -47,7 +46,7 @@ def folder(runs, tmp_path):
 
 
 def test_a_table_of_runs_becomes_a_file_that_tells_what_it_told(runs, folder):
-    facts = read_facts([folder, folder / "none"])
+    facts = load_known([folder, folder / "none"])
 
     assert sorted(facts) == ["a.loud", "a.new", "a.quiet"]
     assert 0.006 < facts["a.quiet"].noise < 0.015
@@ -57,20 +56,25 @@ def test_a_table_of_runs_becomes_a_file_that_tells_what_it_told(runs, folder):
     assert facts["a.quiet"].n_runs == 40
 
 
+def noise_of(experiment):
+    names = [variant.name for variant in experiment.variants]
+    return known_noise(experiment.store, names, experiment.known_workloads)
+
+
 def test_a_store_that_knows_better_is_asked_first(folder, tmp_path, monkeypatch, runs):
     names = [SimpleNamespace(name=name) for name in ("a.quiet", "a.loud", "a.new", "a.unheard")]
     store = Store(tmp_path / "store")
     experiment = Experiment(store, arms=(), variants=names, folders=[folder])
-    assert sorted(known_noise(experiment)) == ["a.loud", "a.quiet"]
-    assert known_durations(store, load_known(experiment))["a.new"] == pytest.approx(4, rel=0.2)
+    assert sorted(noise_of(experiment)) == ["a.loud", "a.quiet"]
+    assert known_durations(store, experiment.known_workloads)["a.new"] == pytest.approx(4, rel=0.2)
     smaller = replace(experiment, scale=0.5)
-    assert known_noise(smaller) == known_durations(store, load_known(smaller)) == {}
+    assert noise_of(smaller) == known_durations(store, smaller.known_workloads) == {}
 
     slower = runs[runs["workload"] == "a.quiet"].assign(duration=lambda frame: 2 * frame.duration)
     monkeypatch.setattr(Store, "runs", lambda self, **asked: slower)
     monkeypatch.setattr(Store, "__len__", lambda self: len(slower))
-    assert known_durations(store, read_facts([folder]))["a.quiet"] == pytest.approx(8, rel=0.02)
-    assert known_noise(experiment)["a.loud"] == read_facts([folder])["a.loud"].noise
+    assert known_durations(store, load_known([folder]))["a.quiet"] == pytest.approx(8, rel=0.02)
+    assert noise_of(experiment)["a.loud"] == load_known([folder])["a.loud"].noise
 
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}', '[{"workload": "a.b"}]'])
@@ -78,7 +82,7 @@ def test_a_file_that_is_no_list_of_facts_is_named_with_what_prints_one(tmp_path,
     (tmp_path / FILE).write_text(content)
 
     with pytest.raises(UsageError, match=rf"{FILE}: not a list of facts .*benchkit list noise"):
-        read_facts([tmp_path])
+        load_known([tmp_path])
 
 
 def test_a_plan_says_what_its_runs_will_see_and_who_is_too_noisy():

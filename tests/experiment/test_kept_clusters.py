@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchkit.experiment.run.api import plan_experiment
+from benchkit.experiment.run.events import finished_records
 
 CLOUD = """from pathlib import Path
 from distributed import LocalCluster
@@ -57,7 +58,7 @@ def test_a_cluster_elsewhere_is_kept_its_workers_are_new_and_it_is_given_back(
         store=tmp_path / "store",
         repeats=3,
     )
-    records = list(experiment.run())
+    records = list(finished_records(experiment.run()))
 
     assert [record["outcome"] for record in records] == ["ok"] * 3, records[0].get("error")
     pids = {json.loads(record["extra_metrics"])["pid"] for record in records}

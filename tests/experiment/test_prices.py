@@ -3,7 +3,7 @@ import pytest
 
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.run.prices import KEY, worker_price
+from benchkit.experiment.run.estimate import WORKER_PRICE_KEY, worker_price
 
 LOCAL = Environment("here")
 
@@ -20,11 +20,11 @@ LOCAL = Environment("here")
     ],
 )
 def test_a_price_is_for_all_clusters_or_for_one_class(said, price):
-    with dask.config.set({KEY: said}):
+    with dask.config.set({WORKER_PRICE_KEY: said}):
         assert worker_price(LOCAL) == price
 
 
 @pytest.mark.parametrize("said", [-1, "much"])
 def test_what_is_no_price_is_refused(said):
-    with dask.config.set({KEY: said}), pytest.raises(UsageError, match="is no price"):
+    with dask.config.set({WORKER_PRICE_KEY: said}), pytest.raises(UsageError, match="is no price"):
         worker_price(LOCAL)

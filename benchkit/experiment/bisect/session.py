@@ -34,6 +34,7 @@ from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import with_parameters
+from benchkit.experiment.run.events import Event, Finished
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import Arm, Measurement, read_plan
 from benchkit.measure.discovery import collect
@@ -101,21 +102,24 @@ class Bisection:
 
     def run(
         self,
-        before: Callable[[Measurement], None] = lambda measurement: None,
-        tell: Callable[[str], None] = lambda line: None,
+        report: Callable[[str], None] = lambda line: None,
         *,
         budget_s: float | None = None,
-    ) -> Iterator[dict[str, Any]]:
-        """Measure until it is known, and give the record of each run as it is stored.
+    ) -> Iterator[Event]:
+        """Measure until the search ends, and yield the events of the experiment.
 
         Parameters
         ----------
-        before : callable
-            Called with each measurement before it starts.
-        tell : callable
-            Is told in a line what comes next, what was learnt and what is left out.
+        report : callable
+            Called with a line of text for each build, each step of the search, and each candidate
+            that is left out.
         budget_s : float, optional
-            No block is begun that would not fit.
+            Seconds from now; a block that would not end in time is not started.
+
+        Yields
+        ------
+        Planned, Started, Finished or Skipped
+            See `benchkit.experiment.run.events`.
 
         Raises
         ------
@@ -128,11 +132,12 @@ class Bisection:
             return
         began = time.monotonic()
         for place in (0, self.search.last) if self.search.ends == "open" else ():
-            self._make_ready(place, tell)
-        plan = self._measurements(began, budget_s, tell)
-        for record in self.experiment.run(before, plan=plan):
-            self._records[record["block"], record["arm"]] = record
-            yield record
+            self._make_ready(place, report)
+        plan = self._measurements(began, budget_s, report)
+        for event in self.experiment.run(plan):
+            if isinstance(event, Finished):
+                self._records[event.record["block"], event.record["arm"]] = event.record
+            yield event
 
     def found(self) -> BisectionResult:
         """Return what is known by now."""
@@ -150,7 +155,7 @@ class Bisection:
         )
 
     def _measurements(
-        self, began: float, budget_s: float | None, tell: Callable[[str], None]
+        self, began: float, budget_s: float | None, report: Callable[[str], None]
     ) -> Iterator[Measurement]:
         """Give one measurement after the other, each from what is known by then."""
         n_begun, told = 0, None
@@ -159,18 +164,18 @@ class Bisection:
             if budget_s is not None and n_begun and spent * (1 + 1 / n_begun) > budget_s:
                 self.over = True
                 return
-            if not all([self._make_ready(place, tell) for place in pair]):
+            if not all([self._make_ready(place, report) for place in pair]):
                 continue
             names = [self.candidates[place].name for place in pair]
             if pair != told:
-                tell(self._announced(pair))
+                report(self._announced(pair))
                 self.experiment.retire(self.candidates[0].name, *names)
                 told = pair
             block, self._n_blocks, n_begun = self._n_blocks, self._n_blocks + 1, n_begun + 1
             for name in names if block % 2 == 0 else names[::-1]:
                 yield self._measurement(block, name)
-            self._saw(pair, block, tell)
-            tell(self._learnt(pair))
+            self._saw(pair, block, report)
+            report(self._learnt(pair))
 
     def _measurement(self, block: int, name: str) -> Measurement:
         (variant,) = self.experiment.variants
@@ -178,34 +183,34 @@ class Bisection:
         order, self._n_runs = self._n_runs, self._n_runs + 1
         return Measurement(order, block, variant.name, name, allowed)
 
-    def _make_ready(self, place: int, tell: Callable[[str], None]) -> bool:
+    def _make_ready(self, place: int, report: Callable[[str], None]) -> bool:
         """Build a candidate once; one that cannot be built is left out, unless it is an end."""
         if place in self._ready:
             return True
         candidate = self.candidates[place]
         try:
             environment = self.builds.environment(place)
-            build(environment, report=tell)
+            build(environment, report=report)
         except BenchkitError as error:
             if place in (0, self.search.last):
                 raise
-            self._leave_out(place, str(error), tell)
+            self._leave_out(place, str(error), report)
             return False
         arms = [arm for arm in self.experiment.arms if arm.name != candidate.name]
         self.experiment.arms = [*arms, Arm(candidate.name, environment)]
         self._ready.add(place)
         return True
 
-    def _leave_out(self, place: int, reason: str, tell: Callable[[str], None]) -> None:
+    def _leave_out(self, place: int, reason: str, report: Callable[[str], None]) -> None:
         self.search.skip(place)
         self.reasons[self.candidates[place].name] = reason
-        tell(f"{self.candidates[place].title}: left out: {reason}")
+        report(f"{self.candidates[place].title}: left out: {reason}")
         # Runs tell what was measured; why something was not, only this file.
         path = self.experiment.folder / LEFT_OUT
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.reasons, indent=1), encoding="utf-8")
 
-    def _saw(self, pair: tuple[int, int], block: int, tell: Callable[[str], None]) -> None:
+    def _saw(self, pair: tuple[int, int], block: int, report: Callable[[str], None]) -> None:
         """Hand a block to the search, and say why a build gives nothing."""
         records = [self._records[block, self.candidates[place].name] for place in pair]
         left_out = set(self.search.skipped)
@@ -213,7 +218,7 @@ class Bisection:
         for place, record in zip(pair, records, strict=True):
             why = f"{record['outcome']}: {record.get('error') or f'no {self.metric}'}"
             if place in self.search.skipped - left_out:
-                self._leave_out(place, why, tell)
+                self._leave_out(place, why, report)
             elif place in (0, self.search.last) and self.search.is_useless(place):
                 which = "good" if place == 0 else "bad"
                 hint = "" if self.metric == OUTCOME else "; --metric outcome looks for failures"
@@ -402,7 +407,7 @@ def bisect(
     bisection = plan_bisection(
         workload, candidates, base, environment_folders=environment_folders, **options
     )
-    for _ in bisection.run(tell=print, budget_s=budget_s):
+    for _ in bisection.run(report=print, budget_s=budget_s):
         pass
     return bisection.found()
 

@@ -6,7 +6,7 @@ report a regression on its first night, and to keep a machine's bad night from b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.from_run import environment_of_run
 from benchkit.experiment.run.api import plan_experiment
-from benchkit.experiment.run.experiment import Experiment
+from benchkit.experiment.run.events import Event
 from benchkit.measure.provenance import host_name
 from benchkit.store.store import Store
 
-__all__ = ["Confirmation", "confirm"]
+__all__ = ["Confirmation", "Progress", "confirm"]
 
 #: Blocks of the interleaved re-run, and workloads that are worth it: more have one cause.
 BLOCKS, MOST_WORKLOADS = 5, 12
@@ -53,7 +53,8 @@ class Confirmation:
     experiments: list[str] = field(default_factory=list)
 
 
-Watch = Callable[[Experiment], Iterable[Mapping[str, Any]]]
+#: Displays the events of an experiment and returns them.
+Progress = Callable[[Iterator[Event]], Iterable[Event]]
 
 
 def confirm(
@@ -65,7 +66,7 @@ def confirm(
     blocks: int = BLOCKS,
     folders: Sequence[str | Path] = (),
     night: str = "",
-    watch: Watch = lambda experiment: experiment.run(),
+    progress: Progress = iter,
     capture: str = "full",
 ) -> Confirmation:
     """Measure what was proposed again, in tonight's build and in the last good one.
@@ -86,8 +87,8 @@ def confirm(
         Folders of workload files.
     night : str
         What the runs are tagged with.
-    watch : callable
-        Runs an experiment; tells whoever waits how far it is.
+    progress : callable
+        Gets the events of an experiment, displays them, and returns them as an iterator.
 
     Returns
     -------
@@ -113,7 +114,7 @@ def confirm(
                 capture=capture,
                 tags={"confirm": night},
             )
-            for _ in watch(experiment):
+            for _ in progress(experiment.run()):
                 pass
             experiments.append(experiment.id)
             _settle(store, experiment.id, mine)

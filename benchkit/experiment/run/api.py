@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import folders_of
+from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.plan import NULL_ARM, Arm, Measurement, read_plan
+from benchkit.experiment.run.plan import NULL_ARM, Arm, read_plan
 from benchkit.experiment.run.sweep import expand
-from benchkit.measure.discovery import Broken, collect
+from benchkit.measure.discovery import BrokenFile, collect
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
 from benchkit.store.store import Store
@@ -35,7 +36,7 @@ __all__ = [
 
 def run(
     *names: str,
-    k: str | None = None,
+    select: str | None = None,
     environment: str | Environment = CURRENT,
     repeats: int = 1,
     store: Store | str | Path | None = None,
@@ -44,7 +45,6 @@ def run(
     tags: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | None = None,
     folders: Sequence[str | Path] = (),
-    before: Callable[[Measurement], None] = lambda measurement: None,
 ) -> list[Run]:
     """Measure workloads in kernels of their own and keep the runs.
 
@@ -52,7 +52,7 @@ def run(
     ----------
     *names : str
         Names of workloads or variants, globs allowed; all of them if none is given.
-    k : str, optional
+    select : str, optional
         Select further, as ``pytest -k`` does: ``"category:array and not slow"``.
     environment : str or Environment, default "current"
         What they run in.
@@ -68,8 +68,6 @@ def run(
         What the runs are tagged with; values of parameters.
     folders : sequence of path, optional
         Folders of workload files.
-    before : callable, optional
-        Called with each measurement before it starts.
 
     Returns
     -------
@@ -78,8 +76,10 @@ def run(
 
     Raises
     ------
-    UnknownWorkload, InvalidSelectionError, InvalidParameterError, InvalidEnvironmentError, UsageError
-        Something was asked for that does not exist.
+    UnknownWorkload, InvalidSelectionError, InvalidParameterError
+        A name, selection or parameter does not exist.
+    InvalidEnvironmentError, UsageError
+        An environment or another argument is invalid.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def run(
     """
     experiment, _ = plan_experiment(
         names,
-        expression=k,
+        select=select,
         environments=[environment],
         repeats=repeats,
         store=store,
@@ -97,15 +97,15 @@ def run(
         params=params or {},
         folders=folders,
     )
-    return [Run(experiment.store.open(record["id"])) for record in experiment.run(before)]
+    return experiment.store.load(record["id"] for record in finished_records(experiment.run()))
 
 
-def workloads(k: str | None = None, folders: Sequence[str | Path] = ()) -> pd.DataFrame:
+def workloads(select: str | None = None, folders: Sequence[str | Path] = ()) -> pd.DataFrame:
     """Return the variants there are, by name: category, tags, and what each does.
 
     Parameters
     ----------
-    k : str, optional
+    select : str, optional
         Select, as ``pytest -k`` does.
     folders : sequence of path, optional
         Folders of workload files; by default ``./workloads``, else the shipped ones.
@@ -115,7 +115,7 @@ def workloads(k: str | None = None, folders: Sequence[str | Path] = ()) -> pd.Da
     DataFrame
         A row per variant, indexed by its full name.
     """
-    variants = collect(folders_of("workloads", folders)).select((), k)
+    variants = collect(folders_of("workloads", folders)).select((), select)
     rows = {
         variant.name: (
             variant.workload.category,
@@ -131,7 +131,7 @@ def workloads(k: str | None = None, folders: Sequence[str | Path] = ()) -> pd.Da
 def plan_experiment(
     names: Sequence[str] = (),
     *,
-    expression: str | None = None,
+    select: str | None = None,
     environments: Sequence[str | Environment] = (CURRENT,),
     null: bool = False,
     sweeps: Mapping[str, Sequence[Any]] | None = None,
@@ -140,7 +140,7 @@ def plan_experiment(
     params: Mapping[str, Any] | None = None,
     store: Store | str | Path | None = None,
     **options: Any,
-) -> tuple[Experiment, list[Broken]]:
+) -> tuple[Experiment, list[BrokenFile]]:
     """Return the experiment that these words mean, and the workload files that are broken.
 
     Nothing is written before everything is found. `environments` are the arms, the baseline
@@ -149,12 +149,14 @@ def plan_experiment(
 
     Raises
     ------
-    UnknownWorkload, InvalidSelectionError, InvalidParameterError, InvalidEnvironmentError, UsageError
-        Something was asked for that does not exist.
+    UnknownWorkload, InvalidSelectionError, InvalidParameterError
+        A name, selection or parameter does not exist.
+    InvalidEnvironmentError, UsageError
+        An environment or another argument is invalid.
     """
     places = folders_of("workloads", folders)
     collection = collect(places)
-    variants = with_parameters(collection.select(names, expression), params or {})
+    variants = with_parameters(collection.select(names, select), params or {})
     found = folders_of("environments", environment_folders)
     arms = [_arm(environment, found) for environment in environments]
     named = [arm.environment.name for arm in arms]
@@ -167,7 +169,7 @@ def plan_experiment(
         build(arm.environment)
     words = {
         "names": list(names),
-        "expression": expression,
+        "expression": select,
         "environments": named,
         "null": null,
         "sweeps": {key: list(values) for key, values in (sweeps or {}).items()},
@@ -183,13 +185,12 @@ def plan_experiment(
         words={**words, **options.pop("words", {})},
         **options,
     )
-    experiment.plan()  # refuses equal names of arms and unknown orders
     return experiment, collection.broken
 
 
 def resume_experiment(
     store: Store | str | Path | None, experiment: str
-) -> tuple[Experiment, list[Broken]]:
+) -> tuple[Experiment, list[BrokenFile]]:
     """Return an experiment that was begun and not ended; what is in the store is not run again.
 
     Parameters
@@ -213,7 +214,7 @@ def resume_experiment(
         )
     return plan_experiment(
         words["names"],
-        expression=words["expression"],
+        select=words["expression"],
         environments=words["environments"],
         null=words["null"],
         sweeps=words.get("sweeps"),

@@ -1,77 +1,241 @@
-"""How long a plan will take: from earlier runs, corrected as it goes."""
+"""Estimates before and during an experiment: run times, prices of workers, sizes of data."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import fmean
+from typing import Any
 
-from benchkit.experiment.run.experiment import Experiment
-from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
+import dask
+from dask.utils import parse_bytes
+
+from benchkit.errors import UsageError
+from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.run.known_workloads import KnownWorkload
+from benchkit.formatting import format_bytes
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
-__all__ = ["Estimate", "estimate_of", "known_durations"]
+__all__ = [
+    "WORKER_PRICE_KEY",
+    "Estimate",
+    "cluster_memory",
+    "known_durations",
+    "size_law",
+    "size_text",
+    "worker_price",
+]
 
-#: Around each workload: a fresh cluster, imports on its workers, the last drain, the check.
-#: Measured on two cores; replaced by what this experiment shows after its first run.
+#: Seconds in addition to each workload: a new cluster, imports on its workers, the end of the
+#: recording, the check. Measured on two cores; replaced by measured values after
+#: the first run.
 OVERHEAD_S = 5.0
-#: For a workload that nobody has run yet; those that are shipped aim at 2 to 15 s.
+#: Seconds of a workload without an earlier run; the workloads of benchkit are made for 2 to 15 s.
 UNKNOWN_S = 8.0
+#: Key of Dask's configuration: USD per worker and hour, or a mapping from the class of the cluster
+#: (dotted name or its last part) to it. Schedulers, disks and traffic are not included, so a cost
+#: is a lower bound.
+WORKER_PRICE_KEY = "benchkit.worker-price"
 
 
 def known_durations(
     store: Store, shipped: Mapping[str, KnownWorkload] | None = None
 ) -> dict[str, float]:
-    """Return how long each variant takes, in s: the median of this store's, else as shipped."""
-    known = {name: fact.duration for name, fact in (shipped or {}).items()}
+    """Return the expected duration of each variant in seconds.
+
+    Parameters
+    ----------
+    store : Store
+        Its runs give the median duration of each variant.
+    shipped : mapping of str to KnownWorkload, optional
+        Values for variants without a run in the store.
+
+    Returns
+    -------
+    dict of str to float
+        Seconds by the name of the variant.
+    """
+    durations = {name: workload.duration for name, workload in (shipped or {}).items()}
     if len(store):
         runs = store.runs(columns=["workload", "duration"], outcome="ok")
-        known |= runs.groupby("workload")["duration"].median().dropna().to_dict()
-    return known
-
-
-def estimate_of(experiment: Experiment) -> Estimate:
-    """Return the estimate of what is left of an experiment."""
-    planned = [measurement.variant for measurement in experiment.plan()]
-    return Estimate(planned, known_durations(experiment.store, load_known(experiment)))
+        durations |= runs.groupby("workload")["duration"].median().dropna().to_dict()
+    return durations
 
 
 class Estimate:
-    """Seconds that are left of a list of variants.
+    """Time that a list of variants will take, corrected after each run.
 
     Parameters
     ----------
     variants : iterable of str
-        What will run; names repeat.
+        Names of the variants that will run; a name is repeated for each run.
     known : mapping of str to float
-        Durations of earlier runs, in s.
+        Durations of earlier runs in seconds.
     """
 
     def __init__(self, variants: Iterable[str], known: Mapping[str, float]) -> None:
-        self._ahead = Counter(variants)
-        self._known = dict(known)
+        self._remaining = Counter(variants)
+        self._durations = dict(known)
         self._overheads: list[float] = []
-        self._seen: list[float] = []
+        self._measured: list[float] = []
 
     def finished(self, name: str, elapsed_s: float, duration_s: float | None) -> None:
-        """Take one run of a variant off the list, and learn from how long it took."""
-        self.dropped(name)
-        if duration_s is not None:
-            self._known[name] = duration_s
-            self._overheads.append(max(elapsed_s - duration_s, 0.0))
-            self._seen.append(duration_s)
+        """Remove one run of a variant from the list and use its times for the rest.
 
-    def dropped(self, name: str) -> None:
-        """Take one run of a variant off the list, because it is not worth it any more."""
-        self._ahead[name] -= 1
+        Parameters
+        ----------
+        name : str
+            The variant.
+        elapsed_s : float
+            Seconds from start to stored run.
+        duration_s : float or None
+            Seconds of the workload itself; None if it failed.
+        """
+        self.discard(name)
+        if duration_s is not None:
+            self._durations[name] = duration_s
+            self._overheads.append(max(elapsed_s - duration_s, 0.0))
+            self._measured.append(duration_s)
+
+    def discard(self, name: str) -> None:
+        """Remove one run of a variant from the list; it will not be measured.
+
+        Parameters
+        ----------
+        name : str
+            The variant.
+        """
+        self._remaining[name] -= 1
 
     def run_seconds(self, name: str) -> float:
-        """Seconds that one run of a variant takes with all that is around it."""
+        """Return the expected wall time of one run in seconds, cluster start included.
+
+        Parameters
+        ----------
+        name : str
+            The variant.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
         overhead = fmean(self._overheads) if self._overheads else OVERHEAD_S
-        unknown = fmean(self._seen) if self._seen else UNKNOWN_S
-        return self._known.get(name, unknown) + overhead
+        unknown = fmean(self._measured) if self._measured else UNKNOWN_S
+        return self._durations.get(name, unknown) + overhead
 
     @property
-    def left_s(self) -> float:
+    def remaining_seconds(self) -> float:
         """Seconds until the end of the list."""
-        return sum(n * self.run_seconds(name) for name, n in self._ahead.items() if n > 0)
+        return sum(n * self.run_seconds(name) for name, n in self._remaining.items() if n > 0)
+
+
+def worker_price(environment: Environment) -> float | None:
+    """Return the configured price of a worker on an environment's cluster.
+
+    Parameters
+    ----------
+    environment : Environment
+        Its cluster class selects the price if there are several.
+
+    Returns
+    -------
+    float or None
+        USD per worker and hour; None if no price is configured.
+
+    Raises
+    ------
+    UsageError
+        The configured value is not a price.
+    """
+    value: Any = dask.config.get(WORKER_PRICE_KEY, None)
+    if isinstance(value, Mapping):
+        name = ClusterSpec.from_dict(environment.cluster).label
+        value = value.get(name, value.get(name.rpartition(".")[2]))
+    if value is None:
+        return None
+    try:
+        price = float(value)
+    except (TypeError, ValueError):
+        price = -1.0
+    if not price >= 0:
+        raise UsageError(
+            f"{WORKER_PRICE_KEY}: {value!r} is no price: must be USD per worker and hour"
+        )
+    return price
+
+
+_FACTOR = re.compile(r"^(?:`(?P<name>\w+)`|(?P<number>\d*\.?\d+)) x cluster memory")
+_SCALE_CLAUSE = re.compile(r"^Scale:\s*(.+?)(?:;|\.\s|\.$|\n\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def size_law(variant: Variant) -> str:
+    """Return the first clause of `Scale:` in the docstring of a workload.
+
+    Parameters
+    ----------
+    variant : Variant
+        A variant of the workload.
+
+    Returns
+    -------
+    str
+        Empty if the docstring has no `Scale:`.
+    """
+    match = _SCALE_CLAUSE.search(variant.workload.description)
+    return " ".join(match[1].split()) if match else ""
+
+
+def cluster_memory(variant: Variant, environment: Environment) -> int | None:
+    """Return the memory of the cluster that a variant would get, without starting it.
+
+    Parameters
+    ----------
+    variant : Variant
+        Its workload may need a cluster of its own.
+    environment : Environment
+        Gives the cluster.
+
+    Returns
+    -------
+    int or None
+        Bytes; None for a running scheduler, and for a class with defaults of its own.
+    """
+    own: Any = variant.workload.cluster
+    if isinstance(own, str):
+        own = environment.clusters.get(own)
+    spec = ClusterSpec.from_dict(environment.cluster).merged(own)
+    n_workers, memory = spec.kwargs.get("n_workers"), spec.kwargs.get("memory_limit")
+    if not isinstance(n_workers, int) or not isinstance(memory, (int, str)):
+        return None
+    try:
+        return n_workers * parse_bytes(memory)
+    except ValueError:
+        return None
+
+
+def size_text(variant: Variant, environment: Environment) -> str:
+    """Return the size of a variant's data on the cluster of an environment.
+
+    Parameters
+    ----------
+    variant : Variant
+        Its docstring says how the data scales.
+    environment : Environment
+        Gives the cluster.
+
+    Returns
+    -------
+    str
+        A size such as "246 MiB", or the clause of the docstring if the size is unknown.
+    """
+    law = size_law(variant)
+    match = _FACTOR.match(law)
+    memory = cluster_memory(variant, environment)
+    if not match or memory is None:
+        return law
+    factor = variant.params.get(match["name"]) if match["name"] else match["number"]
+    return law if factor is None else format_bytes(float(factor) * memory)

@@ -1,7 +1,7 @@
-"""An experiment: arms x variants x blocks, measured in kept kernels and added to the store.
+"""An experiment: arms x variants x blocks, measured in one kernel per arm and added to the store.
 
-Knows the plan and what to do when a measurement goes wrong. Does not print: whoever runs it hears
-of each measurement before and after.
+Makes the plan, applies the stop policy and handles measurements that fail. Does not print:
+`Experiment.run` yields events.
 """
 
 from __future__ import annotations
@@ -10,30 +10,34 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.paths import file_name, notebook_path
+from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
+from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
+from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, write_plan
-from benchkit.experiment.run.prices import worker_price
+from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.workloads import Variant
-from benchkit.store.artifacts import keep_beside, tell_beside
-from benchkit.store.run import run_from_recording
+from benchkit.store.artifacts import move_artifacts, record_artifacts
+from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.store import Store
 
 __all__ = ["Experiment"]
 
-#: Steps around the workload (cluster, prepare, check, cleanup) on top of the kernel's own
-#: watchdog: whoever is not back by then hangs where the watchdog cannot reach.
+#: Extra seconds before the kernel is killed, for steps without a deadline of their own (cluster,
+#: prepare, check, cleanup): a process that the watchdog inside of it cannot end.
 GRACE_S = 180.0
-#: How often a measurement is tried again when the infrastructure failed, and only then.
+#: Further attempts of a measurement whose infrastructure failed.
 RETRIES = 1
 
 
@@ -44,25 +48,32 @@ class Experiment:
     Parameters
     ----------
     store : Store
-        Where runs go.
+        Receives the runs.
     arms : sequence of Arm
-        What they run in, the baseline first.
+        Environments, the baseline first.
     variants : sequence of Variant
-        What runs.
+        Variants to measure.
     folders : sequence of path
-        Where the measuring processes find the workloads.
+        Folders from which the measuring processes load the workloads.
     repeats : int, default 1
-        Number of blocks: how often each variant runs in each arm.
+        Number of blocks: runs of each variant in each arm.
     order, seed
         See `benchkit.experiment.run.plan.plan_measurements`.
     scale, capture, deadline_s
         See `benchkit.measure.runner.execute`.
     tags : mapping of str to str, optional
-        What the runs are tagged with.
+        Tags of the runs.
+    budget_s, budget_usd, adaptive, min_blocks
+        See `benchkit.experiment.run.stopping.StopPolicy`.
     words : mapping, optional
-        What was asked for, kept with the plan, so that it can be taken up again.
+        Arguments of the command, stored with the plan; `resume_experiment` reads them.
     id : str
-        Id of the experiment; one that is in the store already is gone on with.
+        Id of the experiment; the id of a stored experiment resumes it.
+
+    Raises
+    ------
+    UsageError
+        Two arms have the same name, or the order is unknown.
     """
 
     store: Store
@@ -76,106 +87,156 @@ class Experiment:
     capture: str = "full"
     deadline_s: float | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    budget_s: float | None = None
+    budget_usd: float | None = None
+    adaptive: bool = False
+    min_blocks: int = MIN_BLOCKS
     words: Mapping[str, Any] = field(default_factory=dict)
     id: str = field(default_factory=new_id)
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        plan_measurements([arm.name for arm in self.arms], {}, 0, order=self.order)  # only checks
+
+    @cached_property
     def plan(self) -> list[Measurement]:
-        """Return what is to be measured, in order; what is in the store already is left out."""
+        """Measurements in order, computed once; those with a stored run are left out."""
         deadlines = {
             variant.name: self.deadline_s or variant.workload.deadline_s or DEFAULT_DEADLINE_S
             for variant in self.variants
         }
-        whole = plan_measurements(
+        measurements = plan_measurements(
             [arm.name for arm in self.arms],
             deadlines,
             self.repeats,
             order=self.order,
             seed=self.seed,
         )
-        done = self._done()
-        return [measurement for measurement in whole if measurement.key not in done]
+        done = {
+            (int(run["block"]), run["arm"], run["workload"])
+            for run in self._stored_runs()
+            if run["outcome"] != "infrastructure"
+        }
+        return [measurement for measurement in measurements if measurement.key not in done]
 
-    def _done(self) -> set[tuple[int, str, str]]:
+    @cached_property
+    def known_workloads(self) -> dict[str, KnownWorkload]:
+        """Durations and noise that come with the workloads, by variant."""
+        return load_known(self.folders, self.scale)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Estimate of the time until the end of the plan; `run` updates it."""
+        durations = known_durations(self.store, self.known_workloads)
+        return Estimate([measurement.variant for measurement in self.plan], durations)
+
+    @cached_property
+    def stop_policy(self) -> StopPolicy:
+        """Decides what is skipped; its budget starts with the first access."""
+        policy = StopPolicy(
+            [arm.name for arm in self.arms],
+            [variant.name for variant in self.variants],
+            self.estimate,
+            budget_s=self.budget_s,
+            budget_usd=self.budget_usd,
+            adaptive=self.adaptive,
+            min_blocks=self.min_blocks,
+        )
+        for run in self._stored_runs():  # of an experiment that is resumed
+            policy.record(run)
+        return policy
+
+    def _stored_runs(self) -> list[dict[str, Any]]:
         if not self.folder.exists():
-            return set()
+            return []
         runs = self.store.runs(experiment=self.id)
-        runs = runs[runs["outcome"] != "infrastructure"]
-        rows = runs[["block", "arm", "workload"]].itertuples(index=False)
-        return {(int(block), arm, workload) for block, arm, workload in rows}
+        return [{str(k): v for k, v in row.items()} for row in runs.to_dict("records")]
 
-    def run(
-        self,
-        before: Callable[[Measurement], None] = lambda measurement: None,
-        skip: Callable[[Measurement], bool] = lambda measurement: False,
-        plan: Iterable[Measurement] | None = None,
-    ) -> Iterator[dict[str, Any]]:
-        """Measure, and give the record of each run as it is stored.
+    def run(self, plan: Iterable[Measurement] | None = None) -> Iterator[Event]:
+        """Measure, store each run, and yield an event for each step.
 
-        A measurement that goes wrong is a run with an outcome; only Ctrl-C and a store that
-        cannot be written end the experiment early, and what was measured is kept. Only the arm
-        that measures is awake: the others are frozen.
+        A measurement that fails is a run with an outcome. Only Ctrl-C and a store that cannot be
+        written end the experiment early; the runs measured until then are kept. While an arm
+        measures, the processes of the other arms are stopped.
 
         Parameters
         ----------
-        before : callable
-            Called with each measurement before it starts.
-        skip : callable
-            Asked before each measurement whether it is still worth it.
         plan : iterable of Measurement, optional
-            What to measure instead of `plan()`: each is asked for when the one before is stored,
-            so that it may depend on what was seen, and arms may be added on the way.
+            Measurements instead of `plan`. Each is requested after the one before was stored, so
+            that it may depend on its result, and arms may be added in between.
 
         Yields
         ------
-        dict
-            The run's record.
+        Planned, Started, Finished or Skipped
+            `Planned` comes first. `Started` is followed by one `Finished` for each attempt.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        whole = self.plan() if plan is None else plan
+        estimate, policy = self.estimate, self.stop_policy
         self._write_plan()
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, self.recordings, ignore_errors=True)
             stack.callback(self._close_kernels)
-            for measurement in whole:
-                if skip(measurement):
-                    continue
-                arm = next(arm for arm in self.arms if arm.name == measurement.arm)
-                if arm.name not in self._kernels:
-                    kernel = MeasuringKernel(arm.environment, self.folder, arm.name)
-                    self._kernels[arm.name] = kernel
-                before(measurement)
-                with self._kernels[arm.name].awake():
-                    for _ in range(1 + RETRIES):
-                        record = self._measure(self._kernels[arm.name], arm, measurement)
-                        yield record
-                        if record["outcome"] != "infrastructure":
-                            break
+            yield Planned(tuple(self.plan), estimate.remaining_seconds)
+            for measurement in self.plan if plan is None else plan:
+                reason = policy.should_skip(measurement)
+                if reason:
+                    estimate.discard(measurement.variant)
+                    yield Skipped(measurement, reason, estimate.remaining_seconds)
+                else:
+                    yield Started(measurement, estimate.remaining_seconds)
+                    yield from self._attempts(measurement)
+
+    def _attempts(self, measurement: Measurement) -> Iterator[Finished]:
+        """Measure until the infrastructure works, 1 + `RETRIES` times at most."""
+        arm = next(arm for arm in self.arms if arm.name == measurement.arm)
+        if arm.name not in self._kernels:
+            self._kernels[arm.name] = MeasuringKernel(arm.environment, self.folder, arm.name)
+        started = time.monotonic()
+        with self._kernels[arm.name].running():
+            for attempt in range(1 + RETRIES):
+                record = self._measure(self._kernels[arm.name], arm, measurement)
+                self.stop_policy.record(record)
+                failed = record["outcome"] == "infrastructure"
+                will_retry = failed and attempt < RETRIES
+                if not failed:
+                    elapsed = time.monotonic() - started
+                    self.estimate.finished(measurement.variant, elapsed, record.get("duration"))
+                elif not will_retry:
+                    self.estimate.discard(measurement.variant)
+                yield Finished(measurement, record, will_retry, self.estimate.remaining_seconds)
+                if not will_retry:
+                    break
 
     def retire(self, *keep: str) -> None:
-        """End the processes of all arms but these; an arm that is measured again starts anew."""
+        """End the processes of all other arms; a later measurement starts a new process.
+
+        Parameters
+        ----------
+        *keep : str
+            Names of the arms whose processes go on.
+        """
         for name in [name for name in self._kernels if name not in keep]:
             self._kernels.pop(name).close()
 
     def _close_kernels(self) -> None:
-        with ExitStack() as stack:  # each, whatever goes wrong with another
+        with ExitStack() as stack:  # closes each of them, even if one raises
             for kernel in self._kernels.values():
                 stack.callback(kernel.close)
             self._kernels.clear()
 
     @property
     def folder(self) -> Path:
-        """Where plan, executed notebooks and reports are kept."""
+        """Folder of the plan, the executed notebooks and the reports."""
         return Path(self.store.path) / "experiments" / self.id
 
     @property
     def recordings(self) -> Path:
-        """Where raw recordings wait to become runs."""
+        """Folder of raw recordings that are not runs yet."""
         return Path(self.store.path) / "tmp" / "recordings" / self.id
 
     def _write_plan(self) -> None:
         path = self.folder / "plan.json"
-        if path.exists():  # taken up again: the first plan tells the whole
+        if path.exists():  # resumed: the first plan is complete
             return
         facts = {
             "words": dict(self.words),
@@ -194,7 +255,7 @@ class Experiment:
             "capture": self.capture,
             "tags": dict(self.tags),
         }
-        write_plan(path, self.plan(), facts)
+        write_plan(path, self.plan, facts)
 
     def _measure(
         self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
@@ -216,7 +277,7 @@ class Experiment:
         names = f"{file_name(arm.name)}-{file_name(measurement.variant)}"
         file = f"{measurement.order:04d}-{names}.ipynb"
         output = self.folder / "notebooks" / file
-        trouble: KernelError | None = None
+        kernel_error: KernelError | None = None
         try:
             kernel.execute(
                 notebook_path("measure"),
@@ -236,11 +297,11 @@ class Experiment:
                 timeout_s=3 * measurement.deadline_s + GRACE_S,
             )
         except KernelError as error:
-            trouble = error
-        return self._keep(run_id, measurement, facts, trouble)
+            kernel_error = error
+        return self._store(run_id, measurement, facts, kernel_error)
 
     def _params(self, name: str) -> dict[str, Any]:
-        """Return the parameters of a variant that its workload does not list, to be set there."""
+        """Return the parameters of a variant; empty if its workload lists the variant."""
         variant = self._variant(name)
         listed = any(name == other.name for other in variant.workload.variants())
         return {} if listed else dict(variant.params)
@@ -248,31 +309,31 @@ class Experiment:
     def _variant(self, name: str) -> Variant:
         return next(variant for variant in self.variants if variant.name == name)
 
-    def _keep(
+    def _store(
         self,
         run_id: str,
         measurement: Measurement,
         facts: dict[str, Any],
-        trouble: KernelError | None,
+        kernel_error: KernelError | None,
     ) -> dict[str, Any]:
-        """Turn the recording into a stored run; without a finished one, say why in the run."""
+        """Add the run to the store; its error is the reason if the recording is not complete."""
         path = self.recordings / f"{run_id}.recording"
         if not (path / "head.json").exists():
             shutil.rmtree(path, ignore_errors=True)
-            reason = str(trouble) if trouble else "the notebook ended without a recording"
-            path = self._stand_in(facts, measurement, reason)
-        elif trouble is not None and not (path / "tail.json").exists():
-            self._finish(path, trouble)
+            reason = str(kernel_error) if kernel_error else "the notebook ended without a recording"
+            path = self._replacement(facts, measurement, reason)
+        elif kernel_error is not None and not (path / "tail.json").exists():
+            self._write_tail(path, kernel_error)
         tree = run_from_recording(path)
-        tell_beside(tree, path, self.id, run_id)
+        record_artifacts(tree, path, self.id, run_id)
         self.store.add(tree)
         try:
-            keep_beside(path, self.store.path, self.id, run_id)
+            move_artifacts(path, self.store.path, self.id, run_id)
         except OSError as error:
-            warnings.warn(f"{run_id}: what was asked for beside it is lost: {error}", stacklevel=2)
+            warnings.warn(f"{run_id}: artifacts of the run were not kept: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
 
-    def _stand_in(self, facts: dict[str, Any], measurement: Measurement, reason: str) -> Path:
+    def _replacement(self, facts: dict[str, Any], measurement: Measurement, reason: str) -> Path:
         variant = self._variant(measurement.variant)
         writer = RecordingWriter(self.recordings, facts["id"])
         writer.head(
@@ -287,7 +348,7 @@ class Experiment:
         writer.tail(outcome="infrastructure", error=reason, phase="kernel")
         return writer.path
 
-    def _finish(self, path: Path, trouble: KernelError) -> None:
-        outcome = "timeout" if trouble.kind == "timeout" else "infrastructure"
-        tail = {"outcome": outcome, "error": str(trouble), "phase": "kernel"}
+    def _write_tail(self, path: Path, error: KernelError) -> None:
+        outcome = "timeout" if error.kind == "timeout" else "infrastructure"
+        tail = {"outcome": outcome, "error": str(error), "phase": "kernel"}
         (path / "tail.json").write_text(json.dumps(tail), encoding="utf-8")

@@ -33,7 +33,7 @@ from benchkit.measure.data.dataset import HELPER_VARIABLE
 __all__ = ["KernelError", "MeasuringKernel"]
 
 START_TIMEOUT_S = 60.0
-#: For giving back a cluster that is paid for.
+#: Limit for closing a remote cluster.
 CLOSE_TIMEOUT_S = 90.0
 # It warns of parameters it cannot parse (a text with `=` in it) and sets them all the same.
 logging.getLogger("papermill").setLevel(logging.ERROR)
@@ -47,12 +47,12 @@ _OF_AN_ENVIRONMENT = (
     "CONDA_PREFIX",
     "CONDA_DEFAULT_ENV",
 )
-#: Who pays and who may: no setting that a measurement could depend on.
+#: Accounts and credentials; measurements do not depend on them.
 _LOGINS = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
 
 
-#: A kernel looks whether its parent lives, but not while it is frozen: on Linux the system kills it
-#: (prctl PR_SET_PDEATHSIG) when benchkit is killed. Its workers look after themselves.
+#: A stopped kernel cannot notice that benchkit was killed: on Linux the system then kills it
+#: (prctl PR_SET_PDEATHSIG). Its workers end without help.
 _LAUNCH = """
 try:
     import ctypes
@@ -62,14 +62,16 @@ except Exception:
 from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
-_CLOSE_KEPT = "from benchkit.measure.cluster.reuse import close_kept; close_kept()"
+_CLOSE_KEPT = (
+    "from benchkit.measure.cluster.reuse import close_reused_clusters; close_reused_clusters()"
+)
 
 
 def _is_inherited(name: str) -> bool:
     return not name.startswith("DASK_") or name.startswith(_LOGINS)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_not_kernel_death(record: logging.LogRecord) -> bool:
     return "Kernel died" not in record.getMessage()
 
 
@@ -81,8 +83,8 @@ class KernelError(BenchkitError):
         super().__init__(message)
 
 
-class _OneKernel(KernelSpecManager):
-    """Knows one kernel: ours. Nothing is written to the user's Jupyter folders."""
+class _SingleKernelSpec(KernelSpecManager):
+    """Return one given kernel spec. Nothing is written to the user's Jupyter folders."""
 
     spec: KernelSpec
 
@@ -91,7 +93,7 @@ class _OneKernel(KernelSpecManager):
 
 
 class _Manager(KernelManager):
-    """Remembers whom it told how to reach the process: papermill never hangs up.
+    """Keep the last client, to close its channels: papermill does not close them.
 
     A notebook leaves ten open files and two threads otherwise (jupyter/nbclient#348), so that a
     hundred of them meet the 1024 files that a process may open.
@@ -103,7 +105,7 @@ class _Manager(KernelManager):
         self.last = super().client(**kwargs)
         return self.last
 
-    def hang_up(self) -> None:
+    def close_channels(self) -> None:
         """Close the connections of the last notebook."""
         if self.last is not None:
             self.last.stop_channels()
@@ -122,8 +124,8 @@ class MeasuringKernel:
     name : str, optional
         Name of the arm, for its log; by default the environment's.
     built : Built, optional
-        The environment as `benchkit.experiment.environment.build.build` made it; by default it is built
-        when the process starts. A process that is started again starts the same one.
+        Result of `benchkit.experiment.environment.build.build`; by default the environment is
+        built when the process first starts, and used again when it is restarted.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class MeasuringKernel:
         if self.alive:
             return
         self.close()
-        specs = _OneKernel()
+        specs = _SingleKernelSpec()
         specs.spec = KernelSpec(
             argv=[
                 str(self.built.python),
@@ -197,7 +199,7 @@ class MeasuringKernel:
             variables[HELPER_VARIABLE] = sys.executable  # an old release has no need of DuckDB
             programs = [str(self.built.python.parent), variables.get("PATH", os.defpath)]
             variables["PATH"] = os.pathsep.join(programs)
-        # What the kernel prints about debuggers and transports is nobody's business here.
+        # Hide messages of the kernel about debuggers and transports.
         variables.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         variables.setdefault("PYTHONWARNINGS", "ignore::DeprecationWarning")
         return {**variables, **own}
@@ -253,21 +255,21 @@ class MeasuringKernel:
             raise KernelError("died", "the measuring process died") from error
         except BaseException:
             status = "interrupted"
-            # A task of nbclient still waits for an answer; that it gets none is no news then.
+            # A task of nbclient still waits for a reply; hide its message "Kernel died".
             for name in ("asyncio", "papermill", "traitlets"):
-                logging.getLogger(name).addFilter(_is_news)
+                logging.getLogger(name).addFilter(_is_not_kernel_death)
             raise
         finally:
             if manager is not None and status != "interrupted":
-                manager.hang_up()
+                manager.close_channels()
             stamp(output, environment=self.environment.name, status=status)
 
     @contextmanager
-    def awake(self) -> Iterator[None]:
-        """Let the process run in the body, and stand still outside of it.
+    def running(self) -> Iterator[None]:
+        """Resume the process for the body of the `with` statement, and stop it afterwards.
 
-        Idle processes of other arms take a fifth of a core from the one that measures; frozen
-        ones nothing. Where there is no such signal (Windows) they stay awake.
+        Idle processes of other arms use a fifth of a core; stopped processes use nothing. Without
+        SIGSTOP (Windows) the processes are not stopped.
         """
         self._signal("SIGCONT")
         try:
@@ -296,7 +298,7 @@ class MeasuringKernel:
                 os.killpg(group, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process; one that keeps a cluster elsewhere is given the time to close it."""
+        """End the process; if it keeps a remote cluster, close the cluster first."""
         spec = ClusterSpec.from_dict(self.environment.cluster)
         try:
             if self.alive and self._manager is not None and not (spec.is_local or spec.address):
@@ -304,12 +306,12 @@ class MeasuringKernel:
                 # Not by telling it to end: it would wait 30 s for helpers that ignore such signals,
                 # and end workers of this machine under a cluster that starts them again.
                 with suppress(Exception):
-                    self._give_back(self._manager)
+                    self._close_remote_clusters(self._manager)
         finally:  # also at Ctrl-C
             self.kill()
 
     @staticmethod
-    def _give_back(manager: KernelManager) -> None:
+    def _close_remote_clusters(manager: KernelManager) -> None:
         manager.interrupt_kernel()
         client = BlockingKernelClient(**manager.get_connection_info(session=True))
         client.start_channels()

@@ -1,14 +1,14 @@
-"""What is known of a workload before it is measured here: how long it takes, and how noisy it is.
+"""Duration and noise of workloads, as measured elsewhere or in this store.
 
-A folder of workloads may hold ``facts.json``: what `benchkit list noise --json` printed after
-``benchkit ab baseline --null-only``. What the store itself knows comes before that.
+A folder of workloads may contain ``facts.json``: the output of `benchkit list noise --json` after
+``benchkit ab baseline --null-only``. Values from the store are preferred.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,25 +16,25 @@ import pandas as pd
 
 from benchkit.analysis.run.noise import run_noise
 from benchkit.errors import UsageError
-from benchkit.experiment.run.experiment import Experiment
+from benchkit.store.store import Store
 
-__all__ = ["FILE", "KnownWorkload", "known_noise", "noise_table", "read_facts", "load_known"]
+__all__ = ["FILE", "KnownWorkload", "known_noise", "load_known", "noise_table"]
 
 FILE = "facts.json"
 
 
 @dataclass(frozen=True)
 class KnownWorkload:
-    """What runs of one variant were like.
+    """Duration and noise of one variant.
 
     Attributes
     ----------
     duration : float
-        Their median wall time in s.
+        Median wall time in seconds.
     noise : float
-        Coefficient of variation of one run; NaN where it is not known.
+        Coefficient of variation of one run; NaN if unknown.
     n_runs : int
-        How many there were.
+        Number of runs.
     """
 
     duration: float
@@ -48,13 +48,13 @@ def noise_table(runs: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     runs : DataFrame
-        As `Store.runs` gives it.
+        As returned by `Store.runs`.
 
     Returns
     -------
     DataFrame
-        A row per variant, by name: ``workload``, ``n_runs``, ``duration`` (s), ``noise`` and the
-        runs a side that see changes, as `run_noise` tells them.
+        A row per variant, sorted by name: ``workload``, ``n_runs``, ``duration`` (s), ``noise``,
+        and the columns ``needed_*`` of `run_noise`: runs per arm that detect a change.
     """
     table = run_noise(runs).drop_duplicates("workload").sort_values("workload")
     columns = ["workload", "n_runs", "level", "noise"]
@@ -62,23 +62,35 @@ def noise_table(runs: pd.DataFrame) -> pd.DataFrame:
     return table[[*columns, *needed]].rename(columns={"level": "duration"}).reset_index(drop=True)
 
 
-def read_facts(folders: Iterable[Path]) -> dict[str, KnownWorkload]:
-    """Return the facts that lie beside the workloads of some folders, by variant.
+def load_known(folders: Iterable[Path], scale: float = 1.0) -> dict[str, KnownWorkload]:
+    """Read the files `facts.json` in folders of workloads.
+
+    Parameters
+    ----------
+    folders : iterable of path
+        Folders of workload files.
+    scale : float, default 1.0
+        Scale of the experiment. The files hold for full size only.
+
+    Returns
+    -------
+    dict of str to KnownWorkload
+        By the name of the variant; empty if `scale` is not 1.
 
     Raises
     ------
     UsageError
-        A file is not what `benchkit list noise --json` prints.
+        A file is not the output of `benchkit list noise --json`.
     """
-    facts: dict[str, KnownWorkload] = {}
-    for folder in folders:
+    workloads: dict[str, KnownWorkload] = {}
+    for folder in folders if scale == 1 else ():
         path = Path(folder) / FILE
         if not path.is_file():
             continue
         try:
             for row in json.loads(path.read_text(encoding="utf-8")):
                 noise = math.nan if row["noise"] is None else float(row["noise"])
-                facts[str(row["workload"])] = KnownWorkload(
+                workloads[str(row["workload"])] = KnownWorkload(
                     float(row["duration"]), noise, row["n_runs"]
                 )
         except (ValueError, TypeError, KeyError) as error:
@@ -86,23 +98,32 @@ def read_facts(folders: Iterable[Path]) -> dict[str, KnownWorkload]:
                 f"{path}: not a list of facts ({type(error).__name__}: {error}); "
                 "`benchkit list noise --json` prints one"
             ) from None
-    return facts
+    return workloads
 
 
-def known_noise(experiment: Experiment) -> dict[str, float]:
-    """Return the noise of each variant of an experiment: as its store knows it, else as shipped.
+def known_noise(
+    store: Store, names: Iterable[str], shipped: Mapping[str, KnownWorkload]
+) -> dict[str, float]:
+    """Return the noise of variants: from the store, otherwise as shipped.
 
-    Coefficients of variation of one run; a variant whose noise nobody knows is left out.
+    Parameters
+    ----------
+    store : Store
+        Its runs are preferred.
+    names : iterable of str
+        Names of the variants.
+    shipped : mapping of str to KnownWorkload
+        As returned by `load_known`.
+
+    Returns
+    -------
+    dict of str to float
+        Coefficient of variation of one run; variants with unknown noise are left out.
     """
-    names = {variant.name for variant in experiment.variants}
-    noise = {name: fact.noise for name, fact in load_known(experiment).items()}
-    if len(experiment.store):
-        runs = experiment.store.runs()
+    names = set(names)
+    noise = {name: workload.noise for name, workload in shipped.items()}
+    if len(store):
+        runs = store.runs()
         table = noise_table(runs[runs["workload"].isin(names)]).dropna(subset=["noise"])
         noise |= dict(zip(table["workload"], table["noise"], strict=True))
     return {name: value for name, value in noise.items() if name in names and math.isfinite(value)}
-
-
-def load_known(experiment: Experiment) -> dict[str, KnownWorkload]:
-    """Return what lies beside the workloads of an experiment; it is of the whole size only."""
-    return read_facts(experiment.folders) if experiment.scale == 1 else {}

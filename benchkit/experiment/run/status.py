@@ -146,5 +146,5 @@ def _left_s(store: Store, entries: pd.DataFrame, runs: pd.DataFrame) -> float:
         if took < duration + PAUSE_S:  # else it was taken up again later
             estimate.finished(row.variant, took, duration)
         else:
-            estimate.dropped(row.variant)
-    return estimate.left_s
+            estimate.discard(row.variant)
+    return estimate.remaining_seconds

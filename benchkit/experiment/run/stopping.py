@@ -1,7 +1,7 @@
-"""When to stop measuring: a budget of time or money, and workloads whose verdict is settled.
+"""Stop rules of an experiment: a budget of time or money, and workloads with a decided verdict.
 
-Asked before each measurement whether it is still worth it. Blocks are whole or not begun: half a
-block would leave a run that nothing can be held against.
+The policy decides before each measurement. It skips whole blocks only: a run without the other
+arms of its block cannot be compared.
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ from benchkit.errors import UsageError
 from benchkit.experiment.run.estimate import Estimate
 from benchkit.experiment.run.plan import NULL_ARM, Measurement
 
-__all__ = ["LOOKS", "StopPolicy", "blocks_within", "parse_budget"]
+__all__ = ["LOOKS", "MIN_BLOCKS", "StopPolicy", "blocks_within", "parse_budget"]
 
-_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
-#: Fewer blocks than this are no comparison.
-FEWEST_BLOCKS = 2
+_UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
+#: Blocks that a comparison needs at least; the budget never skips them.
+MIN_BLOCKS = 2
 
 
 def parse_budget(text: str) -> tuple[float | None, float | None]:
     """Return a budget as seconds or as USD: ``20m``, ``90s``, ``1h30m``, ``5USD``, ``$2.50``.
+
+    Parameters
+    ----------
+    text : str
+        Value of ``--budget``.
 
     Returns
     -------
@@ -36,7 +41,7 @@ def parse_budget(text: str) -> tuple[float | None, float | None]:
     Raises
     ------
     UsageError
-        It is neither.
+        The text is neither a time nor an amount in USD.
     """
     money = re.fullmatch(r"\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:USD|\$)", text.strip())
     if money:
@@ -44,16 +49,29 @@ def parse_budget(text: str) -> tuple[float | None, float | None]:
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smh])", text.strip())
     if not parts or "".join(a + b for a, b in parts) != re.sub(r"\s", "", text):
         raise UsageError(f"--budget {text!r}: must be a time such as 90s, 20m or 1h30m, or 5USD")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts), None
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts), None
 
 
 def blocks_within(budget_s: float, block_s: float) -> int:
-    """Return how many blocks fit into a budget; two at least, because one tells nothing."""
-    return max(FEWEST_BLOCKS, int(budget_s // block_s))
+    """Return the number of blocks that fit into a budget, `MIN_BLOCKS` at least.
+
+    Parameters
+    ----------
+    budget_s : float
+        Budget in seconds.
+    block_s : float
+        Seconds of one block: all variants in all arms.
+
+    Returns
+    -------
+    int
+        Number of blocks.
+    """
+    return max(MIN_BLOCKS, int(budget_s // block_s))
 
 
 class StopPolicy:
-    """Says which measurements are still worth it.
+    """Decide which measurements are skipped.
 
     Parameters
     ----------
@@ -62,20 +80,23 @@ class StopPolicy:
     variants : sequence of str
         Names of the variants.
     estimate : Estimate
-        What knows how long one takes.
+        Gives the expected wall time of a run.
     budget_s : float, optional
-        Seconds after which no block is begun that would not fit.
+        Budget in seconds from now. A block that would not end in time is skipped.
     budget_usd : float, optional
-        The same in money, by what runs cost so far.
+        Budget in USD, compared with the costs of the runs so far.
     adaptive : bool, default False
-        Stop a workload when its verdict is settled, at the looks of `LOOKS`.
+        Skip a workload when its verdict is decided; verdicts are computed after the numbers of
+        blocks in `LOOKS`.
+    min_blocks : int, default `MIN_BLOCKS`
+        Number of first blocks that the budget does not skip.
 
     Attributes
     ----------
-    n_saved : int
-        Runs that were not needed, because the verdict was settled.
-    n_over : int
-        Runs that the budget left no time for.
+    n_settled : int
+        Runs skipped because the verdict was decided.
+    n_over_budget : int
+        Runs skipped because of the budget.
     """
 
     def __init__(
@@ -87,58 +108,77 @@ class StopPolicy:
         budget_s: float | None = None,
         budget_usd: float | None = None,
         adaptive: bool = False,
+        min_blocks: int = MIN_BLOCKS,
     ) -> None:
         self.arms, self.variants = list(arms), list(variants)
-        self.estimate, self.budget_s, self.adaptive = estimate, budget_s, adaptive
-        self.budget_usd = budget_usd
-        self.n_saved = self.n_over = 0
+        self.estimate, self.adaptive, self.min_blocks = estimate, adaptive, min_blocks
+        self.budget_s, self.budget_usd = budget_s, budget_usd
+        self.n_settled = self.n_over_budget = 0
         self._costs: list[float] = []
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._settled: set[str] = set()
-        self._looked: set[int] = set()
-        self._begun: set[tuple[int, str]] = set()
+        self._looks_done: set[int] = set()
+        self._started_blocks: set[tuple[int, str]] = set()
         self._durations: dict[tuple[str, str], dict[int, float]] = {}
 
-    def saw(self, record: dict[str, Any]) -> None:
-        """Take note of a run."""
+    def record(self, record: dict[str, Any]) -> None:
+        """Add cost and duration of a run.
+
+        Parameters
+        ----------
+        record : dict
+            Record of the run.
+        """
         if record.get("cost") is not None and np.isfinite(record["cost"]):
             self._costs.append(float(record["cost"]))
         if record["outcome"] == "ok":
             series = self._durations.setdefault((record["arm"], record["workload"]), {})
             series[int(record["block"])] = float(record["duration"])
 
-    def skip(self, measurement: Measurement) -> bool:
-        """Return whether a measurement is not worth it any more."""
-        if self.adaptive and measurement.block in LOOKS and measurement.block not in self._looked:
-            self._looked.add(measurement.block)
+    def should_skip(self, measurement: Measurement) -> str:
+        """Decide whether to skip a measurement, and count it if so.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            The next entry of the plan.
+
+        Returns
+        -------
+        {"", "settled", "budget"}
+            The reason to skip it; empty to measure it.
+        """
+        look = self.adaptive and measurement.block in LOOKS
+        if look and measurement.block not in self._looks_done:
+            self._looks_done.add(measurement.block)
             self._look(measurement.block)
         if measurement.variant in self._settled:
-            self.n_saved += 1
-            return True
-        place = measurement.block, measurement.variant
-        if place not in self._begun and not self._fits(measurement):
-            self.n_over += 1
-            return True
-        self._begun.add(place)
-        return False
+            self.n_settled += 1
+            return "settled"
+        block = measurement.block, measurement.variant
+        if block not in self._started_blocks and not self._fits(measurement):
+            self.n_over_budget += 1
+            return "budget"
+        self._started_blocks.add(block)
+        return ""
 
     def _fits(self, measurement: Measurement) -> bool:
-        if measurement.block < FEWEST_BLOCKS:
+        if measurement.block < self.min_blocks:
             return True
         if self.budget_usd is not None:
-            ahead = len(self.arms) * float(np.mean(self._costs or [0.0]))
-            return sum(self._costs) + ahead <= self.budget_usd
+            expected = len(self.arms) * float(np.mean(self._costs or [0.0]))
+            return sum(self._costs) + expected <= self.budget_usd
         if self.budget_s is None:
             return True
-        ahead = len(self.arms) * self.estimate.run_seconds(measurement.variant)
-        return time.monotonic() - self._began + ahead <= self.budget_s
+        expected = len(self.arms) * self.estimate.run_seconds(measurement.variant)
+        return time.monotonic() - self._started + expected <= self.budget_s
 
     def _look(self, n_blocks: int) -> None:
-        """Settle the workloads whose verdict against every contender is found."""
+        """Settle the variants whose verdict is decided against every contender."""
         contenders = [arm for arm in self.arms[1:] if arm != NULL_ARM]
         null = self._matrix(NULL_ARM, n_blocks) if NULL_ARM in self.arms else None
         baseline = self._matrix(self.arms[0], n_blocks)
-        found = np.ones(len(self.variants), bool)
+        decided = np.ones(len(self.variants), bool)
         for arm in contenders or [NULL_ARM]:
             steps = next_step(
                 baseline,
@@ -146,13 +186,13 @@ class StopPolicy:
                 null=null if contenders else None,
                 blocked=True,
             )
-            found &= steps != 0
+            decided &= steps != 0
         self._settled |= {
-            name for name, is_found in zip(self.variants, found, strict=True) if is_found
+            name for name, is_decided in zip(self.variants, decided, strict=True) if is_decided
         }
 
     def _matrix(self, arm: str, n_blocks: int) -> np.ndarray:
-        """Durations of an arm, shape (variants, blocks); NaN where there is none."""
+        """Return the durations of an arm, shape (variants, blocks); NaN for missing runs."""
         values = np.full((len(self.variants), n_blocks), np.nan)
         for row, variant in enumerate(self.variants):
             for block, duration in self._durations.get((arm, variant), {}).items():

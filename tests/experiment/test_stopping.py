@@ -32,18 +32,18 @@ def test_a_budget_makes_two_blocks_at_least():
 
 
 def simulate(ratios, *, adaptive=True, seed=0, **budget):
-    """Walk through a plan with noise of 2 %; return the runs per variant and the pace."""
+    """Walk through a plan with noise of 2 %; return the runs per variant and the policy."""
     rng = np.random.default_rng(seed)
     arms, names = ["A", "B", "null"], [f"x.w{i}" for i in range(len(ratios))]
-    pace = StopPolicy(
+    policy = StopPolicy(
         arms, names, Estimate([], dict.fromkeys(names, 5.0)), adaptive=adaptive, **budget
     )
     done = dict.fromkeys(names, 0)
     for m in plan_measurements(arms, dict.fromkeys(names, 60.0), LOOKS[-1]):
-        if pace.skip(m):
+        if policy.should_skip(m):
             continue
         ratio = ratios[names.index(m.variant)] if m.arm == "B" else 1.0
-        pace.saw(
+        policy.record(
             {
                 "outcome": "ok",
                 "arm": m.arm,
@@ -54,17 +54,17 @@ def simulate(ratios, *, adaptive=True, seed=0, **budget):
             }
         )
         done[m.variant] += 1
-    return done, pace
+    return done, policy
 
 
 def test_settled_workloads_are_not_measured_on():
     ratios = [1.3] * 6 + [1.0] * 10
-    done, pace = simulate(ratios)
+    done, policy = simulate(ratios)
 
     whole = 3 * LOOKS[-1]
     assert all(count < whole for count in done.values())
-    assert pace.n_saved == sum(whole - count for count in done.values())
-    assert pace.n_saved > 0.5 * whole * len(ratios)
+    assert policy.n_settled == sum(whole - count for count in done.values())
+    assert policy.n_settled > 0.5 * whole * len(ratios)
 
 
 def test_blocks_are_whole():
@@ -74,21 +74,21 @@ def test_blocks_are_whole():
 
 
 def test_without_adaptive_everything_is_measured():
-    done, pace = simulate([1.3, 1.0], adaptive=False)
+    done, policy = simulate([1.3, 1.0], adaptive=False)
 
     assert set(done.values()) == {3 * LOOKS[-1]}
-    assert pace.n_saved == 0
+    assert policy.n_settled == 0
 
 
 def test_a_budget_that_is_used_up_leaves_two_whole_blocks():
-    done, pace = simulate([1.3, 1.0], adaptive=False, budget_s=0.001)
+    done, policy = simulate([1.3, 1.0], adaptive=False, budget_s=0.001)
 
     assert set(done.values()) == {6}
-    assert pace.n_over == 2 * 3 * (LOOKS[-1] - 2)
+    assert policy.n_over_budget == 2 * 3 * (LOOKS[-1] - 2)
 
 
 def test_money_that_is_spent_ends_the_experiment_with_whole_blocks():
-    done, pace = simulate([1.3, 1.0], adaptive=False, budget_usd=0.305)
+    done, policy = simulate([1.3, 1.0], adaptive=False, budget_usd=0.305)
 
     assert sum(done.values()) == 30
-    assert pace.n_over == 2 * 3 * LOOKS[-1] - 30
+    assert policy.n_over_budget == 2 * 3 * LOOKS[-1] - 30

@@ -1,0 +1,106 @@
+"""Events that `Experiment.run` yields: what is planned, starts, ends or is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from benchkit.experiment.run.plan import Measurement
+
+__all__ = ["Event", "Finished", "Planned", "Skipped", "Started", "finished_records"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The experiment begins.
+
+    Attributes
+    ----------
+    measurements : tuple of Measurement
+        The plan, without the measurements that are in the store already. Empty for an experiment
+        whose plan is made while it runs.
+    remaining_seconds : float
+        Estimated time until the end of the plan.
+    """
+
+    measurements: tuple[Measurement, ...]
+    remaining_seconds: float
+
+
+@dataclass(frozen=True)
+class Started:
+    """A measurement starts.
+
+    Attributes
+    ----------
+    measurement : Measurement
+        The entry of the plan.
+    remaining_seconds : float
+        Estimated time until the end of the plan, this measurement included.
+    """
+
+    measurement: Measurement
+    remaining_seconds: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run is in the store.
+
+    Attributes
+    ----------
+    measurement : Measurement
+        The entry of the plan.
+    record : dict
+        Record of the run.
+    will_retry : bool
+        Whether the infrastructure failed and the measurement is tried again.
+    remaining_seconds : float
+        Estimated time until the end of the plan.
+    """
+
+    measurement: Measurement
+    record: dict[str, Any]
+    will_retry: bool
+    remaining_seconds: float
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A measurement is left out by the stop policy.
+
+    Attributes
+    ----------
+    measurement : Measurement
+        The entry of the plan.
+    reason : {"settled", "budget"}
+        The verdict is decided already, or the block does not fit into the budget.
+    remaining_seconds : float
+        Estimated time until the end of the plan.
+    """
+
+    measurement: Measurement
+    reason: str
+    remaining_seconds: float
+
+
+Event: TypeAlias = Planned | Started | Finished | Skipped
+
+
+def finished_records(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    """Run through events and yield the record of each run.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        As `Experiment.run` yields them.
+
+    Yields
+    ------
+    dict
+        Record of a run, one for each `Finished`.
+    """
+    for event in events:
+        if isinstance(event, Finished):
+            yield event.record
