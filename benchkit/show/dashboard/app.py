@@ -62,7 +62,8 @@ def application() -> Any:
     title = VIEWS[name].TITLE if name in VIEWS else "No such page"
     navigation = [{"name": key, "title": VIEWS[key].TITLE} for key in _LISTED]
     return page(
-        _content(name, state),
+        # loading.js waits until the root has children, so it must be a Column.
+        pn.Column(_content(name, state), sizing_mode="stretch_width", margin=0),
         name,
         title=f"{title} · benchkit",
         current="runs" if name in ("run", "pair") else name,
