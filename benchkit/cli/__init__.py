@@ -1,1 +1,1 @@
-"""Doors: options in, one call, exit code. Heavy imports live inside the commands."""
+"""Commands: read options, call one function, print, exit. Large imports are in the functions."""

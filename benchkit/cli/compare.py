@@ -1,4 +1,4 @@
-"""`benchkit compare`: two sets of runs that are there already."""
+"""`benchkit compare`: compare sets of stored runs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from benchkit.cli.options import common, print_json
 
 __all__ = ["compare"]
 
-WORSE, TOO_FEW = 1, 4
+#: Exit code: a metric of a contender is worse.
+WORSE = 1
+#: Exit code: too few runs.
+TOO_FEW = 4
 
 
 @click.command()
-@click.option("--baseline", required=True, metavar="SEL", help="Runs to hold the others against.")
+@click.option("--baseline", required=True, metavar="SEL", help="Baseline runs.")
 @click.option("--contender", "contenders", required=True, multiple=True, metavar="SEL",
-              help="Runs in question; may be given again.")  # fmt: skip
-@click.option("--null", metavar="SEL", help="Runs of the baseline once more.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Judge these; or all.")
-@click.option("--all", "all_rows", is_flag=True, help="Also list what did not change.")
+              help="Runs to compare with the baseline; repeatable.")  # fmt: skip
+@click.option("--null", metavar="SEL", help="More runs of the baseline, to measure the noise.")
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME", help="Metrics to compare; repeatable."
+)
+@click.option("--all", "all_rows", is_flag=True, help="Also list unchanged metrics.")
 @common("store", "json")
 def compare(
     baseline: str,
@@ -32,17 +37,17 @@ def compare(
 ) -> None:
     """Compare sets of runs in the store.
 
-    SEL is one or several of these, with commas between them: `env:NAME`, `tag:NAME=VALUE`,
+    SEL is one or more of these, separated by commas: `env:NAME`, `tag:NAME=VALUE`,
     `param:NAME=VALUE`, `experiment:ID`, `arm:NAME`, `workload:GLOB`, `host:NAME`, `dask:VERSION`,
-    `commit:SHA`, `since:WHEN`, `until:WHEN`. Runs that were not interleaved differ by whatever the
-    machine did in between.
+    `commit:SHA`, `since:WHEN`, `until:WHEN`. Runs that were not interleaved can also differ
+    because the state of the machine changed.
 
     \b
     Examples:
       benchkit compare --baseline tag:variant=A --contender tag:variant=B
       benchkit compare --baseline env:baseline,until:7d --contender env:baseline,since:7d
 
-    Exit code 1: something is worse; 4: too few runs to compare.
+    Exit code 1: a metric is worse; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, check_metrics
     from benchkit.analysis.compare.compare_runs import compare as compare_runs
@@ -50,11 +55,11 @@ def compare(
     from benchkit.store.store import Store
 
     chosen = check_metrics(metrics or DEFAULT_METRICS)
-    home = Store(store, create=False)
+    runs_store = Store(store, create=False)
     report = compare_runs(
-        select_runs(home, baseline),
-        {name: select_runs(home, name) for name in contenders},
-        null=None if null is None else select_runs(home, null),
+        select_runs(runs_store, baseline),
+        {name: select_runs(runs_store, name) for name in contenders},
+        null=None if null is None else select_runs(runs_store, null),
         metrics=chosen,
         names=(baseline, "contender"),
     )

@@ -1,4 +1,4 @@
-"""`benchkit dashboard`: the app, on this machine."""
+"""`benchkit dashboard`: serve the dashboard on this machine."""
 
 from __future__ import annotations
 
@@ -13,35 +13,39 @@ PORT = 5006
 
 @click.command()
 @click.option(
-    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="Port."
+    "--port",
+    default=PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on.",
 )
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--show/--no-show", default=False, help="Open a browser.")
+@click.option("--show/--no-show", default=False, help="Open the dashboard in a browser.")
 @click.option("--num-procs", default=1, show_default=True, type=click.IntRange(1),
-              help="Processes that share the visitors, where they are many.")  # fmt: skip
+              help="Number of server processes, for many visitors.")  # fmt: skip
 @click.option(
     "--allow-websocket-origin",
     "origins",
     multiple=True,
     metavar="HOST:PORT",
-    help="Names by which visitors may come, when not by the address itself.",
+    help="Accept requests for this host name; repeatable.",
 )
 @click.option("--basic-auth", metavar="FILE", help="JSON file of users and passwords.")
 @click.option("--cookie-secret", envvar="BENCHKIT_COOKIE_SECRET", metavar="TEXT",
-              help="Signs visitors' cookies; needed by logins.")  # fmt: skip
-@click.option("--oauth-provider", metavar="NAME", help="Log in by github, google, azure, okta, ...")
-@click.option("--oauth-key", metavar="TEXT", help="Client id that the provider gave.")
+              help="Secret that signs cookies; required for logins.")  # fmt: skip
+@click.option("--oauth-provider", metavar="NAME", help="Login by github, google, azure, okta, ...")
+@click.option("--oauth-key", metavar="TEXT", help="Client id from the provider.")
 @click.option("--oauth-secret", envvar="BENCHKIT_OAUTH_SECRET", metavar="TEXT",
-              help="Its secret; better by $BENCHKIT_OAUTH_SECRET.")  # fmt: skip
-@click.option("--oauth-redirect-uri", metavar="URL", help="Where the provider sends visitors back.")
+              help="Client secret; better set $BENCHKIT_OAUTH_SECRET.")  # fmt: skip
+@click.option("--oauth-redirect-uri", metavar="URL", help="URL to return to after the login.")
 @click.option("--oauth-encryption-key", envvar="BENCHKIT_OAUTH_ENCRYPTION_KEY", metavar="TEXT",
-              help="Encrypts what the provider told in the cookies.")  # fmt: skip
+              help="Key that encrypts the tokens in cookies.")  # fmt: skip
 @click.option("--oauth-user", "oauth_users", multiple=True, metavar="NAME",
-              help="Login or e-mail of who may come; by default all who log in.")  # fmt: skip
+              help="Login or e-mail of a permitted user; default: all users.")  # fmt: skip
 @click.option("--allow-marks", is_flag=True,
-              help="Let visitors write marks (exclude, accept, bankruptcy).")  # fmt: skip
+              help="Permit writing marks (exclude, accept, bankruptcy).")  # fmt: skip
 @click.option("--follow", is_flag=False, flag_value="latest", metavar="[EXPERIMENT]",
-              help="Begin with an experiment in progress; the one that runs.")  # fmt: skip
+              help="Open a running experiment; default: the latest.")  # fmt: skip
 @common("store")
 def dashboard(
     port: int,
@@ -57,10 +61,10 @@ def dashboard(
     store: str | None,
     **oauth: str | None,
 ) -> None:
-    """Show the runs of a store in a browser; Ctrl-C ends it.
+    """Show the runs of a store in a browser; stop with Ctrl-C.
 
-    Binds to this machine alone unless --address says otherwise; others log in by --basic-auth or
-    --oauth-*, which Panel handles. Nothing can be changed through it without --allow-marks.
+    Only this machine can connect unless --address is given. Logins (--basic-auth, --oauth-*) are
+    those of Panel. The dashboard is read-only unless --allow-marks is given.
 
     \b
     Examples:
@@ -74,8 +78,8 @@ def dashboard(
     from benchkit.show.grafana.link import chosen_template
     from benchkit.store.store import Store
 
-    chosen_template()  # refused now, not on every page of a run
-    if follow not in (None, "", "latest"):  # and not by a page that waits for it for ever
+    chosen_template()  # reject an invalid template before serving
+    if follow not in (None, "", "latest"):  # reject an unknown experiment too
         follow = str(read_plan(Store(store, create=False).path, follow)["id"])
     serve(
         store,

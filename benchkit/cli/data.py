@@ -13,19 +13,19 @@ from benchkit.errors import UsageError
 
 __all__ = ["data"]
 
-#: Beside workloads: the public data that they stand for.
+#: File next to workloads that lists the public data they are modelled on.
 _ORIGINALS = "originals.json"
 
 
 @click.group()
 def data() -> None:
-    """Look after the datasets that workloads read."""
+    """List, make and remove the datasets that workloads read."""
 
 
 @data.command("list")
 @common("json")
 def list_data(as_json: bool) -> None:
-    """List the datasets that are there.
+    """List the datasets on this machine.
 
     \b
     Example:
@@ -34,19 +34,19 @@ def list_data(as_json: bool) -> None:
     from benchkit.formatting import format_bytes
     from benchkit.measure.data.dataset import data_folder, list_datasets
 
-    found = list_datasets()
+    datasets = list_datasets()
     if as_json:
-        print_json([{"name": d.label, "path": str(d.path), "bytes": d.nbytes} for d in found])
+        print_json([{"name": d.label, "path": str(d.path), "bytes": d.nbytes} for d in datasets])
         return
-    for item in found:
+    for item in datasets:
         click.echo(f"{item.label:40} {format_bytes(item.nbytes):>10}  {item.path.name}")
-    click.echo(f"{len(found)} datasets in {data_folder()}", err=True)
+    click.echo(f"{len(datasets)} datasets in {data_folder()}", err=True)
 
 
 @data.command("originals")
 @common("workloads", "json")
 def list_originals(folders: tuple[str, ...], as_json: bool) -> None:
-    """List the public data that workloads are modelled on: where they are, and how large.
+    """List the public data that workloads are modelled on, with address and size.
 
     \b
     Example:
@@ -63,7 +63,7 @@ def list_originals(folders: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"{row['url']}\n    {row['size']}; {', '.join(row['workloads'])}")
         click.echo(f"    {row['about']}")
     if not rows:
-        click.echo(f"no {_ORIGINALS} beside these workloads", err=True)
+        click.echo(f"no {_ORIGINALS} next to these workloads", err=True)
 
 
 def _originals(path: Path) -> list[dict[str, Any]]:
@@ -83,10 +83,10 @@ def _originals(path: Path) -> list[dict[str, Any]]:
     type=click.Choice(["tiny", "ci", "laptop", "cluster"]),
     default="ci",
     show_default=True,
-    help="Named size.",
+    help="Size of the dataset.",
 )
 def make_data(name: str, size: str) -> None:
-    """Make a dataset, if it is not there yet.
+    """Make a dataset, unless it exists.
 
     \b
     Example:
@@ -102,7 +102,7 @@ def make_data(name: str, size: str) -> None:
 @data.command("clear")
 @click.argument("name", required=False)
 def clear_data(name: str | None) -> None:
-    """Remove the datasets of a recipe, or all.
+    """Remove the datasets of one recipe, or all datasets.
 
     \b
     Example:
@@ -111,5 +111,5 @@ def clear_data(name: str | None) -> None:
     import benchkit.measure.data.recipes  # noqa: F401  (declares the recipes)
     from benchkit.measure.data.dataset import clear
 
-    for gone in clear(name):
-        click.echo(f"removed {gone.label}")
+    for removed in clear(name):
+        click.echo(f"removed {removed.label}")

@@ -1,4 +1,4 @@
-"""`benchkit doctor`: what works here."""
+"""`benchkit doctor`: check what works on this machine."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from benchkit.cli.options import common, print_json
 
 __all__ = ["doctor"]
 
-_SIGNS = {"ok": "ok     ", "absent": "absent ", "trouble": "TROUBLE"}
+#: Status -> its text in a column of 7 characters.
+_STATUS_TEXTS = {"ok": "ok     ", "absent": "absent ", "trouble": "FAILED "}
 
 
 @click.command()
 @common("store", "json")
 def doctor(store: str | None, as_json: bool) -> None:
-    """Try what benchkit needs: Dask, kernels, disk, credentials, browser, clocks.
+    """Check what benchkit needs: Dask, kernels, disk, credentials, browser, clocks.
 
     \b
     Example:
       benchkit doctor --json
 
-    Exit code 3: something does not work; what is merely absent is fine.
+    Exit code 3: a check failed; absent optional parts are not failures.
     """
     from benchkit.experiment.doctor import run_checks
 
-    findings = []
-    for finding in run_checks(store):
-        findings.append(finding)
+    results = []
+    for result in run_checks(store):
+        results.append(result)
         if not as_json:
-            click.echo(f"{_SIGNS[finding.status]}  {finding.check:16}  {finding.detail}")
+            click.echo(f"{_STATUS_TEXTS[result.status]}  {result.check:16}  {result.detail}")
     if as_json:
-        print_json([finding.to_dict() for finding in findings])
-    if any(finding.status == "trouble" for finding in findings):
+        print_json([result.to_dict() for result in results])
+    if any(result.status == "trouble" for result in results):
         sys.exit(3)

@@ -19,7 +19,7 @@ __all__ = ["env"]
 
 @click.group()
 def env() -> None:
-    """Look after environments: what may differ between two measurements."""
+    """Manage environments: packages, settings and clusters of measurements."""
 
 
 def _folders(function: Callable) -> Callable:
@@ -32,7 +32,7 @@ def _folders(function: Callable) -> Callable:
     )(function)
 
 
-def _found(name: str, folders: tuple[str, ...], *, check: bool = True) -> Environment:
+def _load_environment(name: str, folders: tuple[str, ...], *, check: bool = True) -> Environment:
     from benchkit.experiment.environment.lookup import find_environment
     from benchkit.experiment.paths import folders_of
 
@@ -43,7 +43,7 @@ def _found(name: str, folders: tuple[str, ...], *, check: bool = True) -> Enviro
 @_folders
 @common("json")
 def list_env(folders: tuple[str, ...], as_json: bool) -> None:
-    """List environments, with what is installed in those that are built.
+    """List environments, with the installed versions of built ones.
 
     \b
     Example:
@@ -57,9 +57,9 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    words = {None: "as it is", True: "yes", False: "no"}
+    labels = {None: "as it is", True: "yes", False: "no"}
     for row in rows:
-        row["built"] = "" if row["error"] else words[row["built"]]
+        row["built"] = "" if row["error"] else labels[row["built"]]
         row["size"] = format_bytes(row.pop("bytes")) if row["bytes"] else ""
     order = ("name", "python", "dask", "built", "size", "description", "error")
     click.echo(Table([{name: row[name] for name in order} for row in rows]).to_text())
@@ -68,16 +68,16 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
 @env.command("build")
 @click.argument("names", nargs=-1, required=True)
 @click.option(
-    "--update", is_flag=True, help="Resolve again: today's newest of what has no version."
+    "--update", is_flag=True, help="Resolve again: use the newest versions of unpinned packages."
 )
 @_folders
 @common("json")
 def build_env(
     names: tuple[str, ...], update: bool, folders: tuple[str, ...], as_json: bool
 ) -> None:
-    """Build environments that have packages of their own, and check all that is named.
+    """Build environments that define packages, and check the settings of all given ones.
 
-    What is built already is not built again, unless a local source or a branch has changed.
+    A built environment is built again only if a local source or a branch has changed.
 
     \b
     Example:
@@ -86,7 +86,7 @@ def build_env(
     from benchkit.experiment.environment.build import build
 
     rows = []
-    for environment in [_found(name, folders) for name in names]:
+    for environment in [_load_environment(name, folders) for name in names]:
         built = build(environment, update=update, report=lambda line: click.echo(line, err=True))
         row: dict[str, Any] = {"name": environment.name, "hash": built.hash}
         row["python"] = built.python_version
@@ -105,9 +105,9 @@ def build_env(
 @_folders
 @common("json")
 def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
-    """Print what an environment comes to: packages, settings, variables, cluster.
+    """Print the content of an environment: packages, settings, variables, cluster.
 
-    Settings that nobody changed are in --json only.
+    Settings with default values are printed with --json only.
 
     \b
     Example:
@@ -115,17 +115,17 @@ def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
     """
     from benchkit.experiment.environment.describe import show_rows
 
-    environment = _found(name, folders, check=False)
+    environment = _load_environment(name, folders, check=False)
     rows = show_rows(environment)
     if as_json:
         print_json(rows)
     else:
         _print_sections(rows, own=not environment.needs_building)
-    _say_unbuilt(environment)
+    _report_unbuilt(environment)
 
 
 def _print_sections(rows: list[dict[str, Any]], *, own: bool) -> None:
-    """Print what was said; what an environment has without anybody saying so is counted."""
+    """Print rows by kind; shared packages and default settings are only counted."""
     defaults = [row for row in rows if row["kind"] == "config" and row["from"] == "default"]
     shared = [row for row in rows if row["kind"] == "package"] if own else []
     kind = ""
@@ -142,14 +142,14 @@ def _print_sections(rows: list[dict[str, Any]], *, own: bool) -> None:
         click.echo(f"{len(defaults)} settings have their defaults: --json prints them", err=True)
 
 
-def _say_unbuilt(*environments: Environment) -> None:
+def _report_unbuilt(*environments: Environment) -> None:
     from benchkit.experiment.environment.build import find_build
 
     for environment in environments:
         if find_build(environment) is None:
             click.echo(
                 f"{environment.name} is not built: `benchkit env build {environment.name}` "
-                "tells its packages and their defaults",
+                "makes its packages and defaults available",
                 err=True,
             )
 
@@ -160,7 +160,7 @@ def _say_unbuilt(*environments: Environment) -> None:
 @_folders
 @common("json")
 def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
-    """Print what differs between two environments.
+    """Print the differences between two environments.
 
     Packages and defaults are compared when both are built.
 
@@ -170,22 +170,22 @@ def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
     """
     from benchkit.experiment.environment.describe import differences
 
-    one, other = (_found(name, folders, check=False) for name in (a, b))
-    rows = differences(one, other)
+    first, second = (_load_environment(name, folders, check=False) for name in (a, b))
+    rows = differences(first, second)
     if as_json:
         print_json(rows)
     elif rows:
-        _print_differences(rows, one.name, other.name)
+        _print_differences(rows, first.name, second.name)
     else:
-        click.echo(f"{one.name} and {other.name} do not differ", err=True)
-    _say_unbuilt(one, other)
+        click.echo(f"{first.name} and {second.name} do not differ", err=True)
+    _report_unbuilt(first, second)
 
 
-def _print_differences(rows: list[dict[str, Any]], one: str, other: str) -> None:
-    """Print a table; packages that only one side has are counted below it."""
+def _print_differences(rows: list[dict[str, Any]], first: str, second: str) -> None:
+    """Print a table; packages of only one side are counted below it."""
     from benchkit.formatting import Table
 
-    names = {"a": one, "b": other if other != one else f"{other} (b)"}
+    names = {"a": first, "b": second if second != first else f"{second} (b)"}
     extra = {
         side: [r["name"] for r in rows if r["kind"] == "package" and r[far] is None]
         for side, far in ("ab", "ba")
@@ -213,13 +213,13 @@ def _print_differences(rows: list[dict[str, Any]], one: str, other: str) -> None
     metavar="DIR",
     type=click.Path(path_type=Path),
     show_default=True,
-    help="Where the files are written.",
+    help="Folder for the written files.",
 )
 @common("json")
 def import_env(folder: Path, target: Path, as_json: bool) -> None:
     """Read the AB_*.yaml files of coiled/benchmarks and write an environment for each name.
 
-    Nothing is overwritten. What has no equivalent is named on stderr.
+    Files are never overwritten. Entries without an equivalent are printed on stderr.
 
     \b
     Example:
@@ -228,20 +228,20 @@ def import_env(folder: Path, target: Path, as_json: bool) -> None:
     from benchkit.experiment.environment.coiled import import_reference
 
     imported = import_reference(folder, target)
-    for found in imported:
-        for warning in found.warnings:
+    for environment in imported:
+        for warning in environment.warnings:
             click.echo(f"warning: {warning}", err=True)
     if as_json:
-        print_json([found.to_dict() for found in imported])
+        print_json([environment.to_dict() for environment in imported])
         return
-    for found in imported:
-        click.echo(f"{found.path}  from {', '.join(found.sources)}")
+    for environment in imported:
+        click.echo(f"{environment.path}  from {', '.join(environment.sources)}")
 
 
 @env.command("remove")
 @click.argument("names", nargs=-1)
-@click.option("--unused", is_flag=True, help="All that no environment file leads to.")
-@click.option("--all", "everything", is_flag=True, help="All that were built.")
+@click.option("--unused", is_flag=True, help="Remove builds that no environment file uses.")
+@click.option("--all", "everything", is_flag=True, help="Remove all builds.")
 @_folders
 @common("json")
 def remove_env(
@@ -251,7 +251,7 @@ def remove_env(
     folders: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Remove what was built; files of environments stay, and build again.
+    """Remove built environments; environment files are kept and can be built again.
 
     NAMES are names of environments or hashes of builds.
 
@@ -266,20 +266,20 @@ def remove_env(
     if bool(names) + unused + everything != 1:
         raise UsageError("env remove: give names, or --unused, or --all")
     if everything:
-        gone = list_built()
+        builds = list_built()
     elif unused:
-        gone = _unused(folders)
+        builds = _unused(folders)
     else:
-        gone = [_build_named(name, folders) for name in names]
-    gone = list({built.hash: built for built in gone}.values())
-    for built in gone:
+        builds = [_build_named(name, folders) for name in names]
+    builds = list({built.hash: built for built in builds}.values())
+    for built in builds:
         remove(built)
         if not as_json:
             dask = f"dask {built.packages.get('dask', '?')}, Python {built.python_version}"
             click.echo(f"removed {built.hash}  {dask}  {format_bytes(built.nbytes)}")
     if as_json:
-        print_json([{"hash": built.hash, "bytes": built.nbytes} for built in gone])
-    elif not gone:
+        print_json([{"hash": built.hash, "bytes": built.nbytes} for built in builds])
+    elif not builds:
         click.echo("nothing to remove", err=True)
 
 
@@ -290,7 +290,7 @@ def _build_named(name: str, folders: tuple[str, ...]) -> Built:
 
     built = find_built(name)
     if built is None:
-        environment = _found(name, folders, check=False)
+        environment = _load_environment(name, folders, check=False)
         built = find_build(environment)
         if built is None or built.is_own:
             raise UsageError(f"environment {environment.name!r} is not built: nothing to remove")

@@ -1,4 +1,4 @@
-"""The command `benchkit`: groups the subcommands, and shows every refusal in one line."""
+"""The command `benchkit`: add the subcommands and print each error in one line."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from benchkit.errors import BenchkitError
 
 __all__ = ["benchkit", "main"]
 
+#: Exit code of a command that is ended by Ctrl-C.
 INTERRUPTED = 130
 
 
-class _Refusals(click.Group):
-    """A group whose refusals are one line on stderr and an exit code, also below `dask`."""
+class _ErrorReportingGroup(click.Group):
+    """A group that prints an error as one line on stderr and exits with its exit code."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -39,18 +40,18 @@ class _Refusals(click.Group):
             click.echo(f"error: {error}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo("interrupted: what was measured is kept", err=True)
+            click.echo("interrupted: finished runs are kept", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read our output (`head`) has enough; flushing at exit would fail again.
+            # The reader of stdout (`head`) has exited: flushing at exit would raise again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 
 
-@click.group(cls=_Refusals, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="benchkit")
 def benchkit() -> None:
-    """Measure Dask workloads, keep the runs, and see where the time went.
+    """Measure Dask workloads, store the runs, and analyse them.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`benchkit mark`: what people say about runs; nothing is ever deleted."""
+"""`benchkit mark`: write, list and undo marks; runs are never deleted."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ __all__ = ["mark"]
 
 @click.group()
 def mark() -> None:
-    """Say something about runs, for good: nothing is ever deleted, and all can be undone.
+    """Add marks to runs. Marks can be undone; runs are never deleted.
 
-    A mark needs a reason and names its author.
+    A mark has a reason and an author.
     """
 
 
-def _told(function: Any) -> Any:
-    """Add what every mark has: reason and author."""
+def _author_options(function: Any) -> Any:
+    """Add the options of all marks: reason and author."""
     function = click.option(
-        "--by", metavar="NAME", default=None, help="Who says so; default: you."
+        "--by", metavar="NAME", default=None, help="Author; default: the current user."
     )(function)
-    return click.option("--reason", "-m", required=True, metavar="TEXT", help="Why.")(function)
+    return click.option(
+        "--reason", "-m", required=True, metavar="TEXT", help="Reason of the mark."
+    )(function)
 
 
-def _about(function: Any) -> Any:
-    """Add the options that say which runs are meant."""
+def _selection_options(function: Any) -> Any:
+    """Add the options that select runs."""
     for option in reversed(
         (
             click.option("--workload", metavar="GLOB", help="Runs of these workloads."),
             click.option("--where", multiple=True, metavar="FIELD=VALUE",
                          help="Runs with this field or tag: environment=main, host=ci-1."),
-            click.option("--since", metavar="MOMENT", help="Runs from then on."),
-            click.option("--before", metavar="MOMENT", help="Runs before then."),
+            click.option("--since", metavar="MOMENT", help="Runs at or after this time."),
+            click.option("--before", metavar="MOMENT", help="Runs before this time."),
         )
     ):  # fmt: skip
         function = option(function)
@@ -49,33 +51,33 @@ def _write(kind: str, store: str | None, by: str | None, **what: Any) -> None:
 
     if "where" in what:
         what["where"] = parse_pairs(what["where"], "--where") or None
-    home = Store(store, create=False)
-    name = home.mark(kind, by=by or getpass.getuser(), **what)
+    run_store = Store(store, create=False)
+    name = run_store.mark(kind, by=by or getpass.getuser(), **what)
     click.echo(name)
-    click.echo(f"marked; `benchkit mark undo {name} -m WHY` takes it back", err=True)
+    click.echo(f"marked; `benchkit mark undo {name} -m WHY` undoes it", err=True)
 
 
 @mark.command()
-@_about
-@_told
+@_selection_options
+@_author_options
 @common("store")
 def bankruptcy(store: str | None, by: str | None, **what: Any) -> None:
-    """Say that runs before a moment tell nothing about today: a new machine, other data.
+    """Start histories anew at a time, because of a new machine or other data.
 
-    Without --before: before now.
+    Runs before --before (default: now) are no longer compared with later runs.
     """
     _write("bankruptcy", store, by, **what)
 
 
 @mark.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@_about
-@_told
+@_selection_options
+@_author_options
 @common("store")
 def exclude(store: str | None, by: str | None, runs: tuple[str, ...], **what: Any) -> None:
-    """Say that runs tell nothing at all: a machine was broken, a disk was full.
+    """Exclude runs from analysis: for example, the disk was full.
 
-    RUN is an id or the beginning of one; or select by the options.
+    RUN is an id or the first characters of one; or select runs with the options.
     """
     _write("exclude", store, by, runs=list(runs) or None, **what)
 
@@ -84,9 +86,16 @@ def exclude(store: str | None, by: str | None, runs: tuple[str, ...], **what: An
 @click.argument("what", metavar="REGRESSION|WORKLOAD")
 @click.option("--metric", metavar="NAME", help="Only changes of this metric; source_hash: the "
               "workload measures the same although its source changed.")  # fmt: skip
-@click.option("--where", multiple=True, metavar="FIELD=VALUE", help="Only in this environment...")
-@click.option("--at", metavar="MOMENT", help="The night of the change; default: as known, or now.")
-@_told
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Only in runs with this field: environment=main.",
+)
+@click.option(
+    "--at", metavar="MOMENT", help="Time of the change; default: that of the regression, or now."
+)
+@_author_options
 @common("store")
 def accept(
     store: str | None,
@@ -97,19 +106,27 @@ def accept(
     at: str | None,
     reason: str,
 ) -> None:
-    """Say that a change is known and wanted: its regression is closed, history starts anew there.
+    """Accept a change: close its regression and start the history anew.
 
-    WHAT is the id of a regression (see `benchkit regressions`), or a workload.
+    The argument is the id of a regression (see `benchkit regressions`), or a workload.
     """
     from benchkit.analysis.regression.regression import read_ledger
     from benchkit.store.store import Store
 
-    home = Store(store, create=False)
-    for one in read_ledger(home.events(), home.marks()):
-        if one.id == what:
-            pairs = [f"environment={one.environment}", f"host={one.host}"]
-            _write("accept", store, by, workload=one.workload, metric=one.metric, reason=reason,
-                   where=tuple(where) or tuple(pairs), at=at or one.night)  # fmt: skip
+    run_store = Store(store, create=False)
+    for regression in read_ledger(run_store.events(), run_store.marks()):
+        if regression.id == what:
+            pairs = [f"environment={regression.environment}", f"host={regression.host}"]
+            _write(
+                "accept",
+                store,
+                by,
+                workload=regression.workload,
+                metric=regression.metric,
+                reason=reason,
+                where=tuple(where) or tuple(pairs),
+                at=at or regression.night,
+            )
             return
     _write("accept", store, by, workload=what, metric=metric, where=where, at=at, reason=reason)
 
@@ -118,46 +135,46 @@ def accept(
 @click.argument("old")
 @click.argument("new")
 @click.option("--field", type=click.Choice(["workload", "parameter", "environment"]),
-              default="workload", show_default=True, help="What has another name now.")  # fmt: skip
-@click.option("--workload", metavar="GLOB", help="The workloads whose parameter it is.")
-@_told
+              default="workload", show_default=True, help="Kind of the renamed item.")  # fmt: skip
+@click.option("--workload", metavar="GLOB", help="Workloads with the renamed parameter.")
+@_author_options
 @common("store")
 def rename(store: str | None, by: str | None, old: str, new: str, **what: Any) -> None:
-    """Let OLD go on under the name NEW, and its history with it."""
+    """Continue the history of OLD under the name NEW."""
     _write("rename", store, by, from_=old, to=new, **what)
 
 
 @mark.command()
 @click.argument("name", metavar="MARK")
-@_told
+@_author_options
 @common("store")
 def undo(store: str | None, by: str | None, name: str, reason: str) -> None:
-    """Take a mark back."""
+    """Undo a mark."""
     _write("undo", store, by, mark=name, reason=reason)
 
 
 @mark.command(name="list")
 @common("store", "json")
 def list_marks(store: str | None, as_json: bool) -> None:
-    """Show all marks, also those taken back."""
+    """List all marks, including undone ones."""
     from benchkit.formatting import Table
     from benchkit.store.marks import active_marks
     from benchkit.store.store import Store
 
-    found = Store(store, create=False).marks()
-    active = {one["id"] for one in active_marks(found)}
+    marks = Store(store, create=False).marks()
+    active = {mark["id"] for mark in active_marks(marks)}
     if as_json:
-        print_json([{**one, "active": one["id"] in active} for one in found])
+        print_json([{**mark, "active": mark["id"] in active} for mark in marks])
         return
     shown = ("id", "kind", "by", "reason")
     rows = [
         {
-            **{name: str(one.get(name, "")) for name in shown},
+            **{name: str(mark.get(name, "")) for name in shown},
             "about": ", ".join(
-                f"{name}={value}" for name, value in one.items() if name not in shown
+                f"{name}={value}" for name, value in mark.items() if name not in shown
             ),
-            "active": "yes" if one["id"] in active else "no",
+            "active": "yes" if mark["id"] in active else "no",
         }
-        for one in found
+        for mark in marks
     ]
     click.echo(Table(rows).to_text() if rows else "no marks")

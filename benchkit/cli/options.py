@@ -1,4 +1,4 @@
-"""Options and output that all commands share."""
+"""Options and JSON output that commands share."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from benchkit.formatting import json_safe
 
 __all__ = ["as_json_text", "common", "print_json"]
 
-#: Fields of records that hold JSON as a text, as Parquet and NetCDF do.
+#: Fields of records that are stored as JSON text.
 _JSON_FIELDS = ("extra_metrics", "params", "tags")
 
 
 class CaptureLevel(click.ParamType):
-    """A level of capture, and what is kept beside the run."""
+    """A level of capture, and extra files to store with the run."""
 
     name = "capture"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the value if it can be meant."""
+        """Return the value if it is a valid level."""
         from benchkit.measure.artifacts import parse_capture
 
         parse_capture(str(value))
@@ -37,14 +37,14 @@ class CaptureLevel(click.ParamType):
         from benchkit.measure.artifacts import EXTRAS, LEVELS
 
         head, plus, last = incomplete.rpartition("+")
-        known = EXTRAS if plus else LEVELS
-        return [CompletionItem(head + plus + word) for word in known if word.startswith(last)]
+        choices = EXTRAS if plus else LEVELS
+        return [CompletionItem(head + plus + word) for word in choices if word.startswith(last)]
 
 
-def _into_environment(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Hand a choice to the processes that measure, by the variable of its name."""
+def _set_variable(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Set the environment variable of an option for the measuring processes."""
     name = str(parameter.envvar)
-    before = os.environ.get(name)
+    previous = os.environ.get(name)
     if not value:
         return
     from benchkit.measure.prometheus.session import SCRAPE, VARIABLE, Prometheus
@@ -57,13 +57,25 @@ def _into_environment(context: click.Context, parameter: click.Parameter, value:
 
     def restore() -> None:
         os.environ.pop(name, None)
-        os.environ.update({name: before} if before is not None else {})
+        os.environ.update({name: previous} if previous is not None else {})
 
     context.call_on_close(restore)
 
 
 def common(*names: str) -> Callable:
-    """Return a decorator that adds the options of these names, as all commands have them."""
+    """Return a decorator that adds shared options to a command.
+
+    Parameters
+    ----------
+    *names : str
+        Names of options: ``store``, ``workloads``, ``environment``, ``environments``, ``select``,
+        ``tag``, ``capture``, ``prometheus``, ``json``.
+
+    Returns
+    -------
+    callable
+        Decorator of a click command function.
+    """
     options = {
         "store": [
             click.option(
@@ -88,7 +100,7 @@ def common(*names: str) -> Callable:
                 default="current",
                 show_default=True,
                 metavar="ENV",
-                help="Environment.",
+                help="Environment to use.",
             ),
         ],
         "environments": [
@@ -105,10 +117,12 @@ def common(*names: str) -> Callable:
                 "-k",
                 "expression",
                 metavar="EXPR",
-                help="Select as pytest does: words, category:, tag:, profile:, and/or/not.",
+                help="Select by name, category:, tag: or profile:, with and/or/not, as in pytest.",
             )
         ],
-        "tag": [click.option("--tag", "tags", multiple=True, metavar="K=V", help="Tag of runs.")],
+        "tag": [
+            click.option("--tag", "tags", multiple=True, metavar="K=V", help="Tag of the runs.")
+        ],
         "capture": [
             click.option(
                 "--capture",
@@ -116,7 +130,7 @@ def common(*names: str) -> Callable:
                 default="full",
                 show_default=True,
                 metavar="LEVEL[+EXTRA]",
-                help="How much is watched: full, light or off; and what is kept beside the run: "
+                help="Detail of the capture: full, light or off; extra files stored with the run: "
                 "performance-report, cluster-dump, memray.",
             )
         ],
@@ -126,25 +140,25 @@ def common(*names: str) -> Callable:
                 envvar="BENCHKIT_PROMETHEUS",
                 metavar="URL|scrape",
                 expose_value=False,
-                callback=_into_environment,
-                help="Keep what this Prometheus server knows of each run, or scrape scheduler and "
-                "workers; default $BENCHKIT_PROMETHEUS.",
+                callback=_set_variable,
+                help="Store the series of this Prometheus server with each run, or scrape "
+                "scheduler and workers; default $BENCHKIT_PROMETHEUS.",
             ),
             click.option(
                 "--prometheus-match",
                 envvar="BENCHKIT_PROMETHEUS_MATCH",
                 metavar="SELECTOR",
                 expose_value=False,
-                callback=_into_environment,
-                help="The cluster's series on that server, if not told by where it serves HTTP.",
+                callback=_set_variable,
+                help="Selector of the cluster's series; default: by its HTTP addresses.",
             ),
         ],
         "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],
     }
 
     def decorate(function: Callable) -> Callable:
-        wanted = [*names, *(["environments"] if "environment" in names else [])]
-        for name in reversed(wanted):
+        option_names = [*names, *(["environments"] if "environment" in names else [])]
+        for name in reversed(option_names):
             for option in reversed(options[name]):
                 function = option(function)
         return function
@@ -153,16 +167,33 @@ def common(*names: str) -> Callable:
 
 
 def print_json(rows: list[dict[str, Any]]) -> None:
-    """Print rows as one JSON array; what is missing is null, JSON in texts is taken out of them."""
+    """Print rows as one JSON array; missing values are null, JSON stored as text is decoded.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Column name -> value.
+    """
     click.echo(as_json_text(rows))
 
 
 def as_json_text(rows: list[dict[str, Any]]) -> str:
-    """Return rows as the text that `print_json` prints."""
-    return json.dumps([_plain(row) for row in rows], default=str, indent=1)
+    """Return rows as the text that `print_json` prints.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Column name -> value.
+
+    Returns
+    -------
+    str
+        A JSON array.
+    """
+    return json.dumps([_json_row(row) for row in rows], default=str, indent=1)
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _json_row(row: dict[str, Any]) -> dict[str, Any]:
     row = {
         name: json.loads(value) if name in _JSON_FIELDS and isinstance(value, str) else value
         for name, value in row.items()

@@ -1,4 +1,4 @@
-"""`benchkit regressions`: what the ledger says."""
+"""`benchkit regressions`: list the regressions in the ledger."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["regressions"]
 
 
 @click.command()
-@click.option("--since", metavar="MOMENT", help="Seen since then: 30d, 2026-08-01.")
+@click.option("--since", metavar="MOMENT", help="Seen since this time or age: 2026-08-01, 30d.")
 @click.option("--state", "states", multiple=True, metavar="STATE",
-              help="Only these: open, grown, recovered, accepted, ended.")  # fmt: skip
-@click.option("--open", "only_open", is_flag=True, help="Only those that are still there.")
+              help="Only in this state: open, grown, recovered, accepted, ended.")  # fmt: skip
+@click.option("--open", "only_open", is_flag=True, help="Only regressions that are still present.")
 @common("store", "json")
 def regressions(
     since: str | None,
@@ -22,7 +22,7 @@ def regressions(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Show the regressions in the ledger, the one seen last first.
+    """List the regressions in the ledger, the most recently seen first.
 
     \b
     Examples:
@@ -39,30 +39,32 @@ def regressions(
         if state not in STATES:
             hint = did_you_mean(state, STATES, f"use {', '.join(STATES)}")
             raise UsageError(f"--state {state!r}: {hint}")
-    home = Store(store, create=False)
-    found = read_ledger(home.events(), home.marks())
+    run_store = Store(store, create=False)
+    selected = read_ledger(run_store.events(), run_store.marks())
     if since is not None:
         moment = parse_moment(since)
-        found = [one for one in found if parse_moment(one.seen) >= moment]
-    found = [one for one in found if not states or one.state in states]
-    found = [one for one in found if one.is_open or not only_open]
+        selected = [
+            regression for regression in selected if parse_moment(regression.seen) >= moment
+        ]
+    selected = [regression for regression in selected if not states or regression.state in states]
+    selected = [regression for regression in selected if regression.is_open or not only_open]
     if as_json:
-        print_json([one.to_dict() for one in found])
+        print_json([regression.to_dict() for regression in selected])
         return
-    if not found:
+    if not selected:
         click.echo("no regressions", err=True)
         return
     rows = [
         {
-            "id": one.id,
-            "state": one.state,
-            "workload": one.workload,
-            "metric": one.metric,
-            "size": one.size,
-            "since": one.night[:10],
-            "environment": one.environment,
-            "cause": one.cause + (", confirmed" if one.confirmed else ""),
+            "id": regression.id,
+            "state": regression.state,
+            "workload": regression.workload,
+            "metric": regression.metric,
+            "size": regression.size,
+            "since": regression.night[:10],
+            "environment": regression.environment,
+            "cause": regression.cause + (", confirmed" if regression.confirmed else ""),
         }
-        for one in found
+        for regression in selected
     ]
     click.echo(Table(rows).to_text())

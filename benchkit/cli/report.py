@@ -1,4 +1,4 @@
-"""`benchkit report`: pages from notebooks."""
+"""`benchkit report`: write reports as HTML pages, sites and Grafana files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["report"]
 
 @click.group()
 def report() -> None:
-    """Write pages to read and send around."""
+    """Write reports as pages."""
 
 
 @report.command("run")
 @click.argument("ids", nargs=-1)
-@click.option("--output", metavar="FILE", help="Where to; default: in the store.")
+@click.option("--output", metavar="FILE", help="Output path; default: in the store.")
 @common("store", "json")
 def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_json: bool) -> None:
-    """Write the drill-down of runs as pages of HTML, one a run.
+    """Write one HTML page with the details of each run.
 
-    IDS are ids of runs or beginnings of them; without any, the latest run is meant.
+    IDS are ids of runs or their first characters; default: the latest run.
 
     \b
     Examples:
@@ -37,11 +37,11 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
 
     if output is not None and len(ids) > 1:
         raise UsageError(f"--output {output!r}: one file cannot hold {len(ids)} runs: name one")
-    home = Store(store, create=False)
-    found = [home.resolve(run_id) for run_id in ids or ("latest",)]
+    run_store = Store(store, create=False)
+    found = [run_store.resolve(run_id) for run_id in ids or ("latest",)]
     rows = []
     for run_id in found:
-        page = run_report(home, run_id, output)
+        page = run_report(run_store, run_id, output)
         rows.append({"id": run_id, "report": str(page)})
         if not as_json:
             click.echo(page)
@@ -51,8 +51,10 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
 
 @report.command("ab")
 @click.argument("experiment", default="latest")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Judge these; or all.")
-@click.option("--output", metavar="DIR", help="Where to; default: in the store.")
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME", help="Metrics to compare; repeatable."
+)
+@click.option("--output", metavar="DIR", help="Output path; default: in the store.")
 @common("store", "json")
 def report_ab(
     experiment: str,
@@ -63,7 +65,7 @@ def report_ab(
 ) -> None:
     """Write the comparison of an experiment's arms as a page.
 
-    EXPERIMENT is an id, the beginning of one, or latest.
+    EXPERIMENT is an id, its first characters, or latest.
 
     \b
     Example:
@@ -78,12 +80,12 @@ def report_ab(
 
 @report.command("bisect")
 @click.argument("bisection", default="latest")
-@click.option("--output", metavar="DIR", help="Where to; default: in the store.")
+@click.option("--output", metavar="DIR", help="Output path; default: in the store.")
 @common("store", "json")
 def report_bisect(bisection: str, output: str | None, store: str | None, as_json: bool) -> None:
     """Write the steps of a bisection as a page.
 
-    BISECTION is an id, the beginning of one, or latest.
+    BISECTION is an id, its first characters, or latest.
 
     \b
     Example:
@@ -97,10 +99,14 @@ def report_bisect(bisection: str, output: str | None, store: str | None, as_json
 
 
 @report.command("site")
-@click.option("--output", default="site", show_default=True, metavar="DIR", help="Where to.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Figures of these only.")
-@click.option("--title", default="Dask performance", show_default=True, help="Name of the site.")
-@click.option("--url", "address", metavar="URL", help="Where it will be served: feeds need it.")
+@click.option("--output", default="site", show_default=True, metavar="DIR", help="Output folder.")
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME", help="Metrics with figures; repeatable."
+)
+@click.option("--title", default="Dask performance", show_default=True, help="Title of the site.")
+@click.option(
+    "--url", "address", metavar="URL", help="URL of the published site; required for feeds."
+)
 @common("store", "json")
 def report_site(
     output: str,
@@ -110,7 +116,7 @@ def report_site(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Write months of results as a folder of pages, which opens from disk and from any server.
+    """Write the history of results as a static site, readable from disk or a server.
 
     \b
     Examples:
@@ -132,13 +138,13 @@ def report_site(
 
 
 @report.command("grafana")
-@click.option("-o", "--output", metavar="FILE", help="Where to; default: standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Output file; default: standard output.")
 def report_grafana(output: str | None) -> None:
     """Write a Grafana dashboard of Dask's metrics as JSON, to import there.
 
-    For scheduler and workers that a Prometheus server scrapes. Runs are marked on it where they
-    were posted: `benchkit report annotations`. $BENCHKIT_GRAFANA makes the way back, a link from
-    each run in `benchkit dashboard`.
+    It shows the metrics of scheduler and workers from a Prometheus server. Post runs to it as
+    annotations with `benchkit report annotations`. Set $BENCHKIT_GRAFANA to link each run in
+    `benchkit dashboard` to Grafana.
 
     \b
     Example:
@@ -162,9 +168,9 @@ def report_grafana(output: str | None) -> None:
 @click.argument("ids", nargs=-1)
 @common("store")
 def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
-    """Print runs as Grafana takes annotations, one a line, to be posted to /api/annotations.
+    """Print runs as Grafana annotations, one per line, to post to /api/annotations.
 
-    IDS are ids of runs or beginnings of them; without any, the latest run is meant.
+    IDS are ids of runs or their first characters; default: the latest run.
 
     \b
     Example:
@@ -174,6 +180,6 @@ def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
     from benchkit.show.grafana.board import annotation
     from benchkit.store.store import Store
 
-    home = Store(store, create=False)
+    run_store = Store(store, create=False)
     for run_id in ids or ("latest",):
-        click.echo(json.dumps(annotation(home.open(run_id))))
+        click.echo(json.dumps(annotation(run_store.open(run_id))))

@@ -1,4 +1,4 @@
-"""`benchkit store`: look after a store of runs."""
+"""`benchkit store`: inspect, check, copy, import, export and prune a store of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["store_group"]
 
 @click.group("store")
 def store_group() -> None:
-    """Look after a store of runs."""
+    """Manage a store of runs."""
 
 
 @store_group.command("info")
@@ -40,7 +40,7 @@ def store_info(store: str | None, as_json: bool) -> None:
 @store_group.command("check")
 @common("store", "json")
 def store_check(store: str | None, as_json: bool) -> None:
-    """Compare the files of a store with its index; list again what a crash left unlisted.
+    """Compare the files of a store with its index, and add unindexed runs to the index.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def store_check(store: str | None, as_json: bool) -> None:
 @store_group.command("compact")
 @common("store", "json")
 def store_compact(store: str | None, as_json: bool) -> None:
-    """Fold the index of a store into few files.
+    """Merge the index files of a store.
 
     \b
     Example:
@@ -79,9 +79,9 @@ def store_compact(store: str | None, as_json: bool) -> None:
 @click.argument("destination", metavar="DST")
 @common("json")
 def store_copy(source: str, destination: str, as_json: bool) -> None:
-    """Add the runs, marks and experiments of one store to another, which keeps its own.
+    """Add the runs, marks and experiments of one store to another; nothing is removed there.
 
-    Copying again adds what is new; an interrupted copy is completed the same way.
+    Copy again to add new runs or to complete an interrupted copy.
 
     \b
     Example:
@@ -93,18 +93,18 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
     if as_json:
         print_json([{"copied": done}])
     else:
-        click.echo(f"{done} runs were new to {destination}")
+        click.echo(f"{done} new runs copied to {destination}")
 
 
 @store_group.command("import")
 @click.argument("file", metavar="FILE")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @common("store", "json")
 def store_import(file: str, quiet: bool, store: str | None, as_json: bool) -> None:
     """Add the rows of a benchmark.db of coiled/benchmarks.
 
-    Rows that are there already are left as they are, so a later copy of the file adds what is new.
-    Nothing of a row is lost: `benchkit store export` writes it back.
+    Rows that were imported before are skipped, so a later copy of the file adds only new rows.
+    All columns are kept: `benchkit store export` writes them again.
 
     \b
     Example:
@@ -121,12 +121,14 @@ def store_import(file: str, quiet: bool, store: str | None, as_json: bool) -> No
 
 @store_group.command("export")
 @click.argument("file", metavar="FILE")
-@click.option("--runs", "selection", metavar="SEL", help="Which runs: env:main,since:30d; or all.")
+@click.option(
+    "--runs", "selection", metavar="SEL", help="Runs to export: env:main,since:30d; default: all."
+)
 @common("store", "json")
 def store_export(file: str, selection: str | None, store: str | None, as_json: bool) -> None:
-    """Write runs to a file for other tools, of the kind that its name says.
+    """Write runs to a file for other tools; the file name ending selects the format.
 
-    .db and .sqlite are the SQLite file of coiled/benchmarks; .parquet and .csv hold a row per run.
+    .db and .sqlite: SQLite as in coiled/benchmarks; .parquet and .csv: one row per run.
 
     \b
     Examples:
@@ -137,20 +139,20 @@ def store_export(file: str, selection: str | None, store: str | None, as_json: b
     from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
 
-    home = Store(store, create=False)
-    done = export_runs(home, file, select_runs(home, selection) if selection else None)
+    run_store = Store(store, create=False)
+    done = export_runs(run_store, file, select_runs(run_store, selection) if selection else None)
     print_json([{"file": file, "runs": done}]) if as_json else click.echo(f"{done} runs: {file}")
 
 
 @store_group.command("prune")
 @click.argument("ids", nargs=-1)
-@click.option("--runs", "selection", metavar="SEL", help="Which runs: env:old,until:365d.")
-@click.option("--yes", is_flag=True, help="Do it; otherwise only say what would be done.")
+@click.option("--runs", "selection", metavar="SEL", help="Runs to move: env:old,until:365d.")
+@click.option("--yes", is_flag=True, help="Move the runs; default: only print what would be moved.")
 @common("store", "json")
 def store_prune(
     ids: tuple[str, ...], selection: str | None, yes: bool, store: str | None, as_json: bool
 ) -> None:
-    """Move runs to the trash folder of their store: out of sight, but not deleted.
+    """Move runs to the trash folder of their store; nothing is deleted.
 
     \b
     Examples:
@@ -163,17 +165,17 @@ def store_prune(
     from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
 
-    home = Store(store, create=False)
+    run_store = Store(store, create=False)
     if bool(ids) == bool(selection):
-        raise UsageError("say which runs: their ids, or --runs SEL such as until:365d")
-    chosen = [home.resolve(run_id) for run_id in ids]
+        raise UsageError("select runs by id, or by --runs SEL such as until:365d")
+    chosen = [run_store.resolve(run_id) for run_id in ids]
     if selection:
-        chosen = select_runs(home, selection)["id"].tolist()
-    size = sum(home.files.size(run_name(run_id)) for run_id in chosen)
-    done = home.prune(chosen) if yes else 0
+        chosen = select_runs(run_store, selection)["id"].tolist()
+    size = sum(run_store.files.size(run_name(run_id)) for run_id in chosen)
+    done = run_store.prune(chosen) if yes else 0
     if as_json:
         print_json([{"runs": len(chosen), "bytes": size, "moved": done}])
     elif yes:
-        click.echo(f"{done} runs ({format_bytes(size)}) are in {home.path / 'trash'} now")
+        click.echo(f"{done} runs ({format_bytes(size)}) moved to {run_store.path / 'trash'}")
     else:
-        click.echo(f"{len(chosen)} runs ({format_bytes(size)}) would go: --yes moves them")
+        click.echo(f"{len(chosen)} runs ({format_bytes(size)}) would be moved: --yes moves them")
