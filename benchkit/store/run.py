@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 import zlib
-from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ _TROUBLE = ("lost", "remove", "restart", "pause", "terminat", "kill", "fail")
 
 def _label(run: Run) -> str:
     return ", ".join([run.workload, *(f"{name}={value}" for name, value in run.tags.items())])
+
+
+#: Group of entry points whose objects take a `Run`: ``run.plot``, ``run.panel()``.
+ACCESSORS = "benchkit.run_accessors"
 
 
 class Run:
@@ -272,6 +276,17 @@ class Run:
             columns = [self.id[:13], other.id[:13], "ratio"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns).round({"ratio": 3})
 
+    @property
+    def plot(self) -> Any:
+        """Plot functions of this run: ``run.plot.task_stream()``.
+
+        Raises
+        ------
+        MissingExtra
+            The packages for plots are not installed.
+        """
+        return self._accessor("plot")
+
     def panel(self) -> Any:
         """Return the figures of the run's page, linked by one window of time, for a notebook.
 
@@ -281,12 +296,21 @@ class Run:
         Raises
         ------
         MissingExtra
-            What draws is not installed.
+            The packages for plots are not installed.
         """
-        try:
-            return import_module("benchkit.show.dashboard.embed").RunPanel(self)
-        except ImportError as error:
-            raise MissingExtra("show", str(error.name)) from error
+        return self._accessor("panel")
+
+    def _accessor(self, name: str) -> Any:
+        """Return the object that a package registered for runs under this name.
+
+        The code that draws is found by its entry point, because `store` imports nothing from `show`.
+        """
+        for point in entry_points(group=ACCESSORS, name=name):
+            try:
+                return point.load()(self)
+            except ImportError as error:
+                raise MissingExtra("show", str(error.name)) from error
+        raise MissingExtra("show", f"entry point {name!r} of {ACCESSORS}")
 
     @property
     def capture_errors(self) -> list[str]:

@@ -1,0 +1,129 @@
+"""Draw the packages of benchkit and their imports into docs/architecture.md.
+
+    python docs/draw_architecture.py          # write the picture
+    python docs/draw_architecture.py --check  # exit code 1 if the page is not up to date
+
+An arrow points from a package to one that it imports. Arrows that follow from others are left out:
+if A imports B and B imports C, the arrow from A to C is not drawn.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- picture: begin -->", "<!-- picture: end -->"
+#: Packages drawn as a frame with their sub-packages inside, from top to bottom.
+FLOORS = ("cli", "show", "experiment", "analysis", "store", "measure")
+
+
+def modules() -> dict[str, Path]:
+    """Return dotted name -> file of every module below benchkit/."""
+    files = {path for path in (ROOT / "benchkit").rglob("*.py") if "__pycache__" not in path.parts}
+    names = {}
+    for path in sorted(files):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
+
+
+def imported(path: Path, known: Iterable[str]) -> Iterator[str]:
+    """Yield the modules of benchkit that a file imports, at its top or inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module in known:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in known else str(node.module)
+
+
+def package_of(module: str) -> str | None:
+    """Return the drawn package of a module: ``show/dashboard``, ``store``; None if not drawn."""
+    parts = module.split(".")[1:]
+    if not parts or parts[0] not in FLOORS:
+        return None
+    folder = ROOT / "benchkit" / "/".join(parts[:2])
+    return "/".join(parts[:2]) if len(parts) > 1 and folder.is_dir() else parts[0]
+
+
+def package_imports() -> dict[str, set[str]]:
+    """Return package -> packages that it imports."""
+    known = modules()
+    imports: dict[str, set[str]] = {}
+    for module, path in known.items():
+        package = package_of(module)
+        if package is None:
+            continue
+        targets = imports.setdefault(package, set())
+        targets |= {target for name in imported(path, known) if (target := package_of(name))}
+        targets.discard(package)
+    return imports
+
+
+def reduced(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return the imports without those that follow from others."""
+    reachable: dict[str, set[str]] = {}
+    for package in TopologicalSorter(imports).static_order():
+        below = imports.get(package, set())
+        reachable[package] = below.union(*(reachable[target] for target in below))
+    return {
+        package: {
+            target
+            for target in targets
+            if not any(target in reachable[other] for other in targets - {target})
+        }
+        for package, targets in imports.items()
+    }
+
+
+def picture() -> str:
+    """Return the picture as a Mermaid flow chart: floors, and the sub-packages inside them."""
+    imports = package_imports()
+    lines = ["```mermaid", "flowchart TD"]
+    for floor in FLOORS:
+        inside = {name for name in imports if name.startswith(f"{floor}/")}
+        lines.append(f"  subgraph {floor}")
+        lines += [f"    {_key(name)}[{name.rpartition('/')[2]}]" for name in sorted(inside)]
+        arrows = reduced({name: imports[name] & inside for name in inside})
+        lines += [f"    {_key(a)} --> {_key(b)}" for a in sorted(arrows) for b in sorted(arrows[a])]
+        lines += ["  end"] if inside else [f"    {floor}_commands[commands]", "  end"]
+    floors: dict[str, set[str]] = {floor: set() for floor in FLOORS}
+    for package, targets in imports.items():
+        floor = package.partition("/")[0]
+        floors[floor] |= {target.partition("/")[0] for target in targets} - {floor}
+    below = reduced(floors)
+    lines += [f"  {a} --> {b}" for a in FLOORS for b in sorted(below[a])]
+    return "\n".join([*lines, "```"])
+
+
+def _key(package: str) -> str:
+    return package.replace("/", "_")
+
+
+def page_with_picture(text: str) -> str:
+    """Return the text of the page with the picture between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{picture()}\n{END}{after}"
+
+
+def main() -> int:
+    """Write or check the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    drawn = page_with_picture(text)
+    if "--check" in sys.argv[1:]:
+        if drawn != text:
+            print(f"{PAGE.name} is not up to date: run `python docs/draw_architecture.py`")
+        return int(drawn != text)
+    PAGE.write_text(drawn, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,78 @@
+"""The code follows docs/architecture.md: imports run downward, folders stay small."""
+
+import ast
+import importlib.util
+import re
+from collections import Counter
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("measure", "store", "analysis", "experiment", "show", "cli")
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    path = ROOT / "docs" / "draw_architecture.py"
+    spec = importlib.util.spec_from_file_location("draw_architecture", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_picture_matches_the_code(drawing):
+    text = drawing.PAGE.read_text(encoding="utf-8")
+
+    assert drawing.page_with_picture(text) == text, "run `python docs/draw_architecture.py`"
+
+
+def test_every_file_named_on_the_page_exists(drawing):
+    text = drawing.PAGE.read_text(encoding="utf-8")
+    named = set(
+        re.findall(r"`((?:benchkit/|notebooks/|docs/|tests/|[a-z_]+/)[\w/]+\.(?:py|ipynb))`", text)
+    )
+
+    missing = [
+        name for name in named if not any((ROOT / top / name).exists() for top in ("", "benchkit"))
+    ]
+
+    assert len(named) > 20
+    assert missing == []
+
+
+def test_imports_form_no_circle(drawing):
+    known = drawing.modules()
+    imports = {module: set(drawing.imported(path, known)) for module, path in known.items()}
+
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_no_string_names_a_higher_floor():
+    upward = []
+    for path in sorted((ROOT / "benchkit").rglob("*.py")):
+        floor = path.relative_to(ROOT / "benchkit").parts[0]
+        if floor not in FLOORS:
+            continue
+        higher = "|".join(FLOORS[FLOORS.index(floor) + 1 :]) or "-"
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        upward += [
+            f"{path.relative_to(ROOT)}:{node.lineno}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.fullmatch(rf"benchkit\.({higher})(\.\w+)*", node.value)
+        ]
+
+    assert upward == []
+
+
+def test_folders_hold_at_most_20_files():
+    files = [path for path in (ROOT / "benchkit").rglob("*.py") if "__pycache__" not in path.parts]
+    sizes = Counter(str(path.parent.relative_to(ROOT)) for path in files)
+
+    assert {folder: size for folder, size in sizes.items() if size > 20} == {}
