@@ -303,7 +303,7 @@ class Run:
     def _accessor(self, name: str) -> Any:
         """Return the object that a package registered for runs under this name.
 
-        The code that draws is found by its entry point, because `store` imports nothing from `show`.
+        The code that draws is found by its entry point: `store` imports nothing from `show`.
         """
         for point in entry_points(group=ACCESSORS, name=name):
             try:
