@@ -1,4 +1,4 @@
-"""What produced a run: host, packages, configuration, commit. Nothing secret, nothing slow."""
+"""Collect the provenance of a run: host, packages, configuration, commit; no secrets."""
 
 from __future__ import annotations
 
@@ -25,18 +25,22 @@ __all__ = [
     "without_secrets",
 ]
 
-#: A configuration key whose name has one of these words in it is recorded, its value is not.
+#: The value of a configuration key whose name contains one of these words is not recorded.
 SECRET_WORDS = ("token", "password", "passwd", "secret", "credential", "private", "api-key", "auth")
 REDACTED = "(not recorded)"
 
 
 def collect_provenance(folder: str = ".") -> dict[str, Any]:
-    """Return all of this module as the head of a recording carries it.
+    """Return host, packages, configuration and commit for the head of a recording.
 
     Parameters
     ----------
     folder : str
-        A folder of the checkout whose commit is meant.
+        A folder of the git checkout.
+
+    Returns
+    -------
+    dict
     """
     return {
         "packages": installed_packages(),
@@ -50,23 +54,23 @@ def collect_provenance(folder: str = ".") -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def installed_packages() -> dict[str, str]:
-    """Return name -> version of the packages of this environment, sorted by name."""
-    found: dict[str, str] = {}
+    """Return the version of each installed package by name, sorted."""
+    versions: dict[str, str] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
         if name:
-            found.setdefault(name.lower().replace("_", "-"), distribution.version)
-    return dict(sorted(found.items()))
+            versions.setdefault(name.lower().replace("_", "-"), distribution.version)
+    return dict(sorted(versions.items()))
 
 
 def packages_hash() -> str:
-    """Return a short hash of Python and all packages: equal environments, equal hash."""
+    """Return a short hash of the versions of Python and all packages."""
     text = json.dumps([platform.python_version(), installed_packages()])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def host_name() -> str:
-    """Return ``$BENCHKIT_HOST``, which names a pool of equal machines, else the machine's name."""
+    """Return ``$BENCHKIT_HOST`` (the name of a pool of equal machines), else the host name."""
     return os.environ.get("BENCHKIT_HOST") or platform.node()
 
 
@@ -104,7 +108,17 @@ def _processor() -> str:
 
 @lru_cache(maxsize=8)
 def git_commit(folder: str = ".") -> str:
-    """Return the commit of the checkout around `folder`, with `-dirty` if it has changes; or ""."""
+    """Return the commit of a git checkout, with ``-dirty`` if it has changes; "" without one.
+
+    Parameters
+    ----------
+    folder : str
+        A folder of the checkout.
+
+    Returns
+    -------
+    str
+    """
     try:
         done = subprocess.run(
             ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--match="],
@@ -119,12 +133,24 @@ def git_commit(folder: str = ".") -> str:
 
 
 def effective_config() -> dict[str, Any]:
-    """Return Dask's configuration as it is in force, values of secrets left out."""
+    """Return Dask's current configuration without the values of secrets."""
     return without_secrets(dask.config.config)
 
 
 def without_secrets(value: Any, key: str = "") -> Any:
-    """Return a JSON value without the values whose key names a secret."""
+    """Return a JSON value without the values of secrets.
+
+    Parameters
+    ----------
+    value : Any
+        JSON value, possibly nested.
+    key : str
+        Key of the value in its parent.
+
+    Returns
+    -------
+    Any
+    """
     if isinstance(value, dict):
         return {str(k): without_secrets(v, str(k)) for k, v in sorted(value.items(), key=str)}
     name = key.lower().replace("_", "-")

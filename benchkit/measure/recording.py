@@ -1,9 +1,8 @@
-"""A recording: the raw columns of one execution, on disk as they arrive.
+"""A recording: the raw columns of one execution, written to disk while it runs.
 
-A folder of small JSON files, written by whoever measures and read by whoever keeps:
-`head.json` (known before), `NNNNNN.json` (drained segments, in order), `tail.json` (how it ended).
-A recording without a tail was killed; what had been drained is all there. Standard library only;
-knows nothing of what the columns mean.
+A folder of small JSON files: `head.json` (metadata before the start), `NNNNNN.json` (drained
+segments, in order), `tail.json` (outcome). Without a tail the measuring process was killed; all
+segments drained before that are present. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -24,17 +23,27 @@ __all__ = ["RECORDING_FORMAT", "Recording", "RecordingWriter", "is_abandoned", "
 
 RECORDING_FORMAT = 1
 SUFFIX = ".recording"
-#: A writer drains each second. One that was not heard of for so long is dead, wherever it was;
-#: a dead one's recording is taken by who started it within this time, or by nobody.
-SILENT_S, TAKEN_WITHIN_S = 600.0, 5.0
-#: Holds place on the disk for the tail, which says how it ended.
-ROOM, ROOM_BYTES = ".room", 2**16
-#: What of a tail may be long.
-LONG_FACTS = ("evidence", "logs", "traceback")
+#: A writer drains each second: after so many s without a new file its process is dead on any host.
+WRITER_SILENT_S = 600.0
+#: The process that started a writer stores its recording within this time in s after its death.
+STORE_WITHIN_S = 5.0
+#: Reserves disk space for the tail, so that the outcome can be written to a full disk.
+RESERVE_FILE = ".room"
+RESERVE_BYTES = 2**16
+#: Entries of a tail that may be long; omitted if the disk is full.
+LONG_ENTRIES = ("evidence", "logs", "traceback")
 
 
 class RecordingWriter:
-    """Writes one recording. Each file appears whole or not at all (write, then rename)."""
+    """Write one recording. Each file is written under a temporary name, then renamed.
+
+    Parameters
+    ----------
+    folder : Path
+        Parent folder; the recording is ``<run_id>.recording`` in it.
+    run_id : str
+        Id of the run.
+    """
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self.path = Path(folder) / f"{run_id}{SUFFIX}"
@@ -43,36 +52,36 @@ class RecordingWriter:
         self._lock = threading.Lock()
 
     def head(self, **facts: Any) -> None:
-        """Write what is known before the run starts."""
+        """Write the metadata that exist before the run starts."""
         writer = {"pid": os.getpid(), "host": socket.gethostname()}
         self._write("head.json", {"format": RECORDING_FORMAT, "writer": writer, **facts})
         with suppress(OSError):
-            (self.path / ROOM).write_bytes(os.urandom(ROOM_BYTES))
+            (self.path / RESERVE_FILE).write_bytes(os.urandom(RESERVE_BYTES))
 
     def segment(self, tables: dict) -> None:
         """Append one drained segment: bytes become base64, everything else is JSON.
 
-        From any thread: what is scraped arrives beside what is drained.
+        Thread-safe: the scraper and the capture write from different threads.
         """
         with self._lock:
             self.n_segments += 1
             self._write(f"{self.n_segments:06d}.json", tables)
 
     def tail(self, **facts: Any) -> None:
-        """Write how the run ended. The recording is finished then.
+        """Write the outcome, which finishes the recording.
 
-        There is room for this on a disk that became full since the head was written; where it
-        needs more than that, logs and evidence stay out.
+        If the disk became full after the head was written, the reserved space is used. If that is
+        not enough, `LONG_ENTRIES` are omitted.
         """
-        (self.path / ROOM).unlink(missing_ok=True)
-        facts = _with_names(facts)
+        (self.path / RESERVE_FILE).unlink(missing_ok=True)
+        facts = _with_text_keys(facts)
         try:
             self._write("tail.json", facts)
         except OSError as error:
-            spared = [name for name in LONG_FACTS if facts.pop(name, None)]
-            if not spared:
+            omitted = [name for name in LONG_ENTRIES if facts.pop(name, None)]
+            if not omitted:
                 raise
-            line = f"{', '.join(spared)}: {error.strerror or error}"
+            line = f"{', '.join(omitted)}: {error.strerror or error}"
             errors = [*facts.get("capture_errors", ()), line]
             self._write("tail.json", {**facts, "capture_errors": errors})
 
@@ -85,14 +94,18 @@ class RecordingWriter:
             draft.unlink(missing_ok=True)
 
 
-def _with_names(content: Any) -> Any:
-    """Return content whose dicts have keys that JSON knows: those of Dask's tasks may be tuples."""
+def _with_text_keys(content: Any) -> Any:
+    """Return content with all keys of dicts as text: keys of Dask's tasks may be tuples."""
     if isinstance(content, dict):
         return {
-            name if isinstance(name, str) else str(name): _with_names(value)
+            name if isinstance(name, str) else str(name): _with_text_keys(value)
             for name, value in content.items()
         }
-    return [_with_names(one) for one in content] if isinstance(content, (list, tuple)) else content
+    return (
+        [_with_text_keys(item) for item in content]
+        if isinstance(content, (list, tuple))
+        else content
+    )
 
 
 def _encode(value: Any) -> Any:
@@ -111,12 +124,12 @@ def _decode(content: dict) -> Any:
 
 @dataclass
 class Recording:
-    """A recording as read back.
+    """The content of a recording.
 
     Attributes
     ----------
     head, tail : dict
-        Facts from before and after; `tail` is empty when the measuring process was killed.
+        Metadata and outcome; `tail` is empty if the measuring process was killed.
     segments : list of dict
         Drained tables in order, columns as bytes or lists.
     problems : list of str
@@ -131,12 +144,12 @@ class Recording:
 
     @classmethod
     def read(cls, path: str | Path) -> Recording:
-        """Read a recording, as much of it as is there.
+        """Read a recording, also an incomplete one.
 
         Raises
         ------
         FileNotFoundError
-            There is no recording at `path`: its head is missing.
+            `path` has no ``head.json``.
         """
         recording = cls(Path(path))
         recording.head = json.loads((recording.path / "head.json").read_text(encoding="utf-8"))
@@ -154,18 +167,18 @@ class Recording:
 
     @property
     def finished(self) -> bool:
-        """Whether the measuring process lived to say how it ended."""
+        """Whether the measuring process wrote the outcome."""
         return bool(self.tail)
 
     def column(self, table: str, name: str, code: str) -> array:
-        """Return one column over all segments; `code` is its `array` type code."""
+        """Return a column of all segments; `code` is its `array` type code."""
         out = array(code)
         for segment in self.segments:
             out.frombytes(segment.get(table, {}).get(name, b""))
         return out
 
     def block(self, table: str, width: int) -> array:
-        """Return a table of float64 rows over all segments, flat; `width` columns a row."""
+        """Return a flat table of float64 of all segments; `width` is the number of columns."""
         out = array("d")
         for segment in self.segments:
             data = segment.get(table, b"")
@@ -173,15 +186,15 @@ class Recording:
         return out
 
     def blob(self, table: str) -> bytes:
-        """Return a table of plain bytes over all segments, concatenated."""
+        """Return a table of bytes of all segments, concatenated."""
         return b"".join(segment.get(table, b"") for segment in self.segments)
 
     def rows(self, table: str) -> list:
-        """Return a list table over all segments, concatenated."""
+        """Return a table of rows of all segments, concatenated."""
         return [row for segment in self.segments for row in segment.get(table, ())]
 
     def last(self, table: str, default: Any = None) -> Any:
-        """Return the newest snapshot of a table that is sent whole each time."""
+        """Return the newest snapshot of a table that is sent completely each time."""
         for segment in reversed(self.segments):
             if table in segment:
                 return segment[table]
@@ -189,14 +202,24 @@ class Recording:
 
 
 def is_abandoned(path: str | Path) -> bool:
-    """Whether nobody will take a recording any more: who wrote it is dead, or long silent.
+    """Return whether no process will write or store a recording any more.
 
-    A finished one is given as long: who started its writer is about to take it.
+    That is so if its writer is dead, or has not written for `WRITER_SILENT_S`. A finished recording
+    is abandoned after the same time: the process that started its writer stores it first.
+
+    Parameters
+    ----------
+    path : str or Path
+        Folder of the recording.
+
+    Returns
+    -------
+    bool
     """
     path = Path(path)
     newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
     silent_s = time.time() - newest
-    if silent_s > SILENT_S:
+    if silent_s > WRITER_SILENT_S:
         return True
     try:
         writer = json.loads((path / "head.json").read_text(encoding="utf-8")).get("writer") or {}
@@ -207,12 +230,22 @@ def is_abandoned(path: str | Path) -> bool:
     try:
         os.kill(int(writer["pid"]), 0)
     except ProcessLookupError:
-        return silent_s > TAKEN_WITHIN_S
+        return silent_s > STORE_WITHIN_S
     except (OSError, KeyError, ValueError):
         return False
     return False
 
 
 def is_recording(path: str | Path) -> bool:
-    """Whether `path` is a folder that holds a recording."""
+    """Return whether a folder contains a recording.
+
+    Parameters
+    ----------
+    path : str or Path
+        Folder.
+
+    Returns
+    -------
+    bool
+    """
     return (Path(path) / "head.json").is_file()

@@ -1,6 +1,6 @@
-"""Ids of runs: UUIDs of version 7 (RFC 9562), whose order as text is the order of their time.
+"""Ids of runs: UUIDs of version 7 (RFC 9562), whose text order is their time order.
 
-The standard library has them from Python 3.14 on only.
+The standard library supports version 7 from Python 3.14 only.
 """
 
 from __future__ import annotations
@@ -23,22 +23,36 @@ _LOW_BITS = 74
 
 
 def new_id() -> str:
-    """Return a new id; ids of one process grow strictly."""
+    """Return a new id; ids of one process are strictly increasing."""
     global _last_ms, _last_low
     with _lock:
         now_ms = time.time_ns() // 1_000_000
         if now_ms > _last_ms:
             _last_ms, _last_low = now_ms, int.from_bytes(os.urandom(9), "big")
         else:
-            # A step of 32 random bits: two forks of one process continue from the same number.
+            # Random step of 32 bits, because forked processes start from the same number.
             _last_low += 1 + int.from_bytes(os.urandom(4), "big")
         return _build(_last_ms, _last_low)
 
 
 def derived_id(moment: float, text: str) -> str:
-    """Return the id of something that happened at `moment` (Unix s) and is named by `text`.
+    """Return the id for a time and a name; the same input always gives the same id.
 
-    The same input gives the same id, so that importing twice changes nothing.
+    Parameters
+    ----------
+    moment : float
+        Unix time in s.
+    text : str
+        Name, unique at this time.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError
+        The time is before 1970 or after the year 10889.
     """
     if not 0 <= moment < 2**48 / 1000:
         raise ValueError(f"{moment!r} s: an id holds a time from 1970 to the year 10889")
@@ -47,15 +61,33 @@ def derived_id(moment: float, text: str) -> str:
 
 
 def is_id(text: object) -> bool:
-    """Tell whether a text is an id as `new_id` and `derived_id` make them.
+    """Return whether a value is an id in the format of `new_id` and `derived_id`.
 
-    Ask before an id that came from outside becomes part of a path.
+    Check external ids with this function before using them in a path.
+
+    Parameters
+    ----------
+    text : object
+        Any value.
+
+    Returns
+    -------
+    bool
     """
     return isinstance(text, str) and _SHAPE.fullmatch(text) is not None
 
 
 def id_time(run_id: str) -> float:
-    """Return when the id was made, in Unix s, to the millisecond.
+    """Return the creation time of an id in Unix s, with a resolution of 1 ms.
+
+    Parameters
+    ----------
+    run_id : str
+        Id of a run.
+
+    Returns
+    -------
+    float
 
     Raises
     ------

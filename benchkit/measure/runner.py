@@ -1,7 +1,7 @@
 """Execute one variant once: open, prepare, warm up, clock on, work, clock off, check, write.
 
-Everything that can go wrong becomes an outcome of the recording, with the step in which it went
-wrong; nothing is raised but Ctrl-C and mistakes of the caller. Decides nothing about the numbers.
+Every error becomes an outcome of the recording, with the step that raised it. Only Ctrl-C and
+invalid arguments are raised.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from benchkit.measure.deadline import (
 from benchkit.measure.errors import (
     DeadlinePassed,
     InvalidClusterError,
+    error_summary,
 )
 from benchkit.measure.outcomes import classify_error
 from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
@@ -43,13 +44,13 @@ from benchkit.measure.workloads import Variant
 
 __all__ = ["DEFAULT_DEADLINE_S", "execute", "wait_for_result"]
 
-#: A workload that declares no deadline of its own; sizes are made for 5 to 20 s.
+#: For workloads without a deadline of their own; data sizes are tuned for 5 to 20 s.
 DEFAULT_DEADLINE_S = 300.0
 LOG_LINES = 100
 
 
 class NotMeasuredError(Exception):
-    """The variant cannot run here, and that is no failure: the reason is the message."""
+    """The variant cannot run here, which is not a failure; the message is the reason."""
 
 
 def execute(
@@ -64,41 +65,41 @@ def execute(
     shapes: Mapping[str, Mapping[str, Any]] | None = None,
     prometheus: Prometheus | None = None,
 ) -> Path:
-    """Measure one variant once and leave a recording.
+    """Measure one variant once and write a recording.
 
     Parameters
     ----------
     variant : Variant
-        What to run.
+        Variant to run.
     cluster : ClusterSpec, optional
-        Where to run it; by default a LocalCluster sized for this machine.
+        Cluster to run on; by default a LocalCluster sized for this machine.
     folder : path
-        Where the recording is written, as ``<id>.recording``.
+        Parent folder of the recording, which is ``<id>.recording``.
     scale : float, default 1.0
         Share of the full data size, in (0, 1]; smaller is shorter.
     capture : str, default "full"
-        How much is watched: full, light or off; and what is kept beside the run, after ``+``
-        (see `benchkit.measure.artifacts`).
+        Capture level (full, light or off) and extras, joined by ``+`` (see
+        `benchkit.measure.artifacts`).
     deadline_s : float, optional
-        Seconds that each step may take; by default the workload's own, else 300.
+        Limit of each step in s; by default the workload's own, else 300.
     facts : mapping, optional
-        What the caller knows and the run should carry: environment, experiment, arm, tags, ...
+        Metadata to store in the run: environment, experiment, arm, tags, ...
     shapes : mapping of mapping, optional
-        Named cluster shapes of the environment, which a workload may ask for.
+        Named cluster shapes of the environment, for workloads that declare one.
     prometheus : Prometheus, optional
-        Where metrics come from; by default as ``$BENCHKIT_PROMETHEUS`` says.
+        Source of metrics; by default ``$BENCHKIT_PROMETHEUS``.
 
     Returns
     -------
     Path
-        The recording. Its tail holds the outcome.
+        Folder of the recording; its tail contains the outcome.
 
     Raises
     ------
     InvalidClusterError
-        The cluster's class or an option does not exist: a mistake in the call, not a result.
+        The class of the cluster or an option does not exist.
     KeyboardInterrupt
-        The recording is removed: a run that was broken off says nothing.
+        The user interrupted the run; its recording is removed.
     """
     return _Execution(
         variant, cluster or ClusterSpec.default(), Path(folder), scale, capture, deadline_s,
@@ -182,7 +183,7 @@ class _Execution:
             self._require_packages()
             with reused_cluster(self.spec) as opened:
                 self.opened = opened
-                self._steps(opened)
+                self._run_steps(opened)
         except NotMeasuredError as reason:
             return "skipped", str(reason), ""
         except KeyboardInterrupt:
@@ -190,7 +191,7 @@ class _Execution:
         except BaseException as error:
             trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             where = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
-            line = "; ".join(filter(None, [_line(error), where]))
+            line = "; ".join(filter(None, [error_summary(error), where]))
             return classify_error(error, self.step, self._scheduler_answers), line, trace
         return "ok", "", ""
 
@@ -217,7 +218,7 @@ class _Execution:
         most = self.workload.max_threads
         if most is not None and opened.description["n_threads"] > most:
             raise NotMeasuredError(
-                f"its data feeds {most} threads at most; the cluster has "
+                f"its data are enough for {most} threads at most; the cluster has "
                 f"{opened.description['n_threads']}"
             )
         has = {
@@ -229,7 +230,7 @@ class _Execution:
         if lacking:
             raise NotMeasuredError(f"needs a cluster with {', '.join(lacking)}: {self.spec.label}")
 
-    def _steps(self, opened: RunningCluster) -> None:
+    def _run_steps(self, opened: RunningCluster) -> None:
         client = opened.client
         self.tail["cluster"] = opened.description
         self._require_cluster(opened)
@@ -242,12 +243,12 @@ class _Execution:
         }
         self.tail["sizes"] = {"memory": scale.memory, "threads": scale.threads}
         try:
-            available["prepared"] = self._limited("prepare", client, available)
+            available["prepared"] = self._run_step("prepare", client, available)
             self.step = "warm-up"
             self._warm_up(client)
-            result = self._timed(client, available)
+            result = self._run_timed(client, available)
             available["result"] = result
-            extra = self._limited("check", client, available)
+            extra = self._run_step("check", client, available)
             if extra:
                 self.tail["extra_metrics"] = {k: float(v) for k, v in dict(extra).items()}
         finally:
@@ -259,12 +260,12 @@ class _Execution:
             except Exception as error:
                 if not failed:
                     raise
-                self.evidence["cleanup"] = _line(error)  # the first error is the one to tell
+                self.evidence["cleanup"] = error_summary(error)  # report the first error
             if failed:
                 self.step = step
         self.step = ""
 
-    def _limited(self, step: str, client: Any, available: dict[str, Any]) -> Any:
+    def _run_step(self, step: str, client: Any, available: dict[str, Any]) -> Any:
         self.step = step
         begin = wall.perf_counter()
         try:
@@ -274,27 +275,27 @@ class _Execution:
             self.tail[f"{step}_seconds"] = wall.perf_counter() - begin
 
     def _warm_up(self, client: Any) -> None:
-        """Import on the workers what the client has imported, or the first task would pay."""
+        """Import on the workers what the client has imported, so that no task pays for it."""
         heavy = ("numpy", "pandas", "pyarrow", "dask.array", "dask.dataframe", "xarray")
         names = [name for name in heavy if name in sys.modules]
         names += [name for name in self.workload.requires if name not in names]
         import_all = _importer(names)
-        # Importing pandas on a busy machine takes longer than a short workload may.
+        # Importing pandas on a busy machine can take longer than a short deadline.
         with deadline(max(self.deadline_s, 60.0), "warm-up"):
-            import_all()  # here too: workloads import inside their functions
+            import_all()  # on the client too: workloads import inside their functions
             client.run(import_all)
 
-    def _timed(self, client: Any, available: dict[str, Any]) -> Any:
+    def _run_timed(self, client: Any, available: dict[str, Any]) -> Any:
         observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.level)
         with (
             keep_extras(client, self.extras, self.writer.path, observer.errors.append),
             keep_prometheus(client, self.prometheus, observer, self.writer),
         ):
-            return self._observed(client, available, observer)
+            return self._run_observed(client, available, observer)
 
-    def _observed(self, client: Any, available: dict[str, Any], observer: Observer) -> Any:
+    def _run_observed(self, client: Any, available: dict[str, Any], observer: Observer) -> Any:
         observer.install()
-        gc.collect()  # of what came before nothing is left to be done while the clock is on
+        gc.collect()  # so that no garbage of earlier steps is collected while the clock is on
         self.step = "workload"
         try:
             try:
@@ -321,7 +322,7 @@ class _Execution:
     # -- evidence -----------------------------------------------------------------------------
 
     def _gather_evidence(self, client: Any) -> None:
-        """Save where all hangs: stacks, and the cluster's own dump beside the recording."""
+        """Save call stacks, task states and a cluster dump in the recording."""
         self.evidence |= {
             "stacks": stacks_of(client),
             "standstill": describe_unfinished_tasks(client),
@@ -340,13 +341,13 @@ class _Execution:
 
 
 def _shape(wanted: Any, shapes: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the options a workload asks for: its own, or the environment's of that name."""
+    """Return the cluster options of a workload: its own, or a named shape of the environment."""
     if wanted is None or isinstance(wanted, Mapping):
         return wanted
     if wanted not in shapes:
         raise InvalidClusterError(
             f"the workload asks for a cluster shape {wanted!r}, which the environment does not "
-            f"define: add it under `clusters:`{' beside ' + ', '.join(shapes) if shapes else ''}"
+            f"define: add it under `clusters:`{' next to ' + ', '.join(shapes) if shapes else ''}"
         )
     return shapes[wanted]
 
@@ -360,7 +361,7 @@ def _importer(names: list[str]) -> Any:
             try:
                 import_module(name)
             except ImportError:
-                pass  # the workload itself will say what it misses
+                pass  # the workload itself raises the error
 
     return import_all
 
@@ -368,7 +369,17 @@ def _importer(names: list[str]) -> Any:
 def wait_for_result(result: Any) -> Any:
     """Persist the Dask collections in a result, wait for its futures, raise the first error.
 
-    Collections stay on the cluster: what the check needs of them it fetches outside the clock.
+    Collections stay on the cluster; the check fetches data from them while the clock is off.
+
+    Parameters
+    ----------
+    result : Any
+        Return value of a workload.
+
+    Returns
+    -------
+    Any
+        The result with persisted collections.
     """
     (result,) = dask.persist(result)
     futures = futures_of(result)
@@ -378,8 +389,3 @@ def wait_for_result(result: Any) -> Any:
             if future.status != "finished":
                 future.result()
     return result
-
-
-def _line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,8 +1,8 @@
-"""From a cluster's memory and threads to shapes, chunks and partitions.
+"""Compute shapes, chunks and partitions from a cluster's memory and threads.
 
-Bytes grow with the cluster's memory M, chunk bytes and artificial sleeps with the memory of one
-thread m. Then the number of tasks per thread is constant, runtime stays about the same from a
-laptop to hundreds of workers, and a small run stresses the same ratios.
+Data bytes are proportional to the cluster's memory M; chunk bytes and artificial sleeps to the
+memory of one thread m. Then the number of tasks per thread is constant, run time is about the same
+from a laptop to hundreds of workers, and a small run stresses the same ratios.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = [
     "timeseries",
 ]
 
-#: Memory of one thread on the reference clusters of coiled/benchmarks (two threads, 8 GB sold).
+#: B of one thread on the reference clusters of coiled/benchmarks (two threads, nominal 8 GB).
 REFERENCE_MEMORY_PER_THREAD = int(3.83 * 2**30)
-#: A shape may miss the bytes asked for by this much, because dimensions are whole numbers.
+#: Allowed relative difference from the requested bytes, because dimensions are whole numbers.
 TOLERANCE = 0.10
 
 Template = Sequence[int | str]
@@ -44,7 +44,7 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
     nbytes : float
         Wanted size in B.
     template : sequence of int or str
-        One entry a dimension: a number, ``"x"`` or ``"3x"`` (solved for), or a size such as
+        One entry per dimension: a number, ``"x"`` or ``"3x"`` (solved for), or a size such as
         ``"100MiB"`` (that many bytes of items).
     itemsize : int, default 8
         Bytes of one item.
@@ -56,7 +56,7 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
     Raises
     ------
     InvalidParameterError
-        The template cannot be read, or no whole x comes within 10 % of `nbytes`.
+        The template is invalid, or no whole x gives `nbytes` within 10 %.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
     if abs(got - nbytes) > TOLERANCE * nbytes:
         raise InvalidParameterError(
             f"template {tuple(template)}: shape {shape} has {got:.3g} B, more than 10 % off the "
-            f"{nbytes:.3g} B asked for: use a larger scale or smaller fixed dimensions"
+            f"{nbytes:.3g} B requested: use a larger scale or smaller fixed dimensions"
         )
     return shape
 
@@ -103,18 +103,22 @@ def _dimension(entry: int | str, itemsize: int) -> tuple[float, bool]:
 def quadratic(
     nbytes: float, reference_nbytes: float, template: Template, *, itemsize: int = 8
 ) -> tuple[int, ...]:
-    """Return the shape for an algorithm whose work grows with the square of its data.
+    """Return the shape for an algorithm whose work is quadratic in the size of its data.
 
-    The size is ``B0 * sqrt(B / B0)``, so that runtime stays flat when the cluster grows.
+    The size is ``B0 * sqrt(B / B0)``, so that run time is constant when the cluster grows.
 
     Parameters
     ----------
     nbytes : float
-        Size in B that a linear law would give.
+        Size in B by linear scaling.
     reference_nbytes : float
-        Size in B on the reference cluster, where both laws meet.
+        Size in B on the reference cluster, where linear and quadratic scaling are equal.
     template, itemsize
         See `linear`.
+
+    Returns
+    -------
+    tuple of int
     """
     return linear(_quadratic(nbytes, reference_nbytes), template, itemsize=itemsize)
 
@@ -125,7 +129,7 @@ def _quadratic(nbytes: float, reference_nbytes: float) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """What a workload sizes itself by.
+    """Size of a cluster, from which a workload derives the size of its data.
 
     Attributes
     ----------
@@ -146,12 +150,23 @@ class Scale:
 
     @classmethod
     def of(cls, client: Any, fraction: float = 1.0) -> Scale:
-        """Read the sizes of a client's cluster, waiting up to 60 s for its first worker.
+        """Read the size of a client's cluster; wait up to 60 s for its first worker.
+
+        Parameters
+        ----------
+        client : distributed.Client
+            Client of the cluster.
+        fraction : float
+            Share of the full size to run.
+
+        Returns
+        -------
+        Scale
 
         Raises
         ------
         ClusterError
-            No worker came, or workers have no memory limit.
+            No worker connected, or workers have no memory limit.
         InvalidParameterError
             `fraction` is not in (0, 1].
         """
@@ -160,11 +175,11 @@ class Scale:
         end = time.monotonic() + 60
         while not (states := client.sync(client.scheduler.identity)["workers"]):
             if time.monotonic() > end:
-                raise ClusterError("the cluster has no workers: none came within 60 s")
+                raise ClusterError("the cluster has no workers: none connected within 60 s")
             time.sleep(0.1)
         memory = sum(state["memory_limit"] or 0 for state in states.values())
         if not memory:
-            raise ClusterError("the workers have no memory limit: set memory_limit to size by it")
+            raise ClusterError("the workers have no memory limit: set memory_limit")
         threads = sum(state["nthreads"] for state in states.values())
         return cls(memory, threads, len(states), fraction)
 
@@ -175,12 +190,12 @@ class Scale:
 
     @property
     def memory_ratio(self) -> float:
-        """Memory of one thread over that of the reference clusters; 0.26 for 1 GiB."""
+        """Memory of one thread relative to the reference clusters; 0.26 for 1 GiB."""
         return self.memory_per_thread / REFERENCE_MEMORY_PER_THREAD
 
     @property
     def chunk_bytes(self) -> int:
-        """A chunk of which a thread can hold 32, in B."""
+        """Size in B of a chunk that is 1/32 of the memory of a thread."""
         return int(self.memory_per_thread / 32)
 
     def linear(self, factor: float, template: Template | None = None, *, itemsize: int = 8) -> Any:
@@ -196,19 +211,19 @@ class Scale:
         *,
         itemsize: int = 8,
     ) -> Any:
-        """Return the bytes or shape of the quadratic law for ``factor * M * fraction``."""
+        """Return the bytes or shape of quadratic scaling for ``factor * M * fraction``."""
         nbytes = _quadratic(factor * self.memory * self.fraction, reference_nbytes)
         return int(nbytes) if template is None else linear(nbytes, template, itemsize=itemsize)
 
     def chunk(self, reference_bytes: int | str) -> int:
-        """Return a chunk size of the reference suite, shrunk or grown by the grain, in B."""
+        """Return a chunk size of the reference suite times `memory_ratio`, in B."""
         nbytes = (
             parse_bytes(reference_bytes) if isinstance(reference_bytes, str) else reference_bytes
         )
         return max(1024, int(nbytes * self.memory_ratio))
 
     def seconds(self, at_reference: float) -> float:
-        """Return an artificial sleep of the reference suite, scaled by the grain, in s."""
+        """Return an artificial sleep of the reference suite times `memory_ratio`, in s."""
         return at_reference * self.memory_ratio
 
 
@@ -223,14 +238,14 @@ def timeseries(
 ) -> Any:
     """Return a Dask DataFrame of random data of about `nbytes`.
 
-    One partition is made and measured with `dask.sizeof`; the number of partitions follows.
+    One partition is made and measured with `dask.sizeof` to get the number of partitions.
 
     Parameters
     ----------
     nbytes : float
         Wanted size in memory, in B.
     start, freq, partition_freq : str
-        First moment, distance of rows, length of a partition.
+        Time of the first row, interval of rows, interval of partitions.
     dtypes : mapping of str to type, optional
         Columns; by default ``name`` (str), ``id`` (int), ``x`` and ``y`` (float).
     seed : int, default 0
@@ -257,19 +272,23 @@ def timeseries(
             seed=seed,
         )
 
-    one = sizeof(make(1).compute(scheduler="sync"))
-    return make(max(1, round(nbytes / one)))
+    partition_bytes = sizeof(make(1).compute(scheduler="sync"))
+    return make(max(1, round(nbytes / partition_bytes)))
 
 
 def downscale(frame: Any, factor: float) -> Any:
-    """Return a share of the partitions of a Dask DataFrame, chosen with seed 0, in their order.
+    """Return a share of the partitions of a Dask DataFrame, sampled with seed 0, in their order.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
         The full data.
     factor : float
-        Share to keep: cluster memory over the memory that the full data is meant for.
+        Share to keep: cluster memory divided by the memory that the full data are made for.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
     """
     import random
 

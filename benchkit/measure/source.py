@@ -1,4 +1,4 @@
-"""The text of a function and what it means: for showing, and for telling whether it changed."""
+"""Read the source of functions, to show it and to detect changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def first_name(name: str) -> str:
 
 
 def source_of(function: Callable) -> str:
-    """Return the text of a function, not indented; "" when there is no file to read."""
+    """Return the dedented source of a function; "" if it has no file."""
     try:
         return textwrap.dedent(inspect.getsource(function)).rstrip()
     except (OSError, TypeError):
@@ -41,7 +41,7 @@ def normalized_source(function: Callable) -> str:
     """
     try:
         tree = ast.parse(source_of(function))
-    except SyntaxError:  # a lambda in the middle of a line, say
+    except SyntaxError:  # for example a lambda inside a line
         return source_of(function)
     for node in ast.walk(tree):
         body: Any = getattr(node, "body", None)
@@ -67,7 +67,7 @@ def _restore_first_names(node: ast.AST) -> None:
 
 
 def constants_of(function: Callable) -> str:
-    """Return the plain values of the global names that a function mentions: ``SLEEP_S = 0.5``."""
+    """Return the literal values of the global names that a function uses: ``SLEEP_S = 0.5``."""
     values = getattr(function, "__globals__", {})
     return "".join(
         f"{first_name(name)} = {values[name]!r}\n"
@@ -80,14 +80,14 @@ def _is_plain(value: object) -> bool:
     if not isinstance(value, (bool, int, float, str, bytes, tuple, list, dict)):
         return False
     try:
-        ast.literal_eval(repr(value))  # a list of functions, say, prints addresses in memory
+        ast.literal_eval(repr(value))  # a repr of functions has memory addresses
     except (SyntaxError, ValueError):
         return False
     return True
 
 
 def names_used(function: Callable) -> set[str]:
-    """Return the global names that a function, or a function inside it, mentions."""
+    """Return the global names that a function, or a function inside it, uses."""
     code = getattr(function, "__code__", None)
     if code is None:
         try:

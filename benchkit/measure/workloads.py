@@ -1,7 +1,7 @@
 """Declare a workload: a realistic Dask job with a check of its answer.
 
-`@workload` turns a function into a `Workload`; its parameters bound give `Variant` objects, which
-are what a row, a series or an issue is about. Knows nothing of clusters or of running.
+`@workload` makes a `Workload` of a function. A `Variant` is a workload with bound parameters: the
+unit of table rows, time series and issues. This module starts no clusters and runs no workloads.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from benchkit.measure.source import (
 
 __all__ = ["STEPS", "Variant", "Workload", "workload"]
 
-#: The steps of a workload; only `run` is inside the clock.
+#: The steps of a workload; only `run` is timed.
 STEPS = ("prepare", "run", "check", "cleanup")
 _GENERATORS = "benchkit.measure.data.random"
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-#: What a step may ask for by name, beside the workload's parameters.
-_OFFERED = ("client", "scale", "prepared", "result", "seed")
+#: Arguments of a step in addition to the workload's parameters.
+_ARGUMENTS = ("client", "scale", "prepared", "result", "seed")
 
 
 def workload(
@@ -56,9 +56,9 @@ def workload(
 ) -> Any:
     """Declare that a function is a workload.
 
-    The function is what the clock sees. It takes, by name, what it asks for of ``client``,
-    ``scale``, ``prepared`` (what the prepare step returned) and ``seed``, and its parameters as
-    keywords. Collections and futures that it returns are waited for.
+    The function is the timed step. Its arguments are passed by name: any of ``client``, ``scale``,
+    ``prepared`` (result of the prepare step) and ``seed``, and its parameters as keywords. The run
+    ends when the collections and futures that it returns are finished.
 
     Parameters
     ----------
@@ -69,29 +69,33 @@ def workload(
     variants : mapping of str to sequence, optional
         Values of each parameter; every combination is a variant.
     tags : iterable of str
-        Words to select by; ``profile:quick`` puts it into the profile `quick`, and
+        Words for selection; ``profile:quick`` adds it to the profile `quick`, and
         ``quick[kind=thin]`` tags only the variants of that kind.
     requires : iterable of str
-        Modules that must be importable; where one is absent the workload is skipped.
+        Modules that must be importable; the workload is skipped if one is missing.
     max_threads : int, optional
-        The most threads that its fixed data still feeds.
+        Largest number of threads for which its fixed data are enough.
     features : iterable of {"adaptive", "scale", "nanny"}
-        What the cluster must be able to do.
+        Required abilities of the cluster.
     cluster : str or mapping, optional
-        A named shape of the environment, or options laid over the environment's cluster.
+        A named shape of the environment, or options that replace those of its cluster.
     deadline_s : float, optional
-        Seconds that each step may take.
+        Limit of each step in s.
     version : int, default 1
-        Raise it when the meaning changes: a new history begins.
+        Increase it when the meaning changes: this starts a new history.
     metrics : mapping of str to str, optional
-        Names and units of numbers that the check step returns beside its verdict.
+        Names and units of metrics that the check step returns.
     seed : int, default 0
-        Handed to the steps and recorded.
+        Passed to the steps and recorded.
+
+    Returns
+    -------
+    Workload or decorator
 
     Raises
     ------
     InvalidWorkloadError
-        The declaration cannot work.
+        The declaration is invalid.
 
     Examples
     --------
@@ -109,7 +113,7 @@ def workload(
     taken = _GROUPS & set(metrics or ())
     if taken:
         raise InvalidWorkloadError(
-            f"metrics: {', '.join(sorted(taken))} is a group of every run file: name it otherwise"
+            f"metrics: {', '.join(sorted(taken))} is a group of every run file: rename it"
         )
 
     def declare(main: Callable) -> Workload:
@@ -132,7 +136,7 @@ def workload(
     return declare if function is None else declare(function)
 
 
-#: A metric of one of these names could not lie beside the group in a run file.
+#: Groups of a run file; a metric must not have the name of a group.
 _GROUPS = {
     "errors", "events", "fine", "logs", "profile", "scheduler", "spans", "task_events",
     "task_groups", "tasks", "transfers", "workers",
@@ -162,7 +166,7 @@ class Workload:
         for part in (self.category, self.short_name):
             if not _NAME.match(part):
                 raise InvalidWorkloadError(
-                    f"{self._place(self.main)}: {part!r} is no name for a workload: "
+                    f"{self._place(self.main)}: {part!r} is not a valid name for a workload: "
                     "use a-z, 0-9 and _, a letter first"
                 )
         for key, values in self.parameters.items():
@@ -175,15 +179,15 @@ class Workload:
     # -- steps --------------------------------------------------------------------------------
 
     def prepare(self, function: Callable) -> Callable:
-        """Decorate the step before the clock: inputs, persisted data. Its result is `prepared`."""
+        """Decorate the untimed step that makes the input; its result is `prepared`."""
         return self._set_step("prepare", function)
 
     def check(self, function: Callable) -> Callable:
-        """Decorate the step after the clock that compares `result` with the known answer."""
+        """Decorate the untimed step that compares `result` with the known answer."""
         return self._set_step("check", function)
 
     def cleanup(self, function: Callable) -> Callable:
-        """Decorate the step that always comes last."""
+        """Decorate the last step, which runs after errors too."""
         return self._set_step("cleanup", function)
 
     def _set_step(self, step: str, function: Callable) -> Callable:
@@ -192,7 +196,7 @@ class Workload:
                 f"{self._place(function)}: {self.name} has a {step} step already"
             )
         for parameter in inspect.signature(function).parameters.values():
-            known = [*_OFFERED, *self.parameters]
+            known = [*_ARGUMENTS, *self.parameters]
             if parameter.default is not parameter.empty:
                 continue
             if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
@@ -200,14 +204,14 @@ class Workload:
             if parameter.name not in known:
                 hint = did_you_mean(parameter.name, known, f"there are {', '.join(known)}")
                 raise InvalidWorkloadError(
-                    f"{self._place(function)}: the {step} step of {self.name} asks for "
-                    f"{parameter.name!r}, which nobody offers: {hint}"
+                    f"{self._place(function)}: the {step} step of {self.name} has an "
+                    f"unknown argument {parameter.name!r}: {hint}"
                 )
         self.steps[step] = function
         return function
 
     def call(self, step: str, **available: Any) -> Any:
-        """Call a step with what its signature asks for; None when there is no such step."""
+        """Call a step with the arguments of its signature; None if there is no such step."""
         function = self.steps.get(step)
         if function is None:
             return None
@@ -230,12 +234,12 @@ class Workload:
 
     @property
     def path(self) -> str:
-        """The file that declares it."""
+        """Path of the file that declares the workload."""
         return self.main.__code__.co_filename if hasattr(self.main, "__code__") else ""
 
     @property
     def line(self) -> int:
-        """The line of the file on which it begins."""
+        """Line of the declaration in its file."""
         return self.main.__code__.co_firstlineno if hasattr(self.main, "__code__") else 0
 
     def _place(self, function: Callable) -> str:
@@ -244,14 +248,14 @@ class Workload:
 
     @property
     def source(self) -> str:
-        """Text of all steps and of the helpers of the same file that they use."""
+        """Source of all steps and of the helper functions that they use."""
         return "\n\n".join(
             text for text in (source_of(function) for function in self._functions()) if text
         )
 
     @property
     def source_hash(self) -> str:
-        """Hash of what the source does: comments, docstrings and layout do not count."""
+        """Hash of the source without comments, docstrings and layout."""
         digest = hashlib.sha256()
         for function in self._functions():
             digest.update(normalized_source(function).encode())
@@ -260,34 +264,34 @@ class Workload:
         return digest.hexdigest()[:16]
 
     def _functions(self) -> list[Callable]:
-        """Return the steps in order, then what they use of their own files, and so on."""
-        found = [self.steps[step] for step in STEPS if step in self.steps]
-        for function in found:  # grows while it is walked
+        """Return the steps, then the helper functions that they use, recursively."""
+        functions = [self.steps[step] for step in STEPS if step in self.steps]
+        for function in functions:  # grows during the iteration
             for name in sorted(names_used(function), key=first_name):
                 helper = getattr(function, "__globals__", {}).get(name)
                 if (
                     isinstance(helper, (FunctionType, type))
                     and self._is_own(helper.__module__)
-                    and helper not in found
+                    and helper not in functions
                 ):
-                    found.append(helper)
-        return found
+                    functions.append(helper)
+        return functions
 
     def _is_own(self, module: str) -> bool:
-        """Tell whether a module's functions are part of the workload's meaning.
+        """Return whether functions of a module are part of the source hash.
 
-        Its own file, the helper files beside it (``_name.py``), and ours that makes its data.
+        These are its file, helper files next to it (``_name.py``), and `measure.data.random`.
         """
         if module in (self.main.__module__, _GENERATORS):
             return True
         file = getattr(sys.modules.get(module), "__file__", None)
-        beside = file is not None and Path(file).parent == Path(self.path).resolve().parent
-        return beside and module.rpartition(".")[2].startswith("_")
+        is_neighbour = file is not None and Path(file).parent == Path(self.path).resolve().parent
+        return is_neighbour and module.rpartition(".")[2].startswith("_")
 
     # -- variants -----------------------------------------------------------------------------
 
     def variants(self) -> list[Variant]:
-        """Return every combination of parameter values, the first parameter slowest."""
+        """Return all combinations of parameter values; the last parameter varies fastest."""
         combinations = itertools.product(*self.parameters.values())
         return [
             Variant(self, dict(zip(self.parameters, values, strict=True)))
@@ -295,7 +299,7 @@ class Workload:
         ]
 
     def bind(self, **params: Any) -> Variant:
-        """Return the variant of these values; parameters left out take their first value.
+        """Return the variant with these values; other parameters take their first value.
 
         Raises
         ------
@@ -331,20 +335,20 @@ class Variant:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The workload's tags that hold for this variant.
+        """The tags of the workload that apply to this variant.
 
         ``quick[kind=thin]`` among the workload's tags is ``quick`` for variants of that kind.
         """
-        found = []
+        names = []
         for tag in self.workload.tags:
             name, _, inside = tag.partition("[")
             wanted = {part.strip() for part in inside.rstrip("]").split(",") if part.strip()}
             if wanted <= {f"{key}={value}" for key, value in self.params.items()}:
-                found.append(name)
-        return tuple(found)
+                names.append(name)
+        return tuple(names)
 
     def missing_packages(self) -> list[str]:
-        """Return which required modules cannot be imported here."""
+        """Return the required modules that cannot be imported here."""
         return [name for name in self.workload.requires if not _is_importable(name)]
 
     def __hash__(self) -> int:
@@ -358,7 +362,7 @@ class Variant:
 
 
 def _is_importable(name: str) -> bool:
-    if name in sys.modules:  # one that puts another module in its place need not have a spec
+    if name in sys.modules:  # a module that replaced itself in sys.modules may have no spec
         return sys.modules[name] is not None
     try:
         return find_spec(name) is not None

@@ -120,7 +120,7 @@ def test_a_killed_process_leaves_a_run_to_the_next_check(tmp_path, monkeypatch):
     (left.parent / "memray").mkdir()
     (left.parent / "memray" / "worker.bin").write_bytes(b"profile")
     assert store.check().rescued == []  # whoever started it may be about to take it
-    monkeypatch.setattr(recording, "TAKEN_WITHIN_S", 0.0)
+    monkeypatch.setattr(recording, "STORE_WITHIN_S", 0.0)
     (rescued,) = store.check().rescued
     run = store.open(rescued)
     assert run.outcome == "infrastructure"

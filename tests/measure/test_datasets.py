@@ -16,7 +16,7 @@ from benchkit.measure.data.dataset import MANIFEST, clear, data_folder, dataset,
 from benchkit.measure.data.recipe import recipe
 from benchkit.measure.errors import DatasetError, InvalidParameterError, MissingPackage, UsageError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: A recipe of two files that says where it is, for processes that are killed or race.
 SLOW_RECIPE = """
 import sys, time
@@ -252,7 +252,7 @@ def test_who_waits_too_long_is_told_for_whom(script, tmp_path, monkeypatch):
     log = tmp_path / "log"
     maker = start(script, log, 60.0)
     wait_for_line(log)
-    monkeypatch.setattr(datasets, "LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("benchkit.measure.data.lock.LOCK_TIMEOUT_S", 0.1)
     monkeypatch.setattr(sys, "argv", ["", str(log), "60.0"])
     exec(compile(script.read_text(), str(script), "exec"), {"__name__": "slow_recipe"})
     try:
@@ -288,7 +288,7 @@ def test_what_an_environment_lacks_the_python_of_benchkit_makes(monkeypatch, tmp
     helper.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     helper.chmod(0o755)
     monkeypatch.setenv("BENCHKIT_PYTHON", str(helper))
-    monkeypatch.setenv("PYTHONPATH", str(Path(datasets.__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(datasets.__file__).parents[3]))
     monkeypatch.setitem(sys.modules, "duckdb", None)
 
     def lacks(package):

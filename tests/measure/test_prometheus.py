@@ -128,7 +128,7 @@ def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus,
         answer = read_range(url, selector_of([], '{cluster="mine"}'), now - 20, now)
         assert b'"dask_worker_threads"' in zlib.decompress(answer["answer"])
         assert answer["metadata"]["dask_worker_threads"]["type"] == "gauge"
-        for match, message in (("{job=}", "the server refuses"), ('{job="x"}', "knows no series")):
+        for match, message in (("{job=}", "the server refuses"), ('{job="x"}', "has no series")):
             with pytest.raises(HttpError, match=message):
                 read_range(url, selector_of([], match), now - 20, now)
     run = Run(run_from_recording(path))
@@ -235,14 +235,16 @@ def test_what_goes_wrong_is_one_line_of_the_run_and_no_more(watched, tmp_path, m
         Thread(target=other.serve_forever, daemon=True).start()
         line = trouble(f"http://127.0.0.1:{other.server_port}", capture="light")
         other.shutdown()
-    assert line.endswith("the server answers, but not as Prometheus does")
+    assert line.endswith("the response is not in the format of Prometheus")
 
     # What Dask serves where prometheus-client is not installed.
     written = []
     served = SimpleNamespace(write=written.append, set_header=lambda *_: None)
     PrometheusNotAvailableHandler.get(served)
     said = written[0]
-    monkeypatch.setattr("benchkit.measure.prometheus.scraper.ask", lambda *_, **__: said.encode())
+    monkeypatch.setattr(
+        "benchkit.measure.prometheus.scraper.request", lambda *_, **__: said.encode()
+    )
     assert "prometheus-client is not installed" in trouble("scrape")
     monkeypatch.setattr("benchkit.measure.prometheus.http._endpoint", _no_http)
     assert "serve no HTTP" in trouble("scrape")

@@ -8,7 +8,7 @@ import os
 import pandas as pd
 import pytest
 
-from benchkit.measure.data import remote_copy as published
+from benchkit.measure.data import remote_copy
 from benchkit.measure.data.recipes import dataset
 from benchkit.measure.errors import DatasetError
 
@@ -17,7 +17,7 @@ from benchkit.measure.errors import DatasetError
 def url(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "here"))
     monkeypatch.setenv("BENCHKIT_DATA_URL", f"file://{tmp_path}/bucket/")
-    monkeypatch.setattr(published, "_PUBLISHED", set())
+    monkeypatch.setattr(remote_copy, "_UPLOADED", set())
     return tmp_path / "bucket"
 
 
@@ -39,7 +39,7 @@ def test_workers_are_told_urls_and_find_the_same_there(url):
 def test_what_is_there_is_not_copied_again_and_half_a_copy_is_made_whole(url, monkeypatch):
     dataset("h2o", size="tiny")
     before = times(url)
-    monkeypatch.setattr(published, "_PUBLISHED", set())  # as another process
+    monkeypatch.setattr(remote_copy, "_UPLOADED", set())  # as another process
     dataset("h2o", size="tiny")
     assert times(url) == before
 
@@ -47,7 +47,7 @@ def test_what_is_there_is_not_copied_again_and_half_a_copy_is_made_whole(url, mo
     (first, *_) = json.loads(manifest.read_text())["files"]
     manifest.unlink()
     (manifest.parent / first).write_bytes(b"half")
-    monkeypatch.setattr(published, "_PUBLISHED", set())
+    monkeypatch.setattr(remote_copy, "_UPLOADED", set())
     dataset("h2o", size="tiny")
     assert [path.name for path in times(url)] == [path.name for path in before]
     assert (manifest.parent / first).stat().st_size > 4
@@ -60,7 +60,7 @@ def test_what_another_machine_has_published_stays(url, monkeypatch):
     theirs["files"] = {name: size + 1 for name, size in theirs["files"].items()}
     manifest.write_text(json.dumps(theirs))
     before = times(url)
-    monkeypatch.setattr(published, "_PUBLISHED", set())
+    monkeypatch.setattr(remote_copy, "_UPLOADED", set())
 
     dataset("h2o", size="tiny")
 

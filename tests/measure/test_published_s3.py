@@ -14,7 +14,7 @@ import pytest
 import s3fs
 from uv import find_uv_bin
 
-from benchkit.measure.data import remote_copy as published
+from benchkit.measure.data import remote_copy
 from benchkit.measure.data.recipes import dataset
 
 pytestmark = [pytest.mark.slow, pytest.mark.environment]
@@ -51,7 +51,7 @@ def bucket(endpoint, tmp_path, monkeypatch):
     places = {"BENCHKIT_DATA": str(tmp_path / "here"), "BENCHKIT_DATA_URL": "s3://bench/data"}
     for name, value in {**ACCESS, "AWS_ENDPOINT_URL": endpoint, **places}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(published, "_PUBLISHED", set())
+    monkeypatch.setattr(remote_copy, "_UPLOADED", set())
     s3fs.S3FileSystem.clear_instance_cache()
     files = s3fs.S3FileSystem()
     files.mkdir("bench")

@@ -80,7 +80,7 @@ def test_a_bad_expression_says_where():
 
 
 def test_a_step_that_asks_for_the_unknown_is_refused():
-    with pytest.raises(InvalidWorkloadError, match=r"asks for 'chunk'.*did you mean 'chunks'"):
+    with pytest.raises(InvalidWorkloadError, match=r"unknown argument 'chunk'.*did you mean 'chunks'"):
 
         @workload(category="array", variants={"chunks": [1]})
         def total(client, *, chunk):

@@ -43,8 +43,8 @@ def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
         See `benchkit.measure.cluster.spec.open_cluster`.
     """
     if spec.is_local or spec.address is not None:
-        with open_cluster(spec) as running:
-            yield running
+        with open_cluster(spec) as cluster:
+            yield cluster
         return
     key = json.dumps(spec.to_dict(), sort_keys=True, default=str)
     running = _restart(key)

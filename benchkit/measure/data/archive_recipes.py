@@ -1,6 +1,6 @@
 """The shipped recipes of archives of many files: binaries in tar, and a climate in NetCDF.
 
-Continues `recipes`, which is the one door to all of them.
+Import recipes from `benchkit.measure.data.recipes`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["nex_nc", "tarballs"]
 WORD = b"matplotlib"
 NEX_VARIABLES = ("tas", "pr")
 NEX_FIRST_YEAR = 1950
-#: Values of a variable that the manifest tells, by place.
+#: Values of a variable that the manifest lists, with their positions.
 NEX_POINTS = 100
 
 
@@ -35,14 +35,14 @@ NEX_POINTS = 100
 def tarballs(
     folder: Path, *, files: int = 24, blobs: int = 40, blob_bytes: int = 50_000, seed: int = 0
 ) -> Mapping[str, Any]:
-    """Make monthly archives of small binary files, of which more and more name a certain word.
+    """Make monthly archives of small binary files, an increasing share of which contains a word.
 
-    The word is written in upper, lower or mixed case, and in none of the first two archives.
+    The word is in upper, lower or mixed case, and absent from the first two archives.
 
     Parameters
     ----------
     folder : Path
-        Where to write.
+        Output folder.
     files, blobs, blob_bytes : int
         Archives, files in each, bytes of a file.
     seed : int
@@ -95,7 +95,7 @@ def nex_nc(
     Parameters
     ----------
     folder : Path
-        Where to write; a table for each variable, ``tas`` and ``pr``.
+        Output folder; a table for each variable, ``tas`` and ``pr``.
     years, latitudes : int
         Years from 1950 on, and latitudes; there are twice as many longitudes.
     seed : int
@@ -110,7 +110,7 @@ def nex_nc(
     shape = (365, latitudes, 2 * latitudes)
     known: dict[str, Any] = {}
     for number, name in enumerate(NEX_VARIABLES):
-        found: dict[str, list[Any]] = {"sums": [], "points": [], "values": []}
+        answers: dict[str, list[Any]] = {"sums": [], "points": [], "values": []}
         for year in range(years):
             rng = np.random.default_rng([seed, number, year])
             values = rng.random(shape, dtype="f4")
@@ -118,11 +118,11 @@ def nex_nc(
             path = folder / f"{name}_{NEX_FIRST_YEAR + year}.nc"
             data = xr.Dataset({name: (("time", "lat", "lon"), values)}, coords={"time": times})
             data.to_netcdf(path, engine="h5netcdf")
-            found["sums"] += values.sum(axis=(1, 2), dtype=float).tolist()
+            answers["sums"] += values.sum(axis=(1, 2), dtype=float).tolist()
             places = rng.integers(0, shape, (-(-NEX_POINTS // years), 3))
-            found["points"] += (places + np.array([365 * year, 0, 0])).tolist()
-            found["values"] += values[tuple(places.T)].tolist()
-        known[name] = found
+            answers["points"] += (places + np.array([365 * year, 0, 0])).tolist()
+            answers["values"] += values[tuple(places.T)].tolist()
+        known[name] = answers
     return {
         "rows": {name: years * int(np.prod(shape)) for name in NEX_VARIABLES},
         "tables": {name: f"{name}_*.nc" for name in NEX_VARIABLES},

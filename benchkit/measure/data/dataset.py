@@ -1,25 +1,22 @@
-"""Input datasets on disk: made once by a recipe, found again by its key.
+"""Input datasets on disk: made once by a recipe and reused by key.
 
-Knows folders, locks and manifests; does not know what is in a dataset (`recipes` does). A dataset
-appears whole or not at all: it is made under a temporary name and renamed. Two processes that
-want the same one make it once. The lock is the kernel's, so it ends with its holder, also with
-kill -9, and cannot go stale; where a file system has no locks both make it, and the second copy is
-thrown away.
+Handles folders, locks and manifests; `recipes` defines the contents. A dataset is made under a
+temporary name and then renamed, so that it is always complete. Concurrent processes make it once:
+a lock of the kernel protects it, which ends with its process, also with kill -9. On a file system
+without locks both processes make it, and the second copy is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +24,9 @@ from uuid import uuid4
 
 import dask
 
+from benchkit.measure.data.lock import dataset_lock
 from benchkit.measure.data.recipe import Recipe, find_recipe
-from benchkit.measure.data.remote_copy import data_url, publish
+from benchkit.measure.data.remote_copy import data_url, upload_dataset
 from benchkit.measure.deadline import pause_deadlines
 from benchkit.measure.errors import (
     BenchkitError,
@@ -38,45 +36,35 @@ from benchkit.measure.errors import (
     did_you_mean,
 )
 
-try:
-    import fcntl
-except ImportError:  # Windows: no lock, and publication is atomic all the same
-    fcntl = None  # type: ignore[assignment]
-
 __all__ = ["Dataset", "clear", "data_folder", "dataset", "list_datasets"]
 
-#: The largest recipe takes minutes; who waits longer waits for somebody who hangs.
-LOCK_TIMEOUT_S = 3600.0
-LOCK_POLL_S = 0.1
 MANIFEST = "manifest.json"
-#: Tells the processes of an environment which Python has what data are made with.
+#: Path of the Python of benchkit, which has the packages that make datasets.
 HELPER_VARIABLE = "BENCHKIT_PYTHON"
 _HELPER = """
 import json, os, sys
 wanted = json.load(sys.stdin)
 os.environ["BENCHKIT_DATA"] = wanted["folder"]
 from benchkit.measure.data.recipes import dataset
-found = dataset(wanted["name"], **wanted["params"])
+made = dataset(wanted["name"], **wanted["params"])
 if wanted["sql"]:
-    found.answer(wanted["sql"])
+    made.answer(wanted["sql"])
 """
-#: What a file system answers that has no locks (some network and cluster ones).
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset that is there.
+    """A dataset on disk.
 
     Attributes
     ----------
     path : Path
-        Its folder.
+        Folder of the dataset.
     manifest : dict
-        Recipe, version, params, made (Unix s), seconds, bytes, files (B by name), and what the
-        recipe added: rows, tables, seed, generators.
+        Recipe, version, params, made (Unix s), seconds, bytes, files (B by name), and entries of
+        the recipe: rows, tables, seed, generators.
     url : str
-        Where workers read it, if that is not its folder (see `published`).
+        URL from which workers read it; "": they read the folder (see `remote_copy`).
     """
 
     path: Path
@@ -94,23 +82,27 @@ class Dataset:
         return _label(self.manifest["recipe"], self.manifest["params"])
 
     def at(self, name: str) -> str:
-        """Return where workers read a file or a folder of it: a path, or a URL."""
+        """Return the path or URL from which workers read a file or folder of the dataset."""
         return f"{self.url}/{name}" if self.url else str(self.path / name)
 
     def files(self, table: str, *, here: bool = False) -> list[str]:
-        """Return where a table's files are, in order: paths, or URLs.
+        """Return the sorted paths or URLs of the files of a table.
 
         Parameters
         ----------
         table : str
-            Its name in the manifest.
+            Name of the table in the manifest.
         here : bool, default False
-            Paths on the machine that the dataset was made on, for who reads only there.
+            Return local paths, for code that reads on this machine only.
+
+        Returns
+        -------
+        list of str
 
         Raises
         ------
         InvalidParameterError
-            There is no such table.
+            The table does not exist.
         """
         tables = self.manifest.get("tables", {})
         if table not in tables:
@@ -120,15 +112,15 @@ class Dataset:
         return [str(self.path / name) if here else self.at(name) for name in names]
 
     def answer(self, sql: str) -> Any:
-        """Return what DuckDB says to a query over the tables; kept beside the data.
+        """Return the result of a DuckDB query over the tables; cached next to the data.
 
-        Environments that only read a kept answer do not need DuckDB, nor those that an experiment
-        measures in: the Python that benchkit runs in asks for them.
+        Environments that only read a cached result do not need DuckDB. If the measured environment
+        has no DuckDB, the Python of benchkit runs the query.
 
         Parameters
         ----------
         sql : str
-            One select statement; each table of the dataset is a view.
+            One select statement; item table of the dataset is a view.
 
         Returns
         -------
@@ -137,7 +129,7 @@ class Dataset:
         Raises
         ------
         MissingPackage
-            The answer is not known yet and DuckDB is not installed.
+            The result is not cached and DuckDB is not installed.
         """
         import pandas as pd
 
@@ -147,16 +139,16 @@ class Dataset:
             path.parent.mkdir(exist_ok=True)
             draft = path.with_name(f"{uuid4().hex}.draft")
             try:
-                self._ask_duckdb(sql, draft)
+                self._query_duckdb(sql, draft)
                 os.replace(draft, path)
             except MissingPackage:
-                if not _done_elsewhere(self.manifest["recipe"], self.manifest["params"], sql):
+                if not _run_elsewhere(self.manifest["recipe"], self.manifest["params"], sql):
                     raise
             finally:
                 draft.unlink(missing_ok=True)
         return pd.read_parquet(path)
 
-    def _ask_duckdb(self, sql: str, target: Path) -> None:
+    def _query_duckdb(self, sql: str, target: Path) -> None:
         try:
             import duckdb
         except ImportError as error:
@@ -172,9 +164,9 @@ class Dataset:
 
 
 def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
-    """Return a dataset, made now if it is not there yet, and copied to where workers read.
+    """Return a dataset; make it and copy it to `data_url` if that has not been done.
 
-    The time that this takes counts for no deadline of a workload's steps.
+    Deadlines of the steps of a workload are paused meanwhile.
 
     Parameters
     ----------
@@ -183,7 +175,7 @@ def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
     size : {"tiny", "ci", "laptop", "cluster"}, optional
         Named parameters.
     **params
-        Parameters of the recipe; they win over those of the size.
+        Parameters of the recipe; they replace those of the size.
 
     Returns
     -------
@@ -192,32 +184,32 @@ def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
     Raises
     ------
     UsageError, InvalidParameterError
-        There is no such recipe, size or parameter.
+        The recipe, size or parameter does not exist.
     MissingPackage
-        What the recipe needs is not installed.
+        A package of the recipe is not installed.
     DatasetError
-        It could not be made: disk full, no permission, the generator failed.
+        The dataset could not be made: disk full, no permission, the generator failed.
     """
     chosen = find_recipe(name)
     bound = chosen.bind(size, **params)
-    with pause_deadlines():  # made once, however large it is
-        found = _made(chosen, bound)
+    with pause_deadlines():
+        found = _find_or_make(chosen, bound)
         if not data_url():
             return found
-        return replace(found, url=publish(found.path, found.manifest, MANIFEST, found.label))
+        return replace(found, url=upload_dataset(found.path, found.manifest, MANIFEST, found.label))
 
 
-def _made(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
+def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
     name, key = chosen.name, chosen.key(bound)
     found = _read(data_folder() / key)
     if found is not None:
         return found
     try:
-        with _locked(key):
-            # While we waited somebody else may have made it.
+        with dataset_lock(data_folder(), key):
+            # Another process may have made it during the wait.
             return _read(data_folder() / key) or _make(chosen, bound, key)
     except MissingPackage:
-        if not _done_elsewhere(name, bound):
+        if not _run_elsewhere(name, bound):
             raise
         made = _read(data_folder() / key)
         if made is None:
@@ -233,8 +225,8 @@ def _made(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
         ) from error
 
 
-def _done_elsewhere(name: str, params: Mapping[str, Any], sql: str | None = None) -> bool:
-    """Let the Python that benchkit runs in make data or an answer, if it is another than this."""
+def _run_elsewhere(name: str, params: Mapping[str, Any], sql: str | None = None) -> bool:
+    """Make a dataset or a query result with the Python of benchkit; return whether that worked."""
     python = os.environ.get(HELPER_VARIABLE)
     if not python or Path(python) == Path(sys.executable):
         return False
@@ -250,48 +242,68 @@ def _done_elsewhere(name: str, params: Mapping[str, Any], sql: str | None = None
 
 
 def list_datasets() -> list[Dataset]:
-    """Return the datasets that are there, by recipe and size."""
-    folder = data_folder()
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = [each for path in paths if (each := _read(path)) is not None]
-    return sorted(found, key=lambda each: (each.manifest["recipe"], each.nbytes))
-
-
-def clear(name: str | None = None) -> list[Dataset]:
-    """Remove the datasets of a recipe, or all; those being made are left alone.
+    """Return all datasets on disk, sorted by recipe and size.
 
     Returns
     -------
     list of Dataset
-        What was removed.
+    """
+    folder = data_folder()
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = [item for path in paths if (item := _read(path)) is not None]
+    return sorted(found, key=lambda item: (item.manifest["recipe"], item.nbytes))
+
+
+def clear(name: str | None = None) -> list[Dataset]:
+    """Remove the datasets of a recipe, or all, except those that are being made.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the recipe; by default all.
+
+    Returns
+    -------
+    list of Dataset
+        Removed datasets.
 
     Raises
     ------
     UsageError
-        There is neither such a recipe nor a dataset of that name.
+        Neither a recipe nor a dataset of this name exists.
     """
     known = list_datasets()
-    chosen = [each for each in known if name is None or each.manifest["recipe"] == name]
+    chosen = [item for item in known if name is None or item.manifest["recipe"] == name]
     if name is not None and not chosen:
         find_recipe(name)
-    removed = []
-    for each in chosen:
-        with contextlib.suppress(DatasetError), _locked(each.path.name, timeout_s=0):
-            _discard(each.path)
-            removed.append(each)
-    for path in (data_folder() / "tmp").glob("*") if name is None else ():
-        # The leftovers of makers that were killed; one at work holds its lock.
-        with contextlib.suppress(DatasetError), _locked(path.name.split(".")[0], timeout_s=0):
+    folder, removed = data_folder(), []
+    for item in chosen:
+        with (
+            contextlib.suppress(DatasetError),
+            dataset_lock(folder, item.path.name, timeout_s=0),
+        ):
+            _discard(item.path)
+            removed.append(item)
+    for path in (folder / "tmp").glob("*") if name is None else ():
+        # Drafts of killed processes; a running process holds its lock.
+        with (
+            contextlib.suppress(DatasetError),
+            dataset_lock(data_folder(), path.name.split(".")[0], timeout_s=0),
+        ):
             shutil.rmtree(path, ignore_errors=True)
     return removed
 
 
 def data_folder() -> Path:
-    """Return where datasets are kept.
+    """Return the folder of all datasets.
 
     ``$BENCHKIT_DATA``, else Dask's configuration ``benchkit.data``, else ``benchkit/data`` in the
-    user's cache folder. Workers on other machines must see it under the same path, or read a copy
+    user's cache folder. Workers on other machines must have it under the same path, or read a copy
     (see `benchkit.measure.data.remote_copy.data_url`).
+
+    Returns
+    -------
+    Path
     """
     chosen = os.environ.get("BENCHKIT_DATA") or dask.config.get("benchkit.data", None)
     if chosen:
@@ -305,7 +317,7 @@ def _label(name: str, params: Mapping[str, Any]) -> str:
 
 
 def _read(path: Path) -> Dataset | None:
-    """Return the dataset of a folder; None if it is not one, or a file is missing or cut."""
+    """Return the dataset of a folder; None if a file is missing or truncated."""
     try:
         manifest = json.loads((path / MANIFEST).read_text())
         intact = all((path / n).stat().st_size == size for n, size in manifest["files"].items())
@@ -317,7 +329,7 @@ def _read(path: Path) -> Dataset | None:
 def _make(chosen: Recipe, params: dict[str, Any], key: str) -> Dataset:
     folder = data_folder()
     for leftover in (folder / "tmp").glob(f"{key}.*"):
-        shutil.rmtree(leftover, ignore_errors=True)  # we hold the lock: its maker is dead
+        shutil.rmtree(leftover, ignore_errors=True)  # of a dead process: the lock is free
     draft = folder / "tmp" / f"{key}.{uuid4().hex}"
     draft.mkdir(parents=True)
     try:
@@ -340,7 +352,7 @@ def _make(chosen: Recipe, params: dict[str, Any], key: str) -> Dataset:
         }
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=1))
         for name in (*files, MANIFEST):
-            _sync(draft / name)  # after a power cut a manifest must not outlive its files
+            _sync(draft / name)  # a manifest must not be on disk before its files
         final = folder / key
         if final.exists() and _read(final) is None:
             _discard(final)  # damaged
@@ -349,7 +361,7 @@ def _make(chosen: Recipe, params: dict[str, Any], key: str) -> Dataset:
         except OSError:
             if (other := _read(final)) is None:
                 raise
-            return other  # made twice, where there are no locks
+            return other  # another process made it (no locks)
         return Dataset(final, manifest)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -361,43 +373,8 @@ def _sync(path: Path) -> None:
 
 
 def _discard(path: Path) -> None:
-    """Remove a folder such that nobody ever sees half of it."""
-    grave = data_folder() / "tmp" / f"{path.name}.{uuid4().hex}"
-    grave.parent.mkdir(parents=True, exist_ok=True)
-    os.rename(path, grave)
-    shutil.rmtree(grave, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(key: str, *, timeout_s: float | None = None) -> Iterator[None]:
-    """Hold the lock of a dataset; it ends with this process, however that ends."""
-    timeout_s = LOCK_TIMEOUT_S if timeout_s is None else timeout_s
-    path = data_folder() / "locks" / f"{key}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The file stays for ever: removing it would let two processes lock two files of one name.
-    with path.open("a+") as file:
-        _take(file, key, time.monotonic() + timeout_s)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
-
-
-def _take(file: Any, key: str, end: float) -> None:
-    while fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            if time.monotonic() >= end:
-                file.seek(0)
-                raise DatasetError(
-                    f"dataset {key} is being made by {file.read() or 'another process'}: "
-                    "wait for it, or end it"
-                ) from error
-            time.sleep(LOCK_POLL_S)
-        else:
-            return
+    """Rename a folder, then remove it, so that no process reads a part of it."""
+    trash = data_folder() / "tmp" / f"{path.name}.{uuid4().hex}"
+    trash.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(path, trash)
+    shutil.rmtree(trash, ignore_errors=True)

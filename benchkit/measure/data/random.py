@@ -1,6 +1,6 @@
-"""Data made on the workers, seeded and the same on every cluster: arrays and frames.
+"""Make random arrays and frames on the workers, equal on every cluster for one seed.
 
-Tasks carry a function by value, so workers need not have benchkit. Each chunk and partition has
+Tasks contain the function by value, so workers do not need benchkit. Each chunk and partition has
 its own random stream, drawn from the seed and its number.
 """
 
@@ -13,13 +13,13 @@ from benchkit.measure.errors import InvalidParameterError
 
 __all__ = ["DATA_MODES", "WIDE", "frame_maker", "random_array", "random_frame"]
 
-#: How well arrays compress: not at all, or as lz4 does with real data (42 %).
+#: Compressibility of arrays: none, or that of real data with lz4 (42 %).
 DATA_MODES = ("uncompressible", "compressible")
 #: Columns of the wide time series, 25 of each kind.
 WIDE = {"str": 25, "float": 25, "int": 25, "category": 25}
 START = "2000-01-01"
 KINDS = ("str", "float", "int", "category")
-#: Bytes of a value in memory: a text is an offset of 8 and 9 letters on average, as Arrow has it.
+#: B of a value in memory; a text in Arrow is an offset of 8 B and 9 letters on average.
 ROW_BYTES = {"str": 17, "float": 8, "int": 8, "category": 1}
 
 
@@ -33,10 +33,10 @@ def random_array(
     shape : sequence of int
         Shape.
     chunks : Any
-        As Dask takes them.
+        Chunks in a format of Dask.
     data : {"uncompressible", "compressible"}
-        In "compressible" every second element is 0: lz4 reaches 42 %, where all zeros would be
-        unrealistically cheap.
+        With "compressible", every second element is 0 and lz4 reaches 42 %; all zeros would be
+        unrealistically small.
     seed : int, default 0
         Seed of the data.
 
@@ -72,21 +72,21 @@ def random_frame(
 ) -> Any:
     """Return a Dask DataFrame of about `nbytes` of random data.
 
-    The number of rows follows from `ROW_BYTES`, not from a measurement: `dask.sizeof` draws lots
-    among objects with pandas 2, so that two calls gave frames of different lengths, and finds
-    other sizes with pandas 3, so that two releases would not have worked on the same data.
+    The number of rows is computed from `ROW_BYTES`. `dask.sizeof` is not used: it samples objects
+    with pandas 2, so that two calls gave frames of different lengths, and returns other sizes with
+    pandas 3, so that two releases would get different data.
 
     Parameters
     ----------
     nbytes : float
         Wanted size in memory, in B.
     columns : mapping of str to int
-        How many columns of each kind: ``float`` (uniform in [0, 1)), ``int`` (0 to 999), ``str``
-        and ``category`` (100 words). They are called ``float_0``, ``float_1``, ...
+        Number of columns of each kind: ``float`` (uniform in [0, 1)), ``int`` (0 to 999), ``str``
+        and ``category`` (100 words). Names are ``float_0``, ``float_1``, ...
     partition_bytes : float
         Size of a partition in memory, in B.
     freq : str, optional
-        Distance of rows: the index is then a time from 2000-01-01 on, sorted, with known
+        Interval of rows. The index is then a sorted time from 2000-01-01 on with known
         divisions.
     seed : int, default 0
         Seed of the data.
@@ -98,7 +98,7 @@ def random_frame(
     import dask.dataframe as dd
     import pandas as pd
 
-    make_none = frame_maker(columns, 0, freq=freq, seed=seed)  # refuses unknown kinds
+    make_none = frame_maker(columns, 0, freq=freq, seed=seed)  # raises for unknown kinds
     index_bytes = 8 if freq is not None else 0
     row_bytes = index_bytes + sum(ROW_BYTES[kind] * count for kind, count in columns.items())
     n_partitions = max(1, round(nbytes / partition_bytes))
@@ -117,7 +117,22 @@ def frame_maker(
 ) -> Callable[[int], Any]:
     """Return a function that makes partition number i of a random frame, as a pandas DataFrame.
 
-    Parameters are those of `random_frame`; `rows` are those of one partition.
+    Parameters
+    ----------
+    columns, freq, seed
+        See `random_frame`.
+    rows : int
+        Rows of one partition.
+
+    Returns
+    -------
+    callable
+        Takes the number of the partition.
+
+    Raises
+    ------
+    InvalidParameterError
+        A kind of column does not exist.
     """
     for kind in columns:
         if kind not in KINDS:

@@ -1,8 +1,8 @@
 """The shipped recipes of arrays: a cube, weather, water, climate and satellite images.
 
-Continues `recipes`, which is the one door to all of them. Stores are in zarr's format 2, which
-releases of zarr before 3 read, too: environments of any age share them. Dimensions and times are
-named as xarray reads them.
+Import recipes from `benchkit.measure.data.recipes`. Stores have zarr format 2,
+which zarr 2 and 3 read, so that all environments share them. Dimensions and times have the
+attributes that xarray reads.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from benchkit.measure.data.recipe import need, recipe, versions_of
 
 __all__ = ["cmip", "era5", "era5_surface", "int_cube", "nwm", "sentinel"]
 
-#: Pressure levels, latitudes and longitudes of a model's output.
-CMIP_LEVELS, CMIP_LATITUDES, CMIP_LONGITUDES = 19, 30, 48
-#: Days of a year before each month, where there are no leap days.
+#: Size of the output of a climate model.
+CMIP_LEVELS = 19
+CMIP_LATITUDES = 30
+CMIP_LONGITUDES = 48
+#: Days of the year before each month, without leap days.
 DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
-#: From this day on, satellite images carry an offset.
-SENTINEL_OFFSET, SENTINEL_OFFSET_FROM = 1000, "2022-01-25"
-#: The first image, and the days from one to the next.
-SENTINEL_FIRST, SENTINEL_STEP = "2021-11-02", 5
+#: Offset of the values of satellite images.
+SENTINEL_OFFSET = 1000
+#: Date of the first image with the offset.
+SENTINEL_OFFSET_FROM = "2022-01-25"
+#: Date of the first image.
+SENTINEL_FIRST = "2021-11-02"
+#: Days between images.
+SENTINEL_STEP = 5
 
 
 @recipe(
@@ -43,7 +49,7 @@ def cmip(folder: Path, *, years: int = 150, seed: int = 0) -> Mapping[str, Any]:
     Parameters
     ----------
     folder : Path
-        Where to write; the store is ``zg.zarr`` below it.
+        Output folder; the store is ``zg.zarr`` below it.
     years : int
         Years from 1850 on.
     seed : int
@@ -83,13 +89,13 @@ def era5(
 ) -> Mapping[str, Any]:
     """Make hourly fields ``U, V, T, W(time, level, lat, lon)`` of float32, an hour in a chunk.
 
-    `T` has something in common with `V`, and `W` with `U`: their products have means that are not
-    zero. What they are, by day, is in ``expected.zarr``: covariances around the globe, by NumPy.
+    `T` is correlated with `V`, and `W` with `U`. The daily means of their zonal covariances are in
+    ``expected.zarr``, computed with NumPy.
 
     Parameters
     ----------
     folder : Path
-        Where to write; the store is ``fields.zarr`` below it.
+        Output folder; the store is ``fields.zarr`` below it.
     days, levels, latitudes : int
         Days from 2001-01-01 on, levels, and latitudes; there are twice as many longitudes.
     seed : int
@@ -119,8 +125,8 @@ def era5(
             for name, values in moment.items():
                 fields[name][hour] = values
             for name, total in sums.items():
-                one, other = (moment[part].astype(float) for part in name)
-                total += (one * other).mean(-1) - one.mean(-1) * other.mean(-1)
+                left, right = (moment[part].astype(float) for part in name)
+                total += (left * right).mean(-1) - left.mean(-1) * right.mean(-1)
         for name, total in sums.items():
             by_day[name][day] = total / 24
     return _facts(seed, dict.fromkeys(fields, int(np.prod(shape))))
@@ -152,9 +158,9 @@ def era5_surface(
     Parameters
     ----------
     folder : Path
-        Where to write; the store is ``surface.zarr`` below it.
+        Output folder; the store is ``surface.zarr`` below it.
     variable : {"t2m", "sst"}
-        Its name. Sea has a temperature: ``sst`` is not a number over land, a quarter of all.
+        Name of the field; ``sst`` (sea surface temperature) is NaN over land, 25 % of the area.
     moments, latitudes, moments_per_chunk : int
         Moments, latitudes (there are twice as many longitudes), moments in a chunk.
     seed : int
@@ -196,13 +202,14 @@ def nwm(
 ) -> Mapping[str, Any]:
     """Make depths of water ``(time, y, x)`` of float32, and a raster of counties.
 
-    Tiles of ten days lie in two rows. Counties are stripes, three for two tiles, whose borders
-    ignore tiles; 0 is in no county. Coordinates of the two differ by 1e-9.
+    Chunks of ten days are in two rows of tiles. Counties are stripes, three per two tiles, not
+    aligned with tiles; 0 is outside of all counties. Coordinates of depth and counties differ by
+    1e-9.
 
     Parameters
     ----------
     folder : Path
-        Where to write; the stores are ``depth.zarr`` and ``counties.zarr`` below it.
+        Output folder; the stores are ``depth.zarr`` and ``counties.zarr`` below it.
     days, tile, across : int
         Days from 2001-01-01 on, places along each side of a tile, and tiles in a row.
     seed : int
@@ -218,7 +225,7 @@ def nwm(
     column = (over + down // 3) * across // (shape[2] + shape[1])
     county = (1 + column + across * (down // max(1, tile - 1))).astype("i4")
     county[(down + over) % 17 == 0] = 0
-    # Numbered without gaps; 0 stays 0, there is always one.
+    # Consecutive numbers; 0 stays 0, because it always occurs.
     county = np.unique(county, return_inverse=True)[1].reshape(county.shape).astype("i4")
     _array(counties, "county", ("y", "x"), county.shape, (tile, tile), "i4")[:] = county
     for store, off in ((water, 0.0), (counties, 1e-9)):
@@ -249,14 +256,14 @@ def sentinel(
 ) -> Mapping[str, Any]:
     """Make two bands ``B08, B11(time, y, x)`` of 16-bit numbers, an image of a tile in a chunk.
 
-    Where there are data, the first is two to five times the second, by month and place: the ratio
-    is in ``expected.zarr``. A fifth of each image is 0: no data. From 2022-01-25 on, values carry
-    an offset of 1000. Nothing is drawn at random.
+    ``B08`` is two to five times ``B11``, by month and position; the ratio is in ``expected.zarr``.
+    20 % of each image is 0, which means no data. From 2022-01-25 on, values have an offset of
+    1000. The data are deterministic.
 
     Parameters
     ----------
     folder : Path
-        Where to write; the store is ``bands.zarr`` below it.
+        Output folder; the store is ``bands.zarr`` below it.
     images, tile, across : int
         Images, places along each side of a tile, and tiles, which lie in a row.
     """
@@ -304,7 +311,7 @@ def int_cube(folder: Path, *, side: int = 200, seed: int = 0) -> Mapping[str, An
     Parameters
     ----------
     folder : Path
-        Where to write; the array is ``cube.zarr`` below it.
+        Output folder; the array is ``cube.zarr`` below it.
     side : int
         Length of each of the three axes.
     seed : int
@@ -330,7 +337,7 @@ def int_cube(folder: Path, *, side: int = 200, seed: int = 0) -> Mapping[str, An
 def _facts(
     seed: int, values: Mapping[str, int], known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the manifest's facts of stores: how many values there are of each variable."""
+    """Return the entries of the manifest for zarr stores; `values` is the size of each variable."""
     return {
         "rows": dict(values),
         "tables": {},
@@ -357,9 +364,9 @@ def _array(
     dtype: str,
     **attributes: str,
 ) -> Any:
-    """Make an array of a group, without values; nothing in it stands for a missing one.
+    """Make an empty array in a group, without a fill value.
 
-    Compressed in one way whatever the release of zarr: who reads pays the same for it.
+    The compressor is fixed, because defaults of zarr releases differ: reading costs the same.
     """
     import numcodecs
     import zarr
@@ -381,5 +388,5 @@ def _coordinate(store: Path, dim: str, values: Any, **attributes: str) -> None:
 def _format() -> dict[str, Any]:
     import zarr
 
-    # Releases before 3 know format 2 only, and no such argument.
+    # zarr before 3 has only format 2 and no such argument.
     return {} if int(zarr.__version__.split(".")[0]) < 3 else {"zarr_format": 2}

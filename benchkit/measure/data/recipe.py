@@ -1,6 +1,6 @@
-"""How a dataset is made: a function with parameters, declared by a decorator.
+"""Declare a recipe: a function with parameters that makes a dataset.
 
-Knows names, sizes, parameters and the key of what they give; does not know folders.
+Handles names, sizes, parameters and keys of datasets; `dataset` handles folders.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a dataset is made; declare one with `recipe`."""
+    """A function that makes a dataset; declare it with `recipe`."""
 
     name: str
     version: int
@@ -31,12 +31,12 @@ class Recipe:
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def bind(self, size: str | None = None, **given: Any) -> dict[str, Any]:
-        """Return all parameters: the recipe's own, those of the named size, those given.
+        """Return all parameters: defaults, replaced by those of the size, replaced by `given`.
 
         Raises
         ------
         InvalidParameterError
-            There is no such size or parameter, or a value is of the wrong kind.
+            The size or a parameter does not exist, or a value has the wrong type.
         """
         if size is not None and size not in self.sizes:
             hint = did_you_mean(size, self.sizes, f"there are {', '.join(self.sizes) or 'none'}")
@@ -49,7 +49,7 @@ class Recipe:
             if name not in params:
                 hint = did_you_mean(name, params, f"it has {', '.join(params)}")
                 raise InvalidParameterError(f"recipe {self.name} has no parameter {name!r}: {hint}")
-            kind = type(params[name])  # 1 and 1.0 are one scale factor, and must be one key
+            kind = type(params[name])  # 1 and 1.0 must give the same key
             try:
                 params[name] = kind(value)
             except (TypeError, ValueError) as error:
@@ -59,7 +59,7 @@ class Recipe:
         return params
 
     def key(self, params: Mapping[str, Any]) -> str:
-        """Return the name of the dataset's folder: recipe and hash of version and parameters."""
+        """Return the folder name of a dataset: recipe and hash of version and parameters."""
         text = json.dumps([self.name, self.version, dict(params)], sort_keys=True)
         return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -81,9 +81,19 @@ def recipe(
     name : str
         Name of the recipe: a-z, 0-9 and _.
     version : int
-        Raise it when the same parameters give other data.
+        Increase it when the same parameters give other data.
     sizes : mapping of mapping, optional
         Parameters of the named sizes ``tiny``, ``ci``, ``laptop``, ``cluster``.
+
+    Returns
+    -------
+    decorator
+        Returns a `Recipe`.
+
+    Raises
+    ------
+    UsageError
+        The name is invalid.
 
     Examples
     --------
@@ -95,7 +105,7 @@ def recipe(
     {'count': 3}
     """
     if not _NAME.match(name):
-        raise UsageError(f"{name!r} is no name for a recipe: use a-z, 0-9 and _, a letter first")
+        raise UsageError(f"{name!r} is not a valid recipe name: use a-z, 0-9 and _, a letter first")
 
     def declare(function: Callable[..., Mapping[str, Any]]) -> Recipe:
         _RECIPES[name] = Recipe(name, version, function, dict(sizes or {}))
@@ -107,10 +117,19 @@ def recipe(
 def find_recipe(name: str) -> Recipe:
     """Return a recipe by its name.
 
+    Parameters
+    ----------
+    name : str
+        Name of the recipe.
+
+    Returns
+    -------
+    Recipe
+
     Raises
     ------
     UsageError
-        There is none; the nearest name is told.
+        The recipe does not exist; the message has a similar name.
     """
     if name not in _RECIPES:
         hint = did_you_mean(name, _RECIPES, f"there are {', '.join(sorted(_RECIPES)) or 'none'}")
@@ -119,12 +138,19 @@ def find_recipe(name: str) -> Recipe:
 
 
 def need(package: str, name: str) -> None:
-    """Refuse to make a recipe's data where a package is not installed.
+    """Check that a package which a recipe needs is installed.
+
+    Parameters
+    ----------
+    package : str
+        Name of the module.
+    name : str
+        Name of the recipe.
 
     Raises
     ------
     MissingPackage
-        It is not.
+        The package is not installed.
     """
     try:
         import_module(package)
@@ -135,5 +161,15 @@ def need(package: str, name: str) -> None:
 
 
 def versions_of(*packages: str) -> dict[str, str]:
-    """Return the versions of what made data, for their manifest."""
+    """Return the versions of packages, for a manifest.
+
+    Parameters
+    ----------
+    *packages : str
+        Names of modules.
+
+    Returns
+    -------
+    dict
+    """
     return {package: str(import_module(package).__version__) for package in packages}

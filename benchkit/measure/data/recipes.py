@@ -1,8 +1,7 @@
-"""The shipped recipes, of which TPC-H, the h2o group-by table and a wide time series are here.
+"""The shipped recipes; TPC-H, the h2o group-by table and a wide time series are defined here.
 
-What each dataset contains and why; where it is kept is the business of `datasets`, whose calls
-are offered here too, so that this module is the one door. Generators are imported when a dataset
-is made: measuring needs none of them.
+This module exports all recipes and the functions of `benchkit.measure.data.dataset`. Generators are
+imported when a dataset is made, so that measuring does not need them.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ __all__ = [
 
 #: The seed of the published db-benchmark data.
 H2O_SEED = 108
-#: Rows rewritten at a time, so that memory does not grow with the scale factor.
+#: Rows per batch when rewriting, so that memory does not depend on the scale factor.
 BATCH_ROWS = 500_000
 
 
@@ -66,13 +65,13 @@ BATCH_ROWS = 500_000
 def tpch(folder: Path, *, sf: float = 0.1, parts: int = 4) -> Mapping[str, Any]:
     """Make the eight tables of TPC-H with tpchgen-cli, then relax their types.
 
-    Decimals become floats, days become timestamps (pandas 3 refuses to compare ``date32`` with a
-    moment) and string views become strings (which older readers do not know).
+    Decimals become floats, days become timestamps (pandas 3 cannot compare ``date32`` with a
+    timestamp) and string views become strings (older readers do not support string views).
 
     Parameters
     ----------
     folder : Path
-        Where to write.
+        Output folder.
     sf : float
         Scale factor; 1 is about 1 GB of text, 330 MiB of Parquet.
     parts : int
@@ -84,13 +83,13 @@ def tpch(folder: Path, *, sf: float = 0.1, parts: int = 4) -> Mapping[str, Any]:
     command = [program, "parquet", "-s", str(sf), "--parts", str(parts), "-o", str(raw), "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise DatasetError(f"tpchgen-cli failed with code {done.returncode}: {said}")
+        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise DatasetError(f"tpchgen-cli failed with code {done.returncode}: {message}")
     rows: dict[str, int] = {}
     for path in sorted(raw.rglob("*.parquet")):
         table = path.parent.name
         (folder / table).mkdir(exist_ok=True)
-        # tpchgen numbers parts from 1; with zeros their order is that of the names.
+        # tpchgen numbers parts from 1; leading zeros make the order of names that of numbers.
         number = int(path.stem.rpartition(".")[2])
         target = folder / table / f"{number - 1:05d}.parquet"
         rows[table] = rows.get(table, 0) + _relax(path, target)
@@ -100,7 +99,7 @@ def tpch(folder: Path, *, sf: float = 0.1, parts: int = 4) -> Mapping[str, Any]:
     return {
         "rows": rows,
         "tables": {table: f"{table}/*.parquet" for table in rows},
-        "seed": 0,  # TPC-H fixes its own
+        "seed": 0,  # TPC-H has a fixed seed
         "generators": {"tpchgen-cli": version.stdout.split()[-1], **versions_of("pyarrow")},
     }
 
@@ -123,9 +122,9 @@ def h2o(
     Parameters
     ----------
     folder : Path
-        Where to write.
+        Output folder.
     rows : int
-        Rows in all (N).
+        Total number of rows (N).
     groups : int
         Values of the small keys (K); the large keys have N / K.
     files : int
@@ -186,7 +185,7 @@ def wide(
     Parameters
     ----------
     folder : Path
-        Where to write.
+        Output folder.
     files, rows_per_file : int
         Files, and rows of each, 10 ms apart.
     seed : int
@@ -208,7 +207,7 @@ def wide(
 
 
 def _relax(source: Path, target: Path) -> int:
-    """Rewrite a Parquet file with types that every reader knows; return its rows."""
+    """Rewrite a Parquet file with types that every reader supports; return its number of rows."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -230,16 +229,16 @@ def _relaxed(kind: Any) -> Any:
         return pa.float64()
     if pa.types.is_date(kind):
         return pa.timestamp("ms")
-    # By name: releases of PyArrow before 16 have no `is_string_view`.
+    # Compare names: PyArrow before 16 has no `is_string_view`.
     return pa.string() if str(kind) in ("string_view", "large_string") else kind
 
 
 def _program(program: str, name: str) -> str:
-    """Find a program that pip put beside this Python, or one on the path."""
-    beside = shutil.which(program, path=str(Path(sys.executable).parent))
-    found = beside or shutil.which(program)
-    if found is None:
+    """Return the path of a program next to this Python or on PATH."""
+    scripts = str(Path(sys.executable).parent)
+    path = shutil.which(program, path=scripts) or shutil.which(program)
+    if path is None:
         raise MissingPackage(
             f"recipe {name} needs {program}, not installed here: pip install {program}"
         )
-    return found
+    return path

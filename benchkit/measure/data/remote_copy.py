@@ -1,7 +1,4 @@
-"""Datasets where workers on other machines can read them: copied once to an fsspec URL.
-
-Knows URLs and what is there already; does not know how a dataset is made.
-"""
+"""Upload datasets to an fsspec URL, from which workers on other machines read them."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ import dask
 
 from benchkit.measure.errors import DatasetError
 
-__all__ = ["data_url", "publish"]
+__all__ = ["data_url", "upload_dataset"]
 
-#: URLs that this process has looked at already: what is published is never changed.
-_PUBLISHED: set[str] = set()
+#: URLs of datasets that are complete. Uploaded datasets never change.
+_UPLOADED: set[str] = set()
 
 
 def data_url() -> str:
-    """Return where workers find datasets, as an fsspec URL; empty: in the folder they are made in.
+    """Return the fsspec URL from which workers read datasets; "": they read the local folder.
 
     ``$BENCHKIT_DATA_URL``, else Dask's configuration ``benchkit.data-url``. Credentials and
     endpoints are those of fsspec's own configuration (``FSSPEC_S3_KEY`` and so on) or of the
@@ -32,50 +29,56 @@ def data_url() -> str:
     return str(chosen or "").rstrip("/")
 
 
-def publish(folder: Path, manifest: Mapping[str, Any], manifest_name: str, label: str) -> str:
-    """Copy a dataset to `data_url`, unless it is there; return the URL of its own folder.
+def upload_dataset(
+    folder: Path, manifest: Mapping[str, Any], manifest_name: str, label: str
+) -> str:
+    """Copy a dataset to `data_url`, unless it exists there; return the URL of its folder.
 
-    The manifest comes last, so that whoever finds it finds all. Two processes that do so at once
-    write the same.
+    The manifest is written last: if it exists, the copy is complete. Concurrent uploads write the
+    same files.
 
     Parameters
     ----------
     folder : Path
-        Where the dataset is on this machine.
+        Folder of the dataset on this machine.
     manifest : mapping
-        Its ``files`` are copied.
+        Manifest of the dataset; its ``files`` are copied.
     manifest_name : str
-        Name of the manifest's own file.
+        File name of the manifest.
     label : str
-        What to call it in an error.
+        Name of the dataset in error messages.
+
+    Returns
+    -------
+    str
 
     Raises
     ------
     DatasetError
-        The URL cannot be written to, or its protocol needs a package that is not installed.
+        The URL is not writable, or its protocol needs a package that is not installed.
     """
     url = f"{data_url()}/{folder.name}"
-    if url in _PUBLISHED:
+    if url in _UPLOADED:
         return url
     from fsspec.core import url_to_fs
 
     try:
         files, path = url_to_fs(url)
-        there = f"{path}/{manifest_name}"
-        # Made on another machine they may differ in bytes, not in what they hold: the folder's name
-        # says recipe, version and parameters.
-        if not files.exists(there) or (
-            json.loads(files.cat_file(there))["files"].keys() != manifest["files"].keys()
+        remote_manifest = f"{path}/{manifest_name}"
+        # Compare names only: files made on another machine have equal content (recipe, version and
+        # parameters are in the folder name), but may differ in bytes.
+        if not files.exists(remote_manifest) or (
+            json.loads(files.cat_file(remote_manifest))["files"].keys() != manifest["files"].keys()
         ):
             for name in manifest["files"]:
                 files.makedirs(f"{path}/{name}".rpartition("/")[0], exist_ok=True)
                 files.put_file(str(folder / name), f"{path}/{name}")
-            files.put_file(str(folder / manifest_name), there)
+            files.put_file(str(folder / manifest_name), remote_manifest)
     except Exception as error:
         text = (str(error).strip().splitlines() or [""])[0]
         raise DatasetError(
             f"{label} could not be copied to {url}: {type(error).__name__}: {text}; "
             "BENCHKIT_DATA_URL must be a URL that this machine may write and workers may read"
         ) from error
-    _PUBLISHED.add(url)
+    _UPLOADED.add(url)
     return url

@@ -1,7 +1,7 @@
-"""The shipped recipes of tables as they are found: text, folders by year, uneven or odd Parquet.
+"""The shipped recipes of tables: text, folders by year, Parquet files of uneven size.
 
-Continues `recipes`, which is the one door to all of them. What a recipe knows of its data (sums,
-counts) is in the manifest under ``known``, so that checks need not read everything again.
+Import recipes from `benchkit.measure.data.recipes`. Known answers (sums,
+counts) are in the manifest under ``known``, so that checks do not read all data again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from benchkit.measure.data.recipe import need, recipe, versions_of
 
 __all__ = ["gdelt", "hive", "rideshare", "spark_like", "taxi_csv"]
 
-#: Columns of a line of GDELT's table of events; the last is the address of the source.
+#: Columns of GDELT's table of events; the last is the URL of the source.
 GDELT_COLUMNS = 58
-#: Which of them hold numbers with a fraction, and now and then a stray "#".
+#: Indices of the columns of floats, which sometimes have a leading "#".
 GDELT_FLOATS = (30, 34, 39)
 NEWSPAPERS = ("washingtonpost", "nytimes")
-#: Zones of New York's taxis, and the group that each of its boroughs is put into.
+#: Taxi zones of New York.
 N_ZONES = 263
+#: Borough -> group of boroughs.
 BOROUGHS = {
     "Bronx": "Upper", "Brooklyn": "Lower", "EWR": "Others", "Manhattan": "Upper",
     "Queens": "Lower", "Staten Island": "Others", "Unknown": "Unknown",
@@ -40,12 +41,12 @@ BOROUGHS = {
 def taxi_csv(folder: Path, *, rows_per_month: int = 20_000, seed: int = 0) -> Mapping[str, Any]:
     """Make twelve monthly files with the 18 columns of New York's yellow cabs.
 
-    Tips grow with the number of passengers, in whole cents, so that sums by passengers are known.
+    Tips depend on the number of passengers and are whole cents, so that sums are known exactly.
 
     Parameters
     ----------
     folder : Path
-        Where to write.
+        Output folder.
     rows_per_month : int
         Lines of each file, without the header.
     seed : int
@@ -110,16 +111,16 @@ def taxi_csv(folder: Path, *, rows_per_month: int = 20_000, seed: int = 0) -> Ma
 def gdelt(
     folder: Path, *, files: int = 20, rows_per_file: int = 5000, seed: int = 0
 ) -> Mapping[str, Any]:
-    """Make tab-separated tables of events as GDELT publishes them, with their faults.
+    """Make tab-separated tables of events as GDELT publishes them, including format errors.
 
-    One line in a hundred has columns too many, one float in a hundred is preceded by "#", a tenth
-    of the lines repeat the address of an earlier one of their file, and one address in fifty is
-    that of one of two newspapers. A first line has no fault: pandas counts columns by it.
+    1 % of the lines have too many columns, 1 % of the floats have a leading "#", 10 % of the lines
+    repeat the URL of an earlier line of the file, and 2 % of the URLs are of one of two newspapers.
+    The first line is valid, because pandas takes the number of columns from it.
 
     Parameters
     ----------
     folder : Path
-        Where to write.
+        Output folder.
     files, rows_per_file : int
         Files, and lines of each.
     seed : int
@@ -177,12 +178,12 @@ def gdelt(
     },
 )
 def hive(folder: Path, *, rows_per_file: int = 50_000, seed: int = 0) -> Mapping[str, Any]:
-    """Make Parquet files in folders ``year=/quarter=``, four by four, of Internet speed tests.
+    """Make Parquet files of Internet speed tests in folders ``year=/quarter=``, 4 x 4.
 
     Parameters
     ----------
     folder : Path
-        Where to write; the table is in ``hive`` below it.
+        Output folder; the table is in ``hive`` below it.
     rows_per_file : int
         Rows of each of the 16 files.
     seed : int
@@ -231,14 +232,14 @@ def hive(folder: Path, *, rows_per_file: int = 50_000, seed: int = 0) -> Mapping
 def spark_like(
     folder: Path, *, files: int = 30, rows_per_sample: int = 1000, seed: int = 0
 ) -> Mapping[str, Any]:
-    """Make Parquet files as Spark leaves them: small row groups, wide texts, three samples each.
+    """Make Parquet files as Spark writes them: small row groups, long texts, three samples each.
 
-    The k-th row of a sample has ``place`` k, and ``text_0`` names sample and place.
+    The k-th row of a sample has ``place`` k; ``text_0`` contains sample and place.
 
     Parameters
     ----------
     folder : Path
-        Where to write.
+        Output folder.
     files, rows_per_sample : int
         Files, and rows of each of the three samples of a file.
     seed : int
@@ -285,16 +286,16 @@ def rideshare(
 ) -> Mapping[str, Any]:
     """Make trips of for-hire vehicles in Parquet files of very different lengths, and their zones.
 
-    One tenth of the trips lack the moment when the car was on scene; the airport's fee is a text,
-    "None" for half of them. 263 zones lie in 7 boroughs, and these in 3 groups and "Unknown".
+    ``on_scene`` is missing for 10 % of the trips; ``airport_fee`` is a text, "None" for half of the
+    trips. 263 zones are in 7 boroughs, which are in 3 groups and "Unknown".
 
     Parameters
     ----------
     folder : Path
-        Where to write; the tables are ``trips`` and ``zones``.
+        Output folder; the tables are ``trips`` and ``zones``.
     rows, files : int
-        Trips, and files that hold them: lengths are log-normal, the longest about ten times the
-        median.
+        Number of trips and files. Lengths of files are log-normal, the longest about ten times
+        the median.
     seed : int
         Seed of the data.
     """

@@ -1,6 +1,6 @@
-"""Where scheduler and workers serve HTTP, and how anything is asked over it.
+"""Find the HTTP endpoints of scheduler and workers, and send HTTP requests.
 
-Every request has an end: a time limit for each step, and a limit to the size of an answer.
+Every request has a time limit for each step and a limit for the size of the response.
 Standard library and distributed only.
 """
 
@@ -18,18 +18,15 @@ from typing import Any
 import dask
 from distributed.comm import get_address_host
 
-__all__ = ["Endpoint", "HttpError", "ask", "find_endpoints", "without_login"]
+__all__ = ["Endpoint", "HttpError", "find_endpoints", "request", "without_login"]
 
-ASK_CLUSTER_S = 10.0
-#: An answer that is longer is not read to its end: the process that measures must not drown in it.
-MOST_BYTES = 512 * 2**20
+IDENTITY_TIMEOUT_S = 10.0
+#: Largest response in B, which limits the memory of the measuring process.
+MAX_RESPONSE_BYTES = 512 * 2**20
 
 
 class HttpError(Exception):
-    """A request that was not answered as it should be; the message is one line.
-
-    `body` is what the answer said, if there was one.
-    """
+    """A request failed; the message is one line, `body` the content of the response, if any."""
 
     def __init__(self, message: str, body: bytes = b"") -> None:
         self.body = body
@@ -38,14 +35,14 @@ class HttpError(Exception):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where one process of the cluster serves HTTP.
+    """HTTP endpoint of one process of the cluster.
 
     Attributes
     ----------
     instance : str
-        ``host:port``, which is what Prometheus calls it; empty if the process serves none.
+        ``host:port``, the instance label of Prometheus; empty if the process serves no HTTP.
     address, name, role : str
-        Dask's address and name of the process, and whether it is scheduler or worker.
+        Dask address and name of the process; ``scheduler`` or ``worker``.
     """
 
     instance: str
@@ -55,31 +52,40 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Address of its metrics."""
+        """URL of its metrics."""
         secure = dask.config.get("distributed.scheduler.dashboard.tls.cert", None)
         return f"{'https' if secure else 'http'}://{self.instance}/metrics"
 
     def to_dict(self) -> dict[str, str]:
-        """Return it as plain data."""
+        """Return the attributes as a dict."""
         return asdict(self)
 
 
 def find_endpoints(client: Any) -> list[Endpoint]:
-    """Return the endpoints of a client's scheduler and workers, from any thread but its loop's.
+    """Return the endpoints of scheduler and workers. Do not call it from the client's event loop.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+
+    Returns
+    -------
+    list of Endpoint
 
     Raises
     ------
     Exception
-        The scheduler does not answer in time.
+        The scheduler does not reply in time.
     """
     future = asyncio.run_coroutine_threadsafe(
-        asyncio.wait_for(client.scheduler.identity(), ASK_CLUSTER_S), client.loop.asyncio_loop
+        asyncio.wait_for(client.scheduler.identity(), IDENTITY_TIMEOUT_S), client.loop.asyncio_loop
     )
-    known = future.result(ASK_CLUSTER_S + 1)
-    found = [_endpoint(known["address"], known.get("services"), "scheduler", "scheduler")]
-    for address, worker in known["workers"].items():
-        found.append(_endpoint(address, worker.get("services"), str(worker["name"]), "worker"))
-    return found
+    identity = future.result(IDENTITY_TIMEOUT_S + 1)
+    endpoints = [_endpoint(identity["address"], identity.get("services"), "scheduler", "scheduler")]
+    for address, worker in identity["workers"].items():
+        endpoints.append(_endpoint(address, worker.get("services"), str(worker["name"]), "worker"))
+    return endpoints
 
 
 def _endpoint(address: str, services: Any, name: str, role: str) -> Endpoint:
@@ -89,40 +95,46 @@ def _endpoint(address: str, services: Any, name: str, role: str) -> Endpoint:
     return Endpoint(instance if port else "", address, name, role)
 
 
-def ask(
+def request(
     url: str, *, timeout_s: float, form: dict[str, str] | None = None, direct: bool = False
 ) -> bytes:
-    """Ask over HTTP and return the answer.
+    """Send an HTTP request and return the content of the response.
 
     Parameters
     ----------
     url : str
-        May hold ``user:password@``; it is sent as basic authentication and never told.
+        May contain ``user:password@``, which is sent as basic authentication and never shown.
     timeout_s : float
-        Longest silence, in s.
+        Limit of each step in s.
     form : dict, optional
-        Posted if given.
+        Form to post; without it the request is a GET.
     direct : bool, default False
-        Whether to go past proxies that the variables of the process name.
+        Ignore the proxies in the environment variables.
+
+    Returns
+    -------
+    bytes
 
     Raises
     ------
     HttpError
-        No answer, not in time, or one that says no.
+        No response, a timeout, or an error status.
     """
     address, login = _split_login(url)
     data = urllib.parse.urlencode(form).encode() if form is not None else None
-    request = urllib.request.Request(address, data)
+    http_request = urllib.request.Request(address, data)
     if login:
-        request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
+        http_request.add_header(
+            "Authorization", f"Basic {base64.b64encode(login.encode()).decode()}"
+        )
     handlers: list[Any] = [urllib.request.ProxyHandler({})] if direct else []
     authority = dask.config.get("distributed.scheduler.dashboard.tls.ca-file", None)
     try:
         if direct and authority:
             context = ssl.create_default_context(cafile=authority)
             handlers.append(urllib.request.HTTPSHandler(context=context))
-        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as answer:
-            content = answer.read(MOST_BYTES + 1)
+        with urllib.request.build_opener(*handlers).open(http_request, timeout=timeout_s) as answer:
+            content = answer.read(MAX_RESPONSE_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:
             raise HttpError(f"HTTP {error.code} {error.reason}", error.read(10_000)) from error
@@ -131,10 +143,10 @@ def ask(
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
         raise HttpError(str(reason) or "no answer") from error
-    except Exception as error:  # what speaks no HTTP has many ways to say so
+    except Exception as error:  # a server without HTTP causes many types of errors
         raise HttpError(f"{type(error).__name__}: {error}".rstrip(": ")[:200]) from error
-    if len(content) > MOST_BYTES:
-        raise HttpError(f"an answer of more than {MOST_BYTES >> 20} MiB")
+    if len(content) > MAX_RESPONSE_BYTES:
+        raise HttpError(f"an answer of more than {MAX_RESPONSE_BYTES >> 20} MiB")
     return content
 
 
@@ -145,7 +157,16 @@ def _split_login(url: str) -> tuple[str, str]:
 
 
 def without_login(url: str) -> str:
-    """Return an address that may be told.
+    """Return a URL without user and password.
+
+    Parameters
+    ----------
+    url : str
+        URL, possibly with ``user:password@``.
+
+    Returns
+    -------
+    str
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Keep what Prometheus knows of a run: read from a server afterwards, or scraped meanwhile.
+"""Record Prometheus metrics of a run: read from a server after the run, or scraped during it.
 
-Never in the way: the server is asked when the clock is off, each request has an end, and what goes
-wrong is a line among the run's capture errors. What was said is written down as it is;
-`benchkit.store.build.prometheus` makes variables of it.
+The server is read when the clock is off, each request has a timeout, and errors become lines of the
+capture errors of the run. Responses are stored unchanged; `benchkit.store.build.prometheus` parses
+them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from benchkit.measure.recording import RecordingWriter
 
 __all__ = ["MATCH_VARIABLE", "SCRAPE", "VARIABLE", "Prometheus", "keep_prometheus"]
 
-VARIABLE, MATCH_VARIABLE = "BENCHKIT_PROMETHEUS", "BENCHKIT_PROMETHEUS_MATCH"
-#: In place of a server's address: ask scheduler and workers themselves.
+VARIABLE = "BENCHKIT_PROMETHEUS"
+MATCH_VARIABLE = "BENCHKIT_PROMETHEUS_MATCH"
+#: Instead of the URL of a server: scrape scheduler and workers directly.
 SCRAPE = "scrape"
-#: For all requests to a server together.
-PATIENCE_S = 40.0
+#: Limit in s for all requests to a server together.
+SERVER_TIMEOUT_S = 40.0
 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Where a run's metrics come from.
+    """Source of the Prometheus metrics of a run.
 
     Parameters
     ----------
@@ -42,12 +43,12 @@ class Prometheus:
         Address of a Prometheus server, ``scrape``, or empty for none.
     match : str, default ""
         Selector of the cluster's series on the server, such as ``{job="dask"}``; by default
-        those of the instances under which its scheduler and workers serve HTTP.
+        the instances of its scheduler and workers.
 
     Raises
     ------
     UsageError
-        Neither an address nor ``scrape``; or no selector.
+        `url` is neither an address nor ``scrape``, or `match` is not a selector.
     """
 
     url: str = ""
@@ -62,8 +63,8 @@ class Prometheus:
                 good = False
             if not good:
                 raise UsageError(
-                    f"prometheus {_told(self.url)!r}: must be the address of a server, such as "
-                    f"http://prometheus:9090, or {SCRAPE!r}"
+                    f"prometheus {_display_url(self.url)!r}: must be the address of a server, such "
+                    f"as http://prometheus:9090, or {SCRAPE!r}"
                 )
         if self.match and not re.fullmatch(r"\s*\{.*\w.*\}\s*", self.match, re.DOTALL):
             raise UsageError(
@@ -72,7 +73,7 @@ class Prometheus:
 
     @classmethod
     def chosen(cls, url: str | None = None, match: str | None = None) -> Prometheus:
-        """Return what is meant: these, else ``$BENCHKIT_PROMETHEUS`` and its ``_MATCH``."""
+        """Return the given source; defaults are in `VARIABLE` and `MATCH_VARIABLE`."""
         if url is None:
             url = os.environ.get(VARIABLE, "")
         if match is None:
@@ -80,7 +81,7 @@ class Prometheus:
         return cls(url.strip(), match.strip())
 
 
-def _told(url: str) -> str:
+def _display_url(url: str) -> str:
     try:
         return without_login(url)
     except ValueError:
@@ -91,21 +92,25 @@ def _told(url: str) -> str:
 def keep_prometheus(
     client: Any, source: Prometheus, observer: Observer, writer: RecordingWriter
 ) -> Iterator[None]:
-    """Keep the metrics of what runs inside; what goes wrong is noted and stops nothing.
+    """Record the metrics of the body of a `with`; report errors, never raise them.
 
-    Scraping resets Dask's own maximum of the tick duration, as every scraper does: where another
-    one looks at the same cluster, each sees the maximum since either looked.
+    Each scrape resets the maximum tick duration in Dask: with two scrapers on one cluster, each
+    reads the maximum since the last scrape of either.
 
     Parameters
     ----------
     client : Client
-        Of the cluster.
+        Client of the cluster.
     source : Prometheus
-        Where they come from.
+        Source of the metrics.
     observer : Observer
-        Of the run: knows when the clock was on, and takes the notes.
+        Observer of the run, which has its start and end time and collects errors.
     writer : RecordingWriter
-        Where they go.
+        Recording for the metrics.
+
+    Yields
+    ------
+    None
     """
     if not source.url:
         yield
@@ -116,22 +121,22 @@ def keep_prometheus(
         if line not in observer.errors:
             observer.errors.append(line)
 
-    kept: _Scraped | _Read
+    session: _ScrapeSession | _ServerSession
     if source.url == SCRAPE:
-        kept = _Scraped(client, writer, observer, note)
+        session = _ScrapeSession(client, writer, observer, note)
     else:
-        kept = _Read(client, writer, observer, source)
-    with _noted(note):
-        kept.begin()
+        session = _ServerSession(client, writer, observer, source)
+    with _report_errors(note):
+        session.begin()
     try:
         yield
     finally:
-        with _noted(note):
-            kept.end()
+        with _report_errors(note):
+            session.end()
 
 
 @contextmanager
-def _noted(note: Callable[[str], None]) -> Iterator[None]:
+def _report_errors(note: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except HttpError as error:
@@ -140,8 +145,8 @@ def _noted(note: Callable[[str], None]) -> Iterator[None]:
         note(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")[:300])
 
 
-class _Scraped:
-    """Scheduler and workers are asked themselves."""
+class _ScrapeSession:
+    """Scrape scheduler and workers during the run."""
 
     def __init__(
         self, client: Any, writer: RecordingWriter, observer: Observer, note: Callable[[str], None]
@@ -157,29 +162,29 @@ class _Scraped:
         self.writer.segment({"scrape_clock": {"ahead": self.observer.clock_ahead}})
 
 
-class _Read:
-    """A server is asked when the clock is off."""
+class _ServerSession:
+    """Read a server when the clock is off."""
 
     def __init__(
         self, client: Any, writer: RecordingWriter, observer: Observer, source: Prometheus
     ) -> None:
         self.client, self.writer, self.observer = client, writer, observer
         self.source = source
-        self.found: dict[str, Endpoint] = {}
+        self.endpoints: dict[str, Endpoint] = {}
 
     def begin(self) -> None:
-        self._look()
+        self._find_endpoints()
 
     def end(self) -> None:
         if self.client.status == "running":
-            with suppress(Exception):  # a scheduler that is gone had its endpoints told before
-                self._look()
+            with suppress(Exception):  # the endpoints were found at the start, too
+                self._find_endpoints()
         observer, source = self.observer, self.source
         if not (observer.t_on < observer.t_off):
             return  # the clock never ran
-        if not self.found and not source.match:
+        if not self.endpoints and not source.match:
             raise HttpError("no process of the cluster serves HTTP, so none can be scraped")
-        selector = selector_of(self.found, source.match)
+        selector = selector_of(self.endpoints, source.match)
         ahead = observer.clock_ahead
         start, stop = observer.t_on - ahead, observer.t_off - ahead
         box: list[HttpError] = []
@@ -191,17 +196,21 @@ class _Read:
                 box.append(error)
                 return None
 
-        answer = call_with_timeout(read, PATIENCE_S)
+        answer = call_with_timeout(read, SERVER_TIMEOUT_S)
         server = without_login(source.url)
         if not answer or "trouble" in answer:
-            why = box[0] if box else (answer or {}).get("trouble", f"no answer in {PATIENCE_S:g} s")
-            raise HttpError(f"{server}: {why}")
+            reason = (
+                box[0]
+                if box
+                else (answer or {}).get("trouble", f"no response in {SERVER_TIMEOUT_S:g} s")
+            )
+            raise HttpError(f"{server}: {reason}")
         self.writer.segment(
             {
-                "endpoints": [end.to_dict() for end in self.found.values()],
+                "endpoints": [end.to_dict() for end in self.endpoints.values()],
                 "prometheus": {
                     **answer,
-                    # From the server's clock to the scheduler's.
+                    # Scheduler clock minus server clock.
                     "ahead": ahead - answer["ahead"],
                     "server": server,
                     "selector": selector,
@@ -209,7 +218,7 @@ class _Read:
             }
         )
 
-    def _look(self) -> None:
+    def _find_endpoints(self) -> None:
         for end in find_endpoints(self.client):
             if end.instance:
-                self.found[end.instance] = end
+                self.endpoints[end.instance] = end
