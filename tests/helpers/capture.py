@@ -1,4 +1,4 @@
-"""Small tasks to watch, and what a run tells of its capture."""
+"""Small tasks and accessors for tests of the capture."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def nap(seconds):
 
 
 def await_workers(client, count, timeout_s=60):
-    """Wait for workers that come back, by the scheduler's own count.
+    """Wait for workers that return, by the scheduler's own count.
 
-    `Client.wait_for_workers` overwrites what the cluster knows of its workers: of one that was
-    killed a moment ago it is told afterwards, and stumbles (seen once in six, distributed 2026.8).
+    `Client.wait_for_workers` overwrites the cluster's worker list; a late message about a killed
+    worker then fails (seen once in six, distributed 2026.8).
     """
     give_up = time.time() + timeout_s
     while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.workers)) < count:

@@ -1,4 +1,4 @@
-"""The capture sees what happens, mixes nothing up, and leaves no trace."""
+"""Data of a capture: levels, sums, transfers, logs, spans; concurrent captures; removal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.capture import capture_errors, inc, keys_of, nap, plugin_of, run_ta
 # -- what is seen -----------------------------------------------------------------------------
 
 
-def test_each_level_keeps_what_it_says_and_no_more(client, observed):
+def test_capture_level_selects_data(client, observed):
     kept = {}
     for level in ("off", "light", "full"):
         with observed(client, level) as observation:
@@ -35,7 +35,7 @@ def test_each_level_keeps_what_it_says_and_no_more(client, observed):
         assert capture_errors(run) == []
 
 
-def test_sums_by_group_equal_those_of_the_stream(client, observed):
+def test_group_sums_equal_stream_sums(client, observed):
     import dask.array as da
 
     with observed(client) as observation:
@@ -58,7 +58,7 @@ def test_sums_by_group_equal_those_of_the_stream(client, observed):
     assert run.metrics["compute_time"] >= 0.2
 
 
-def test_what_happened_before_the_clock_does_not_count(client, observed):
+def test_tasks_before_clock_are_not_counted(client, observed):
     held = client.map(nap, [0.05] * 4, pure=False)
     wait(held)
     with observed(client) as observation:
@@ -71,7 +71,7 @@ def test_what_happened_before_the_clock_does_not_count(client, observed):
     assert run.task_groups()["compute (s)"].sum() < 0.2
 
 
-def test_retries_and_errors_are_told_apart(client, observed, tmp_path):
+def test_groups_count_retries_and_errors_separately(client, observed, tmp_path):
     mark = tmp_path / "tried"
 
     def fail_once():
@@ -98,7 +98,7 @@ def test_retries_and_errors_are_told_apart(client, observed, tmp_path):
     assert "fail" in run.tree["errors/traceback"].values[0]
 
 
-def test_transfers_are_a_matrix_from_sender_to_receiver(client, observed):
+def test_transfers_are_sender_receiver_matrix(client, observed):
     a, b = client.scheduler_info()["workers"]
     with observed(client) as observation:
         made = client.submit(bytes, 200_000, workers=[a], pure=False)
@@ -118,7 +118,7 @@ def test_transfers_are_a_matrix_from_sender_to_receiver(client, observed):
     assert transfers["bytes"].attrs["units"] == "B"
 
 
-def test_call_stacks_are_a_tree_under_prefixes(client, observed):
+def test_call_stacks_form_tree_by_prefix(client, observed):
     wait(client.submit(nap, 0.3, key="before-the-clock"))
     with observed(client) as observation:
         wait(client.map(nap, [0.3] * 4, pure=False))
@@ -129,14 +129,14 @@ def test_call_stacks_are_a_tree_under_prefixes(client, observed):
     names = [places[code].split("\t")[0] for code in profile["code"].values]
     assert (parent < np.arange(len(parent))).all()
     roots = [names[place] for place in np.flatnonzero(parent == -1)]
-    assert roots == ["nap"], "and nothing of what ran before"
-    assert names.count("nap") >= 2, "the prefix, and the function below it"
+    assert roots == ["nap"], "no frames of tasks before the clock"
+    assert names.count("nap") >= 2, "the prefix and the function below it"
     children = np.zeros(len(count), int)
     np.add.at(children, parent[parent >= 0], count[parent >= 0])
     assert (children <= count).all()
 
 
-def test_warnings_of_workers_are_kept(client, observed):
+def test_logs_contain_worker_warnings(client, observed):
     def complain():
         import logging
 
@@ -153,7 +153,7 @@ def test_warnings_of_workers_are_kept(client, observed):
     assert not any("and so on" in text for text in logs["text"].values)
 
 
-def test_spans_of_the_run_are_kept_with_the_spans_around_them(client, observed):
+def test_spans_include_parents(client, observed):
     spans = pytest.importorskip("distributed.spans")
     with spans.span("before"):
         client.submit(inc, 1, pure=False).result()
@@ -174,7 +174,7 @@ def test_spans_of_the_run_are_kept_with_the_spans_around_them(client, observed):
     assert set(fine["span"]) <= {"", found["id"].values[inner]}
 
 
-def test_memory_after_a_trim_is_its_own_figure(client, observed):
+def test_trimmed_memory_is_a_metric(client, observed):
     with observed(client) as observation:
         run_tasks(client, 5)
     run = observation.run
@@ -184,7 +184,7 @@ def test_memory_after_a_trim_is_its_own_figure(client, observed):
     assert run.metrics["memory_trimmed"] == trimmed.sum()
 
 
-def test_a_peak_between_two_heartbeats_is_seen_by_all_workers_of_the_process(client, observed):
+def test_rss_peak_between_heartbeats_is_recorded(client, observed):
     def spike():
         np.ones(2**24)  # 128 MiB, gone before anybody looks
 
@@ -197,7 +197,7 @@ def test_a_peak_between_two_heartbeats_is_seen_by_all_workers_of_the_process(cli
     assert (peaks > before + 100 * 2**20).all()
 
 
-def test_memory_is_not_trimmed_under_anybody_elses_measurement(client, observed):
+def test_memory_is_not_trimmed_during_other_capture(client, observed):
     with observed(client) as theirs:
         with observed(client) as ours:
             run_tasks(client, 5)
@@ -210,7 +210,7 @@ def test_memory_is_not_trimmed_under_anybody_elses_measurement(client, observed)
 # -- nothing is mixed up, nothing is left -----------------------------------------------------
 
 
-def test_two_clients_at_once_each_have_their_own_window(cluster, client, observed):
+def test_concurrent_captures_have_own_windows(cluster, client, observed):
     with Client(cluster, set_as_default=False) as other, observed(client) as first:
         run_tasks(client, 10)
         with observed(other) as second:
@@ -247,7 +247,7 @@ def traces(cluster):
     }  # fmt: skip
 
 
-def test_the_capture_removes_every_trace_of_itself(cluster, client, observed):
+def test_uninstall_restores_cluster_state(cluster, client, observed):
     before = traces(cluster)
     with observed(client):
         run_tasks(client, 5)
@@ -255,10 +255,10 @@ def test_the_capture_removes_every_trace_of_itself(cluster, client, observed):
 
     assert traces(cluster) == before
     for kind in set(before) - {"callbacks"}:
-        assert during[kind] != before[kind], f"the test would not see a trace in {kind}"
+        assert during[kind] != before[kind], f"the test does not detect changes in {kind}"
 
 
-def test_a_capture_whose_client_is_gone_removes_itself(cluster, client, observed):
+def test_capture_without_client_removes_itself(cluster, client, observed):
     before = traces(cluster)
     with observed(client) as observation:
         observation.observer._stop.set()  # as if the process had been killed
@@ -274,7 +274,7 @@ def test_a_capture_whose_client_is_gone_removes_itself(cluster, client, observed
 # -- hostile names ----------------------------------------------------------------------------
 
 
-def test_keys_and_errors_of_any_text_become_a_run_that_can_be_stored(client, observed, tmp_path):
+def test_unusual_keys_and_errors_are_stored(client, observed, tmp_path):
     from benchkit import Store
 
     def shout():

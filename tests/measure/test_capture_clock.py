@@ -1,4 +1,4 @@
-"""The clock's two ends: what is asked of the workers there, and what still counts afterwards."""
+"""Start and stop of the clock: heartbeats requested from workers, data accepted afterwards."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from distributed import Client, LocalCluster, wait
 from helpers.capture import capture_errors, nap, run_tasks
 
 
-def test_workers_tell_at_both_ends_however_seldom_they_do_by_themselves(observed, monkeypatch):
+def test_clock_requests_heartbeats(observed, monkeypatch):
     # Of this cluster alone: others in this process have two workers.
-    seldom = {3: 3600.0}
-    monkeypatch.setattr("distributed.scheduler.heartbeat_interval", lambda n: seldom.get(n, 0.5))
+    intervals = {3: 3600.0}
+    monkeypatch.setattr("distributed.scheduler.heartbeat_interval", lambda n: intervals.get(n, 0.5))
     with (
         LocalCluster(
             n_workers=3, threads_per_worker=1, processes=False, dashboard_address=None,
@@ -42,7 +42,7 @@ async def slow_metric(worker):
     return 1
 
 
-def test_a_worker_whose_metrics_wait_for_something_is_not_asked(client, cluster, observed):
+def test_clock_skips_workers_with_async_metrics(client, cluster, observed):
     # Two heartbeats at once would end it (as those of workers with GPUs would).
     workers = list(cluster.workers.values())
     for worker in workers:
@@ -58,7 +58,7 @@ def test_a_worker_whose_metrics_wait_for_something_is_not_asked(client, cluster,
     assert [worker.status.name for worker in workers] == ["running"] * 2
 
 
-def test_a_scheduler_that_does_not_answer_takes_no_time_of_the_workload(client, observed):
+def test_clock_off_excludes_scheduler_timeout(client, observed):
     with observed(client) as observation:
         observer, call = observation.observer, observation.observer._call
         observer.clock_ahead = 100.0
@@ -70,7 +70,7 @@ def test_a_scheduler_that_does_not_answer_takes_no_time_of_the_workload(client, 
         assert observer.t_off == pytest.approx(asked + 100.0, abs=0.5)
 
 
-def test_what_happens_before_all_is_handed_over_is_told_too(client, cluster, observed):
+def test_events_after_clock_off_are_recorded(client, cluster, observed):
     with observed(client) as observation:
         run_tasks(client, 3)
         observation.observer.clock_off()
@@ -80,14 +80,14 @@ def test_what_happens_before_all_is_handed_over_is_told_too(client, cluster, obs
         wait(client.map(nap, [0.2] * 5, pure=False))
     run = observation.run
 
-    told = run.events().query("topic == 'worker-restart-memory'")["message"]
-    assert list(told) == ['{"rss": 10}', '{"rss": 20}']
+    messages = run.events().query("topic == 'worker-restart-memory'")["message"]
+    assert list(messages) == ['{"rss": 10}', '{"rss": 20}']
     # Of tasks, only those within.
     assert run.metrics["n_tasks"] == run.task_groups()["n_tasks"].sum() == 3
     assert run.metrics["compute_time"] < 0.2
 
 
-def test_a_size_that_is_no_whole_number_costs_no_row(client, observed, monkeypatch):
+def test_fractional_sizeof_keeps_row(client, observed, monkeypatch):
     monkeypatch.setattr("distributed.worker.sizeof", lambda x: 1000.5)
     with observed(client) as observation:
         run_tasks(client, 7)

@@ -1,4 +1,4 @@
-"""What goes wrong with a capture is an attribute of the run, and harms nothing else."""
+"""Errors of the capture are stored in the run and do not affect the workload."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from benchkit.measure import capture
 from benchkit.measure.recording import Recording
 
 
-def test_a_fault_in_the_hooks_is_noted_and_harms_neither_tasks_nor_other_rows(
-    cluster, client, observed
-):
+def test_hook_error_is_recorded(cluster, client, observed):
     with observed(client) as observation:
         plugin = plugin_of(cluster, observation)
         good = plugin.groups.number
@@ -34,7 +32,7 @@ def test_a_fault_in_the_hooks_is_noted_and_harms_neither_tasks_nor_other_rows(
     assert any("ZeroDivisionError" in line for line in capture_errors(run))
 
 
-def test_rows_of_a_kind_nobody_expected_are_dropped_and_counted(cluster, client, observed):
+def test_invalid_rows_are_dropped_and_counted(cluster, client, observed):
     with observed(client) as observation:
         run_tasks(client, 5)
         plugin = plugin_of(cluster, observation)
@@ -54,7 +52,7 @@ def test_rows_of_a_kind_nobody_expected_are_dropped_and_counted(cluster, client,
     assert any(line.startswith("flush: ValueError") for line in capture_errors(run))
 
 
-def test_a_capture_that_cannot_start_leaves_the_clock_and_the_reason(client, observed, monkeypatch):
+def test_failed_start_keeps_duration_and_error(client, observed, monkeypatch):
     async def start(self, scheduler):
         raise RuntimeError("no room")
 
@@ -66,7 +64,7 @@ def test_a_capture_that_cannot_start_leaves_the_clock_and_the_reason(client, obs
     assert any("no room" in line for line in capture_errors(observation.run))
 
 
-def test_a_probe_that_cannot_start_is_noted(client, observed, monkeypatch):
+def test_failed_worker_plugin_is_recorded(client, observed, monkeypatch):
     monkeypatch.setattr(capture.CaptureWorkerPlugin, "setup", lambda self, worker: 1 / 0)
     with observed(client) as observation:
         run_tasks(client, 3)
@@ -78,7 +76,7 @@ def test_a_probe_that_cannot_start_is_noted(client, observed, monkeypatch):
     assert any(line.startswith("probe") for line in capture_errors(run))
 
 
-def test_handlers_that_are_gone_and_a_full_disk_are_noted(cluster, client, observed):
+def test_missing_handler_and_full_disk_are_recorded(cluster, client, observed):
     with observed(client) as observation:
         run_tasks(client, 5)
         good = observation.writer.segment
@@ -103,7 +101,7 @@ def test_handlers_that_are_gone_and_a_full_disk_are_noted(cluster, client, obser
     )
 
 
-def test_what_a_release_does_not_tell_is_nan(cluster, client, observed):
+def test_missing_metrics_are_nan(cluster, client, observed):
     with observed(client) as observation:
         plugin = plugin_of(cluster, observation)
 

@@ -1,4 +1,4 @@
-"""A light capture takes no part in the life of a task, and yet tells what a full one tells."""
+"""Level "light" is not called for tasks and records the same sums as level "full"."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def groups_of(run):
     return frame[["n_tasks", "n_erred", "compute (s)", "result (B)"]].sort_index()
 
 
-def test_it_tells_the_same_groups_failures_and_transfers_as_a_full_one(client, observed):
+def test_light_capture_equals_full_capture(client, observed):
     import dask.array as da
 
     a, b = client.scheduler_info()["workers"]
@@ -47,17 +47,17 @@ def test_it_tells_the_same_groups_failures_and_transfers_as_a_full_one(client, o
     seen, truth = groups_of(light), groups_of(full)
     assert seen[["n_tasks", "n_erred"]].to_dict() == truth[["n_tasks", "n_erred"]].to_dict()
     assert seen["compute (s)"].to_dict() == pytest.approx(truth["compute (s)"].to_dict(), abs=1e-4)
-    assert seen["n_erred"].sum() == 3, "what only depends on them did not run"
+    assert seen["n_erred"].sum() == 3, "their dependents did not run"
     assert light.metrics["n_tasks"] == full.metrics["n_tasks"] > 70
     exceptions = sorted(light.tree["errors/exception"].values.tolist())
     assert exceptions == [f"ValueError('never {number}')" for number in range(3)]
     assert all("fail" in trace for trace in light.tree["errors/traceback"].values)
     assert light.transfers()["count"].sum() == full.transfers()["count"].sum() > 0
-    assert "n_retried" not in light.task_groups(), "nobody heard of retries"
+    assert "n_retried" not in light.task_groups(), "light captures do not count retries"
     assert json.loads(light.tree.attrs["capture_errors"]) == []
 
 
-def test_groups_that_live_between_two_looks_count_for_their_prefix(client, observed):
+def test_short_groups_count_for_prefix(client, observed):
     with observed(client, "light") as observation:
         for number in range(40):
             assert client.submit(inc, number, pure=False).result() == number + 1
@@ -68,7 +68,7 @@ def test_groups_that_live_between_two_looks_count_for_their_prefix(client, obser
     assert run.task_groups()["n_tasks"].sum() == 40
 
 
-def test_tasks_after_the_clock_are_not_counted(cluster, client, observed):
+def test_tasks_after_clock_are_not_counted(cluster, client, observed):
     with observed(client, "light") as observation:
         wait(client.map(inc, range(10), pure=False))
         observation.observer.clock_off()
@@ -77,7 +77,7 @@ def test_tasks_after_the_clock_are_not_counted(cluster, client, observed):
     assert observation.run.metrics["n_tasks"] == 10
 
 
-def test_the_scheduler_does_not_know_of_it_while_the_clock_runs(cluster, client, observed):
+def test_light_capture_unregisters_plugin(cluster, client, observed):
     before = sorted(cluster.scheduler.plugins), sorted(cluster.scheduler.handlers)
     with observed(client, "light"):
         assert sorted(cluster.scheduler.plugins) == before[0]
@@ -85,7 +85,7 @@ def test_the_scheduler_does_not_know_of_it_while_the_clock_runs(cluster, client,
     assert (sorted(cluster.scheduler.plugins), sorted(cluster.scheduler.handlers)) == before
 
 
-def test_workers_that_are_killed_restarted_and_scaled_are_told(observed):
+def test_killed_and_restarted_workers_are_recorded(observed):
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit="1 GiB", dashboard_address=None

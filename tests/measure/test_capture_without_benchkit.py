@@ -1,4 +1,4 @@
-"""The capture on a scheduler and workers of their own, where benchkit cannot be imported."""
+"""The capture on a scheduler and workers in processes that cannot import benchkit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ROLES = ("client", "scheduler", "worker")
 
 
 @pytest.fixture
-def elsewhere(tmp_path):
+def remote_cluster(tmp_path):
     """Scheduler and worker processes; gives the scheduler's process and a client."""
-    home = tmp_path / "elsewhere"
+    home = tmp_path / "remote_cluster"
     home.mkdir()
     (home / "sitecustomize.py").write_text(WITHOUT_BENCHKIT)
     where = str(home / "scheduler.json")
@@ -63,7 +63,7 @@ def elsewhere(tmp_path):
             process.wait()
 
 
-def importer():
+def make_import_check():
     def can_import_benchkit():  # nested, so that it is sent by value
         try:
             import benchkit  # noqa: F401
@@ -74,10 +74,10 @@ def importer():
     return can_import_benchkit
 
 
-def test_benchkit_is_needed_nowhere_but_at_the_client(elsewhere, observed):
-    _, client = elsewhere
-    assert not any(client.run(importer()).values())
-    assert not client.run_on_scheduler(importer())
+def test_capture_needs_benchkit_only_at_client(remote_cluster, observed):
+    _, client = remote_cluster
+    assert not any(client.run(make_import_check()).values())
+    assert not client.run_on_scheduler(make_import_check())
 
     with observed(client) as observation:
         wait(client.map(time.sleep, [0.1] * 10, pure=False))
@@ -91,13 +91,11 @@ def test_benchkit_is_needed_nowhere_but_at_the_client(elsewhere, observed):
     assert json.loads(run.tree.attrs["capture_errors"]) == []
 
 
-def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(
-    elsewhere, observed, monkeypatch
-):
+def test_killed_scheduler_loses_only_undrained_data(remote_cluster, observed, monkeypatch):
     monkeypatch.setattr(
         capture, "CapturePlugin", partial(capture.CapturePlugin, poll_interval_s=0.4)
     )
-    scheduler, client = elsewhere
+    scheduler, client = remote_cluster
     with observed(client) as observation:
         wait(client.map(time.sleep, [0.03] * 50, pure=False))
         time.sleep(3)  # until the call stacks of this second are laid up and told
@@ -114,11 +112,11 @@ def test_a_killed_scheduler_costs_what_was_not_yet_drained_and_no_more(
         errors
     )
     assert "sleep" in set(run.profile()["prefix"])
-    assert not any("Timeout" in line for line in errors), "calls nobody can answer are not awaited"
+    assert not any("Timeout" in line for line in errors), "no calls to a dead scheduler"
     assert Recording.read(observation.writer.path).problems == []
 
 
-def test_the_capture_works_over_tls(tmp_path, observed):
+def test_capture_works_over_tls(tmp_path, observed):
     files = {name: str(tmp_path / f"{name}.pem") for name in ("key", "certificate")}
     options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     made = ["openssl", "req", *options, "-keyout", files["key"], "-out", files["certificate"]]

@@ -1,4 +1,4 @@
-"""Workers that come, go, or whose event loops are blocked are told of, and lose nothing."""
+"""Workers that join, leave or have a blocked event loop."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def processes():
 
 
 @contextmanager
-def here(n_workers):
+def local_cluster(n_workers):
     """A cluster in this process that a test may scale."""
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with LocalCluster(n_workers=n_workers, **options) as cluster, Client(cluster) as client:
         yield cluster, client
 
 
-def test_a_restart_is_survived_and_is_no_loss(processes, observed):
+def test_restart_is_not_a_loss(processes, observed):
     client = processes
     with observed(client) as observation:
         run_tasks(client, 10)
@@ -48,10 +48,10 @@ def test_a_restart_is_survived_and_is_no_loss(processes, observed):
     assert run.tree["workers"].sizes["worker"] == 4
     assert np.isfinite(run.tree["workers/left"].values).sum() == 2
     assert run.metrics["n_workers_lost"] == 0
-    assert "memory_trimmed" in run.metrics, "those that left do not count"
+    assert "memory_trimmed" in run.metrics, "workers that left do not count"
 
 
-def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, observed):
+def test_killed_worker_is_lost_and_recomputed(processes, observed):
     client = processes
     with observed(client) as observation:
         held = client.map(inc, range(40), pure=False)
@@ -79,6 +79,9 @@ def test_a_killed_worker_is_a_loss_and_its_results_are_recomputed(processes, obs
     assert np.isnan(run.tree["workers/trimmed"].values[lost]).all()
 
 
+capture_often = partial(capture.CapturePlugin, poll_interval_s=0.4)
+
+
 def burn_and_warn(seconds, *inputs):
     end = time.time() + seconds
     while time.time() < end:
@@ -88,7 +91,7 @@ def burn_and_warn(seconds, *inputs):
 
 
 @pytest.mark.slow
-def test_what_killed_workers_had_told_by_then_is_kept(processes, observed, monkeypatch):
+def test_killed_workers_keep_reported_data(processes, observed, monkeypatch):
     monkeypatch.setattr(
         capture, "CapturePlugin", partial(capture.CapturePlugin, poll_interval_s=0.4)
     )
@@ -120,7 +123,7 @@ def test_what_killed_workers_had_told_by_then_is_kept(processes, observed, monke
     assert run.tree["profile"].attrs["n_workers"] == 4
 
 
-def test_a_pause_and_its_end_are_told(processes, observed):
+def test_worker_pause_is_recorded(processes, observed):
     client = processes
     address = next(iter(client.scheduler_info()["workers"]))
 
@@ -149,8 +152,8 @@ def test_a_pause_and_its_end_are_told(processes, observed):
 
 
 @pytest.mark.slow
-def test_an_adaptive_cluster_is_watched_as_it_grows_and_shrinks(observed):
-    with here(1) as (cluster, client):
+def test_adaptive_cluster_is_recorded(observed):
+    with local_cluster(1) as (cluster, client):
         cluster.adapt(minimum=1, maximum=3, interval="100ms", wait_count=2, target_duration="1s")
         with observed(client) as observation:
             wait(client.map(nap, [0.2] * 60, pure=False))
@@ -167,8 +170,8 @@ def test_an_adaptive_cluster_is_watched_as_it_grows_and_shrinks(observed):
     assert capture_errors(run) == []
 
 
-def test_workers_sent_away_by_scaling_are_no_losses(observed):
-    with here(2) as (cluster, client):
+def test_retired_workers_are_not_lost(observed):
+    with local_cluster(2) as (cluster, client):
         with observed(client) as observation:
             run_tasks(client, 10)
             cluster.scale(1)
@@ -193,7 +196,7 @@ def test_workers_sent_away_by_scaling_are_no_losses(observed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [50, 300] if os.environ.get("BENCHKIT_TEST_ALL") else [50])
-def test_all_of_many_workers_report(observed, count):
+def test_many_workers_all_report(observed, count):
     with (
         LocalCluster(
             n_workers=count,
@@ -216,10 +219,10 @@ def test_all_of_many_workers_report(observed, count):
     assert capture_errors(run) == []
 
 
-# -- whose event loops are blocked ------------------------------------------------------------
+# -- blocked event loops ----------------------------------------------------------------------
 
 
-def test_a_blocked_scheduler_loses_nothing_and_its_lag_is_told(processes, observed):
+def test_blocked_scheduler_loses_no_data(processes, observed):
     client = processes
     with observed(client) as observation:
         run_tasks(client, 20)
@@ -239,7 +242,7 @@ def hold_the_gil(seconds):
 
 
 @pytest.mark.slow
-def test_a_worker_that_holds_the_gil_costs_its_report_and_no_other(processes, observed):
+def test_gil_holding_worker_loses_only_its_report(processes, observed):
     client = processes
     busy, free = client.scheduler_info()["workers"]
     with observed(client) as observation:

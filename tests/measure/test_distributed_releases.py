@@ -1,4 +1,4 @@
-"""The measured side alone, in the oldest environment that it promises to measure, and between."""
+"""The measuring part alone, on old releases of distributed."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def nap(number):
     return number
 
 def pause(dask_worker):
-    dask_worker.status = Status.paused  # its memory monitor lets it go on
+    dask_worker.status = Status.paused  # its memory monitor resumes it
 
 @workload(category="old")
 def count(client):
@@ -52,9 +52,9 @@ if __name__ == "__main__":
 #: One a half-year. The oldest and one in the middle each time, as the newest is in all other tests;
 #: those between with ``BENCHKIT_TEST_ALL=1``, a minute each.
 RELEASES = ("2023.4.1", "2024.12.0")
-BETWEEN = ("2023.9.3", "2024.4.2", "2025.5.1", "2025.11.0", "2026.3.0")
+OTHER_RELEASES = ("2023.9.3", "2024.4.2", "2025.5.1", "2025.11.0", "2026.3.0")
 if os.environ.get("BENCHKIT_TEST_ALL"):
-    RELEASES = tuple(sorted(RELEASES + BETWEEN))
+    RELEASES = tuple(sorted(RELEASES + OTHER_RELEASES))
 
 
 def uv(*arguments):
@@ -67,7 +67,7 @@ def uv(*arguments):
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.parametrize("release", RELEASES)
-def test_an_older_release_records_a_run_that_todays_side_reads(tmp_path, release):
+def test_old_release_records_readable_run(tmp_path, release):
     python = tmp_path / "env" / "bin" / "python"
     # Python 3.10 where the machine has one, else the oldest that is there: this interpreter's.
     if uv("venv", "-q", "--python", "3.10", str(tmp_path / "env")).returncode:
@@ -105,9 +105,9 @@ def test_an_older_release_records_a_run_that_todays_side_reads(tmp_path, release
         assert {"restart", "restart-workers"} & set(run.tree["events"]["topic"].values)
         assert run.metrics["n_workers_lost"] == 0
         events = run.tree["events"].to_dataset()
-        told = events["message"].values[events["topic"].values == "worker-status-change"]
-        told = [json.loads(str(message))["status"] for message in told]
-        assert [status for status in told if status in ("paused", "running")][-2:] == [
+        messages = events["message"].values[events["topic"].values == "worker-status-change"]
+        messages = [json.loads(str(message))["status"] for message in messages]
+        assert [status for status in messages if status in ("paused", "running")][-2:] == [
             "paused",
             "running",
         ]

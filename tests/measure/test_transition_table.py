@@ -1,4 +1,4 @@
-"""How a full capture hears of the end of tasks: on real schedulers, beside others, and without."""
+"""Wrapped transition tables: concurrent captures, second_capture tools, unsupported releases."""
 
 from __future__ import annotations
 
@@ -22,47 +22,47 @@ def fail(number):
     raise ValueError(number)
 
 
-def some_tasks(client, n_right, n_wrong):
+def run_add_and_fail(client, n_right, n_wrong):
     wait(client.map(add_one, range(n_right), pure=False))
     wait(client.map(fail, range(n_wrong), pure=False))
 
 
-def test_no_plugin_is_called_and_nothing_of_it_stays(cluster, client, observed):
+def test_capture_unregisters_plugin_and_table(cluster, client, observed):
     before = sorted(cluster.scheduler.plugins), dict(vars(cluster.scheduler))
     with observed(client, "full") as observation:
         assert sorted(cluster.scheduler.plugins) == before[0]
         assert TABLE in vars(cluster.scheduler)
-        some_tasks(client, 5, 0)
+        run_add_and_fail(client, 5, 0)
 
     assert vars(cluster.scheduler).keys() == before[1].keys()
     assert observation.run.metrics["n_tasks"] == 5
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_those_who_listen_at_once_may_stop_in_any_order(cluster, client, observed, first):
-    with observed(client, "full") as one, observed(client, "full") as other:
-        assert other.name not in cluster.scheduler.plugins
-        some_tasks(client, 3, 1)
-        (one, other)[first].observer.clock_off()
-        some_tasks(client, 4, 2)
-        (one, other)[1 - first].observer.clock_off()
-        some_tasks(client, 5, 0)
+def test_remove_in_any_order(cluster, client, observed, first):
+    with observed(client, "full") as first_capture, observed(client, "full") as second_capture:
+        assert second_capture.name not in cluster.scheduler.plugins
+        run_add_and_fail(client, 3, 1)
+        (first_capture, second_capture)[first].observer.clock_off()
+        run_add_and_fail(client, 4, 2)
+        (first_capture, second_capture)[1 - first].observer.clock_off()
+        run_add_and_fail(client, 5, 0)
 
-    runs = (one.run, other.run)
+    runs = (first_capture.run, second_capture.run)
     assert runs[first].metrics["n_tasks"] == 4
     assert runs[1 - first].metrics["n_tasks"] == 10
     assert TABLE not in vars(cluster.scheduler)
 
 
-def test_each_who_listens_is_told_of_threads(cluster, client, observed):
-    with observed(client, "full") as one, observed(client, "full") as other:
+def test_concurrent_captures_record_threads(cluster, client, observed):
+    with observed(client, "full") as first_capture, observed(client, "full") as second_capture:
         wait(client.map(nap, [0.02] * 20, pure=False))
 
-    for run in (one.run, other.run):
+    for run in (first_capture.run, second_capture.run):
         assert set(run.tree["tasks/thread"].values) == {0, 1}
 
 
-def of_a_tool(inner):
+def wrapped_by_tool(inner):
     @functools.wraps(inner)
     def noting(*args, **told):
         return inner(*args, **told)
@@ -70,26 +70,24 @@ def of_a_tool(inner):
     return noting
 
 
-def test_only_a_function_that_needs_no_more_is_told_no_more(cluster):
+def test_ignores_extra_arguments(cluster):
     own = type(cluster.scheduler)._TRANSITIONS_TABLE["processing", "memory"]
 
     assert ignores_extra_arguments(own)
-    assert not ignores_extra_arguments(of_a_tool(own))
+    assert not ignores_extra_arguments(wrapped_by_tool(own))
     assert not ignores_extra_arguments(functools.partial(own, worker="w"))
     assert not ignores_extra_arguments(lambda *, thread, **more: thread)
     assert not ignores_extra_arguments(lambda *, worker: worker)
 
 
-def test_a_release_whose_transitions_nobody_can_hear_is_hooked(
-    cluster, client, observed, monkeypatch
-):
+def test_unsupported_table_uses_plugin_hook(cluster, client, observed, monkeypatch):
     table = dict(type(cluster.scheduler)._TRANSITIONS_TABLE)
     memory = table["processing", "memory"]
     table["processing", "memory"] = lambda *args, other_word=None, **told: memory(*args, **told)
     monkeypatch.setattr(type(cluster.scheduler), TABLE, table)
     with observed(client, "full") as observation:
         assert observation.name in cluster.scheduler.plugins
-        some_tasks(client, 6, 2)
+        run_add_and_fail(client, 6, 2)
     run = observation.run
 
     assert run.metrics["n_tasks"] == 8
@@ -97,29 +95,27 @@ def test_a_release_whose_transitions_nobody_can_hear_is_hooked(
     assert run.tree.attrs["capture_errors"] == "[]"
 
 
-def test_a_table_that_another_tool_had_laid_is_heard_through_and_left(
-    cluster, client, observed, monkeypatch
-):
-    heard = []
+def test_table_of_other_tool_is_restored(cluster, client, observed, monkeypatch):
+    workers = []
     table = dict(type(cluster.scheduler)._TRANSITIONS_TABLE)
     memory = table["processing", "memory"]
 
     @functools.wraps(memory)
     def noting(*args, **told):
-        heard.append(told["worker"])
+        workers.append(told["worker"])
         return memory(*args, **told)
 
     monkeypatch.setitem(vars(cluster.scheduler), TABLE, {**table, ("processing", "memory"): noting})
-    laid = vars(cluster.scheduler)[TABLE]
+    tool_table = vars(cluster.scheduler)[TABLE]
     with observed(client, "full") as observation:
         assert observation.name not in cluster.scheduler.plugins
-        some_tasks(client, 6, 0)
+        run_add_and_fail(client, 6, 0)
 
-    assert observation.run.metrics["n_tasks"] == len(heard) == 6
-    assert vars(cluster.scheduler)[TABLE] is laid
+    assert observation.run.metrics["n_tasks"] == len(workers) == 6
+    assert vars(cluster.scheduler)[TABLE] is tool_table
 
 
-def test_a_schedulers_own_failure_stays_its_own(cluster, client, observed):
+def test_scheduler_error_is_raised(cluster, client, observed):
     """What the scheduler's function raises is raised, and no row is made of it."""
     scheduler = cluster.scheduler
     calls = itertools.count()
@@ -134,7 +130,7 @@ def test_a_schedulers_own_failure_stays_its_own(cluster, client, observed):
             told = dict.fromkeys(("nbytes", "type", "typename", "worker", "startstops"))
             with pytest.raises(RuntimeError, match="own"):
                 wrap(broken)(scheduler, "no-such-key", "test", **told if end == "memory" else {})
-        some_tasks(client, 2, 0)
+        run_add_and_fail(client, 2, 0)
 
     assert next(calls) == 3
     assert observation.run.metrics["n_tasks"] == 2

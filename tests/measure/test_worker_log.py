@@ -1,4 +1,4 @@
-"""What a worker knows is told once, whatever answers are lost and however its clock is set."""
+"""WorkerLog returns each entry once, with lost replies and changing clock offsets."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def samples(stacks):
     return sum(count for parent, _, count in zip(*[iter(nodes)] * 3, strict=True) if parent < 0)
 
 
-def test_a_transfer_is_told_once_and_that_of_a_lost_answer_again(worker):
+def test_read_transfers_repeats_lost_reply(worker):
     worker_log = WorkerLog(worker)
     worker.fetch(9, 1)  # before the clock
     worker.fetch(11, 2)
     worker.fetch(16, 4)
 
     assert n_bytes(worker_log.read_transfers(10, 15)) == 2
-    assert n_bytes(worker_log.read_transfers(10, 15)) == 2, "the answer was lost"
+    assert n_bytes(worker_log.read_transfers(10, 15)) == 2, "the reply was lost"
     worker.fetch(14.5, 8)  # its clock was corrected: noted late, with a moment before the cut
     assert n_bytes(worker_log.read_transfers(15, 20)) == 12
     worker.fetch(21, 16)
@@ -70,7 +70,7 @@ def test_a_transfer_is_told_once_and_that_of_a_lost_answer_again(worker):
     assert n_bytes(worker_log.read_transfers(20.5, 30)) == 16
 
 
-def test_a_warning_is_told_once_though_the_clocks_correction_moves(worker):
+def test_read_log_returns_line_once_despite_clock_change(worker):
     now = SimpleNamespace(now=0.0)
     worker_log = WorkerLog(worker, clock=lambda: now.now)
     worker.lines = [(9.0, "ERROR", "before"), (11.0, "WARNING", "a"), (12.0, "INFO", "talk")]
@@ -82,29 +82,29 @@ def test_a_warning_is_told_once_though_the_clocks_correction_moves(worker):
     now.now = 20.2
     assert [row[2] for row in worker_log.read_log(15, 20)] == ["b"]
     worker.lines.append((20.3, "WARNING", "c"))  # 20 is 20.5 here, which it was not yet
-    assert [row[2] for row in worker_log.read_log(15, 20)] == ["b"], "the answer was lost"
+    assert [row[2] for row in worker_log.read_log(15, 20)] == ["b"], "the reply was lost"
     assert [row[2] for row in worker_log.read_log(20, INF)] == ["c"]
     assert worker_log.n_lines_dropped == 0
 
 
-def test_a_worker_that_complains_without_end_is_cut_short_and_it_is_said(worker):
+def test_read_log_limits_lines(worker):
     worker_log = WorkerLog(worker)
-    told = 0
+    n_lines = 0
     for second in range(10, 15):
         worker.lines += [(second + i / 500, "WARNING", "again") for i in range(1, 401)]
-        told += len(worker_log.read_log(second, second + 1))
+        n_lines += len(worker_log.read_log(second, second + 1))
 
-    assert told == MAX_LOG_LINES
+    assert n_lines == MAX_LOG_LINES
     assert worker_log.n_lines_dropped == 5 * 400 - MAX_LOG_LINES
 
 
-def test_a_second_read_call_stacks_is_told_once(worker):
+def test_read_call_stacks_returns_tree_once(worker):
     worker_log = WorkerLog(worker)
     for moment, count in ((9.9, 1), (10.9, 2), (11.9, 4), (12.9, 8)):
         worker.cycle(moment, count)
 
     assert samples(worker_log.read_call_stacks(10, 12, last=False)) == 6
-    assert samples(worker_log.read_call_stacks(10, 12, last=False)) == 6, "the answer was lost"
+    assert samples(worker_log.read_call_stacks(10, 12, last=False)) == 6, "the reply was lost"
     worker.cycle(11.95, 16)  # its clock was corrected
     assert samples(worker_log.read_call_stacks(12, 14, last=False)) == 24
     assert samples(worker_log.read_call_stacks(14, 15, last=False)) == 0
@@ -116,7 +116,7 @@ def test_a_second_read_call_stacks_is_told_once(worker):
     assert samples(worker_log.read_call_stacks(15, 16, last=True)) == 64
 
 
-def test_call_stacks_end_with_the_clock_whatever_the_workers_clock_says(worker):
+def test_read_call_stacks_ends_at_clock_off(worker):
     worker_log = WorkerLog(worker)
     worker.cycle(9.5, 1)
     worker.now, worker.growing = 10.1, 2  # ahead by more than the call took
@@ -130,10 +130,10 @@ def test_call_stacks_end_with_the_clock_whatever_the_workers_clock_says(worker):
     worker.cycle(14.1, 16)
     worker.profile_keys = {"inc": profile.create() | {"count": 32}}
     assert samples(worker_log.read_call_stacks(11.5, 12, last=True)) == 8
-    assert samples(worker_log.read_call_stacks(11.5, 12, last=True)) == 8, "the answer was lost"
+    assert samples(worker_log.read_call_stacks(11.5, 12, last=True)) == 8, "the reply was lost"
 
 
-def test_call_stacks_of_a_worker_that_joined_later_begin_with_it(worker):
+def test_read_call_stacks_of_late_worker(worker):
     worker_log = WorkerLog(worker)
     worker.cycle(12, 1)
     worker.now, worker.growing = 13.0, 2

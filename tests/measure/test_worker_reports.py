@@ -1,4 +1,4 @@
-"""Workers are asked in turns, each for what it has not told yet, whatever one of them does."""
+"""Polling of workers: each request starts where the last reply ended."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def poll_for(seconds, scheduler, interval_s=0.2):
     return poller
 
 
-def in_a_loop(coroutine):
+def run_in_thread(coroutine):
     """Run in a thread of its own: while a browser of Playwright's is open, this one has a loop."""
     with ThreadPoolExecutor(1) as other:
         return other.submit(asyncio.run, coroutine).result()
@@ -55,23 +55,23 @@ def in_a_loop(coroutine):
 @pytest.mark.parametrize(
     "answer", [OSError("refused"), {"errors": ["profile: no"]}, {"status": "error"}]
 )
-def test_a_worker_that_cannot_answer_keeps_nobody_else_from_being_asked(answer):
+def test_failed_report_does_not_block_others(answer):
     scheduler = Workers(3)
     scheduler.answers["tcp://w0"] = answer
 
-    poller = in_a_loop(poll_for(1.5, scheduler))
+    poller = run_in_thread(poll_for(1.5, scheduler))
 
     told = {index for index, _ in poller.drain()["told"]}
     assert told == {1, 2}
-    assert 2 <= len(scheduler.questions["tcp://w0"]) <= 9, "as often as the others"
+    assert 2 <= len(scheduler.questions["tcp://w0"]) <= 9, "as often as the other workers"
     starts = {question["start"] for question in scheduler.questions["tcp://w0"]}
-    assert starts == {poller.start}, "the same window again, as it told nothing"
+    assert starts == {poller.start}, "a failed request is repeated with the same window"
 
 
-def test_windows_follow_one_another_and_the_last_begins_where_they_end():
+def test_request_windows_are_contiguous():
     scheduler = Workers(1)
 
-    poller = in_a_loop(poll_for(1.5, scheduler))
+    poller = run_in_thread(poll_for(1.5, scheduler))
 
     questions = scheduler.questions["tcp://w0"]
     assert len(questions) >= 3
@@ -80,10 +80,10 @@ def test_windows_follow_one_another_and_the_last_begins_where_they_end():
     last = poller.request("tcp://w0", 2e9, last=True)
     assert (last["start"], last["stop"], last["last"]) == (ends[-1], 2e9, True)
     poller.send_requests(TICK_S, last_call=time())
-    assert not poller.pending, "it is over"
+    assert not poller.pending, "no requests after stop()"
 
 
-def test_of_many_workers_some_are_poll_for_call_stacks_and_stay_those():
+def test_profiled_workers_are_fixed():
     scheduler = Workers(4 * MAX_PROFILED_WORKERS)
     poller = WorkerReportPoller("bench", scheduler, scheduler.numbers, 5.0)
     every = {
