@@ -37,19 +37,19 @@ def refusal(load, text, **others):
         ("description: [a]\n", ":1: description is ['a'], and should be text"),
         ("dask: yes\n", ":1: dask is True, and should be"),
         ("cluster: 4\n", ":1: cluster is 4, and should be"),
-        ("- dask\n", ":1: holds no `key: value` lines"),
+        ("- dask\n", ":1: must contain `key: value` lines"),
         ("dask: {a: 1\n", ":2: not YAML"),
         ("description: a\n\ndescription: b\n", ":3: 'description' again, after line 1"),
         ("packages: []\n", ":1: packages should be a list of pip requirement lines"),
-        ("packages:\n- dask\n- numpy=1\n", ":3: 'numpy=1' is no pip requirement line"),
+        ("packages:\n- dask\n- numpy=1\n", ":3: 'numpy=1' is not a pip requirement line"),
         ("packages:\n- dask\n- ./nowhere\n", ":3: './nowhere': no such folder or file"),
-        ("packages:\n- 3\n", ":2: 3 is no pip requirement line"),
+        ("packages:\n- 3\n", ":2: 3 is not a pip requirement line"),
         ("packages: [--index-url=https://me:secret@x/]\n", "UV_INDEX_URL"),
         ("python: three\npackages: [dask]\n", ":1: python 'three': should be a version"),
         ("python: 3.9\npackages: [dask]\n", ":1: python 3.9: benchkit measures on 3.10 and newer"),
         ('python: "3.11"\n', ":1: python without packages"),
         ("conda: no.yml\n", ":1: conda: no file no.yml"),
-        ("variables: {A: [1]}\n", ":1: variable A should be one text"),
+        ("variables: {A: [1]}\n", ":1: variable A should be text"),
         ("variables:\n  A: 1\n  B-C: 1\n", ":3: variable 'B-C'"),
         ("variables: {DASK_X: 1}\n", ":1: variable DASK_X: put Dask's settings below `dask:`"),
         ("extends: mainn\n", ":1: extends 'mainn': no file of that name"),
@@ -140,7 +140,7 @@ def test_an_empty_key_takes_back_what_the_base_says(load):
 def test_a_circle_of_bases_is_named(load):
     message = refusal(load, "extends: a\n", a="extends: b\n", b="extends: main\n")
 
-    assert "extends in a circle: main -> a -> b -> main" in message
+    assert "circular extends: main -> a -> b -> main" in message
 
 
 def test_the_line_of_a_base_is_named_when_the_base_is_wrong(load):

@@ -1,7 +1,7 @@
-"""From an Environment to one that can be started: resolved, installed once, kept in a cache.
+"""Build an Environment: resolve its packages and install them once into a cache.
 
-Arms with equal packages share one. Two builders of the same wait for one another; one that is
-killed leaves nothing that anybody would take for whole.
+Arms with equal packages share one installation. Concurrent builds of the same environment wait
+for a lock; a killed build leaves no installation that is used.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from benchkit.measure.provenance import installed_packages, packages_hash
 
 __all__ = ["build", "find_build"]
 
+#: Limit of a call of the Python of an environment, which takes seconds.
 PROBE_TIMEOUT_S = 120.0
 
 
@@ -43,19 +44,19 @@ def build(
     update: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Built:
-    """Return an environment ready to be started, building what is not there yet.
+    """Return the built environment, building it if necessary.
 
-    Its settings and clusters are checked against what its own packages know.
+    Settings and clusters are checked against the packages of the environment.
 
     Parameters
     ----------
     environment : Environment
-        What is wanted. One without packages is the environment that benchkit runs in.
+        Environment to build. Without packages it is the environment that benchkit runs in.
     update : bool, default False
-        Resolve again, so that requirements without a version get today's newest. A branch of a
-        git repository and a local source are looked at each time anyway.
+        Resolve again: requirements without a version get the newest release. Branches of git
+        repositories and local sources are always checked for changes.
     report : callable, optional
-        Is told in a line what goes on; by default it is printed on stderr.
+        Called with each progress line; by default lines are printed on stderr.
 
     Returns
     -------
@@ -64,43 +65,47 @@ def build(
     Raises
     ------
     InvalidEnvironmentError
-        The file asks for something that does not exist.
+        A requirement, setting or option of the file does not exist.
     EnvironmentBuildError
-        Something went wrong on the way: no network, no tool, a source that does not compile.
+        The build failed: no network, no tool, or a source that does not compile.
     """
     if not environment.needs_building:
         check_environment(environment)
         return _own()
-    tell = report or (lambda line: print(line, file=sys.stderr, flush=True))
-    found = None if update else find_build(environment, look=True)
+    report_line = report or (lambda line: print(line, file=sys.stderr, flush=True))
+    found = None if update else find_build(environment, check_sources=True)
     if found is None:
         cache.sweep()
-        found = _build(environment, update, lambda line: tell(f"{environment.name}: {line}"))
+        found = _build(environment, update, lambda line: report_line(f"{environment.name}: {line}"))
     check_settings(environment, {**found.settings(), "packages": found.packages})
-    check_clusters(environment, _cluster_troubles(environment, found))
+    check_clusters(environment, _cluster_problems(environment, found))
     return found
 
 
-def find_build(environment: Environment, *, look: bool = False) -> Built | None:
-    """Return what `build` made of an environment, or None; nothing is built.
+def find_build(environment: Environment, *, check_sources: bool = False) -> Built | None:
+    """Return the result of an earlier `build`, or None.
 
     Parameters
     ----------
     environment : Environment
-        What is looked for.
-    look : bool, default False
-        Ask git repositories whether a branch has moved.
+        Environment to find.
+    check_sources : bool, default False
+        Also check whether a branch or a local source has changed.
+
+    Returns
+    -------
+    Built or None
     """
     if not environment.needs_building:
         return _own()
     try:
         spec = _spec(environment)
         known = json.loads(_resolution(spec).read_text(encoding="utf-8"))
-        if look and known["sources"] != _sources(environment):
+        if check_sources and known["sources"] != _sources(environment):
             return None
         own = _preferred()
         if any(own.get(name) != version for name, version in known["preferred"].items()):
-            return None  # what it shared with this interpreter has changed here
+            return None  # versions shared with this interpreter have changed
         return find_built(known["environment"])
     except (OSError, ValueError, KeyError, AttributeError, InvalidEnvironmentError):
         return None
@@ -117,22 +122,22 @@ def _own() -> Built:
     )
 
 
-def _build(environment: Environment, update: bool, tell: Callable[[str], None]) -> Built:
+def _build(environment: Environment, update: bool, report: Callable[[str], None]) -> Built:
     spec = _spec(environment)
-    with cache.locked(spec, lambda: tell("waiting for another process that builds it")):
-        # Whoever was first may have built it meanwhile.
-        found = None if update else find_build(environment, look=True)
+    with cache.locked(spec, lambda: report("waiting for another process that builds it")):
+        # Another process may have built it while this one waited.
+        found = None if update else find_build(environment, check_sources=True)
         if found is not None:
             return found
         sources = _sources(environment)
         began = time.monotonic()
         with cache.scratch_folder(spec) as scratch:
             if environment.conda is not None:
-                found = _build_conda(environment, scratch, tell)
+                found = _build_conda(environment, scratch, report)
             else:
-                found = _build_uv(environment, sources, scratch, tell)
+                found = _build_uv(environment, sources, scratch, report)
         took = time.monotonic() - began
-        tell(f"ready after {took:.1f} s: Python {found.python_version}, {found.hash}")
+        report(f"ready after {took:.1f} s: Python {found.python_version}, {found.hash}")
         shared = {} if found.as_of or environment.conda else _preferred()
         shared = {name: shared[name] for name in found.packages if name in shared}
         content = {"environment": found.hash, "sources": sources, "preferred": shared}
@@ -145,7 +150,7 @@ def _resolution(spec: str) -> Path:
 
 
 def _spec(environment: Environment) -> str:
-    """Return the hash of what is asked for, with the content of local sources."""
+    """Return the hash of the requirements and of the content of local sources."""
     if environment.conda is not None:
         asked: list[Any] = [conda_content(environment.conda, environment.where("conda"))]
     else:
@@ -173,9 +178,9 @@ def _hash(content: Any) -> str:
 
 
 def _preferred() -> dict[str, str]:
-    """Return the packages of this interpreter that an arm takes too, if nothing speaks against it.
+    """Return the packages of this interpreter, which an arm uses too unless they conflict.
 
-    An arm that differs from another in Dask alone says more than one that differs in NumPy too.
+    Arms should differ in Dask only, not in NumPy too.
     """
     return {
         name: version
@@ -188,14 +193,14 @@ def _build_uv(
     environment: Environment,
     sources: Mapping[str, str],
     scratch: Path,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Built:
     python = choose_python(environment.python, environment.where("python"))
     requirements = environment.requirements()
     where = environment.where("packages")
     day = as_of(requirements, installed_packages())
     dated = f", as of {day}: its Dask has no upper bounds" if day else ""
-    tell(f"resolving for Python {python.version}{dated}")
+    report(f"resolving for Python {python.version}{dated}")
     lock, day = resolve(
         requirements,
         python,
@@ -207,29 +212,29 @@ def _build_uv(
     name = _hash([lock, sources, python.version, platform.machine(), sys.platform])
 
     def make(prefix: Path) -> Path:
-        tell(f"installing {len(lock.splitlines())} packages")
+        report(f"installing {len(lock.splitlines())} packages")
         return install(lock, requirements, python, folder=scratch, prefix=prefix, where=where)
 
-    return _make(name, make, where, tell, sources=sources, as_of=day.isoformat() if day else "")
+    return _make(name, make, where, report, sources=sources, as_of=day.isoformat() if day else "")
 
 
-def _build_conda(environment: Environment, scratch: Path, tell: Callable[[str], None]) -> Built:
+def _build_conda(environment: Environment, scratch: Path, report: Callable[[str], None]) -> Built:
     file, where = environment.conda, environment.where("conda")
     assert file is not None
     name = _hash([conda_content(file, where), platform.machine(), sys.platform])
 
     def make(prefix: Path) -> Path:
-        tell("creating it with conda")
+        report("creating it with conda")
         return create_conda(file, folder=scratch, prefix=prefix, where=where)
 
-    return _make(name, make, where, tell)
+    return _make(name, make, where, report)
 
 
 def _make(
-    name: str, make: Callable[[Path], Path], where: str, tell: Callable[[str], None], **facts: Any
+    name: str, make: Callable[[Path], Path], where: str, report: Callable[[str], None], **facts: Any
 ) -> Built:
-    """Return the environment of that hash, made if nobody has."""
-    with cache.locked(name, lambda: tell("waiting for another process that installs the same")):
+    """Return the environment of that hash, made if it does not exist."""
+    with cache.locked(name, lambda: report("waiting for another process that installs the same")):
         found = find_built(name)
         if found is not None:
             return found
@@ -251,17 +256,17 @@ def _make(
 
 
 def _probe(python: Path, where: str) -> dict[str, Any]:
-    """Ask an environment what it is, and refuse one whose Dask cannot be imported."""
-    seen = _ask(python, [str(Path(probe.__file__))], where)
+    """Return the probe result of an environment; raise an error if Dask cannot be imported."""
+    seen = _call_python(python, [str(Path(probe.__file__))], where)
     for module, problem in seen["broken"].items():
         raise InvalidEnvironmentError(
             f"{where}: installed, but `import {module}` fails: {problem}; "
-            "pin what it names to an older version"
+            "pin the named package to an older version"
         )
     return seen
 
 
-def _ask(python: Path, arguments: Sequence[str], where: str, *, path: str = "") -> Any:
+def _call_python(python: Path, arguments: Sequence[str], where: str, *, path: str = "") -> Any:
     command = [str(python), *([] if path else ["-I"]), *arguments]
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "PYTHON"))}
     try:
@@ -275,23 +280,25 @@ def _ask(python: Path, arguments: Sequence[str], where: str, *, path: str = "") 
         )
         return json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentBuildError(f"{where}: its Python does not answer") from error
+        raise EnvironmentBuildError(f"{where}: its Python did not answer in time") from error
     except ValueError as error:
         problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
         raise EnvironmentBuildError(f"{where}: its Python does not work: {problem}") from error
 
 
-def _cluster_troubles(environment: Environment, built: Built) -> list[tuple[list[str], str]]:
-    """Ask the environment itself about its clusters; the answer is kept, it takes a second."""
+def _cluster_problems(environment: Environment, built: Built) -> list[tuple[list[str], str]]:
+    """Return the cluster problems of the environment; cached, a call takes 1 s."""
     asked = [environment.cluster, environment.clusters]
-    kept = built.prefix.parent / f"clusters-{_hash(asked)}.json"
+    cached = built.prefix.parent / f"clusters-{_hash(asked)}.json"
     try:
-        return json.loads(kept.read_text(encoding="utf-8"))["troubles"]
+        return json.loads(cached.read_text(encoding="utf-8"))["troubles"]
     except (OSError, ValueError, KeyError):
         pass
     arguments = ["-m", "benchkit.measure.cluster.check", json.dumps(asked)]
-    troubles = _ask(built.python, arguments, environment.where(), path=str(measured_folder()))
-    cache.write_whole(kept, {"troubles": troubles})
+    troubles = _call_python(
+        built.python, arguments, environment.where(), path=str(measured_folder())
+    )
+    cache.write_whole(cached, {"troubles": troubles})
     return troubles
 
 

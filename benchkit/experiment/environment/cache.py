@@ -1,8 +1,8 @@
-"""Built environments on disk: named by what is in them, whole or not there, removable.
+"""Store built environments on disk, named by the hash of their content.
 
 A built environment is a folder ``environments/<hash>`` of the cache: the environment itself in a
-folder with a random name, and ``benchkit.json``, written last, which names it. What a crash leaves
-has no ``benchkit.json`` and is swept away by the next build. Does not know how one is built.
+folder with a random name, and ``benchkit.json``, written last, with that name. Folders without
+``benchkit.json`` are left by a crash and removed by the next build.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ class Built:
     Attributes
     ----------
     python : path
-        Its Python.
+        Executable of its Python.
     prefix : path
         The folder it is installed in.
     packages : dict of str to str
         Name -> version of all packages.
     hash : str
-        Of Python, platform, packages and the content of local sources: equal environments, equal
-        hash.
+        Hash of Python, platform, packages and the content of local sources.
     created : float or None
         When it was built, in s since 1970; None for the environment benchkit runs in.
     python_version : str
         Such as ``3.11.7``.
     sources : dict of str to str
-        Requirement line -> commit or hash of content, of what did not come from an index.
+        Requirement line -> commit or hash of content, of packages that are not from an index.
     nbytes : int
         Size of its files; most are links into uv's cache.
     as_of : str
-        The day as of which it was resolved, for an old release; else "".
+        Date of the index that an old release was resolved with; else "".
     """
 
     python: Path
@@ -70,7 +69,7 @@ class Built:
         return self.created is None
 
     def settings(self) -> dict[str, Any]:
-        """Return what its Dask can be told, as `probe.settings` found it."""
+        """Return the Dask settings of the environment, as `probe.settings` returns them."""
         if self.is_own:
             from benchkit.experiment.environment.validate import own_settings
 
@@ -78,7 +77,7 @@ class Built:
         return json.loads((self.prefix.parent / _SETTINGS).read_text(encoding="utf-8"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is recorded of it: its packages a run asks itself; no paths are told."""
+        """Return the values to record with a run, without paths; a run records packages itself."""
         return {
             "hash": self.hash,
             "python": self.python_version,
@@ -102,7 +101,17 @@ def _environments() -> Path:
 
 
 def find_built(name: str) -> Built | None:
-    """Return the built environment of that hash, or None: half of one is none."""
+    """Return the built environment of a hash, or None if it is missing or incomplete.
+
+    Parameters
+    ----------
+    name : str
+        Hash of the environment.
+
+    Returns
+    -------
+    Built or None
+    """
     folder = _environments() / name
     try:
         content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
@@ -114,14 +123,32 @@ def find_built(name: str) -> Built | None:
 
 
 def list_built() -> list[Built]:
-    """Return all built environments, the oldest first."""
+    """Return all built environments, the oldest first.
+
+    Returns
+    -------
+    list of Built
+    """
     folders = _environments().iterdir() if _environments().is_dir() else ()
     found = [built for folder in folders if (built := find_built(folder.name))]
     return sorted(found, key=lambda built: built.created or 0.0)
 
 
 def publish(built: Built, settings: Mapping[str, Any]) -> Built:
-    """Make a finished environment known, at one moment."""
+    """Write the manifest of a finished environment, atomically.
+
+    Parameters
+    ----------
+    built : Built
+        The installed environment.
+    settings : mapping
+        Result of `probe.settings`.
+
+    Returns
+    -------
+    Built
+        The same environment.
+    """
     folder = built.prefix.parent
     content = {name: value for name, value in asdict(built).items() if name != "prefix"}
     content["folder"] = built.prefix.name
@@ -132,7 +159,7 @@ def publish(built: Built, settings: Mapping[str, Any]) -> Built:
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file so that nobody ever reads half of it."""
+    """Write a JSON file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
@@ -147,7 +174,7 @@ def write_whole(path: Path, content: Mapping[str, Any]) -> None:
 
 @contextmanager
 def draft_folder(name: str) -> Iterator[Path]:
-    """Give a folder that is gone afterwards, unless a manifest has come to name it."""
+    """Yield a folder that is removed at the end unless a manifest names it."""
     folder = _environments() / name / uuid4().hex[:12]
     folder.mkdir(parents=True)
     try:
@@ -162,7 +189,7 @@ def draft_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(name: str) -> Iterator[Path]:
-    """Give a folder for the files of one build; its name is locked by whoever builds."""
+    """Yield a folder for the files of one build; the caller holds the lock of its name."""
     folder = cache_folder() / "scratch" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -174,14 +201,18 @@ def scratch_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def locked(name: str, waiting: Any = lambda: None) -> Iterator[None]:
-    """Hold the lock of a name; a lock ends with its process, however it ends.
+    """Hold the lock of a name; the lock is released when the process ends.
 
     Parameters
     ----------
     name : str
-        What is built.
+        Name of the lock.
     waiting : callable
-        Called once if somebody else holds it.
+        Called once if another process holds the lock.
+
+    Yields
+    ------
+    None
     """
     folder = cache_folder() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -198,27 +229,27 @@ def locked(name: str, waiting: Any = lambda: None) -> Iterator[None]:
 
 
 def sweep() -> None:
-    """Remove what builders left that were killed; never what one is working on."""
-    for folder in _idle(cache_folder() / "scratch"):
+    """Remove folders of killed builds; folders of running builds are locked and kept."""
+    for folder in _unlocked(cache_folder() / "scratch"):
         shutil.rmtree(folder, ignore_errors=True)
-    for folder in _idle(_environments()):
+    for folder in _unlocked(_environments()):
         built = find_built(folder.name)
-        for entry in _inside(folder):
+        for entry in _entries(folder):
             if entry.is_dir() and (built is None or entry != built.prefix):
                 shutil.rmtree(entry, ignore_errors=True)
         if built is None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _inside(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []
 
 
-def _idle(folder: Path) -> Iterator[Path]:
-    """Give the folders inside one whose name nobody has locked, each locked meanwhile."""
+def _unlocked(folder: Path) -> Iterator[Path]:
+    """Yield the unlocked subfolders of a folder, and hold the lock of each while it is used."""
     locks = cache_folder() / "locks"
     locks.mkdir(parents=True, exist_ok=True)
-    for entry in _inside(folder):
+    for entry in _entries(folder):
         with suppress(Timeout), FileLock(locks / f"{entry.name}.lock").acquire(timeout=0):
             yield entry
 
@@ -236,19 +267,24 @@ def users(built: Built) -> list[int]:
 
 
 def remove(built: Built) -> None:
-    """Remove a built environment; it stops being one before its first file goes.
+    """Remove a built environment; its manifest is removed first.
+
+    Parameters
+    ----------
+    built : Built
+        Environment to remove.
 
     Raises
     ------
     EnvironmentBuildError
-        A process runs from it, or it is the one that benchkit runs in.
+        A process uses it, or benchkit runs in it.
     """
     if built.is_own:
-        raise EnvironmentBuildError("the environment that benchkit runs in is not removed")
+        raise EnvironmentBuildError("the environment that benchkit runs in cannot be removed")
     running = users(built)
     if running:
         raise EnvironmentBuildError(
-            f"environment {built.hash}: process {running[0]} runs from it: end it first"
+            f"environment {built.hash}: process {running[0]} uses it: end the process first"
         )
     with locked(built.hash):
         (built.prefix.parent / _MANIFEST).unlink(missing_ok=True)

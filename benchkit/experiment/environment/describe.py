@@ -1,4 +1,4 @@
-"""Environments as flat rows: what there is, what one of them comes to, how two differ."""
+"""Describe environments as flat rows: list them, show their content, compare two."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def environment_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``name``, ``description``, ``python`` and ``dask`` (as installed, or as asked for before
-        it is built), ``built`` (None: nothing to build), ``bytes``, ``hash``, ``error``.
+        ``name``, ``description``, ``python`` and ``dask`` (installed version, or the requirement
+        before the build), ``built`` (None: nothing to build), ``bytes``, ``hash``, ``error``.
     """
     return [_row(name, folders) for name in [CURRENT, *list_environments(folders)]]
 
@@ -57,12 +57,12 @@ def _row(name: str, folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def show_rows(environment: Environment) -> list[dict[str, Any]]:
-    """Return what an environment comes to, after `extends`.
+    """Return the content of an environment, with `extends` applied.
 
     Parameters
     ----------
     environment : Environment
-        Packages and defaults are those of its build, if there is one.
+        Packages and defaults are those of its build, if it is built.
 
     Returns
     -------
@@ -72,47 +72,47 @@ def show_rows(environment: Environment) -> list[dict[str, Any]]:
     """
     return [
         {"kind": kind, "name": name, "value": value, "from": _origin(environment, kind, name)}
-        for (kind, name), value in _facts(environment, find_build(environment)).items()
+        for (kind, name), value in _content(environment, find_build(environment)).items()
     ]
 
 
 def differences(one: Environment, other: Environment) -> list[dict[str, Any]]:
-    """Return what differs between two environments.
+    """Return the differences between two environments.
 
     Parameters
     ----------
     one, other : Environment
-        If both are built (or need not be), their packages and defaults are compared too.
+        Packages and defaults are compared if both are built or need no build.
 
     Returns
     -------
     list of dict
-        ``kind``, ``name``, ``a``, ``b``; None where one of them has no such thing. Names and
-        descriptions are no difference.
+        ``kind``, ``name``, ``a``, ``b``; None where an environment has no such item. Names
+        and descriptions are not compared.
     """
     builds = (find_build(one), find_build(other))
     comparable = all(built is not None for built in builds)
     a, b = (
-        _facts(environment, built if comparable else None)
+        _content(environment, built if comparable else None)
         for environment, built in zip((one, other), builds, strict=True)
     )
     return [
         {"kind": kind, "name": name, "a": a.get((kind, name)), "b": b.get((kind, name))}
         for kind, name in dict.fromkeys([*a, *b])
         if a.get((kind, name)) != b.get((kind, name))
-        and (kind, name) not in _NO_DIFFERENCE
-        # What was asked for says nothing once it is known what was installed.
+        and (kind, name) not in _NOT_COMPARED
+        # Requirements are not compared if the installed packages are known.
         and not (comparable and kind == "requirement")
     ]
 
 
-_NO_DIFFERENCE = {
+_NOT_COMPARED = {
     ("definition", name)
     for name in ("name", "description", "file", "bytes", "created", "hash", "python asked")
 }
 
 
-def _facts(environment: Environment, built: Built | None) -> dict[tuple[str, str], Any]:
+def _content(environment: Environment, built: Built | None) -> dict[tuple[str, str], Any]:
     spec = environment.to_dict()
     found: dict[tuple[str, str], Any] = {("definition", "name"): environment.name}
     found["definition", "description"] = environment.description
@@ -152,8 +152,8 @@ def _config(environment: Environment, built: Built | None) -> Mapping[str, Any]:
         return effective_config()
     layers: list[Mapping[str, Any]] = []
     if built is not None:
-        # The kernel's own file takes the place of DASK_CONFIG; files of this interpreter's
-        # prefix are not seen by another.
+        # The kernel sets DASK_CONFIG itself, and does not read the files of the prefix of this
+        # interpreter.
         hidden = (os.environ.get("DASK_CONFIG"), *(() if built.is_own else (_prefix_files(),)))
         paths = [path for path in dask.config.paths if path not in hidden]
         layers = [built.settings()["defaults"], *dask.config.collect_yaml(paths=paths)]
@@ -169,13 +169,13 @@ def _prefix_files() -> str:
 
 def _origin(environment: Environment, kind: str, name: str) -> str:
     if kind == "config":
-        # The longest beginning that a file says; keys of a file may be spelt with underscores.
-        said = {
+        # Keys in files may be written with underscores.
+        places = {
             ".".join(keys[1:]).replace("_", "-"): place
             for keys, place in environment.origins.items()
             if keys[0] == "dask" and len(keys) > 1
         }
-        return said.get(name.replace("_", "-"), "default")
+        return places.get(name.replace("_", "-"), "default")
     roots = {"variable": "variables", "cluster": "cluster", "shape": "clusters"}
     if kind in roots:
         return environment.where(roots[kind], *name.split("."))

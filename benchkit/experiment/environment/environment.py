@@ -1,7 +1,6 @@
 """An Environment: everything that may differ between two measurements.
 
-Comes from YAML files (`finding`). Builds nothing (`building`), and does not know what the packages
-of an environment understand (`environment_check`).
+Read from YAML files by `lookup`, checked by `validate` and built by `build`.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ CURRENT = "current"
 
 @dataclass(frozen=True)
 class Environment:
-    """What one arm runs in.
+    """Packages, Dask configuration, variables and cluster of one arm.
 
     Attributes
     ----------
     name : str
-        File name without its ending; "current" for the one benchkit runs in.
+        File name without suffix; "current" is the environment that benchkit runs in.
     description : str
-        What it is for, in a line.
+        Purpose, in one line.
     dask : dict
-        Dask configuration, laid over the defaults through ``DASK_CONFIG``.
+        Dask configuration, merged into the defaults through ``DASK_CONFIG``.
     variables : dict of str to str
         Environment variables of the client and of local workers.
     cluster : dict
         Class and options of the cluster; empty is a LocalCluster sized for the machine.
     clusters : dict of dict
-        Named shapes a workload may ask for, laid over `cluster`.
+        Named options that a workload can select; they override `cluster`.
     path : path or None
-        Its file.
+        The file that defines it.
     python : str or None
         Version of Python, such as ``3.11`` or ``>=3.10,<3.12``; None is this interpreter's.
     packages : tuple of str or None
@@ -47,9 +46,9 @@ class Environment:
     conda : path or None
         A conda environment file, instead of packages.
     folder : path
-        What relative paths in `packages` are relative to.
+        Base of relative paths in `packages`.
     origins : dict
-        Where each key was said, ``file:line`` by its path of keys.
+        Path of keys -> ``file:line`` that sets it.
     """
 
     name: str
@@ -67,22 +66,22 @@ class Environment:
 
     @property
     def needs_building(self) -> bool:
-        """Whether it has packages of its own, which `building.build` installs once."""
+        """Whether it defines packages, which `build` installs once."""
         return self.packages is not None or self.conda is not None
 
     def requirements(self) -> list[Requirement]:
-        """Return its requirement lines, read."""
+        """Return the parsed requirement lines of `packages`."""
         return [parse_requirement(line, self.folder) for line in self.packages or ()]
 
     def where(self, *keys: str) -> str:
-        """Return ``file:line`` of a key, or of the nearest key around it, or the name."""
+        """Return ``file:line`` of a key, or of the nearest parent key, or the name."""
         for end in range(len(keys), 0, -1):
             if keys[:end] in self.origins:
                 return self.origins[keys[:end]]
         return str(self.path or self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as it is recorded with each run: without secrets."""
+        """Return the definition that is recorded with each run, without secrets."""
         packages = None if self.packages is None else [redacted(line) for line in self.packages]
         return {
             "name": self.name,

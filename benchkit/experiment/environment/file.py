@@ -1,7 +1,6 @@
-"""Read one environment file: YAML with the line of every key, checked as far as a file alone goes.
+"""Read one YAML environment file with the line of each key; check keys, types and formats.
 
-Knows the keys, their types and the form of their values. Does not know other files (`extends`),
-nor what the packages of the environment understand.
+Base files (`extends`) are read by `lookup`; settings are checked by `validate`.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class EnvironmentFile:
-    """What a file says.
+    """Content of an environment file.
 
     Attributes
     ----------
     path : path
         The file.
     content : dict
-        Its keys; those with no value (``packages:``) are None, and take back what a base says.
+        Its keys; those with no value (``packages:``) are None, and remove the value of a base file.
     lines : dict of tuple to int
         The line of each key, by its path: ``("dask", "distributed", "scheduler")``.
     """
@@ -56,7 +55,7 @@ class EnvironmentFile:
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def where(self, *keys: str) -> str:
-        """Return ``file:line`` of a key, or of the nearest key around it."""
+        """Return ``file:line`` of a key, or of the nearest parent key."""
         for end in range(len(keys), 0, -1):
             if keys[:end] in self.lines:
                 return f"{self.path}:{self.lines[keys[:end]]}"
@@ -69,7 +68,7 @@ def read_environment_file(path: Path) -> EnvironmentFile:
     Raises
     ------
     InvalidEnvironmentError
-        One line with the file and the line in it: what is wrong and what would be right.
+        One line with the file and the line in it: the problem and the correction.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -81,7 +80,7 @@ def read_environment_file(path: Path) -> EnvironmentFile:
         if node is None:
             return EnvironmentFile(path, {})
         if not isinstance(node, yaml.MappingNode):
-            raise InvalidEnvironmentError(f"{path}:{_line(node)}: holds no `key: value` lines")
+            raise InvalidEnvironmentError(f"{path}:{_line(node)}: must contain `key: value` lines")
         lines = dict(_lines(path, node, ()))
         raw = _raw_texts(node)
         content = loader.construct_document(node)
@@ -92,9 +91,9 @@ def read_environment_file(path: Path) -> EnvironmentFile:
         raise InvalidEnvironmentError(f"{path}{line}: not YAML: {problem}") from error
     finally:
         loader.dispose()
-    found = EnvironmentFile(path, content, lines)
-    _check(found, raw)
-    return found
+    file = EnvironmentFile(path, content, lines)
+    _check(file, raw)
+    return file
 
 
 def _lines(
@@ -111,7 +110,7 @@ def _lines(
         if not isinstance(key, yaml.ScalarNode):
             raise InvalidEnvironmentError(f"{path}:{_line(key)}: a key must be text")
         if key.value in seen:
-            # YAML lets the last one win without a word.
+            # YAML silently uses the last value of a repeated key.
             raise InvalidEnvironmentError(
                 f"{path}:{_line(key)}: {key.value!r} again, after line {seen[key.value]}: "
                 "keep one of them"
@@ -126,7 +125,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _raw_texts(node: yaml.MappingNode) -> dict[str, Any]:
-    """Return `python` and `variables` as they are written: 3.10 is no number, nor is 1e3."""
+    """Return `python` and `variables` as text: YAML reads 3.10 and 1e3 as numbers."""
     found: dict[str, Any] = {}
     for key, value in node.value:
         if key.value == "python" and isinstance(value, yaml.ScalarNode):
@@ -145,22 +144,22 @@ def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
     for key in list(content):
         if key not in _KEYS:
             hint = did_you_mean(str(key), _KEYS, f"it takes {', '.join(_KEYS)}")
-            _refuse(file, f"unknown key {key!r}: {hint}", str(key))
+            _fail(file, f"unknown key {key!r}: {hint}", str(key))
     for key in ("extends", "description", "conda"):
         if not isinstance(content.get(key), (str, type(None))):
-            _refuse(file, f"{key} is {content[key]!r}, and should be text", key)
+            _fail(file, f"{key} is {content[key]!r}, and should be text", key)
     for key in _MAPPINGS:
         if not isinstance(content.get(key), (dict, type(None))):
-            _refuse(file, f"{key} is {content[key]!r}, and should be `name: value` lines", key)
+            _fail(file, f"{key} is {content[key]!r}, and should be `name: value` lines", key)
     if content.get("python") is not None:
         _check_python(file, raw)
     if content.get("packages") is not None:
         _check_packages(file)
     if content.get("conda") is not None:
         if content.get("packages") is not None:
-            _refuse(file, "conda beside packages: keep one of them", "conda")
+            _fail(file, "conda and packages: keep one of them", "conda")
         if not (file.path.parent / content["conda"]).is_file():
-            _refuse(file, f"conda: no file {content['conda']} beside this one", "conda")
+            _fail(file, f"conda: no file {content['conda']} next to this file", "conda")
     if content.get("dask") is not None:
         _check_text_keys(file, content["dask"], ("dask",))
     if content.get("variables") is not None:
@@ -174,39 +173,37 @@ def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
 def _check_python(file: EnvironmentFile, raw: dict[str, Any]) -> None:
     text = raw.get("python")
     if text is None:
-        _refuse(file, 'python is a list or mapping, and should be a version such as "3.11"')
+        _fail(file, 'python is a list or mapping, and should be a version such as "3.11"')
     try:
         specifier = python_specifier(text)
     except InvalidSpecifier:
-        _refuse(file, f'python {text!r}: should be a version such as "3.11"', "python")
+        _fail(file, f'python {text!r}: should be a version such as "3.11"', "python")
     file.content["python"] = text
-    # An exact version below what the measured side runs on can be refused without looking further.
+    # benchkit.measure needs Python 3.10: reject an older exact version now.
     versions = [Version(s.version.removesuffix(".*")) for s in specifier if s.operator == "=="]
     for version in versions:
         if version.release[:2] < _OLDEST_PYTHON.release[:2]:
-            _refuse(
-                file, f"python {text}: benchkit measures on {_OLDEST_PYTHON} and newer", "python"
-            )
+            _fail(file, f"python {text}: benchkit measures on {_OLDEST_PYTHON} and newer", "python")
 
 
 def _check_packages(file: EnvironmentFile) -> None:
     packages = file.content["packages"]
     if not isinstance(packages, list) or not packages:
-        _refuse(file, "packages should be a list of pip requirement lines", "packages")
+        _fail(file, "packages should be a list of pip requirement lines", "packages")
     for index, line in enumerate(packages):
         place = ("packages", str(index))
         if not isinstance(line, str):
-            _refuse(file, f"{line!r} is no pip requirement line: write it as text", *place)
+            _fail(file, f"{line!r} is not a pip requirement line: write it as text", *place)
         try:
             parse_requirement(line, file.path.parent)
         except InvalidEnvironmentError as error:
-            _refuse(file, str(error), *place)
+            _fail(file, str(error), *place)
 
 
 def _check_text_keys(file: EnvironmentFile, value: Mapping, place: tuple[str, ...]) -> None:
     for key, inner in value.items():
         if not isinstance(key, str):
-            _refuse(file, f"{'.'.join(place)}: key {key!r} is no text: quote it", *place, str(key))
+            _fail(file, f"{'.'.join(place)}: key {key!r} is not text: quote it", *place, str(key))
         if isinstance(inner, dict):
             _check_text_keys(file, inner, (*place, key))
 
@@ -215,11 +212,11 @@ def _checked_variables(file: EnvironmentFile, texts: dict[str, str]) -> dict[str
     for name in file.content["variables"]:
         place = ("variables", str(name))
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
-            _refuse(file, f"variable {name!r}: a name has letters, digits and _ only", *place)
+            _fail(file, f"variable {name!r}: a name has letters, digits and _ only", *place)
         if str(name) not in texts:
-            _refuse(file, f"variable {name} should be one text: write '' for an empty one", *place)
+            _fail(file, f"variable {name} should be text: write '' for an empty one", *place)
         if str(name).startswith("DASK_"):
-            _refuse(
+            _fail(
                 file,
                 f"variable {name}: put Dask's settings below `dask:`, with their types",
                 *place,
@@ -230,7 +227,7 @@ def _checked_variables(file: EnvironmentFile, texts: dict[str, str]) -> dict[str
 def _check_cluster(file: EnvironmentFile, options: Mapping, place: tuple[str, ...]) -> None:
     for name in ("class", "address"):
         if name in options and not isinstance(options[name], str):
-            _refuse(
+            _fail(
                 file, f"{'.'.join(place)}.{name} is {options[name]!r}, and should be text",
                 *place, name,
             )  # fmt: skip
@@ -239,15 +236,15 @@ def _check_cluster(file: EnvironmentFile, options: Mapping, place: tuple[str, ..
 
 def _check_shape(file: EnvironmentFile, name: str, shape: Any) -> None:
     if not isinstance(shape, dict):
-        _refuse(file, f"clusters.{name} is {shape!r}, and should be options", "clusters", name)
+        _fail(file, f"clusters.{name} is {shape!r}, and should be options", "clusters", name)
     for key in ("class", "address"):
         if key in shape:
-            _refuse(
+            _fail(
                 file, f"clusters.{name}: {key} belongs to `cluster`; a shape has options only",
                 "clusters", name, key,
             )  # fmt: skip
     _check_text_keys(file, shape, ("clusters", name))
 
 
-def _refuse(file: EnvironmentFile, message: str, *keys: str) -> NoReturn:
+def _fail(file: EnvironmentFile, message: str, *keys: str) -> NoReturn:
     raise InvalidEnvironmentError(f"{file.where(*keys)}: {message}")

@@ -1,4 +1,4 @@
-"""Build again what an earlier run was measured in, package by package."""
+"""Define an environment with the packages of an earlier run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from benchkit.measure.provenance import REDACTED
 
 __all__ = ["environment_of_run"]
 
-#: Packages that a kernel of an arm gets anyway, or that no index has.
+#: Packages that each kernel gets anyway, or that are not on an index.
 _NOT_PINNED = ("benchkit", "pip", "setuptools", "wheel", "uv")
 
 
 def environment_of_run(
     attrs: Mapping[Any, Any], name: str, like: Environment | None = None
 ) -> Environment:
-    """Return an environment with the very packages that a run was measured with.
+    """Return an environment with the same package versions as a run.
 
     Parameters
     ----------
     attrs : mapping
         Root attributes of the run.
     name : str
-        What to call it.
+        Name of the environment.
     like : Environment, optional
-        Where clusters are taken from: what is recorded of them lacks secrets.
+        Source of the cluster options: those of the run are recorded without secrets.
 
     Returns
     -------
@@ -39,23 +39,23 @@ def environment_of_run(
     Raises
     ------
     EnvironmentBuildError
-        It had a source that is no longer what it was (a local folder), came from conda, or has
-        a setting that is not recorded.
+        It had a local source folder, was made by conda, or has settings that are not
+        recorded.
     """
     spec = json.loads(attrs.get("environment_spec") or "{}")
     packages = json.loads(attrs.get("packages") or "{}")
     run = str(attrs.get("id", ""))[:13]
     if not spec or not packages:
-        raise EnvironmentBuildError(f"run {run}: what it was measured in is not recorded")
+        raise EnvironmentBuildError(f"run {run}: its environment is not recorded")
     if spec.get("conda"):
-        raise EnvironmentBuildError(f"run {run}: environments of conda are not built again")
+        raise EnvironmentBuildError(f"run {run}: conda environments cannot be rebuilt")
     settings = {key: spec.get(key) or {} for key in ("dask", "variables")}
     if REDACTED in json.dumps(settings):
-        raise EnvironmentBuildError(f"run {run}: it had settings that are not recorded")
+        raise EnvironmentBuildError(f"run {run}: some of its settings are not recorded")
     built = spec.get("built") or {}
     return Environment(
         name=name,
-        description=f"as run {run} was measured in",
+        description=f"packages of run {run}",
         dask=settings["dask"],
         variables=settings["variables"],
         cluster=like.cluster if like is not None else spec.get("cluster") or {},
@@ -78,13 +78,13 @@ def _pins(packages: Mapping[str, str], sources: Mapping[str, str], run: str) -> 
         if requirement.kind != "git":
             raise EnvironmentBuildError(f"run {run}: {requirement.name or line} was a local folder")
         address, _ = git_address(requirement.source)
-        # All packages are listed here, so those of its extras are too.
+        # The recorded packages include those of extras.
         pins.append(f"{requirement.name} @ git+{address}@{state.split()[0]}")
         from_source.add(requirement.name)
     for name, version in packages.items():
         if name in from_source or name in _NOT_PINNED:
             continue
         if "+" in version:
-            raise EnvironmentBuildError(f"run {run}: {name} {version} came from no index")
+            raise EnvironmentBuildError(f"run {run}: {name} {version} is not on an index")
         pins.append(f"{name}=={version}")
     return pins

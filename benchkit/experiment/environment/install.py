@@ -1,7 +1,4 @@
-"""Call uv, or a conda, to resolve and install; every call is one process and one error line.
-
-Knows command lines. Does not know where an environment is kept, nor when it is whole.
-"""
+"""Resolve and install packages with uv or conda; each call is one process with a one-line error."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ from benchkit.experiment.environment.requirements import DASK, Requirement, reda
 
 __all__ = ["conda_tool", "create_conda", "install", "newest_release", "resolve"]
 
-#: What every arm needs besides what its file names.
+#: Packages that every arm needs in addition to those of its file.
 ALWAYS = ("distributed", "ipykernel")
-#: Compiled packages that are never built from source: an old NumPy on a new Python is built
-#: without BLAS, without a word, and then takes 29 s for what takes 4.
+#: Compiled packages that are never built from source: pip silently builds an old NumPy on a new
+#: Python without BLAS, and a job of 4 s then takes 29 s.
 COMPILED = ("numpy", "pandas", "scipy", "pyarrow", "h5py", "numba", "scikit-learn", "netcdf4")
-#: What an old Dask gets when it cannot be resolved as of its own day: the newest with which
-#: 2023.4.1 and 2026.8.0 both ran.
+#: Upper bounds for an old Dask that cannot be resolved as of its release date: the newest
+#: versions with which 2023.4.1 and 2026.8.0 both ran.
 CEILINGS = ("numpy<2", "pandas<2.3", "pyarrow<19", "xarray<2025.7")
-#: Pins of the reader's own are exempt from the day of an old release.
+#: Date limit for packages that the user pins: none.
 ANY_DAY = "2200-01-01"
 _CONDAS = ("mamba", "micromamba", "conda", "pixi")
 
@@ -43,31 +40,38 @@ def resolve(
     as_of: date | None = None,
     prefer: Mapping[str, str] | None = None,
 ) -> tuple[str, date | None]:
-    """Return all packages with their versions, a line each, and the day that they are of.
+    """Resolve requirements to exact versions.
 
     Parameters
     ----------
     requirements : sequence of Requirement
-        What is wanted; `ALWAYS` comes on top.
+        Requirements; `ALWAYS` is added.
     python : Interpreter
-        What it is for.
+        Interpreter that the packages are for.
     folder : path
         A scratch folder.
     where : str
         Environment, or file and line, for messages.
     as_of : date, optional
-        Only what was there on that day. If that does not go together with what is wanted (or the
-        index does not tell days), today's packages below `CEILINGS`.
+        Use only packages uploaded by that day. If they do not satisfy the requirements, or the
+        index has no dates, use current packages below `CEILINGS`.
     prefer : mapping of str to str, optional
-        Versions to take where nothing speaks against them, if no day is given: an arm that
-        differs from another in Dask alone says more than one that differs in NumPy too.
+        Versions to use unless they conflict, if no day is given: arms should differ in Dask
+        only, not in NumPy too.
+
+    Returns
+    -------
+    lock : str
+        One line ``name==version`` per package.
+    day : date or None
+        `as_of` if it was applied.
 
     Raises
     ------
     InvalidEnvironmentError
-        There is no solution; the message says why.
+        There is no solution; the message gives the reason.
     EnvironmentBuildError
-        The index does not answer.
+        The index cannot be reached.
     """
     wanted, lock = folder / "requirements.in", folder / "requirements.txt"
     wanted.write_text("\n".join([*(r.text for r in requirements), *ALWAYS]) + "\n")
@@ -105,21 +109,21 @@ def newest_release(wanted: str, python: Interpreter, *, folder: Path, where: str
     wanted : str
         A requirement line, such as ``dask>=2024.1.0,<2024.5.0``.
     python : Interpreter
-        What it is for.
+        Interpreter that the packages are for.
     folder : path
         A scratch folder.
     where : str
-        What asks, for messages.
+        Name of the caller, for messages.
 
     Returns
     -------
     str or None
-        None if there is none.
+        None if there is no such release.
 
     Raises
     ------
     EnvironmentBuildError
-        The index does not answer.
+        The index cannot be reached.
     """
     asked = folder / "newest.in"
     asked.write_text(f"{wanted}\n")
@@ -151,10 +155,25 @@ def install(
 ) -> Path:
     """Make a virtual environment at `prefix` with exactly these packages.
 
+    Parameters
+    ----------
+    lock : str
+        Lines of `resolve`.
+    requirements : sequence of Requirement
+        Their local sources are built again.
+    python : Interpreter
+        Interpreter of the environment.
+    folder : path
+        A scratch folder.
+    prefix : path
+        Folder of the new environment.
+    where : str
+        Environment, or file and line, for messages.
+
     Returns
     -------
     path
-        Its Python.
+        Executable of its Python.
 
     Raises
     ------
@@ -172,7 +191,7 @@ def install(
     refresh = []
     for requirement in requirements:
         if requirement.kind == "path":
-            # uv looks at a source's pyproject.toml only, and installs what it built before.
+            # uv checks only pyproject.toml of a source for changes, and reuses an earlier build.
             refresh += (
                 ["--refresh-package", requirement.name] if requirement.name else ["--refresh"]
             )
@@ -184,12 +203,22 @@ def install(
 
 
 def conda_tool(where: str) -> str:
-    """Return the conda of this machine.
+    """Return the name of the conda program on PATH.
+
+    Parameters
+    ----------
+    where : str
+        File and line, for messages.
+
+    Returns
+    -------
+    str
+        ``mamba``, ``micromamba``, ``conda`` or ``pixi``.
 
     Raises
     ------
     EnvironmentBuildError
-        There is none.
+        No such program is on PATH.
     """
     for name in _CONDAS:
         if shutil.which(name):
@@ -201,14 +230,30 @@ def conda_tool(where: str) -> str:
 
 
 def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
-    """Make a conda environment at `prefix` from a file, and return its Python.
+    """Make a conda environment at `prefix` from a file.
+
+    Parameters
+    ----------
+    file : path
+        Conda environment file.
+    folder : path
+        A scratch folder.
+    prefix : path
+        Folder of the new environment.
+    where : str
+        File and line, for messages.
+
+    Returns
+    -------
+    path
+        Executable of its Python.
 
     Raises
     ------
     InvalidEnvironmentError
-        The file is not one of conda's.
+        The file is not a conda environment file.
     EnvironmentBuildError
-        No conda is there, or it failed.
+        No conda is on PATH, or it failed.
     """
     tool = conda_tool(where)
     content = conda_content(file, where)
@@ -226,7 +271,7 @@ def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
         inside = project / ".pixi" / "envs" / "default" / "bin" / "python"
     else:
         kind = ["create"] if tool == "micromamba" else ["env", "create"]
-        yes = [] if tool == "conda" else ["--yes"]  # it asks nothing, and older ones refuse it
+        yes = [] if tool == "conda" else ["--yes"]  # conda needs no --yes; older versions reject it
         commands = [[tool, *kind, *yes, "--quiet", "-p", str(prefix), "-f", str(derived)]]
         inside = prefix / "bin" / "python"
     for command in commands:
@@ -239,19 +284,19 @@ def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
 
 
 def conda_content(file: Path, where: str) -> dict:
-    """Return what a conda environment file holds.
+    """Return the content of a conda environment file.
 
     Raises
     ------
     InvalidEnvironmentError
-        It is not one.
+        It is not a conda environment file.
     """
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidEnvironmentError(f"{where}: {file}: {str(error).splitlines()[0]}") from error
     if not isinstance(content, dict) or not isinstance(content.get("dependencies"), list):
-        raise InvalidEnvironmentError(f"{where}: {file}: holds no list of `dependencies`")
+        raise InvalidEnvironmentError(f"{where}: {file}: contains no list of `dependencies`")
     return content
 
 
@@ -272,7 +317,7 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def _failure(
     where: str, what: str, problem: str, requirements: Sequence[Requirement] = ()
 ) -> InvalidEnvironmentError | EnvironmentBuildError:
-    """Return the error that fits what a tool said, in one line."""
+    """Return the error for the output of a tool, in one line."""
     text = redacted(" ".join(problem.split()), *(r.text for r in requirements))
     text = re.sub(r"^(error|×):? ", "", text).replace(" cause: ", ": ").partition(" hint: ")[0]
     kind = InvalidEnvironmentError if "No solution found" in problem else EnvironmentBuildError

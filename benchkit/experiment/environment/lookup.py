@@ -1,4 +1,4 @@
-"""Finds environments by name: reads their YAML files and lays a file over those it extends."""
+"""Find environments by name, and merge their YAML files with those that they extend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,18 @@ __all__ = ["find_environment", "list_environments"]
 
 
 def list_environments(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return name -> file of all environments in these folders, the first folder winning."""
+    """Return the environment files of folders.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        A name in several folders is taken from the first.
+
+    Returns
+    -------
+    dict of str to path
+        Name -> file.
+    """
     found: dict[str, Path] = {}
     for folder in folders:
         for path in sorted([*Path(folder).glob("*.yaml"), *Path(folder).glob("*.yml")]):
@@ -32,15 +43,19 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
     name : str
         Name, path of a file, or "current".
     folders : sequence of path
-        Where files are looked for.
+        Folders with environment files.
     check : bool, default True
-        Also check configuration and cluster, if it has the packages of this interpreter. One
-        with packages of its own is checked when it is built.
+        Also check settings and cluster if the environment defines no packages. Environments
+        with packages are checked when they are built.
+
+    Returns
+    -------
+    Environment
 
     Raises
     ------
     InvalidEnvironmentError
-        There is none of that name, or its file says something that cannot be meant.
+        No environment has that name, or its file is invalid.
     """
     if name == CURRENT:
         return Environment(CURRENT, "the environment that benchkit runs in")
@@ -55,8 +70,7 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
     environment = _assemble(path, _load(path, [*folders, path.parent], ()))
     if environment.python is not None and not environment.needs_building:
         raise InvalidEnvironmentError(
-            f"{environment.where('python')}: python without packages: name the packages that "
-            "this Python should have"
+            f"{environment.where('python')}: python without packages: add the packages to install"
         )
     if check and not environment.needs_building:
         check_environment(environment)
@@ -64,7 +78,7 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
 
 
 def _load(path: Path, folders: Sequence[Path], seen: tuple[Path, ...]) -> list[EnvironmentFile]:
-    """Return the file and all that it extends, the last base first."""
+    """Return the file and the files that it extends, the outermost base first."""
     file = read_environment_file(path)
     base = file.content.get("extends")
     if base in (None, CURRENT):
@@ -78,36 +92,36 @@ def _load(path: Path, folders: Sequence[Path], seen: tuple[Path, ...]) -> list[E
         raise InvalidEnvironmentError(f"{file.where('extends')}: extends itself")
     parent = known.get(base)
     if parent is None:
-        hint = did_you_mean(base, known, "no file of that name beside it")
+        hint = did_you_mean(base, known, "no file of that name next to it")
         raise InvalidEnvironmentError(f"{file.where('extends')}: extends {base!r}: {hint}")
     if parent.resolve() in (found.resolve() for found in seen):
-        circle = " -> ".join([*(found.stem for found in seen), path.stem, base])
-        raise InvalidEnvironmentError(f"{file.where('extends')}: extends in a circle: {circle}")
+        cycle = " -> ".join([*(found.stem for found in seen), path.stem, base])
+        raise InvalidEnvironmentError(f"{file.where('extends')}: circular extends: {cycle}")
     return [*_load(parent, folders, (*seen, path)), file]
 
 
 def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
-    """Lay the files over one another, and remember where each key was said."""
+    """Merge the files, and record the file and line of each key."""
     merged: dict[str, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
     folder, conda = path.parent, None
     for file in files:
         content = {key: value for key, value in file.content.items() if key != "extends"}
-        said = [name for name in ("packages", "conda") if content.get(name) is not None]
-        if said:
-            # One way to say what is installed takes back the other; so does its folder.
+        sources = [name for name in ("packages", "conda") if content.get(name) is not None]
+        if sources:
+            # packages and conda replace each other, together with their folder.
             for name in ("packages", "conda"):
                 merged.pop(name, None)
             folder = file.path.parent
-            conda = folder / content["conda"] if said == ["conda"] else None
-        if _another_cluster(merged.get("cluster"), content.get("cluster")):
-            # Options are those of a class: another class has others.
+            conda = folder / content["conda"] if sources == ["conda"] else None
+        if _is_other_cluster(merged.get("cluster"), content.get("cluster")):
+            # Options of another cluster class are not inherited.
             merged["cluster"], merged["clusters"] = {}, {}
         for key, value in content.items():
             if value is None:
                 merged.pop(key, None)
             elif isinstance(value, Mapping):
-                merged[key] = _laid_over(merged.get(key, {}), value, dask=key == "dask")
+                merged[key] = _merge(merged.get(key, {}), value, dask=key == "dask")
             else:
                 merged[key] = value
         origins.update({keys: f"{file.path}:{line}" for keys, line in file.lines.items()})
@@ -127,7 +141,7 @@ def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
     )
 
 
-def _another_cluster(base: Mapping | None, over: Mapping | None) -> bool:
+def _is_other_cluster(base: Mapping | None, over: Mapping | None) -> bool:
     if not base or not over:
         return False
     if "address" in over or "address" in base:
@@ -135,13 +149,13 @@ def _another_cluster(base: Mapping | None, over: Mapping | None) -> bool:
     return "class" in over and over["class"] != base.get("class", LOCAL_CLUSTER)
 
 
-def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any], *, dask: bool) -> dict[str, Any]:
-    """Return `over` laid over `base`; for Dask ``work_stealing`` is ``work-stealing``."""
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any], *, dask: bool) -> dict[str, Any]:
+    """Return `base` updated with `over`; for Dask ``work_stealing`` is ``work-stealing``."""
     merged = dict(base)
     for key, value in over.items():
         if dask:
             twins = [k for k in merged if k.replace("_", "-") == key.replace("_", "-")]
             key = twins[0] if twins else key
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _laid_over(merged[key], value, dask=dask) if both else value
+        merged[key] = _merge(merged[key], value, dask=dask) if both else value
     return merged

@@ -1,7 +1,7 @@
-"""The measured side of benchkit in a folder of its own, for the path of another environment.
+"""Copy `benchkit.measure` to a folder for the import path of another environment.
 
-Beside an installed benchkit lie all other packages of its environment; an arm must see none of
-them. So `benchkit/measure` is copied, once for each state of its source.
+The folder of an installed benchkit contains all other packages of its environment, which an arm
+must not import. `benchkit/measure` is copied once per state of its source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ __all__ = ["measured_folder"]
 
 
 def measured_folder() -> Path:
-    """Return a folder whose ``benchkit`` is this one's measured side and nothing else."""
+    """Return a folder that contains only ``benchkit/__init__.py`` and ``benchkit/measure``.
+
+    Returns
+    -------
+    path
+        Folder for PYTHONPATH, in the cache.
+    """
     package = Path(benchkit.__file__).parent
     files = [package / "__init__.py", *sorted((package / "measure").rglob("*.py"))]
     digest = hashlib.sha256()
@@ -37,7 +43,7 @@ def measured_folder() -> Path:
     try:
         os.rename(draft, final)
     except OSError:
-        # Somebody else was faster, with the same content.
+        # Another process made the same folder first.
         shutil.rmtree(draft, ignore_errors=True)
         if not final.is_dir():
             raise

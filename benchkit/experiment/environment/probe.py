@@ -1,7 +1,7 @@
-"""What an environment itself knows: packages, Dask's settings, whether its parts can be imported.
+"""Report the packages, Dask settings and import errors of the environment that runs this file.
 
-This file is run by the environment's own Python and imported by nobody there, so it uses the
-standard library, Dask and distributed only; elsewhere `settings` is called.
+The Python of the environment runs this file as a script, so it imports the standard library, Dask
+and distributed only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 __all__ = ["facts", "settings"]
 
-#: Dask's parts, with what they need to be of any use.
+#: Module to import -> packages that it needs; without them it is not checked.
 PARTS = {
     "distributed": (),
     "ipykernel": (),
@@ -28,14 +28,14 @@ PARTS = {
 
 
 def facts() -> dict[str, Any]:
-    """Return packages, settings that are known, defaults, and the parts that do not work.
+    """Return packages, Dask settings, and modules that cannot be imported.
 
     Returns
     -------
     dict
-        ``python``, ``packages`` (name -> version), ``defaults`` (Dask's configuration before
-        anybody sets anything), ``known`` (dotted names of settings), ``open`` (those that take
-        any name below them), ``broken`` (module -> the error of importing it).
+        ``python``, ``packages`` (name -> version), ``defaults`` (Dask's configuration without user
+        settings), ``known`` (dotted names of settings), ``open`` (settings
+        that accept any name below them), ``broken`` (module -> the error of importing it).
     """
     broken = {}
     for module, needs in PARTS.items():
@@ -68,7 +68,7 @@ def _packages() -> dict[str, str]:
 
 
 def settings() -> dict[str, Any]:
-    """Return ``defaults``, ``known`` and ``open`` alone: what Dask itself can be told."""
+    """Return ``defaults``, ``known`` and ``open`` of the Dask configuration."""
     import dask
     import distributed
     import yaml
@@ -80,7 +80,7 @@ def settings() -> dict[str, Any]:
         schema = folder / f"{module.__name__}-schema.yaml"
         if schema.exists():
             _read_schema(yaml.safe_load(schema.read_text(encoding="utf-8")), (), known, open_)
-        # Settings that are read somewhere and have no default.
+        # Settings that are read in the source and have no default.
         for file in folder.rglob("*.py"):
             if "tests" not in file.parts:
                 text = file.read_text(encoding="utf-8", errors="replace")
@@ -123,6 +123,6 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    # Whatever an import prints must not end up in the answer.
+    # Output of imports must not be mixed with the result.
     answer, sys.stdout = sys.stdout, sys.stderr
     print(json.dumps(facts()), file=answer)

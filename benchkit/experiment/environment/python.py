@@ -1,4 +1,4 @@
-"""The Python interpreters of this machine, and the one that an environment means."""
+"""Find the Python interpreters of this machine, and choose one for an environment."""
 
 from __future__ import annotations
 
@@ -27,24 +27,30 @@ _MANAGED = (
     ("MISE_DATA_DIR", "~/.local/share/mise", "installs/python/*/bin/python3"),
 )
 _SYSTEM = ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
-_ASK = "import platform, sys; print(platform.python_version(), platform.python_implementation())"
+_VERSION_CODE = (
+    "import platform, sys; print(platform.python_version(), platform.python_implementation())"
+)
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that runs: its executable and its version."""
+    """Executable and version of a working Python."""
 
     path: Path
     version: str
 
 
 def uv_command() -> list[str]:
-    """Return how uv is called: the one that is installed with benchkit.
+    """Return the command of the uv that is installed with benchkit.
+
+    Returns
+    -------
+    list of str
 
     Raises
     ------
     EnvironmentBuildError
-        There is none.
+        uv is not installed.
     """
     with suppress(ImportError, FileNotFoundError):
         from uv import find_uv_bin
@@ -54,7 +60,7 @@ def uv_command() -> list[str]:
 
 
 def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
-    """Return the interpreter for a version; this one, if it will do.
+    """Return an interpreter of a version, preferably the running one.
 
     Parameters
     ----------
@@ -66,7 +72,7 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
     Raises
     ------
     InvalidEnvironmentError
-        There is none of that version; the message names those that were found.
+        No interpreter of that version exists; the message lists the available ones.
     """
     own = Interpreter(Path(sys.executable), platform.python_version())
     if wanted is None:
@@ -74,41 +80,46 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
     allowed = python_specifier(wanted)
     if allowed.contains(own.version, prereleases=True):
         return own
-    # uv takes two seconds when shims of a version manager are on PATH: it is asked last.
-    for found in (_known_places(), find_pythons()):
+    # uv takes 2 s when shims of a version manager are on PATH: call it last.
+    for found in (_managed_pythons(), find_pythons()):
         for python in found:
             if allowed.contains(python.version, prereleases=True):
                 return python
     names = ", ".join(dict.fromkeys(python.version for python in [*find_pythons(), own]))
     raise InvalidEnvironmentError(
-        f"{where}: no Python {wanted} on this machine: there is {names}; "
-        "ask for one of these, or install it"
+        f"{where}: no Python {wanted} on this machine: available are {names}; "
+        "use one of these, or install it"
     )
 
 
 @lru_cache(maxsize=1)
 def find_pythons() -> list[Interpreter]:
-    """Return the interpreters of this machine, the newest first; nothing is downloaded."""
-    return _asked([*_elsewhere(), *_uv_finds()])
+    """Return the interpreters of this machine, the newest first; nothing is downloaded.
+
+    Returns
+    -------
+    list of Interpreter
+    """
+    return _working_pythons([*_python_paths(), *_uv_pythons()])
 
 
 @lru_cache(maxsize=1)
-def _known_places() -> list[Interpreter]:
-    return _asked(_elsewhere())
+def _managed_pythons() -> list[Interpreter]:
+    return _working_pythons(_python_paths())
 
 
-def _asked(paths: Sequence[Path]) -> list[Interpreter]:
-    """Return the interpreters at these places that run, each once, the newest first."""
+def _working_pythons(paths: Sequence[Path]) -> list[Interpreter]:
+    """Return the working interpreters at these paths, the newest first."""
     found: dict[Path, Path] = {}
     for path in paths:
         with suppress(OSError):
             found.setdefault(path.resolve(), path)
-    # Asked itself: the shims of version managers are there for versions that do not run.
-    pythons = [python for path in found.values() if (python := _ask(path))]
+    # Run each: version managers have shims for versions that do not work.
+    pythons = [python for path in found.values() if (python := _interpreter(path))]
     return sorted(pythons, key=lambda python: Version(python.version), reverse=True)
 
 
-def _uv_finds() -> list[Path]:
+def _uv_pythons() -> list[Path]:
     try:
         done = subprocess.run(
             [*uv_command(), "python", "list", "--only-installed", "--no-python-downloads",
@@ -120,7 +131,7 @@ def _uv_finds() -> list[Path]:
         return []
 
 
-def _elsewhere() -> Sequence[Path]:
+def _python_paths() -> Sequence[Path]:
     found: list[Path] = []
     for variable, default, pattern in _MANAGED:
         root = Path(os.environ.get(variable) or os.path.expanduser(default))
@@ -131,10 +142,14 @@ def _elsewhere() -> Sequence[Path]:
 
 
 @lru_cache(maxsize=64)
-def _ask(path: Path) -> Interpreter | None:
+def _interpreter(path: Path) -> Interpreter | None:
     try:
         done = subprocess.run(
-            [str(path), "-I", "-c", _ASK], capture_output=True, text=True, timeout=20, check=False
+            [str(path), "-I", "-c", _VERSION_CODE],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
         version, implementation = done.stdout.split()
     except (OSError, ValueError, subprocess.TimeoutExpired):

@@ -1,7 +1,4 @@
-"""Requirement lines of an environment: their form, their sources, and the date they belong to.
-
-Knows text and files. Does not resolve or install anything.
-"""
+"""Parse requirement lines, hash their sources, and date old releases; nothing is installed."""
 
 from __future__ import annotations
 
@@ -35,30 +32,30 @@ __all__ = [
     "source_states",
 ]
 
-#: A release older than this many days than the Dask beside benchkit is resolved as of its own
-#: time: numpy 2 and pandas 3 broke releases that had no upper bound on them.
-PERIOD_AFTER_DAYS = 365
-#: The packages whose release it is that an environment is about.
+#: A release that is older by this than the Dask of this interpreter is resolved as of its own
+#: date: numpy 2 and pandas 3 broke releases that had no upper bound on them.
+OLD_RELEASE_DAYS = 365
+#: Packages whose release dates an environment.
 DASK = ("dask", "distributed")
 _NOT_SOURCE = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_modules", ".tox"}
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One line.
+    """A parsed requirement line.
 
     Attributes
     ----------
     text : str
         The line for the resolver, with the absolute path of a local source.
     name : str
-        Normalised name, or "" where only the source knows it.
+        Normalised name, or "" where only the source defines it.
     kind : {"index", "path", "git", "url"}
-        Where it comes from.
+        Kind of source.
     specifier : SpecifierSet
-        Allowed versions of one from the index.
+        Allowed versions, for kind "index".
     source : str
-        Path or address of one that does not come from the index.
+        Path or address, for the other kinds.
     """
 
     text: str
@@ -76,12 +73,16 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
     line : str
         ``dask==2026.8.0``, ``git+https://...``, ``./dask``, ``-e ../dask``, ``dask @ URL``.
     folder : path
-        What relative paths are relative to: the folder of the file.
+        Base of relative paths: the folder of the file.
+
+    Returns
+    -------
+    Requirement
 
     Raises
     ------
     InvalidEnvironmentError
-        It is none of these, or the local source does not exist.
+        The line is invalid, or the local source does not exist.
     """
     text = re.sub(r"(^|\s)#.*$", "", line).strip()
     shown = redacted(text)
@@ -93,7 +94,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
         return _from_path(where, folder, editable=True)
     if text.startswith("-"):
         raise InvalidEnvironmentError(
-            f"{shown!r}: of pip's options only -e is read; set indexes for uv itself, "
+            f"{shown!r}: only the pip option -e is supported; configure indexes of uv, "
             "for example with UV_INDEX_URL"
         )
     if text.startswith(("git+", "http://", "https://")):
@@ -104,7 +105,9 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
         parsed = PackagingRequirement(text)
     except InvalidRequirement as error:
         problem = str(error).splitlines()[0]
-        raise InvalidEnvironmentError(f"{shown!r} is no pip requirement line: {problem}") from error
+        raise InvalidEnvironmentError(
+            f"{shown!r} is not a pip requirement line: {problem}"
+        ) from error
     name = canonicalize_name(parsed.name)
     if parsed.url is None:
         return Requirement(text, name, specifier=parsed.specifier)
@@ -127,7 +130,20 @@ def _from_address(name: str, address: str) -> Requirement:
 
 
 def git_address(address: str) -> tuple[str, str]:
-    """Return repository and branch, tag or commit; an ``@`` before the path is a login."""
+    """Split the address of a git requirement; an ``@`` before the path is a login.
+
+    Parameters
+    ----------
+    address : str
+        ``git+https://host/path@ref``.
+
+    Returns
+    -------
+    repository : str
+        Address of the repository.
+    ref : str
+        Branch, tag or commit, or "".
+    """
     parts = urlsplit(address.removeprefix("git+"))
     path, _, ref = parts.path.partition("@")
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), ref
@@ -142,7 +158,7 @@ def _from_path(text: str, folder: Path, *, editable: bool = False) -> Requiremen
     if not path.exists():
         raise InvalidEnvironmentError(f"{text!r}: no such folder or file: {path}")
     if path.is_dir() and not any((path / n).exists() for n in ("pyproject.toml", "setup.py")):
-        raise InvalidEnvironmentError(f"{text!r}: {path} holds no pyproject.toml or setup.py")
+        raise InvalidEnvironmentError(f"{text!r}: {path} contains no pyproject.toml or setup.py")
     return Requirement(
         f"{flag}{path}{extras[0] if extras else ''}", _project_name(path), "path", source=str(path)
     )
@@ -163,12 +179,21 @@ def _project_name(path: Path) -> str:
 
 
 def python_specifier(text: str) -> SpecifierSet:
-    """Return what ``3.11``, ``3.11.7`` or ``>=3.10,<3.12`` means, as allowed versions.
+    """Return the versions that ``3.11``, ``3.11.7`` or ``>=3.10,<3.12`` allow.
+
+    Parameters
+    ----------
+    text : str
+        Version or specifier of Python.
+
+    Returns
+    -------
+    SpecifierSet
 
     Raises
     ------
     packaging.specifiers.InvalidSpecifier
-        It is none of these.
+        The text is not a version or specifier.
     """
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return SpecifierSet(f"=={text}.*")
@@ -183,15 +208,19 @@ def redacted(text: str, *others: str) -> str:
     Parameters
     ----------
     text : str
-        What is going to be shown or recorded.
+        Text to show or record.
     *others : str
-        Texts with addresses (requirement lines) whose secrets are not to be shown either; those
-        of the indexes that are set in variables are known.
+        Texts with addresses (requirement lines) whose secrets are removed too; secrets of
+        index addresses in environment variables are always removed.
+
+    Returns
+    -------
+    str
     """
     indexes = [v for k, v in os.environ.items() if k.startswith(("UV_", "PIP_")) and "://" in v]
     for address in (*others, *indexes):
         for login in re.findall(r"://(?!git@)([^/@\s'\"]+)@", address):
-            # What follows the name; a login that is one word is a token.
+            # The password after the name; a login without a colon is a token.
             for secret in filter(None, (login, login.partition(":")[2])):
                 text = text.replace(secret, "***")
     text = re.sub(r"://(?!git@)[^/@\s'\"]+@", "://***@", text)
@@ -199,12 +228,22 @@ def redacted(text: str, *others: str) -> str:
 
 
 def source_states(requirements: Sequence[Requirement]) -> dict[str, str]:
-    """Return what each source is right now: the hash of its content, or the commit of its branch.
+    """Return the current state of each source: hash of its content, or commit of its branch.
+
+    Parameters
+    ----------
+    requirements : sequence of Requirement
+        Index requirements are skipped.
+
+    Returns
+    -------
+    dict of str to str
+        Requirement line without secrets -> hash or commit.
 
     Raises
     ------
     EnvironmentBuildError
-        A git repository does not answer.
+        A git repository cannot be reached.
     """
     return {
         redacted(requirement.text): _state(requirement)
@@ -230,14 +269,13 @@ def _state(requirement: Requirement) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentBuildError(
-            f"{redacted(requirement.text)}: git does not answer: "
-            f"{redacted(str(error), requirement.text)}"
+            f"{redacted(requirement.text)}: git failed: {redacted(str(error), requirement.text)}"
         ) from error
     if done.returncode:
         problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
         problem = redacted(problem, requirement.text)
         raise EnvironmentBuildError(f"{redacted(requirement.text)}: {problem}")
-    # A short commit is no name that a server knows, and never moves.
+    # A server does not list short commits; a commit never changes.
     return " ".join(line.split()[0] for line in done.stdout.splitlines()) or ref
 
 
@@ -246,7 +284,7 @@ def _content_hash(path: Path) -> str:
     if path.is_file():
         digest.update(path.read_bytes())
         return digest.hexdigest()[:16]
-    # The version of a source may come from its commit and tags.
+    # The version of a source may be derived from its commit and tags.
     digest.update(_git(path, "describe", "--always", "--tags", "--long").encode())
     listed = _git(path, "ls-files", "-co", "--exclude-standard", "-z")
     names = sorted(set(listed.split("\0")) - {""}) if listed else _walk(path)
@@ -279,15 +317,19 @@ def _git(path: Path, *arguments: str) -> str:
 def as_of(requirements: Sequence[Requirement], own: Mapping[str, str]) -> date | None:
     """Return the day as of which an old Dask release is resolved; None for a recent one.
 
-    Dask releases of old have no upper bounds: 2023.4.1 with today's NumPy cannot be imported. So
-    what they run with is what there was two weeks after the month in their number.
+    Old Dask releases have no upper bounds: 2023.4.1 with a current NumPy cannot be imported. They
+    are resolved as of 15 days after the month in their version.
 
     Parameters
     ----------
     requirements : sequence of Requirement
-        Those of the environment.
+        Requirements of the environment.
     own : mapping of str to str
-        Packages of this interpreter: how old a release is, is counted from its Dask.
+        Packages of this interpreter: the age of a release is relative to its Dask.
+
+    Returns
+    -------
+    date or None
     """
     released = [
         month
@@ -295,7 +337,7 @@ def as_of(requirements: Sequence[Requirement], own: Mapping[str, str]) -> date |
         if requirement.name in DASK and (month := _month(_pinned(requirement)))
     ]
     newest = _month(own.get("dask", "")) or date.today()
-    if not released or (newest - min(released)).days <= PERIOD_AFTER_DAYS:
+    if not released or (newest - min(released)).days <= OLD_RELEASE_DAYS:
         return None
     first = min(released)
     return first + timedelta(days=monthrange(first.year, first.month)[1] - 1 + 15)

@@ -1,7 +1,7 @@
-"""Whether Dask's settings and the clusters of an environment are ones its own packages know.
+"""Check the Dask settings and clusters of an environment against its own packages.
 
-Asks the schema, the defaults and the source of the arm's own Dask and distributed, and the
-signature of its own cluster class. Starts nothing.
+Uses the schema, the defaults and the source of the Dask and distributed of the environment, and
+the signature of its cluster class. No cluster is started.
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 
 __all__ = ["check_clusters", "check_environment", "check_settings", "own_settings"]
 
-#: Other projects that read Dask's configuration; theirs cannot be checked.
-_OTHERS = ("coiled", "gateway", "jobqueue", "kubernetes", "cloudprovider", "benchkit", "xarray")
+#: Other projects with settings in Dask's configuration, which are not checked.
+_OTHER_PROJECTS = (
+    "coiled",
+    "gateway",
+    "jobqueue",
+    "kubernetes",
+    "cloudprovider",
+    "benchkit",
+    "xarray",
+)
 
 
 @lru_cache(maxsize=1)
@@ -37,8 +45,8 @@ def check_environment(environment: Environment) -> None:
     Raises
     ------
     InvalidEnvironmentError
-        With file and line: a setting or an option that does not exist, or a cluster class that
-        cannot be imported.
+        With file and line: a setting or an option does not exist, or a cluster class cannot
+        be imported.
     """
     if environment.dask:
         check_settings(environment, own_settings())
@@ -46,27 +54,27 @@ def check_environment(environment: Environment) -> None:
 
 
 def check_settings(environment: Environment, settings: Mapping[str, Any]) -> None:
-    """Check the settings below `dask` against what `probe.settings` found.
+    """Check the settings below `dask` against the result of `probe.settings`.
 
     Parameters
     ----------
     environment : Environment
-        What is checked.
+        Environment to check.
     settings : mapping
-        ``known`` and ``open`` names, and ``packages``, of the environment's own Python.
+        ``known`` and ``open`` names, and ``packages``, of the Python of the environment.
 
     Raises
     ------
     InvalidEnvironmentError
-        A setting that the environment's Dask does not know.
+        A setting does not exist in the Dask of the environment.
     """
-    known = {_plain(name): name for name in settings["known"]}
-    open_ = {_plain(name) for name in settings["open"]}
+    known = {_normalize(name): name for name in settings["known"]}
+    open_ = {_normalize(name) for name in settings["open"]}
     packages = settings["packages"]
     roots = {name.split(".")[0] for name in known}
-    who = f"distributed {packages['distributed']}"
+    version = f"distributed {packages['distributed']}"
     for root, inner in environment.dask.items():
-        if _plain(root) not in roots and _is_of_another(root, roots, packages):
+        if _normalize(root) not in roots and _is_of_other_project(root, roots, packages):
             continue
         for keys in _names({root: inner}, (), open_):
             name, place = ".".join(keys), environment.where("dask", *keys)
@@ -75,9 +83,9 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
                 raise InvalidEnvironmentError(
                     f"{place}: {keys[-1]!r} should be nested: {nested}: ..."
                 )
-            if _plain(name) not in known and _plain(name) not in roots:
+            if _normalize(name) not in known and _normalize(name) not in roots:
                 hint = _hint(name, known)
-                raise InvalidEnvironmentError(f"{place}: {who} has no setting {name!r}: {hint}")
+                raise InvalidEnvironmentError(f"{place}: {version} has no setting {name!r}: {hint}")
 
 
 def _names(
@@ -85,48 +93,48 @@ def _names(
 ) -> Iterator[tuple[str, ...]]:
     for key, value in values.items():
         yield (*keys, key)
-        if isinstance(value, Mapping) and _plain(".".join((*keys, key))) not in open_:
+        if isinstance(value, Mapping) and _normalize(".".join((*keys, key))) not in open_:
             yield from _names(value, (*keys, key), open_)
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     """Return a name as Dask compares it: ``work_stealing`` is ``work-stealing``."""
     return name.replace("_", "-")
 
 
-def _is_of_another(root: str, roots: Iterable[str], packages: Mapping[str, str]) -> bool:
-    """Whether a name at the top belongs to another project: one we know, or one installed."""
-    if root in _OTHERS:
+def _is_of_other_project(root: str, roots: Iterable[str], packages: Mapping[str, str]) -> bool:
+    """Whether a top-level name belongs to another project, known or installed."""
+    if root in _OTHER_PROJECTS:
         return True
     if did_you_mean(root, roots, ""):
         return False
     names = (root.replace("-", "_"), f"dask_{root.replace('-', '_')}")
     return any(
-        _plain(name) in packages or (name.isidentifier() and find_spec(name) is not None)
+        _normalize(name) in packages or (name.isidentifier() and find_spec(name) is not None)
         for name in names
     )
 
 
 def _hint(name: str, known: Mapping[str, str]) -> str:
-    """Name the nearest setting: by the whole name, else one that ends alike elsewhere."""
-    last = _plain(name).rsplit(".", 1)[-1]
+    """Return the most similar setting: with the same last part, else with a similar name."""
+    last = _normalize(name).rsplit(".", 1)[-1]
     elsewhere = [other for other in known if other.rsplit(".", 1)[-1] == last and "." in other]
     if len(elsewhere) == 1:
         return f"did you mean {known[elsewhere[0]]!r}?"
-    return did_you_mean(_plain(name), known, "`benchkit env show current` lists those there are")
+    return did_you_mean(_normalize(name), known, "`benchkit env show current` lists all settings")
 
 
-def check_clusters(environment: Environment, troubles: list[tuple[list[str], str]]) -> None:
-    """Raise the first of these troubles, with the file and line of the option that it names.
+def check_clusters(environment: Environment, problems: list[tuple[list[str], str]]) -> None:
+    """Raise an error for the first problem, with the file and line of its option.
 
     Raises
     ------
     InvalidEnvironmentError
-        There is one.
+        `problems` is not empty.
     """
-    if not troubles:
+    if not problems:
         return
-    keys, message = troubles[0]
+    keys, message = problems[0]
     named = re.search(r"has no option '([^']+)'", message)
     if named:
         option = named[1]
@@ -136,5 +144,5 @@ def check_clusters(environment: Environment, troubles: list[tuple[list[str], str
         option = "class"
     cls = str(environment.cluster.get("class", LOCAL_CLUSTER))
     if cls.startswith("coiled.") and "cannot be imported" in message:
-        message += "; pip install 'benchkit[coiled]' brings it"
+        message += "; pip install 'benchkit[coiled]' installs it"
     raise InvalidEnvironmentError(f"{environment.where(*keys, option)}: {message}")
