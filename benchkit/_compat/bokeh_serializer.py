@@ -6,8 +6,8 @@ models of a page it reads these properties too. This module replaces both functi
 that read only the properties that were set.
 
 Replaces `HasProps.query_properties_with_values` and
-`bokeh.model.util.visit_immediate_value_references`; checked with Bokeh 3.7 to 3.9. Upstream:
-https://github.com/bokeh/bokeh/blob/branch-3.9/src/bokeh/core/has_props.py
+`bokeh.model.util.visit_immediate_value_references`; checked with Bokeh 3.9.2. Upstream:
+https://github.com/bokeh/bokeh/blob/f701bc9d443cc398960c562e366b37bc2bc1341e/src/bokeh/core/has_props.py
 """
 
 from __future__ import annotations
