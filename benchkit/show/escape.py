@@ -1,4 +1,4 @@
-"""The one door by which values of runs get into markup: names, errors and logs are untrusted."""
+"""Escape values of runs for HTML: names, errors and logs are untrusted."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ __all__ = ["escape", "escape_with_code"]
 
 
 def escape(value: Any) -> str:
-    """Return a value as text that HTML shows and never obeys.
+    """Return a value with HTML characters escaped, quotes included.
 
     Examples
     --------
-    >>> esc("<script>")
+    >>> escape("<script>")
     '&lt;script&gt;'
     """
     return html.escape(str(value), quote=True)
 
 
 def escape_with_code(text: str) -> str:
-    """Return a sentence as markup that shows what stands between backquotes as code.
+    """Return escaped text in which backquoted parts are `<code>` elements.
 
     Examples
     --------
-    >>> prose("`benchkit run` makes <one>")
+    >>> escape_with_code("`benchkit run` makes <one>")
     '<code>benchkit run</code> makes &lt;one&gt;'
     """
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))

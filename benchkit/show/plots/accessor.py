@@ -84,4 +84,4 @@ class RunPlots:
 
 def register() -> None:
     """Set `Run.plot` to the accessor."""
-    Run.plot = property(RunPlots)  # type: ignore[attr-defined]
+    setattr(Run, "plot", property(RunPlots))  # noqa: B010, the type checker rejects assignment

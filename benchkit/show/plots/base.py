@@ -1,7 +1,7 @@
-"""The look that all figures share: a title, units on both axes, readable by day and by night.
+"""Common style of all figures: a title and units on both axes, for light and dark pages.
 
-Grounds are transparent and ink is a grey that stands out from white as well as from black, so that
-one figure serves a light page, a dark one and a notebook.
+Backgrounds are transparent and text is grey with enough contrast on white and on black, so that
+a figure needs no theme.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
     "worker_names",
 ]
 
-#: 4.0 : 1 on white and 4.4 : 1 on the dark ground of our pages.
+#: Contrast 4.0 : 1 on white and 4.4 : 1 on the dark background of the pages.
 INK = "#748190"
 _LINES = "#8a95a2"
 
@@ -54,8 +54,8 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
         "tools": "xpan,xwheel_zoom,xbox_zoom,reset,save",
         **options,
     }
-    # A transparent ground is not painted over: what a first layout drew elsewhere would stay. So
-    # there is room for the labels from the beginning.
+    # Reserve room for the labels before the first layout: a transparent background does not erase
+    # what an earlier layout painted at another position.
     rows = options.get("y_range")
     names = [name for name in rows if isinstance(name, str)] if isinstance(rows, list) else []
     longest = max((len(name) for name in names), default=0)
@@ -87,10 +87,10 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
 
 
 def add(drawn: Any, glyph: Glyph, source: Any, *, legend: str = "", **options: Any) -> Any:
-    """Add a glyph to a figure and return what renders it.
+    """Add a glyph to a figure and return its renderer.
 
-    Bokeh's own methods (``drawn.line``) make two copies of each glyph, for what is not chosen and
-    for what is muted: most of what a page would have to make, and nobody sees them here.
+    Bokeh's own methods (``drawn.line``) add two copies of each glyph (unselected, muted), which are
+    most of the models of a page and are not used here.
     """
     if not isinstance(source, ColumnDataSource):
         source = ColumnDataSource(source)
@@ -117,18 +117,18 @@ def add_stack(
 
 
 def add_limit(drawn: Any, heights: Iterable[float], legend: str) -> None:
-    """Add dashed lines across a figure at some heights; its legend says what they are."""
+    """Add dashed horizontal lines at `heights` with one legend entry."""
     look: dict[str, Any] = {"line_color": OTHER, "line_dash": "dashed"}
     spans = [Span(location=height, dimension="width", **look) for height in heights]
     for span in spans:
         drawn.add_layout(span)
-    if spans:  # a legend shows what has data: a line that lies nowhere
+    if spans:  # a legend entry needs a renderer with data: an invisible point
         nowhere = {"x": [float("nan")], "y": [float("nan")]}
         add(drawn, Line(x="x", y="y", **look), nowhere, legend=legend)
 
 
 def legend_beside(drawn: Any, *, place: str = "right") -> None:
-    """Put the legend outside of the data, so that it covers nothing."""
+    """Move the legend outside of the plot area."""
     legend = drawn.legend[0]
     drawn.add_layout(legend, place)
     legend.background_fill_alpha = legend.border_line_alpha = 0.0
@@ -141,7 +141,7 @@ def legend_beside(drawn: Any, *, place: str = "right") -> None:
 
 
 def empty_figure(title: str, text: str = "Nothing was recorded.") -> Any:
-    """Return a figure that says that there is nothing to draw: missing is never drawn as 0."""
+    """Return a figure that contains `text` only: missing data are never drawn as 0."""
     drawn = make_figure(
         title, "", "", height=90, tools="", toolbar_location=None, x_range=[0, 1], y_range=[0, 1]
     )
@@ -155,18 +155,18 @@ def empty_figure(title: str, text: str = "Nothing was recorded.") -> Any:
 
 
 def retitle(drawn: Any, title: str) -> None:
-    """Give a figure another title, also for who has it read out."""
+    """Set the title of a figure and its label for screen readers."""
     drawn.title.text = title
     drawn.html_attributes = {**drawn.html_attributes, "aria-label": title}
 
 
 def metric_words(name: str) -> str:
-    """Return a metric in words; one that a workload gave itself has its name only."""
+    """Return the long name of a metric; for a metric of a workload, its name with spaces."""
     return METRICS[name].long_name if name in METRICS else name.replace("_", " ")
 
 
 def has(tree: xr.DataTree, group: str, dim: str) -> bool:
-    """Tell whether a run has a group with at least one entry along a dimension."""
+    """Return whether a run has a group with at least one entry along a dimension."""
     return group in tree.children and bool(tree[group].sizes.get(dim))
 
 
@@ -182,9 +182,9 @@ def part(tree: xr.DataTree, name: str) -> xr.Dataset:
 
 
 def worker_names(tree: xr.DataTree) -> list[str]:
-    """Return what each worker of a run is called, in their order, each name once.
+    """Return the unique names of the workers of a run, in order.
 
-    A nanny gives the worker that it starts anew the name of the one before.
+    A nanny reuses the name for a restarted worker; these get the suffix "(restart n)".
     """
     if not has(tree, "workers", "worker"):
         return []

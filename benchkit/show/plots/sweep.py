@@ -1,4 +1,4 @@
-"""How a metric answers to a setting that was swept.
+"""Figure of a sweep: a metric as a function of a setting.
 
 A `Comparison` in, a Bokeh figure out.
 """
@@ -22,7 +22,7 @@ __all__ = ["sweep_plot"]
 def sweep_plot(
     report: Comparison, points: Mapping[str, Mapping[str, Any]], key: str, metric: str = "duration"
 ) -> figure:
-    """Draw how a metric answers to a setting that was swept: a curve per workload.
+    """Draw the change of a metric over the values of a swept setting, one curve per workload.
 
     Parameters
     ----------
@@ -33,13 +33,13 @@ def sweep_plot(
     key : str
         The setting along the x axis.
     metric : str, default "duration"
-        Which metric.
+        The metric to draw.
 
     Returns
     -------
     figure
-        Change in % of the baseline with its interval, at each value; arms that also differ in
-        other settings are curves of their own.
+        Change against the baseline in % with its interval, at each value. Arms that also differ
+        in other settings have separate curves.
     """
     question = f"How does {metric_words(metric)} answer to {key}?"
     frame = report.frame[report.frame["metric"] == metric]
@@ -47,20 +47,20 @@ def sweep_plot(
     if frame.empty:
         return empty_figure(question)
     values = [points[str(name)][key] for name in frame["contender"]]
-    known = list(dict.fromkeys(values))
-    known = sorted(known, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))
+    levels = list(dict.fromkeys(values))
+    levels = sorted(levels, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))
     others = [
         ", ".join(f"{k.rpartition('.')[2]}={v}" for k, v in points[str(name)].items() if k != key)
         for name in frame["contender"]
     ]
-    frame = frame.assign(place=[known.index(value) for value in values], other=others)
+    frame = frame.assign(place=[levels.index(value) for value in values], other=others)
     drawn = make_figure(
         question,
         key,
         f"change against {report.baseline} (%)",
         height=340,
         tools="save",
-        x_range=(-0.4, len(known) - 0.6),
+        x_range=(-0.4, len(levels) - 0.6),
     )
     groups = list(frame.groupby(["workload", "other"], sort=False))[: len(SERIES)]
     for colour, ((workload, other), rows) in zip(SERIES, groups, strict=False):
@@ -82,8 +82,8 @@ def sweep_plot(
         ]
         drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips))
     drawn.add_layout(Span(location=0, dimension="width", line_color=INK, line_width=1))
-    drawn.xaxis.ticker = list(range(len(known)))
-    drawn.xaxis.major_label_overrides = {i: str(value) for i, value in enumerate(known)}
+    drawn.xaxis.ticker = list(range(len(levels)))
+    drawn.xaxis.major_label_overrides = {i: str(value) for i, value in enumerate(levels)}
     legend_beside(drawn)
     return drawn
 
