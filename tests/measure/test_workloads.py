@@ -80,7 +80,8 @@ def test_a_bad_expression_says_where():
 
 
 def test_a_step_that_asks_for_the_unknown_is_refused():
-    with pytest.raises(InvalidWorkloadError, match=r"unknown argument 'chunk'.*did you mean 'chunks'"):
+    message = r"unknown argument 'chunk'.*did you mean 'chunks'"
+    with pytest.raises(InvalidWorkloadError, match=message):
 
         @workload(category="array", variants={"chunks": [1]})
         def total(client, *, chunk):
