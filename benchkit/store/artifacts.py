@@ -1,4 +1,4 @@
-"""What is kept beside a run, as it does not belong into its file: dumps, reports, profiles."""
+"""Store files of a run outside of its run file: cluster dumps, reports, profiles."""
 
 from __future__ import annotations
 
@@ -9,33 +9,43 @@ from typing import Any
 
 import xarray as xr
 
-__all__ = ["keep_beside", "tell_beside"]
+__all__ = ["move_artifacts", "record_artifacts"]
 
 
-def tell_beside(tree: xr.DataTree, recording: Path, experiment: str, run_id: str) -> None:
-    """Write into a run, as attribute ``extras``, where `keep_beside` will put what it has."""
+def record_artifacts(tree: xr.DataTree, recording: Path, experiment: str, run_id: str) -> None:
+    """Set the attribute ``extras`` of a run: paths that `move_artifacts` will create.
+
+    Parameters
+    ----------
+    tree : DataTree
+        The run; changed in place.
+    recording : Path
+        Folder of its recording.
+    experiment, run_id : str
+        Ids that name the target folder.
+    """
     folder = _folder(experiment, run_id)
     names = [f"{folder}/{extra.name}" for extra in _extras(recording)]
     if names:  # relative to the store
         tree.attrs["extras"] = json.dumps(names)
 
 
-def keep_beside(recording: Path, root: Any, experiment: str, run_id: str) -> None:
-    """Move what a recording holds besides itself into the store, then remove the recording.
+def move_artifacts(recording: Path, root: Any, experiment: str, run_id: str) -> None:
+    """Move additional files of a recording into the store, then delete the recording.
 
     Parameters
     ----------
     recording : Path
-        Of a run that is stored already.
+        Recording of a run that is in the store.
     root : path
-        The store's folder.
+        Folder of the store.
     experiment, run_id : str
-        Whose it is.
+        Ids that name the target folder.
 
     Raises
     ------
     OSError
-        It cannot be moved; the recording stays, and the next `benchkit store check` tries again.
+        A file cannot be moved; the recording stays, and the next `benchkit store check` retries.
     """
     for extra in _extras(recording):
         target = Path(root) / _folder(experiment, run_id)
@@ -49,7 +59,7 @@ def _folder(experiment: str, run_id: str) -> str:
 
 
 def _extras(recording: Path) -> list[Path]:
-    """Return what a recording holds besides itself."""
+    """Return the files of a recording that are not its own data."""
     return sorted(
         extra
         for extra in recording.iterdir()

@@ -1,4 +1,4 @@
-"""Compare the files of a store with its index: orphans, strangers, damage, leftovers."""
+"""Compare the files of a store with its index: unlisted runs, foreign files, damage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from benchkit.errors import AlreadyStored, UnreadableRun
 from benchkit.measure.recording import is_abandoned
-from benchkit.store.artifacts import keep_beside, tell_beside
+from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.catalogue import Catalogue
@@ -20,7 +20,7 @@ from benchkit.store.runfile.file import encode_run, read_record, run_name
 __all__ = ["CheckReport", "inspect_store"]
 
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_OURS = re.compile(
+_STORE_FILE = re.compile(
     rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|(?:marks|ledger)/{_ID}\.json|index/new/{_ID}\.json"
     rf"|index/{_ID}\.parquet|experiments/.*|trash/.*"
 )
@@ -28,26 +28,26 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, repr=False)
 class CheckReport:
-    """What a check of a store found.
+    """Result of a check of a store.
 
     Attributes
     ----------
     runs : int
         Runs with a readable file.
     adopted, orphans : list of str
-        Runs that were not listed: listed now, or still to be.
+        Runs missing from the index: added by this check, or not yet added.
     rescued : list of str
-        Runs made of what killed processes had recorded.
+        Runs made from recordings of killed processes.
     missing : list of str
-        Ids that are listed but have no file.
+        Ids in the index without a run file.
     unreadable : list of str
         Damaged runs and marks, each with its reason.
     damaged_index : list of str
-        Index files that cannot be read; with repair they are gone, and made anew from the runs.
+        Unreadable index files; a repair deletes them and rebuilds the index from the runs.
     strangers : list of str
-        Files that do not belong into a store.
+        Files that are not part of a store.
     leftovers : list of str
-        Unfinished writes whose writer is dead.
+        Unfinished writes of processes that ended.
     """
 
     runs: int = 0
@@ -62,11 +62,11 @@ class CheckReport:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is lost or damaged; strangers and leftovers harm nobody."""
+        """Whether no run is unlisted, missing or damaged; strangers and leftovers are harmless."""
         return not (self.orphans or self.missing or self.unreadable)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data."""
+        """Return the report as JSON types."""
         return {**asdict(self), "healthy": self.healthy}
 
     def __repr__(self) -> str:
@@ -90,10 +90,24 @@ class CheckReport:
 
 
 def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> CheckReport:
-    """Look at every file of a store; with `repair`, adopt orphans and remove leftovers.
+    """Check every file of a store; with `repair`, add unlisted runs and remove leftovers.
 
-    The index is read before the files: a run that is added meanwhile looks like an orphan for a
-    moment, and adopting it does what its writer is about to do.
+    The index is read before the files. A run that is added during the check looks unlisted; adding
+    its record has the same effect as the pending write of its writer.
+
+    Parameters
+    ----------
+    files : LocalFiles
+        Files of the store.
+    catalogue : Catalogue
+        Index of the store.
+    repair : bool
+        Change the store, instead of only reporting.
+
+    Returns
+    -------
+    CheckReport
+        Problems found and repairs made.
     """
     rescued = _rescue(files, catalogue) if repair else []
     damaged = catalogue.damaged()
@@ -108,10 +122,10 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
     n_readable = 0
     adopted, orphans, unreadable, strangers = [], [], [], []
     for name in files.walk():
-        if not _OURS.fullmatch(name):
+        if not _STORE_FILE.fullmatch(name):
             strangers.append(name)
         elif name.startswith(("marks/", "ledger/")):
-            unreadable += _opinion_trouble(files, name)
+            unreadable += _json_problems(files, name)
         elif name.startswith("runs/"):
             run_id = name.rpartition("/")[2].removesuffix(".nc")
             if name != run_name(run_id):
@@ -132,9 +146,9 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
                 orphans.append(run_id)
             elif catalogue.add_existing(record):
                 adopted.append(run_id)
-    back = (pruned & listed) - found  # who compacted while they were pruned brought them back
-    if back and repair:
-        catalogue.remove(back)
+    restored = (pruned & listed) - found  # a concurrent compaction restored pruned records
+    if restored and repair:
+        catalogue.remove(restored)
     leftovers = files.leftovers()
     if repair:
         for name in leftovers:
@@ -144,7 +158,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         adopted=adopted,
         rescued=rescued,
         orphans=orphans,
-        missing=sorted(listed - found - back),
+        missing=sorted(listed - found - restored),
         unreadable=unreadable,
         damaged_index=damaged,
         strangers=strangers,
@@ -153,7 +167,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
 
 
 def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
-    """Make runs of the recordings whose processes were killed, with all that was drained."""
+    """Make runs from the recordings of killed processes; return their ids."""
     rescued = []
     for head in sorted((files.root / "tmp" / "recordings").glob("**/head.json")):
         path = head.parent
@@ -162,22 +176,22 @@ def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
         try:
             tree = run_from_recording(path)
             owner = str(tree.attrs.get("experiment") or ""), str(tree.attrs["id"])
-            tell_beside(tree, path, *owner)
+            record_artifacts(tree, path, *owner)
             run_id, record, data = encode_run(tree)
-        except Exception as error:  # of whatever age and kind: one must not hide the others
-            warnings.warn(f"{path}: no run can be made of it: {error}", stacklevel=2)
+        except Exception as error:  # one damaged recording must not hide the others
+            warnings.warn(f"{path}: cannot be made into a run: {error}", stacklevel=2)
             continue
         with suppress(AlreadyStored):
             files.create(run_name(run_id), data)
             rescued.append(run_id)
         catalogue.add_existing(record)
         with suppress(OSError):
-            keep_beside(path, files.root, *owner)
+            move_artifacts(path, files.root, *owner)
     return rescued
 
 
-def _opinion_trouble(files: LocalFiles, name: str) -> list[str]:
-    """Say what is wrong with a mark or an event of the ledger, if anything is."""
+def _json_problems(files: LocalFiles, name: str) -> list[str]:
+    """Return the problem of a mark or a ledger event, at most one."""
     folder, _, rest = name.partition("/")
     try:
         content = json.loads(files.read(name))

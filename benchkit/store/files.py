@@ -1,8 +1,8 @@
 """Read and write the files of a store: a folder, or a prefix in a bucket.
 
-Knows names and bytes. Does not know what a run is, so the same few calls serve runs, marks and the
-index. Every write creates a new name and never replaces one: two writers can race, and one of them
-is told. A class for buckets needs the same calls; its `path` fetches the file into a local cache.
+Handles names and bytes only; runs, marks and the index use the same methods. Every write creates a
+new name and never replaces a file: of two concurrent writers one gets `AlreadyStored`. A class for
+buckets needs the same methods; its `path` would copy the file to a local cache.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from benchkit.errors import AlreadyStored, StoreError
 
 __all__ = ["LocalFiles"]
 
-#: Unfinished writes older than this are rubbish; a whole write takes seconds.
+#: Age in s after which an unfinished write is abandoned; a write takes seconds.
 STALE_AFTER_S = 24 * 3600
-#: What `link` answers where a file system has no hard links.
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+#: Error numbers of `os.link` on file systems without hard links.
+_NO_HARD_LINK_ERRORS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class LocalFiles:
@@ -32,25 +32,25 @@ class LocalFiles:
     Parameters
     ----------
     root : Path
-        The folder; made when something is first written.
+        The folder; created by the first write.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
 
     def path(self, name: str) -> Path:
-        """Return where on this machine a file of that name can be opened."""
+        """Return the local path of a file."""
         return self.root / name
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a new file, durably, whole or not at all; refuse to touch an existing one.
+        """Write a new file durably and atomically; never replace an existing file.
 
         Raises
         ------
         AlreadyStored
-            The name is taken.
+            A file with this name exists.
         StoreError
-            It could not be written (disk full, no permission); nothing is left behind.
+            The file could not be written (disk full, no permission); no partial file remains.
         """
         draft, final = self.root / "tmp" / uuid4().hex, self.root / name
         try:
@@ -69,25 +69,25 @@ class LocalFiles:
                 f"{final}: could not be written: {error.strerror or error}; nothing was left there"
             ) from error
         finally:
-            with suppress(OSError):  # also when the disk is full; and never hide the first error
+            with suppress(OSError):  # a full disk must not hide the first error
                 draft.unlink()
 
     def _publish(self, draft: Path, final: Path) -> None:
-        """Give a whole file its name; atomic, and fails if the name is taken."""
+        """Move a complete draft to its name atomically; fail if the name exists."""
         try:
-            os.link(draft, final)  # a rename would replace
+            os.link(draft, final)  # os.rename would replace a file
         except FileExistsError:
-            # NFS can lose the answer to a link that was made, and ask again.
+            # NFS can lose the reply to a successful link and send the request again.
             if draft.stat().st_nlink == 1 or not final.samefile(draft):
                 raise
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in _NO_HARD_LINK_ERRORS:
                 raise
             self._rename_without_replacing(draft, final)
 
     def _rename_without_replacing(self, draft: Path, final: Path) -> None:
-        # Whoever makes the claim may rename. Reserving the name itself with an empty file would
-        # leave half a file there if the process were killed now.
+        # The claim file is a lock. Reserving the final name with an empty file would leave a
+        # partial file if the process were killed here.
         claim = draft.parent / f"{sha256(str(final).encode()).hexdigest()}.claim"
         claim.touch(exist_ok=False)
         try:
@@ -103,20 +103,20 @@ class LocalFiles:
         Raises
         ------
         FileNotFoundError
-            There is no such file, or no longer.
+            The file does not exist.
         """
         return (self.root / name).read_bytes()
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file of that name."""
+        """Return whether a file with this name exists."""
         return (self.root / name).is_file()
 
     def list(self, folder: str, suffix: str = "") -> Sequence[str]:
-        """Return the names of the files directly in a folder, sorted; none without the folder."""
+        """Return the sorted names of the files directly in a folder; empty if it is missing."""
         return [name for name, is_folder in self._entries(folder, suffix) if not is_folder]
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the names of the folders directly in a folder, sorted."""
+        """Return the sorted names of the folders directly in a folder."""
         return [name for name, is_folder in self._entries(folder, "") if is_folder]
 
     def _entries(self, folder: str, suffix: str) -> Sequence[tuple[str, bool]]:
@@ -129,7 +129,7 @@ class LocalFiles:
         return sorted(found)
 
     def walk(self, folder: str = "") -> Iterator[str]:
-        """Yield the names of all files in a folder and below, but not of unfinished writes."""
+        """Yield the names of all files in and below a folder, unfinished writes excluded."""
         for name, is_folder in self._entries(folder, ""):
             if not is_folder:
                 yield name
@@ -137,16 +137,16 @@ class LocalFiles:
                 yield from self.walk(name)
 
     def delete(self, name: str) -> None:
-        """Delete a file; nothing happens if somebody else did."""
+        """Delete a file; a missing file is no error."""
         (self.root / name).unlink(missing_ok=True)
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name, durably; nothing happens if it is gone.
+        """Rename a file durably; a missing file is no error.
 
         Raises
         ------
         StoreError
-            It could not be moved; it is where it was.
+            The file could not be moved and keeps its name.
         """
         try:
             _make_folder((self.root / to).parent)
@@ -157,7 +157,7 @@ class LocalFiles:
             raise StoreError(f"{self.root / name}: not moved to {to}: {error.strerror}") from error
 
     def leftovers(self) -> Sequence[str]:
-        """Return unfinished writes that are a day old: their writer is dead."""
+        """Return names of unfinished writes older than `STALE_AFTER_S`."""
         return [name for name in self.list("tmp") if self._age_s(name) > STALE_AFTER_S]
 
     def _age_s(self, name: str) -> float:
@@ -166,14 +166,14 @@ class LocalFiles:
         return 0.0
 
     def size(self, name: str) -> int:
-        """Return a file's size in B; 0 if it is gone."""
+        """Return the size of a file in B; 0 if it is missing."""
         with suppress(FileNotFoundError):
             return (self.root / name).stat().st_size
         return 0
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, so that they survive a power cut."""
+    """Create a folder and its parents durably (fsync)."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -185,8 +185,8 @@ def _make_folder(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    if os.name == "nt":  # there a folder cannot be opened, and needs no fsync
+    """Flush the entries of a folder to disk."""
+    if os.name == "nt":  # Windows cannot open folders and needs no fsync
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

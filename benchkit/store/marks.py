@@ -1,14 +1,14 @@
-"""Marks: opinions on runs, added later, applied when read. Nothing is ever deleted or rewritten.
+"""Marks: opinions on runs, added later and applied on reading; no file is deleted or rewritten.
 
-bankruptcy  runs before a moment say nothing about today
-exclude     these runs say nothing at all
-accept      this change is known and wanted; read by the ledger of regressions, changes no run
-rename      a workload, parameter or environment goes on under another name
-undo        a mark is taken back (also an undo)
+bankruptcy  runs before a time are not comparable with later runs
+exclude     the selected runs are not comparable
+accept      a change is intended; used by the ledger of regressions, changes no run
+rename      a workload, parameter or environment has a new name
+undo        cancels a mark (also an undo)
 
-A mark is a JSON object in ``marks/<id>.json``: kind, reason, by, and which runs it is about: runs
-(ids), workload (name or glob), where (field or tag -> value), since, before. Marks are applied in
-the order of their ids, which is that of time, so that copies of a store agree.
+A mark is a JSON object in ``marks/<id>.json``: kind, reason, by, and the selected runs: runs (ids),
+workload (name or glob), where (field or tag -> value), since, before. Marks are applied in the
+order of their ids, which is the order of time, so that copies of a store agree.
 """
 
 from __future__ import annotations
@@ -53,27 +53,32 @@ _ALLOWED = {
     "undo": ("mark",),
 }
 KINDS = tuple(_REQUIRED)
-#: What a rename can be about; `workload` unless the mark says otherwise.
+#: Values of ``field`` of a rename; default `workload`.
 RENAMED_FIELDS = ("workload", "parameter", "environment")
 
 
 def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[str, Any]:
-    """Return a mark, complete and checked, ready to be written.
+    """Return a complete, validated mark.
 
     Parameters
     ----------
     kind : str
         One of `KINDS`.
     reason, by : str
-        Why, and who says so.
+        Reason and author.
     **what
-        As the module says. A bankruptcy without `before` means: before now. As ``from`` is a
-        Python keyword, ``from_`` does as well.
+        Selection and options, as in the module docstring. `before` of a bankruptcy is now by
+        default. ``from_`` stands for ``from``, a Python keyword.
+
+    Returns
+    -------
+    dict
+        The mark with its id.
 
     Raises
     ------
     UsageError
-        The mark could not be applied.
+        The mark is invalid.
     """
     if kind not in KINDS:
         raise UsageError(f"mark {kind!r}: {did_you_mean(kind, KINDS, 'use ' + ', '.join(KINDS))}")
@@ -100,7 +105,23 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
 
 
 def encode_mark(mark: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a mark's file."""
+    """Return the JSON bytes of a mark.
+
+    Parameters
+    ----------
+    mark : mapping
+        As `new_mark` returns it.
+
+    Returns
+    -------
+    bytes
+        Content of the file.
+
+    Raises
+    ------
+    UsageError
+        A value is not a JSON type.
+    """
     try:
         return json.dumps(mark, indent=1).encode()
     except TypeError as error:
@@ -108,11 +129,11 @@ def encode_mark(mark: Mapping[str, Any]) -> bytes:
 
 
 def active_marks(marks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the marks that nobody took back, oldest first, without the undos themselves."""
+    """Return marks that were not undone, oldest first, without undo marks."""
     ordered = sorted(marks, key=lambda mark: str(mark.get("id", "")))
     undone: set[str] = set()
     active = []
-    for mark in reversed(ordered):  # an undo that was undone itself undoes nothing
+    for mark in reversed(ordered):  # an undone undo has no effect
         if mark.get("id") in undone:
             continue
         if mark.get("kind") == "undo":
@@ -123,7 +144,7 @@ def active_marks(marks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the columns that `apply_marks` reads for these marks."""
+    """Return the columns that `apply_marks` needs for the marks."""
     columns: set[str] = set()
     for mark in marks:
         if mark.get("kind") == "rename":
@@ -136,14 +157,19 @@ def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return the runs with the columns ``comparable`` and ``reason``, and with new names.
+    """Return runs with the columns ``comparable`` and ``reason`` added and names replaced.
 
     Parameters
     ----------
     table : Table
-        Of the index, with the columns that `mark_columns` names.
+        Rows of the index, with the columns of `mark_columns`.
     marks : iterable of mapping
-        As `active_marks` returns them. A kind that this benchkit does not know changes nothing.
+        As `active_marks` returns them. Unknown kinds have no effect.
+
+    Returns
+    -------
+    Table
+        A row per run, in the same order.
     """
     comparable = np.ones(table.num_rows, bool)
     reason = np.full(table.num_rows, "", object)
@@ -156,7 +182,7 @@ def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table
                 comparable &= ~hit
                 reason[hit] = str(mark.get("reason") or mark["kind"])
         except (UsageError, KeyError, TypeError, ValueError) as error:
-            # Written by hand or by a newer benchkit: one mark must not hide all runs.
+            # Written by hand or by a newer version: an invalid mark must not hide all runs.
             warnings.warn(f"mark {mark.get('id')}: left out: {error}", stacklevel=2)
     table = table.append_column("comparable", pa.array(comparable))
     return table.append_column("reason", pa.array(reason, pa.string()))

@@ -1,4 +1,4 @@
-"""Sets of runs in words: ``env:main,since:7d``, as `benchkit compare` takes them."""
+"""Parse selections of runs such as ``env:main,since:7d``, as in `benchkit compare`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchkit.store.store import Store
 
 __all__ = ["parse_selection", "select_runs"]
 
-#: Words of a selection -> arguments of `Store.runs`.
+#: Keys of a selection -> arguments of `Store.runs`.
 _FIELDS = {
     "env": "environment",
     "environment": "environment",
@@ -36,12 +36,17 @@ def parse_selection(text: str) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        ``word:value`` with commas between them; ``tag:name=value`` and ``param:name=value``.
+        ``key:value`` separated by commas; also ``tag:name=value`` and ``param:name=value``.
+
+    Returns
+    -------
+    dict
+        Keyword arguments.
 
     Raises
     ------
     InvalidSelectionError
-        A word is unknown, has no value, or is there twice.
+        A key is unknown, has no value, or occurs twice.
 
     Examples
     --------
@@ -73,14 +78,26 @@ def parse_selection(text: str) -> dict[str, Any]:
 
 
 def select_runs(store: Store, text: str) -> pd.DataFrame:
-    """Return the runs that a selection means, oldest first.
+    """Return the selected runs, oldest first.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    text : str
+        A selection as `parse_selection` accepts it.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `Store.runs`.
 
     Raises
     ------
     InvalidSelectionError
-        The selection cannot be read.
+        The selection is invalid.
     UsageError
-        A moment cannot be read, or no run has such a tag.
+        A time is invalid, or no run has the tag.
     """
     words = parse_selection(text)
     if "experiment" in words and words["experiment"] != "latest":
@@ -88,6 +105,6 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     elif "experiment" in words:
         known = store.runs(columns=["experiment", "started"])["experiment"].dropna()
         words["experiment"] = str(known.iloc[-1]) if len(known) else "none"
-    if "git_commit" in words:  # the beginning of one is enough, as everywhere
+    if "git_commit" in words:  # the beginning of a commit is enough
         words["git_commit"] += "" if "*" in words["git_commit"] else "*"
     return store.runs(words.pop("workload", None), **words)

@@ -1,7 +1,7 @@
-"""Store: a folder of immutable run files, what is thought of them, and an index to find them.
+"""Store: a folder of immutable run files, marks on runs, and an index.
 
-Its meaning is the union of its files, so merging two stores is copying files. A crash between the
-two writes of `add` leaves a whole run that `check` lists again.
+The content of a store is the union of its files: copying files merges two stores. A crash between
+the two writes of `add` leaves a complete run file, which `check` adds to the index.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from benchkit.store.schema import METRICS, RECORD_FIELDS
 
 __all__ = ["Store"]
 
-#: An id may be cut to this many characters, if what is left is unique.
+#: Minimum length of an abbreviated id.
 SHORTEST_ID = 4
-#: A writer looks this often whether the index wants compacting; listing it takes 0.3 ms.
-_LOOK_EVERY = 64
+#: Runs added between checks whether to compact the index; listing it takes 0.3 ms.
+_COMPACTION_CHECK_EVERY_RUNS = 64
 _ADDED_BY_MARKS = ("comparable", "reason")
 
 
@@ -56,14 +56,14 @@ class Store:
     Parameters
     ----------
     path : path, optional
-        The folder; by default as `default_store` says.
+        The folder; by default the result of `default_store`.
     create : bool, default True
-        Make it if there is none. Nothing is written before the first run is added.
+        Accept a missing folder; the first added run creates it.
 
     Raises
     ------
     InvalidStoreError
-        There is something else at `path`, or nothing and `create` is false.
+        `path` is not a store, or does not exist and `create` is false.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Store:
         self._n_added = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Store, (self.path,)  # a worker process reads for itself
+        return Store, (self.path,)  # a worker process reads the files itself
 
     def _ensure(self) -> None:
         if not self._meta:
@@ -93,15 +93,14 @@ class Store:
     # -- writing ------------------------------------------------------------------------------
 
     def add(self, tree: xr.DataTree) -> str:
-        """Keep a run: its file first, durably, then its line in the index.
+        """Store a run: write its file durably, then its record to the index.
 
-        Adding the very same run again completes what a crash or a lost answer left open, and
-        changes nothing otherwise.
+        Adding an identical run again completes an interrupted `add` and changes nothing otherwise.
 
         Parameters
         ----------
         tree : DataTree
-            As `run_from_recording` makes it; the attributes ``id`` and ``record`` are used.
+            A result of `run_from_recording`; the attributes ``id`` and ``record`` are required.
 
         Returns
         -------
@@ -111,9 +110,9 @@ class Store:
         Raises
         ------
         AlreadyStored
-            Another run of that id is there.
+            The store holds another run with this id.
         StoreError
-            It could not be written (disk full, no permission); nothing half-written is left.
+            The file could not be written (disk full, no permission); no partial file remains.
         UsageError
             The tree is not a run.
         """
@@ -126,27 +125,32 @@ class Store:
                 raise
         self.catalogue.add_existing(record)
         self._n_added += 1
-        if self._n_added % _LOOK_EVERY == 1 and self.catalogue.wants_compaction():
-            with suppress(StoreError):  # the run is kept; the next one compacts
+        if self._n_added % _COMPACTION_CHECK_EVERY_RUNS == 1 and self.catalogue.wants_compaction():
+            with suppress(StoreError):  # the run is stored; a later one compacts
                 self.catalogue.compact(fold=False)
         return run_id
 
     def add_many(self, trees: Iterable[xr.DataTree]) -> int:
-        """Keep many runs at once: their files one by one, durably, then one line each in a segment.
+        """Store many runs: write each file durably, then one index segment for all.
 
-        What was written before an error or Ctrl-C stays and is listed.
+        Runs written before an error or Ctrl-C stay in the store and in the index.
+
+        Parameters
+        ----------
+        trees : iterable of DataTree
+            Runs as `add` accepts them.
 
         Returns
         -------
         int
-            How many runs were not in the store before.
+            Number of runs that were not in the store before.
 
         Raises
         ------
         StoreError
-            One could not be written.
+            A file could not be written.
         UsageError
-            One is not a run.
+            A tree is not a run.
         """
         self._ensure()
         records = []
@@ -161,16 +165,16 @@ class Store:
         return len(records)
 
     def mark(self, kind: str, *, reason: str = "", by: str = "", **what: Any) -> str:
-        """Add an opinion on runs; it is applied whenever runs are read.
+        """Add a mark on runs; `runs` applies it on every read.
 
         Parameters
         ----------
         kind : {"accept", "bankruptcy", "exclude", "rename", "undo"}
             See `benchkit.store.marks`.
         reason, by : str
-            Why, and who says so.
+            Reason and author.
         **what
-            Which runs: ``runs`` (ids or beginnings of ids), ``workload``, ``where``, ``since``,
+            Selection: ``runs`` (ids or beginnings of ids), ``workload``, ``where``, ``since``,
             ``before``; for a rename ``from_``, ``to`` and ``field``; for an undo ``mark``.
 
         Returns
@@ -198,16 +202,27 @@ class Store:
         return str(mark["id"])
 
     def compact(self) -> dict[str, int]:
-        """Fold the index into few segments; anyone may, at any time. Returns what went in."""
+        """Merge the index into few segments; safe at any time, also concurrently.
+
+        Returns
+        -------
+        dict of str to int
+            Numbers of merged runs, records and segments, and of added unlisted runs.
+        """
         return self.catalogue.compact()
 
     def copy(self, to: Store | str | Path) -> int:
-        """Add all runs, marks and experiments to another store, which keeps its own.
+        """Copy all runs, marks and experiments to another store.
+
+        Parameters
+        ----------
+        to : Store or path
+            The target; files that exist there are not replaced.
 
         Returns
         -------
         int
-            How many runs the other store did not have.
+            Number of copied runs.
         """
         other = to if isinstance(to, Store) else Store(to)
         other._ensure()
@@ -280,22 +295,48 @@ class Store:
         return [self.open(run_id, groups) for run_id in run_ids]
 
     def file(self, run_id: str) -> Path:
-        """Return where the NetCDF file of a run lies, which other tools may read.
+        """Return the path of the NetCDF file of a run.
+
+        Parameters
+        ----------
+        run_id : str
+            An id as `open` accepts it.
+
+        Returns
+        -------
+        Path
+            The file; other tools may read it.
 
         Raises
         ------
         UnknownRun
-            No run begins so, or more than one.
+            No run has this id, or several ids begin with it.
         """
         return self.files.path(run_name(self.resolve(run_id)))
 
     def extras(self, run_id: str) -> list[Path]:
-        """Return the files that are kept beside a run: performance report, cluster dump, memray."""
+        """Return files stored next to a run: performance report, cluster dump, memray."""
         folders = self.path.glob(f"experiments/*/extras/{self.resolve(run_id)}")
         return sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
 
     def resolve(self, run_id: str) -> str:
-        """Return the whole id for an id, the beginning of one, or ``"latest"``."""
+        """Return the full id for an id, an unambiguous beginning of an id, or ``"latest"``.
+
+        Parameters
+        ----------
+        run_id : str
+            The id, its beginning, or ``"latest"``.
+
+        Returns
+        -------
+        str
+            The full id.
+
+        Raises
+        ------
+        UnknownRun
+            No run has this id, or several ids begin with it.
+        """
         if is_id(run_id) and self.files.exists(run_name(run_id)):
             return run_id
         ids = self.ids()
@@ -305,19 +346,19 @@ class Store:
             return ids[-1]
         if len(run_id) < SHORTEST_ID:
             raise UnknownRun(f"run {run_id!r}: give at least {SHORTEST_ID} characters of the id")
-        found = [known for known in ids if known.startswith(run_id.lower())]
-        if not found:
+        matches = [full_id for full_id in ids if full_id.startswith(run_id.lower())]
+        if not matches:
             raise UnknownRun(
                 f"no run {run_id!r} in {self.path}: see `benchkit list runs`, or say 'latest'"
             )
-        if len(found) > 1:
+        if len(matches) > 1:
             raise UnknownRun(
-                f"{len(found)} runs begin with {run_id!r}: give more, such as {found[-1]}"
+                f"{len(matches)} runs begin with {run_id!r}: give more, such as {matches[-1]}"
             )
-        return found[0]
+        return matches[0]
 
     def marks(self) -> list[dict[str, Any]]:
-        """Return all marks in the order in which they were made, also those taken back."""
+        """Return all marks, oldest first, including undone marks."""
         marks = []
         for name in self.files.list("marks", ".json"):
             with suppress(ValueError):  # `check` reports it
@@ -362,13 +403,13 @@ class Store:
         workload : str or sequence of str, optional
             A name or glob, or several; ``"array.sum"`` also finds its variants.
         since, until : str, datetime or timedelta, optional
-            A moment (ISO 8601; UTC if it does not say), or an age such as ``"7d"``. `since` is
+            A time (ISO 8601; UTC by default), or an age such as ``"7d"``. `since` is
             included, `until` is not.
         columns : sequence of str, optional
-            Only these fields and metrics; all by default. Asking for few is quick: 8 columns of
-            100 000 runs take less than a tenth of a second.
+            Only these fields and metrics; all by default. Reading 8 columns of 100 000 runs takes
+            less than 0.1 s.
         comparable : bool, optional
-            Only runs that no mark sets aside (or only those that one does).
+            True: only runs that no mark excludes; False: only excluded runs.
         **filters
             A field, tag or parameter and its value, glob, or a list of them: ``outcome="ok"``,
             ``environment=["main", "dev-*"]``, ``variant="A"``.
@@ -385,7 +426,7 @@ class Store:
             A column or filter does not exist.
         """
         filters = {name: wanted for name, wanted in filters.items() if wanted is not None}
-        known = self._known_names({*(columns or ()), *filters})
+        known = self._field_names({*(columns or ()), *filters})
         for name in columns or ():
             if name not in known:
                 hint = did_you_mean(name, known, "see `benchkit list metrics`")
@@ -407,19 +448,29 @@ class Store:
             table = table.select(list(dict.fromkeys(columns)))
         return table_to_frame(table)
 
-    def _known_names(self, asked: set[str]) -> list[str]:
+    def _field_names(self, requested: set[str]) -> list[str]:
         known = [*RECORD_FIELDS, *METRICS, *_ADDED_BY_MARKS]
-        if asked <= set(known):
+        if requested <= set(known):
             return known
         return known + sorted(self.catalogue.names() - set(known))  # fields of a newer benchkit
 
     def dataset(self, workload: str | Sequence[str] | None = None, **selection: Any) -> xr.Dataset:
-        """Return the same as `runs`, as a Dataset on an integer ``run`` dimension with units.
+        """Return `runs` as a Dataset with an integer ``run`` dimension and units.
 
-        Fields are coordinates without an index, metrics are variables; times are UTC.
+        Parameters
+        ----------
+        workload : str or sequence of str, optional
+            As in `runs`.
+        **selection
+            Other arguments of `runs`.
+
+        Returns
+        -------
+        Dataset
+            Fields as coordinates without an index, metrics as variables; times in UTC.
         """
         frame = self.runs(workload, **selection)
-        # A string id as index takes 7 s at a million runs; a plain coordinate takes nothing.
+        # A string index takes 7 s at a million runs; a coordinate without index takes no time.
         variables: dict[str, Any] = {}
         for name in frame.columns:
             attrs = METRICS[name].attrs if name in METRICS else {}
@@ -428,10 +479,10 @@ class Store:
         dataset = xr.Dataset(variables, {"run": np.arange(len(frame))})
         return dataset.set_coords(coordinates)
 
-    # -- looking after ------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------
 
     def info(self) -> dict[str, Any]:
-        """Return counts and sizes: what `benchkit store info` prints."""
+        """Return counts and sizes, as `benchkit store info` prints them."""
         frame = self.runs(columns=["workload", "started", "outcome", "environment"])
         sizes = [self.files.size(name) for name in self.files.walk()]
         return {
@@ -453,33 +504,38 @@ class Store:
         }
 
     def check(self, *, repair: bool = True) -> CheckReport:
-        """Compare index and files; list again the runs that a crash left unlisted.
+        """Compare index and files; add unlisted runs to the index.
 
         Parameters
         ----------
         repair : bool, default True
-            Adopt orphans, remove damaged index files (they are made anew from the runs) and
-            unfinished writes a day old; else only report.
+            Add unlisted runs, remove damaged index files (rebuilt from the runs) and unfinished
+            writes that are a day old; if false, only report.
+
+        Returns
+        -------
+        CheckReport
+            Problems found and repairs made.
         """
         return inspect_store(self.files, self.catalogue, repair=repair)
 
     def prune(self, ids: Iterable[str]) -> int:
-        """Move runs to the folder ``trash`` of the store, from where moving back restores them.
+        """Move runs to the folder ``trash`` of the store; moving a file back restores its run.
 
         Parameters
         ----------
         ids : iterable of str
-            Which runs; `check` lists those again that are moved back.
+            Full ids; `check` adds runs that were moved back to the index.
 
         Returns
         -------
         int
-            How many runs were moved.
+            Number of moved runs.
 
         Raises
         ------
         StoreError
-            One could not be moved; those before it are.
+            A run could not be moved; earlier ones stay moved.
         """
         moved = []
         try:

@@ -103,7 +103,7 @@ def test_what_is_no_run_is_refused_before_anything_is_written(store):
 
 
 def test_many_runs_are_compacted_on_the_way(store, make_run, monkeypatch):
-    monkeypatch.setattr(module, "_LOOK_EVERY", 10)
+    monkeypatch.setattr(module, "_COMPACTION_CHECK_EVERY_RUNS", 10)
     monkeypatch.setattr("benchkit.store.index.catalogue.COMPACT_RECORDS", 15)
     ids = {store.add(make_run(groups=False)) for _ in range(25)}
 

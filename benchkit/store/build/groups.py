@@ -1,7 +1,6 @@
-"""From a recording's raw columns to the groups of a run file.
+"""Convert the raw columns of a recording to the groups of a run file.
 
-Columns in, Datasets out, shaped by `benchkit.store.schema`. Takes whatever was drained: a recording
-whose process was killed gives a run that holds all that reached the disk.
+The recording of a killed process gives groups with all data that reached the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from benchkit.store.schema import ACTIVITIES
 
 __all__ = ["RecomputedTask", "Window", "assemble_groups", "recomputed_tasks"]
 
-#: A lost worker may have held a million results, each of which is made again.
+#: Maximum number of events for recomputed tasks; a lost worker may hold a million results.
 MAX_RECOMPUTED = 10_000
 
 
@@ -44,14 +43,19 @@ class RecomputedTask(NamedTuple):
 
 
 def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
-    """Return the Datasets of a run file by group name; empty when the clock never started.
+    """Return the Datasets of a run file by group name; empty if the clock never started.
 
     Parameters
     ----------
     recording : Recording
         As read from disk.
     window : Window
-        When the clock ran.
+        Start and end of the measured time.
+
+    Returns
+    -------
+    dict of str to Dataset
+        Only prometheus if the capture was off.
     """
     if not window.started:
         return {}
@@ -107,7 +111,7 @@ def recomputed_tasks(tasks: xr.Dataset, left: np.ndarray) -> list[RecomputedTask
 
 
 def _workers(recording: Recording, window: Window) -> xr.Dataset:
-    """Lay the heartbeats on one time axis: a value holds until the worker's next heartbeat."""
+    """Align heartbeats on one time axis: a value holds until the next heartbeat of the worker."""
     infos = recording.last("workers", [])
     width = len(SAMPLE_COLUMNS)
     block = np.asarray(recording.block("samples", width)).reshape(-1, width)
@@ -127,7 +131,7 @@ def _workers(recording: Recording, window: Window) -> xr.Dataset:
     filled[(newest < 0) | gone] = np.nan
 
     names = SAMPLE_COLUMNS[2:]
-    # What was highest before the clock started is not this run's peak.
+    # Peaks from before the clock started are not peaks of this run.
     first = seen & (np.cumsum(seen, axis=0) == 1)
     first &= np.array([info["joined"] < window.on for info in infos], bool)[None, :]
     for name in ("rss_peak", "tick_max"):
@@ -176,7 +180,7 @@ def _tasks_and_groups(
     columns["thread"] = _thread_numbers(columns["worker"], columns.pop("thread_id"))
     rows = list(recording.last("groups", []))
     names = recording.last("group_names", [])
-    # Killed between two snapshots: newer groups have a name and tasks, but no sums yet.
+    # A process killed between two snapshots: new groups have names and tasks, but no sums.
     rows += [_bare_row(name) for name in names[len(rows) :]]
     needed = int(columns["group"].max()) + 1 if len(columns["group"]) else 0
     rows += [_bare_row(f"group {index}") for index in range(len(rows), needed)]
@@ -187,18 +191,18 @@ def _tasks_and_groups(
     for index, row in enumerate(rows):
         if used[index] or row["n_tasks"] or row["nbytes"] > 0 or any(row["seconds"].values()):
             _add_row(merged.setdefault(row["name"], _bare_row(row["name"])), row)
-    # One name can have stood for several groups, one after the other: here they are one.
+    # Several consecutive groups can have the same name: merge them.
     order = {name: number for number, name in enumerate(merged)}
     place = np.array([order.get(row["name"], -1) for row in rows], np.int32)
     if len(columns["group"]):
         columns["group"] = place[columns["group"]]
 
-    groups = _groupshaped(list(merged.values()), recording, window)
+    groups = _task_groups(list(merged.values()), recording, window)
     return _task_datasets(recording, window, columns), groups
 
 
 def _thread_numbers(workers: np.ndarray, idents: np.ndarray) -> np.ndarray:
-    """Return the number of each worker's thread, in the order in which they come."""
+    """Return numbers of threads over all workers, in order of appearance."""
     codes, known = pd.factorize(idents)
     return pd.factorize(workers.astype(np.int64) * len(known) + codes)[0].astype(np.int32)
 
@@ -224,9 +228,9 @@ def _add_row(into: dict, row: dict) -> None:
         into["seconds"][action] = into["seconds"].get(action, 0.0) + seconds
     for name in ("nbytes", "n_tasks", "n_erred"):
         into[name] += row[name]
-    # A light capture does not hear of retries; then nobody says 0.
-    unheard = row["n_retried"] is None or into["n_retried"] is None
-    into["n_retried"] = None if unheard else into["n_retried"] + row["n_retried"]
+    # A light capture does not record retries: None, not 0.
+    unknown = row["n_retried"] is None or into["n_retried"] is None
+    into["n_retried"] = None if unknown else into["n_retried"] + row["n_retried"]
     into["start"] = float(np.fmin(into["start"], row["start"]))
     into["stop"] = float(np.fmax(into["stop"], row["stop"]))
     into["prefix"] = into["prefix"] or row["prefix"]
@@ -234,13 +238,13 @@ def _add_row(into: dict, row: dict) -> None:
     into["dependencies"] = sorted({*into["dependencies"], *row["dependencies"]})
 
 
-def _groupshaped(rows: list[dict], recording: Recording, window: Window) -> xr.Dataset:
+def _task_groups(rows: list[dict], recording: Recording, window: Window) -> xr.Dataset:
     seconds = np.zeros((len(rows), len(ACTIVITIES)))
     for index, row in enumerate(rows):
         for action, value in row["seconds"].items():
             known = action if action in ACTIVITIES else "other"
             seconds[index, ACTIVITIES.index(known)] += max(value, 0.0)
-    _share_out_fine(seconds, rows, recording)
+    _distribute_fine_metrics(seconds, rows, recording)
     data = {
         "seconds": seconds,
         "start": np.maximum(window.seconds([row["start"] for row in rows]), 0.0),
@@ -257,8 +261,8 @@ def _groupshaped(rows: list[dict], recording: Recording, window: Window) -> xr.D
     return shaped("task_groups", data, coordinates)
 
 
-def _share_out_fine(seconds: np.ndarray, rows: list[dict], recording: Recording) -> None:
-    """Add (de)serialisation, known by prefix only, shared out by number of tasks."""
+def _distribute_fine_metrics(seconds: np.ndarray, rows: list[dict], recording: Recording) -> None:
+    """Distribute (de)serialisation time, known per prefix, over groups by number of tasks."""
     by_prefix: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
         by_prefix.setdefault(row["prefix"], []).append(index)
@@ -271,7 +275,7 @@ def _share_out_fine(seconds: np.ndarray, rows: list[dict], recording: Recording)
         weights = np.array([max(rows[index]["n_tasks"], 0) for index in members], float)
         weights = weights / weights.sum() if weights.sum() else np.full(len(members), 1.0)
         column = ACTIVITIES.index(activity)
-        # Releases before 2024 report it in the task groups too: the larger is the whole.
+        # Releases before 2024 also report it in the task groups: use the larger value.
         seconds[members, column] = np.maximum(seconds[members, column], weights * value)
 
 

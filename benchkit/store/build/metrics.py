@@ -1,7 +1,7 @@
-"""The metrics of a run, computed from its groups.
+"""Compute the metrics of a run from its groups.
 
-One function a family of metrics; each returns what it knows. What is not known is absent: missing
-is missing, never 0. Names, units and directions are in `benchkit.store.schema.METRICS`.
+One function per family of metrics. Unknown metrics are absent, never 0. Names, units and directions
+are in `benchkit.store.schema.METRICS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["biggest_group", "compute_metrics"]
 def compute_metrics(
     groups: Mapping[str, xr.Dataset], duration: float, *, n_steals: int | None = None
 ) -> dict[str, float]:
-    """Return the metrics that these groups tell of.
+    """Return the metrics that can be computed from the groups.
 
     Parameters
     ----------
@@ -55,7 +55,18 @@ def compute_metrics(
 
 
 def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
-    """Return the busiest task group and its share of all thread-seconds; ("", nan) if none."""
+    """Return the task group with most thread-seconds and its share; ("", nan) if none.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        The groups of a run file.
+
+    Returns
+    -------
+    tuple of str and float
+        Name, and share of all thread-seconds from 0 to 1.
+    """
     if "task_groups" not in groups or not groups["task_groups"].sizes["task_group"]:
         return "", float("nan")
     seconds = groups["task_groups"]["seconds"].sum("action")
@@ -78,7 +89,7 @@ def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
         found["memory_peak"] = process.max()
     if spilled is not None:
         found["spilled_peak"] = spilled.max()
-    # The heartbeat after the end still tells of the time before it.
+    # The heartbeat after the end covers time before the end.
     tail = time <= duration + _heartbeat_s(time)
     peaks = [np.nanmax(values, initial=0.0) for values in (
         workers["process"].values[inside], workers["rss_peak"].values[tail])]  # fmt: skip
@@ -87,7 +98,7 @@ def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
         found["memory_peak_worker"] = max(peaks)
     if "trimmed" in workers:
         stayed = ~(workers["left"].values <= duration)
-        # Unless all of them said it, the sum would be of some of them.
+        # NaN if the value of any remaining worker is unknown.
         found["memory_trimmed"] = (
             workers["trimmed"].values[stayed].sum() if stayed.any() else np.nan
         )
@@ -95,12 +106,12 @@ def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
 
 
 def _summed(values: np.ndarray) -> np.ndarray | None:
-    """Return sums over workers, those that are not there left out; None when nothing is known."""
+    """Return sums over workers that are present; None if no value is known."""
     return np.nansum(values, axis=1) if np.isfinite(values).any() else None
 
 
 def _mean_over_time(time: np.ndarray, values: np.ndarray, duration: float) -> float:
-    """Mean of a step function: each value holds until the next one."""
+    """Return the mean of a step function: each value holds until the next."""
     held = np.diff(np.append(time, max(duration, time[-1])))
     return float(np.average(values, weights=held)) if held.sum() > 0 else float(values.mean())
 
@@ -121,7 +132,7 @@ def _activities(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
         fine_seconds[activity] = fine_seconds.get(activity, 0.0) + float(value)
     found = {"compute_time": by_action["compute"], "transfer_time": by_action["transfer"]}
     for action in ("disk-read", "disk-write"):
-        # Task events below 5 ms are not reported; the fine metrics know them all.
+        # Task events below 5 ms are not reported; the fine metrics include them.
         name = f"{action.replace('-', '_')}_time"
         found[name] = max(by_action[action], fine_seconds.get(action, 0.0))
     if fine_seconds:
@@ -131,7 +142,7 @@ def _activities(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
 
 
 def _counters(workers: xr.Dataset) -> dict[str, float]:
-    """Differences of counters that only grow, summed over workers; per host where they are."""
+    """Return increases of counters, summed over workers; per host for network traffic."""
     found = {}
     for metric, names in (
         ("cpu_time", ("cpu_time",)),
@@ -144,7 +155,7 @@ def _counters(workers: xr.Dataset) -> dict[str, float]:
     received = _growth(workers["net_read_total"].values)
     if np.isfinite(received).any():
         hosts = workers["host"].values
-        # Workers on one machine all count the machine's traffic.
+        # Every worker on a machine reports the traffic of the machine.
         found["network_bytes"] = sum(
             np.nanmax(np.append(received[hosts == host], 0.0)) for host in set(hosts)
         )
@@ -192,10 +203,10 @@ def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:
 
 
 def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
-    """Workers that were not sent away: killed, crashed, or restarted for their memory."""
+    """Count lost workers: killed, crashed, or restarted by the nanny for their memory."""
     events = groups["events"]
     lost: set[int] = set()
-    n_broken = 0  # they close in peace, but not because anybody wanted it; no one says which
+    n_broken = 0  # failed workers close regularly; the event does not name the worker
     for index in range(events.sizes["event"]):
         topic, moment = str(events["topic"].values[index]), float(events["time"].values[index])
         if not 0 <= moment <= duration + 1:

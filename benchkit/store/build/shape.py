@@ -1,6 +1,6 @@
-"""Shape raw columns as the schema says: types, units, the clock of a run, text a file can hold.
+"""Convert raw columns to Datasets with the types, units and attributes of the schema.
 
-Shared by those that turn a recording into the groups of a run file; knows no group by name.
+Shared by the modules that turn a recording into the groups of a run file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ __all__ = ["Window", "first_known", "shaped"]
 
 
 class Window:
-    """When the clock ran, in Unix s on the scheduler's clock, and how to count from it."""
+    """Start and end of the measured time, in Unix s of the scheduler's clock.
+
+    Parameters
+    ----------
+    recording : Recording
+        The recording; values of its tail take precedence over its last state.
+    """
 
     def __init__(self, recording: Recording) -> None:
         state = recording.last("state", {})
@@ -28,7 +34,7 @@ class Window:
 
     @property
     def started(self) -> bool:
-        """Whether the clock was ever started."""
+        """Whether the clock was started."""
         return bool(np.isfinite(self.on))
 
     @property
@@ -37,12 +43,12 @@ class Window:
         return self.off - self.on
 
     def seconds(self, moment: Any) -> Any:
-        """Return Unix times as seconds after clock on."""
+        """Return Unix times as seconds after the start of the clock."""
         return np.asarray(moment, float) - self.on
 
 
 def first_known(*values: Any) -> float:
-    """Return the first of these numbers that is one; NaN if none is."""
+    """Return the first finite number; NaN if there is none."""
     for value in values:
         if value is not None and np.isfinite(value):
             return float(value)
@@ -50,16 +56,21 @@ def first_known(*values: Any) -> float:
 
 
 def shaped(group: str, data: dict[str, Any], coordinates: dict[str, Any]) -> xr.Dataset:
-    """Build a group's Dataset in the types and with the attributes of the schema.
+    """Return the Dataset of a group with the types and attributes of the schema.
 
     Parameters
     ----------
     group : str
         One of `GROUPS`.
     data : dict
-        Values by name of variable; one that is not there stays out of the Dataset.
+        Values by name of variable; absent variables are left out of the Dataset.
     coordinates : dict
         Values by name of coordinate.
+
+    Returns
+    -------
+    Dataset
+        Variables and coordinates of the group.
     """
     variables = {
         variable.name: (

@@ -1,7 +1,7 @@
-"""What a cluster's servers know and are asked for: transfers, call stacks, spans, logs.
+"""Convert reports of workers and scheduler to groups: transfers, call stacks, spans, logs.
 
-Recording in, Datasets out. Workers are asked every few seconds and once more when the clock has
-stopped. Of one that was gone by then only what it had told is known: the rest is NaN, never 0.
+Workers are polled every few seconds and once after the clock stopped. For workers that left
+earlier, values not yet received are NaN, never 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchkit.store.build.shape import Window, shaped
 
 __all__ = ["assemble_worker_reports", "trimmed_memory"]
 
-#: Stands for whoever fetches without being a worker: the client, or the scheduler for it.
+#: Index of a peer that is not a worker: the client, or the scheduler on its behalf.
 OUTSIDE = -1
 
 
@@ -31,7 +31,12 @@ def assemble_worker_reports(recording: Recording, window: Window) -> dict[str, x
     recording : Recording
         As read from disk.
     window : Window
-        When the clock ran.
+        Start and end of the measured time.
+
+    Returns
+    -------
+    dict of str to Dataset
+        By group name.
     """
     parts = _parts(recording)
     complete = {int(index) for index in recording.last("reports", {})}
@@ -44,13 +49,13 @@ def assemble_worker_reports(recording: Recording, window: Window) -> dict[str, x
 
 
 def _parts(recording: Recording) -> list[tuple[int, dict]]:
-    """Return all that workers told, by the worker's number: parts, then the rest."""
+    """Return all reports with the index of their worker: partial reports, then final reports."""
     rest = ((int(index), report) for index, report in recording.last("reports", {}).items())
     return [*((index, part) for index, part in recording.rows("told")), *rest]
 
 
 def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
-    """Return RSS in B of each worker after the run and a trim; NaN where a worker was gone."""
+    """Return RSS in B of each worker after the run and a trim; NaN for workers that left."""
     trimmed = np.full(n_workers, np.nan)
     for index, report in recording.last("reports", {}).items():
         if 0 <= int(index) < n_workers and report.get("memory") is not None:
@@ -61,11 +66,11 @@ def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
 def _transfers(
     parts: list[tuple[int, dict]], complete: set[int], workers: list[dict]
 ) -> xr.Dataset:
-    """Lay transfers between workers out as a matrix, source by destination.
+    """Return transfers between workers as a matrix, source by destination.
 
-    Both ends keep a log. The receiver's counts; where it is gone, the sender's; where both are,
-    that of either which tells of more. Compressed bytes are known to the sender alone. A pair of
-    which either end told all had no other transfer.
+    Both ends keep a log. Use the log of the receiver; if the receiver left, that of the sender; if
+    both left, the log with more transfers. Only the sender knows compressed bytes. If the report
+    of either end is complete, a pair without entries had no transfers: 0.
     """
     place = {info["address"]: info["worker"] for info in workers}  # the newest at an address
     told = [(index, part["transfers"]) for index, part in parts if "transfers" in part]

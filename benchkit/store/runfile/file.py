@@ -1,7 +1,7 @@
 """The run file: one NetCDF4 file per run, readable by everything that reads NetCDF.
 
 Names it, encodes it, opens it, and reads the record alone. HDF5 written in place is not safe
-against a crash (49 of 408 files were unreadable), so files are published whole by `objects`.
+against a crash (49 of 408 files were unreadable), so `LocalFiles` publishes complete files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,17 @@ def run_name(run_id: str) -> str:
 
 
 def encode_run(tree: xr.DataTree) -> tuple[str, dict[str, Any], bytes]:
-    """Return a run's id, its record, and the bytes of its file.
+    """Return the id, the record and the file content of a run.
+
+    Parameters
+    ----------
+    tree : DataTree
+        The run.
+
+    Returns
+    -------
+    tuple of str, dict and bytes
+        Id, record and NetCDF4 file.
 
     Raises
     ------
@@ -56,16 +66,21 @@ def encode_run(tree: xr.DataTree) -> tuple[str, dict[str, Any], bytes]:
 
 
 def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
-    """Open a run's file; large variables are read when they are used.
+    """Open a run file; large variables are read on first use.
 
-    Safe to call from any thread, and there is nothing to close.
+    Thread-safe; nothing has to be closed.
 
     Parameters
     ----------
     path : Path
         The file.
     groups : collection of str, optional
-        Read at least these groups; by default all. A few take a third of the time.
+        Read at least these groups; by default all. Few groups take a third of the time.
+
+    Returns
+    -------
+    DataTree
+        The run.
 
     Raises
     ------
@@ -75,9 +90,10 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
         The file is damaged, or not a run.
     """
     try:
-        # A run that another program wrote, from a copy it made, takes seven times as long.
-        ours = is_ours(path)
-        tree = read_tree(path, groups) if ours else xr.open_datatree(path, engine="h5netcdf")
+        # h5netcdf takes seven times as long; needed for copies that other programs wrote.
+        tree = (
+            read_tree(path, groups) if is_ours(path) else xr.open_datatree(path, engine="h5netcdf")
+        )
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -91,7 +107,17 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return the record inside a run's file, in a third of a millisecond.
+    """Return the record of a run file, in 0.3 ms.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    dict
+        The record.
 
     Raises
     ------
@@ -111,12 +137,24 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def read_attribute(path: Path, name: str) -> str | None:
-    """Return one root attribute of a run's file as text, None if it has none of that name.
+    """Return a root attribute of a run file as text; None if it is missing.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name : str
+        Name of the attribute.
+
+    Returns
+    -------
+    str or None
+        The value.
 
     Raises
     ------
     UnreadableRun
-        The file is damaged, or gone.
+        The file is damaged or missing.
     """
     try:
         with h5py.File(path, "r") as file:

@@ -5,8 +5,8 @@ the netCDF library is not made for threads and xarray guards its reads only: six
 open, read and drop trees end in a segmentation fault, and a dashboard has threads. The h5netcdf
 engine is safe and takes seven times as long.
 
-Small variables are read at once. A large one remembers where it lies and reads what is asked for,
-opening the file each time: store files never change, and nothing has to be closed.
+Small variables are read at once. Large variables are read on use and open the file each time:
+store files never change, and nothing has to be closed.
 """
 
 from __future__ import annotations
@@ -26,29 +26,34 @@ from benchkit.store.runfile.writer import NO_VARIABLE, WRITER
 
 __all__ = ["is_ours", "read_tree"]
 
-#: Variables up to this size are read when the file is opened; a run has a hundred of them.
+#: Variables up to this size in B are read when the file is opened; a run has about 100.
 _SMALL_BYTES = 2**18
 _DIMENSION_ID, _DIMENSION_IDS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
-#: How NetCDF4 lies in HDF5: of no interest to anybody who reads data.
+#: Attributes of the HDF5 representation of NetCDF4, hidden from readers.
 _SKIPPED = {"DIMENSION_LIST", "REFERENCE_LIST"}
 _INNER = {"CLASS", "NAME", "_NCProperties", _DIMENSION_ID, _DIMENSION_IDS}
 
 
 def is_ours(path: Path) -> bool:
-    """Tell whether benchkit wrote a file, so that `read_tree` knows its dialect."""
+    """Return whether benchkit wrote a file, so that `read_tree` can read it."""
     with h5py.File(path, "r") as file:
         return WRITER in str(file.attrs.get("_NCProperties", ""))
 
 
 def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
-    """Return the tree in a file; what `encode_tree` was given.
+    """Return the DataTree in a file, the inverse of `encode_tree`.
 
     Parameters
     ----------
     path : Path
         A file that `is_ours`.
     groups : collection of str, optional
-        Only these groups, beside what the root holds; by default all.
+        Only these groups, in addition to the root; by default all.
+
+    Returns
+    -------
+    DataTree
+        The tree.
 
     Raises
     ------
@@ -113,7 +118,7 @@ def _variable(
 
 
 def _read_attrs(owner: Any) -> dict[str, Any]:
-    """Return all attributes; read at h5py's lower level, where one takes 10 us instead of 30."""
+    """Return all attributes, by the low-level API of h5py: 10 us per attribute instead of 30."""
     attrs: dict[str, Any] = {}
     for index in range(h5py.h5a.get_num_attrs(owner)):
         attribute = h5py.h5a.open(owner, index=index)
@@ -132,7 +137,7 @@ def _read_attrs(owner: Any) -> dict[str, Any]:
 
 
 class _Stored(BackendArray):
-    """A variable that is read when it is used."""
+    """A variable that is read on use."""
 
     def __init__(self, path: Path, item: h5py.Dataset) -> None:
         self.path, self.name = path, item.name

@@ -1,9 +1,8 @@
 """Encode a DataTree as the bytes of a NetCDF4 file.
 
-Written by h5py straight into memory, after the rules by which NetCDF4 lies in HDF5. The tree of a
-run has 120 small variables, and ``DataTree.to_netcdf`` asks each several hundred questions: 200 ms
-through h5netcdf, 43 ms through netCDF4, 20 ms here, identical when read. In memory, because HDF5
-that meets a full disk cannot be closed cleanly; bytes can be written whole or not at all.
+h5py writes into memory, with the HDF5 layout that NetCDF4 defines. A run has 120 small variables:
+``DataTree.to_netcdf`` takes 200 ms with h5netcdf and 43 ms with netCDF4; this module takes 20 ms,
+with identical content. In memory, because an HDF5 file on a full disk cannot be closed cleanly.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from benchkit.formatting import clean_text
 
 __all__ = ["NO_VARIABLE", "WRITER", "encode_tree"]
 
-#: Stands in the provenance of each file; `netcdf_reader` reads files that have it.
+#: Program name in the provenance attribute of each file; `reader` reads only such files.
 WRITER = "benchkit"
 
 _TEXT = h5py.string_dtype()
@@ -33,7 +32,7 @@ _LAYOUT = ("v110", "v110")
 _COMPRESSION: dict[str, Any] = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
 _COMPRESS_FROM_BYTES = 2048
 _CHUNK_BYTES = 4 * 2**20
-#: Attributes up to this length lie in the header, which holds 64 kB in all.
+#: Attributes up to this length in B are in the header, which holds 64 kB in total.
 _SHORT_TEXT_BYTES = 1024
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
@@ -87,7 +86,7 @@ def _write_group(group: h5py.Group, dataset: xr.Dataset, dimension_ids: Iterator
             continue
         for axis, dim in enumerate(dims):
             target.dims[axis].attach_scale(scales[str(dim)])
-        # Not needed by anybody, but spares readers (netCDF-C, ours) a walk along references.
+        # Optional; saves readers (netCDF-C, `reader`) from following references.
         target.attrs["_Netcdf4Coordinates"] = [ids[str(dim)] for dim in dims]
 
 
