@@ -25,7 +25,8 @@ LEVEL = 0.95
 #: and no longer is has changed, by a ratio of infinity.
 LOG_OF_ZERO = float(np.log(np.finfo(float).tiny))
 #: Noise units, and logarithm of a ratio, that make one night worth measuring again at once.
-SUSPECT_UNITS, SUSPECT_CHANGE = 6.0, 0.03
+SUSPECT_UNITS = 6.0
+SUSPECT_CHANGE = 0.03
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class ChangePoint:
 
 @dataclass(frozen=True)
 class Marks:
-    """What people said about a series, in the unit of its times.
+    """Restarts and excluded nights of a series, in the unit of its times.
 
     Attributes
     ----------
@@ -190,17 +191,17 @@ def latest_night(
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
 ) -> LatestNight:
-    """Tell how far the last night of each series is from its reference.
+    """Return the last night of each series relative to its reference.
 
     Parameters
     ----------
     values, times, marks
-        As in `detect_many`; the last column is tonight.
+        As in `detect_many`; the last column is the last night.
 
     Returns
     -------
     LatestNight
-        Series that deserve another measurement tonight, and what `fleet_step` groups.
+        Suspected series, and the noise units that `fleet_step` groups.
     """
     rows = _Rows.of(values, times, marks)
     # The reference of tonight must not know tonight or the night before.

@@ -1,10 +1,9 @@
 """Scan many nightly series at once for steps, night after night, seeing only the past.
 
-Rows of logarithms in, one array per column of the events out. Knows no dates, marks or missing
-nights: `benchkit.analysis.changepoint.detect` turns those into rows. The replay is exact: what is found
-on a night does not depend on how many nights follow, so more nights only ever append events.
+`benchkit.analysis.changepoint.detect` converts dates, marks and missing nights into rows. The
+replay is exact: events of a night do not depend on later nights, so more nights only append events.
 
-`benchkit.analysis.changepoint.rule` says whether the last nights are a change. Here is what follows: the
+`benchkit.analysis.changepoint.rule` decides whether the last nights are a change. Then the
 change is placed and measured, the reference restarts, and a change too young to have a reference
 of its own is watched, because a bug that is mended after five nights is two changes.
 """
@@ -169,7 +168,7 @@ def _next_change(
     order = np.lexsort((alarms.chance, alarms.night, alarms.row))
     alarms = alarms.take(order[np.unique(alarms.row[order], return_index=True)[1]])
 
-    back_row, back_night = _ends_of_young_changes(y, rows, first, last, state)
+    back_row, back_night = _ends_of_recent_changes(y, rows, first, last, state)
     alarm_night = np.full(y.shape[0], last)
     alarm_night[alarms.row] = alarms.night
     sooner = back_night <= alarm_night[back_row]
@@ -183,7 +182,7 @@ def _next_change(
     return np.union1d(alarms.row, back_row)
 
 
-def _ends_of_young_changes(
+def _ends_of_recent_changes(
     y: Floats, rows: Ints, first: int, last: int, state: _State
 ) -> tuple[Ints, Ints]:
     """Return rows whose young change goes back or on, and the night that was seen."""

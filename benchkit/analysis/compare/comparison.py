@@ -1,6 +1,6 @@
-"""What a comparison of runs found, row by row, and how it reads: text, Markdown, JSON, HTML.
+"""Result of a comparison of runs, as text, Markdown, JSON and HTML.
 
-Verdicts in, sentences out; what they rest on is `benchkit.analysis.compare.compare_runs`.
+`benchkit.analysis.compare.compare_runs` creates it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Comparison:
     Attributes
     ----------
     frame : DataFrame
-        A row per contender, workload and metric; what changed first, the largest change on top.
+        A row per contender, workload and metric; changed rows first, largest change first.
         ``ratio`` is contender / baseline with its interval ``low`` to ``high``; ``verdict`` and
-        ``worse`` say what it means, ``needed`` how many more runs would tell. ``null_ratio`` is
-        the null arm / baseline (NaN without one), ``noise`` the coefficient of variation of one
-        run, of all arms together (NaN with too few).
+        ``worse`` classify it, ``needed`` is the number of further runs for a verdict.
+        ``null_ratio`` is the null arm / baseline (NaN without one), ``noise`` the coefficient of
+        variation of one run, of all arms together (NaN with too few).
     effects : Effects
         The statistics of all rows; ``frame["row"]`` is the index into it.
     baseline, contenders : str, tuple of str
         Names of the arms.
     metrics : tuple of str
-        What was judged.
+        Metrics compared.
     blocked : bool
         Whether runs were compared within the blocks of an experiment.
     warnings : tuple of str
-        What a reader must know before believing anything.
+        Conditions that limit the validity of the comparison.
     """
 
     frame: pd.DataFrame

@@ -1,8 +1,8 @@
-"""Tell slow machines from slow code: look at all alarms of one night together.
+"""Separate slow machines from slow code with all alarms of one night.
 
-One night's alarms and the labels of their series in, the probable cause of each alarm out. A busy
+A busy
 machine, a full disk or a new kernel moves many workloads at once, and moves a pinned environment
-that nobody changed as well; a change in Dask may move as many workloads, but never that one.
+as well; a change in Dask may move as many workloads, but never that environment.
 Alarms are grouped and explained here, not dropped.
 """
 
@@ -21,10 +21,12 @@ __all__ = ["FleetGroup", "FleetNight", "fleet_step"]
 
 #: A group is hot if this share of its series moved, and three of them: a tenth of the nights of
 #: 301 real series are, and 15 of the 27 false alarms of the detector fell on those.
-HOT_SHARE, HOT_AT_LEAST = 0.10, 3
+HOT_SHARE = 0.10
+HOT_AT_LEAST = 3
 #: A series has moved if it has an alarm or is so many noise units off, which happens on this
 #: share of ordinary nights (tails are heavier than normal).
-MOVED_UNITS, MOVED_BY_CHANCE = 3.0, 0.01
+MOVED_UNITS = 3.0
+MOVED_BY_CHANCE = 0.01
 #: The control has moved if so many series of it moving by chance is rarer than this.
 CONTROL_LEVEL = 0.02
 
@@ -97,14 +99,14 @@ def fleet_step(
     alarm : array_like of int, shape (series,)
         1 or -1 for a change of level seen tonight, 0 for none.
     units : array_like of float, shape (series,)
-        `LatestNight.units`: how many noise units tonight is off; NaN where a series was not measured.
+        `LatestNight.units`: change of the last night in noise units; NaN if not measured.
     machine, environment, metric : array_like of str, shape (series,)
         What each series is about.
     workload : array_like of str, shape (series,), optional
         Lets an alarm be held against the same workload in the control environment, which tells
         a busy disk that hits two workloads only.
     control : str, optional
-        The environment that is pinned: nobody changes it, so only the machine can move it.
+        The control environment, whose software never changes: only the machine can move it.
 
     Returns
     -------

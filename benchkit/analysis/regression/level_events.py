@@ -1,8 +1,4 @@
-"""What changes of level say about a night: regressions to open, and news of those that are open.
-
-The detector says that a level changed; here it becomes an event of the ledger, with its levels,
-its cause, and its place in what is known already.
-"""
+"""Turn changes of level into events of the ledger: new regressions and updates of open ones."""
 
 from __future__ import annotations
 
@@ -21,14 +17,16 @@ from benchkit.store.schema import METRICS
 
 __all__ = ["NightLevels", "worse_direction"]
 
-#: Nights before a change that tell the level before.
+#: Nights before a change whose median is the level before.
 LEVEL_NIGHTS = 30
-#: So many nights in a row, all nearer to the old level than a third of the change, are a recovery:
-#: by chance, rarer than 1e-4 a night also for the smallest change that is ever reported.
-RECOVERY_NIGHTS, RECOVERY_SHARE = 3, 1 / 3
-#: A second change of a regression must add so much (log of a ratio) to be called grown.
+#: Consecutive nights near the old level that are a recovery: by chance rarer than 1e-4 per night,
+#: also for the smallest change that is reported.
+RECOVERY_NIGHTS = 3
+#: Largest distance of these nights from the old level, as a share of the change.
+RECOVERY_SHARE = 1 / 3
+#: Smallest further change (logarithm of a ratio) for which a regression is called grown.
 GROWTH = 0.03
-#: Nights by which the place of one and the same change may differ when seen twice.
+#: Nights by which two estimates of the position of the same change may differ.
 SAME_PLACE = 3
 
 
@@ -40,7 +38,7 @@ def worse_direction(metric: str) -> int:
 
 @dataclass(frozen=True)
 class NightLevels:
-    """The last night of a history, with what is known before.
+    """The last night of a history, and the regressions of earlier nights.
 
     Parameters
     ----------
@@ -49,11 +47,11 @@ class NightLevels:
     night : str
         Its name.
     fresh : mapping of (environment, host) to str
-        What was measured and not judged yet, and when it was judged last.
+        Measured and not yet judged groups -> name of the last judged night.
     known, past : mapping of series name to Regression
-        Those that are not closed, and the last one of each series that recovered.
+        Regressions that are not closed; last recovered regression of each series.
     control : str or None
-        The environment that nobody changes.
+        The control environment, whose software never changes.
     """
 
     history: History
@@ -65,7 +63,7 @@ class NightLevels:
 
     @property
     def fresh_rows(self) -> NDArray[np.bool_]:
-        """Series that this night can say something about, shape (series,)."""
+        """Series of groups that are not yet judged on this night, shape (series,)."""
         return np.array([group in self.fresh for group in self._groups], bool)
 
     @property
@@ -81,7 +79,7 @@ class NightLevels:
             new = None
             if group in self.fresh and changes:
                 seen, until = changes[-1].detected_at, self.fresh[group]
-                # The first night that is judged: what was seen before is history.
+                # On the first judged night, changes detected earlier give no events.
                 known = night_name(self.history.times[seen]) <= until if until else seen < last
                 new = None if known else changes[-1]
             found.append(new)
@@ -103,7 +101,7 @@ class NightLevels:
                 continue
             fact = self._fact(row, change.index, change.ratio, change.low, change.high)
             fact |= {"cause": str(cause[row]), "reason": reasons.get(row, "")}
-            fact |= self._beside_control(row, change)
+            fact |= self._control_cause(row, change)
             open_one = self.known.get(series_name(about))
             if open_one is not None and not self._belongs(open_one, row):
                 open_one = None
@@ -119,11 +117,11 @@ class NightLevels:
                 events.append({**fact, "kind": "improved"})
         return events, proposed
 
-    def _beside_control(self, row: int, change: ChangePoint) -> dict[str, str]:
-        """Say whether the control's level went the same way over the same nights.
+    def _control_cause(self, row: int, change: ChangePoint) -> dict[str, str]:
+        """Return cause and reason from the control's change of level over the same nights.
 
-        One night of the control says little, a coincidence of two noisy nights sets a true
-        regression aside for good; the nights of the new level together are not mistaken.
+        All nights of the new level are used: with one night, a coincidence of two noisy nights
+        would exclude a true regression permanently.
         """
         series = self.history.series
         about = series.iloc[row]
@@ -150,12 +148,12 @@ class NightLevels:
         }
 
     def _reference_start(self, row: int, index: int) -> int:
-        """Return the first night that tells the level before a change: none before the last one."""
-        earlier = [one.index for one in self.history.changes[row] if one.index < index]
+        """Return the first reference night of a change: not before the previous change."""
+        earlier = [change.index for change in self.history.changes[row] if change.index < index]
         return max(self.history.segment_start(row, index), index - LEVEL_NIGHTS, *earlier[-1:], 0)
 
     def _shift(self, row: int, start: int, index: int) -> float:
-        """Return how far the level of a series went at a night, as logarithm of a ratio."""
+        """Return the change of level of a series at a night, as logarithm of a ratio."""
         values = self.history.values[row]
         parts = [part[part > 0] for part in (values[start:index], values[index:])]
         if not all(part.size for part in parts):
@@ -163,19 +161,19 @@ class NightLevels:
         return float(np.log(np.median(parts[1]) / np.median(parts[0])))
 
     def _is_recovery(self, fact: Mapping[str, Any]) -> bool:
-        """Whether a change for the better is what a regression's recovery was closed for."""
+        """Whether a change for the better is the recovery of a closed regression."""
         one = self.past.get(series_name(fact))
         if one is None or not (one.before > 0 and fact["after"] and one.night < fact["night"]):
             return False
         return bool(abs(np.log(fact["after"] / one.before)) < abs(np.log(one.ratio)) / 2)
 
     def _belongs(self, one: Regression, row: int) -> bool:
-        """Whether a regression is about the segment that the series is in now."""
+        """Whether a regression began in the current segment of the series."""
         start = self.history.segment_start(row, len(self.history.times) - 1)
         return one.night >= night_name(self.history.times[start])
 
     def _follow(self, one: Regression, fact: dict[str, Any], worse: bool) -> list[dict[str, Any]]:
-        """Return what a new change makes of a regression that is open already."""
+        """Return the events that a new change adds to an open regression."""
         total = fact["after"] / one.before if one.before else float("nan")
         follow = {**fact, "regression": one.id, "before": one.before}
         moved = np.log(total / one.ratio) * worse_direction(one.metric) if total > 0 else 0.0
@@ -185,7 +183,7 @@ class NightLevels:
             return [{**follow, "kind": "placed"}]
         share = total / fact["ratio"]  # the interval is of the new step, on top of the old one
         scaled = {"ratio": total, "low": fact["low"] * share, "high": fact["high"] * share}
-        scaled["night"] = one.night  # it began when it began
+        scaled["night"] = one.night  # the first night does not change
         if worse and moved > GROWTH:
             return [{**follow, **scaled, "kind": "grown"}]
         if not worse and moved < -GROWTH:
@@ -198,7 +196,7 @@ class NightLevels:
         ratio: NDArray[np.float64],
         proposed: Sequence[Mapping[str, Any]],
     ) -> list[dict[str, Any]]:
-        """Return what one night alone makes worth measuring again at once."""
+        """Return suspected regressions of one night, which need a second measurement."""
         taken = {series_name(one) for one in proposed}
         last = len(self.history.times) - 1
         found = []
@@ -214,7 +212,7 @@ class NightLevels:
         return found
 
     def recoveries(self) -> list[dict[str, Any]]:
-        """Return the regressions that are over, or that nobody can follow any more."""
+        """Return events for regressions that recovered, or whose segment ended."""
         found = []
         for one in self.known.values():
             row = self.history.find(one.about) if one.metric != FAILING else None
@@ -269,5 +267,5 @@ class NightLevels:
 
 
 def _position(times: Sequence[str], night: str) -> int:
-    """Return the position of a night; one that is gone counts as the next one that is there."""
+    """Return the position of a night, or of the next night if it is missing."""
     return int(np.searchsorted(np.array(times), night))

@@ -1,7 +1,6 @@
-"""Regressions: what the events of the ledger amount to, with what people said about them.
+"""Build `Regression` objects from events of the ledger and marks.
 
-Events and marks in, `Regression` objects out. Events are only ever added, so a regression is what
-its events say up to now; two ledgers that hold the same events agree.
+Events are only added, never changed: ledgers with the same events give the same regressions.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ __all__ = [
     "to_table",
 ]
 
-#: The metric of a regression that is no number: the workload ends in another way than `ok`.
+#: Metric of a regression in which the workload ends with an outcome other than `ok`.
 FAILING = "outcome"
-#: Open and grown ones are news; the others are closed.
+#: States of a regression; open and grown regressions are not closed.
 STATES = ("open", "grown", "recovered", "accepted", "ended")
 _OPEN = ("open", "grown")
 
@@ -43,15 +42,15 @@ class Regression:
     Attributes
     ----------
     id : str
-        Ten characters, the same wherever the same ledger is read.
+        Ten characters, a hash of series and night.
     workload, environment, host, capture, metric : str
     scale : float
-        What it is about. The metric `outcome` stands for a workload that fails.
+        Fields of the series. The metric `outcome` means that the workload fails.
     state : {"open", "grown", "recovered", "accepted", "ended"}
     night : str
         First night of the new level, ISO 8601, UTC.
     seen : str
-        Night on which it was seen.
+        Night on which it was detected.
     closed : str or None
         Night on which it recovered or ended.
     ratio, low, high : float
@@ -59,14 +58,14 @@ class Regression:
     before, after : float
         The levels in the metric's unit; NaN for failures.
     cause : {"code", "unclear", "infrastructure"}
-        As far as the other series of the night tell.
+        Estimated from the other series of the night.
     confirmed : bool or None
-        Whether measuring both builds again, interleaved, showed it; None: not tried.
+        Whether an interleaved measurement of both builds confirmed it; None: not measured.
     facts : mapping
-        What `benchkit.analysis.regression.diagnosis` found out: ``changed`` (what differs between the builds),
-        ``explanation``, ``runs`` (ids on both sides), ``bisect`` (a command), ``error``.
+        Result of `diagnose_regression`: ``changed`` (differences of the builds), ``explanation``,
+        ``runs`` (ids on both sides), ``bisect`` (a command), ``error``.
     events : sequence of mapping
-        What happened, oldest first.
+        Its events, oldest first.
     """
 
     id: str
@@ -93,17 +92,17 @@ class Regression:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still there and nobody accepted it."""
+        """Whether it has neither ended nor been accepted."""
         return self.state in _OPEN
 
     @property
     def about(self) -> dict[str, Any]:
-        """Return what names its series."""
+        """Fields of its series."""
         return {name: getattr(self, name) for name in (*SERIES_FIELDS, "metric")}
 
     @property
     def size(self) -> str:
-        """Its size in words: ``+12.3 % (9.8 to 14.9), 10.2 s -> 11.5 s``."""
+        """Its size as text: ``+12.3 % (9.8 to 14.9), 10.2 s -> 11.5 s``."""
         if self.metric == FAILING:
             return str(self.facts.get("error") or "fails")
         units = METRICS[self.metric].units
@@ -115,7 +114,7 @@ class Regression:
 
     @property
     def title(self) -> str:
-        """One line that says what happened to what."""
+        """One line: workload, metric, change and first night."""
         if self.metric == FAILING:
             return f"{self.workload}: fails since {self.night[:10]}"
         word = METRICS[self.metric].long_name
@@ -123,7 +122,7 @@ class Regression:
         return f"{self.workload}: {word} {change} since {self.night[:10]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as one flat object of JSON types."""
+        """Return the regression as a flat dict of JSON types."""
         flat = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
@@ -136,7 +135,7 @@ class Regression:
 
 
 def series_name(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what tells a series, or the regression of one, from all others."""
+    """Return the key of a series or of its regression: the values of its fields."""
     return tuple(str(about[name]) for name in (*SERIES_FIELDS, "metric"))
 
 
@@ -149,17 +148,21 @@ def regression_id(about: Mapping[str, Any], night: str) -> str:
 def read_ledger(
     events: Iterable[Mapping[str, Any]], marks: Iterable[Mapping[str, Any]] = ()
 ) -> list[Regression]:
-    """Return the regressions that events tell of, the one seen last first.
+    """Return the regressions of a ledger, last detected first.
 
     Parameters
     ----------
     events : iterable of mapping
-        As `Store.events` gives them.
+        As returned by `Store.events`.
     marks : iterable of mapping
-        As `Store.marks` gives them. One that accepts a workload (and metric) accepts those of
-        its regressions that it was made after, or whose night it names.
+        As returned by `Store.marks`. A mark that accepts a workload (and metric) accepts its
+        earlier regressions, or those that began before its ``at``.
+
+    Returns
+    -------
+    list of Regression
     """
-    told: dict[str, list[Mapping[str, Any]]] = {}
+    events_of: dict[str, list[Mapping[str, Any]]] = {}
     seen: set[tuple[str, str, str]] = set()
     for event in events:
         name = event.get("regression")
@@ -167,23 +170,23 @@ def read_ledger(
         once = (str(name), event["kind"], str(event.get("seen")))
         if name and once not in seen:
             seen.add(once)
-            told.setdefault(str(name), []).append(event)
+            events_of.setdefault(str(name), []).append(event)
     accepting = [mark for mark in active_marks(marks) if mark.get("kind") == "accept"]
-    found = [
-        _fold(name, story, accepting)
-        for name, story in told.items()
-        if any(event["kind"] == "opened" for event in story)
+    regressions = [
+        _fold(name, history, accepting)
+        for name, history in events_of.items()
+        if any(event["kind"] == "opened" for event in history)
     ]
-    return sorted(found, key=lambda one: (one.seen, one.id), reverse=True)
+    return sorted(regressions, key=lambda each: (each.seen, each.id), reverse=True)
 
 
 def _fold(
-    name: str, story: list[Mapping[str, Any]], accepting: list[Mapping[str, Any]]
+    name: str, history: list[Mapping[str, Any]], accepting: list[Mapping[str, Any]]
 ) -> Regression:
-    first = next(event for event in story if event["kind"] == "opened")
+    first = next(event for event in history if event["kind"] == "opened")
     now = dict(first)
     state, closed = "open", None
-    for event in story:
+    for event in history:
         if event["kind"] in ("placed", "grown", "eased"):
             kept = ("night", "ratio", "low", "high", "after", "facts")
             now |= {key: event[key] for key in kept if event.get(key) is not None}
@@ -206,7 +209,7 @@ def _fold(
         **{key: now[key] for key in (*SERIES_FIELDS, "metric", "night", "seen", "cause", "reason")},
         **levels,
         facts=now.get("facts") or {},
-        events=tuple(story),
+        events=tuple(history),
     )
 
 
@@ -215,7 +218,7 @@ def _number(value: Any) -> float:
 
 
 def _covers(mark: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether a mark that names a moment names one at which the regression was there."""
+    """Whether a mark without ``at``, or with ``at`` after the first night, applies."""
     if not mark.get("at"):
         return True
     return parse_moment(mark["at"]) >= parse_moment(str(event["night"]))

@@ -1,7 +1,6 @@
-"""How each workload stands on a night, as rows: what the overview and the list of workloads show.
+"""Return the state of each series on a night, for the overview and the list of workloads.
 
-A history and a ledger in, plain rows out. Judges nothing: verdicts are those of the ledger and of
-the detector; here they get a word and a place in the list.
+Verdicts come from the ledger and the detector; this module adds labels and the order of rows.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from benchkit.formatting import OUTCOME_WORDS
 
 __all__ = ["STATES", "SeriesStatus", "series_label", "series_statuses"]
 
-#: State -> symbol and word, in the order in which rows are listed.
+#: State -> symbol and label, in the order of rows.
 STATES = {
     "failed": ("✗", "failed"),
     "regressed": ("▲", "regressed"),
@@ -51,16 +50,16 @@ class SeriesStatus:
     value : float
         Median of the night; NaN if not measured.
     ratio, low, high : float
-        The change and its interval: of the level, for what regressed or improved; else of the
-        night against its reference.
+        The change and its interval: of the level if it regressed or improved, else of the night
+        relative to its reference.
     units : float
         The change in standard deviations of the series' own noise.
     noise : float
-        That standard deviation, as a share: 0.02 is 2 %.
+        Standard deviation of the series as a share: 0.02 is 2 %.
     since : str
         First night of the new level, if there is one.
     regression : Regression or None
-        What the ledger says.
+        The latest regression of the series in the ledger.
     n_nights : int
         Nights with a value.
     """
@@ -81,13 +80,13 @@ class SeriesStatus:
 
     @property
     def severity(self) -> tuple[int, float]:
-        """Where the row belongs: by state, then by how far it is out of its noise."""
+        """Sort key of the row: state, then change in noise units."""
         far = 0.0 if np.isnan(self.units) else abs(self.units)
         return list(STATES).index(self.state), -far
 
 
 def series_label(about: Mapping[str, Any]) -> str:
-    """Return where a series was measured, in words."""
+    """Return environment, host, scale and capture of a series as text."""
     parts = [str(about["environment"]), f"on {about['host']}"]
     if about["scale"] not in (None, 1.0):
         parts.append(f"scale {about['scale']:g}")
@@ -101,20 +100,24 @@ def series_statuses(
     events: Sequence[Mapping[str, Any]] = (),
     marks: Sequence[Mapping[str, Any]] = (),
 ) -> list[SeriesStatus]:
-    """Return how each series of one metric stands on the last night, what matters most first.
+    """Return the state of each series on the last night, most severe first.
 
     Parameters
     ----------
     history : History
         Series of one metric.
     events, marks : sequence of mapping
-        Of the store; events after the last night are left out.
+        Of the store; events after the last night are ignored.
+
+    Returns
+    -------
+    list of SeriesStatus
     """
     if not len(history.times):
         return []
     night = night_name(history.times[-1])
-    told = [event for event in events if str(event.get("seen") or "") <= night]
-    known = {series_name(one.about): one for one in reversed(read_ledger(told, marks))}
+    past_events = [event for event in events if str(event.get("seen") or "") <= night]
+    known = {series_name(one.about): one for one in reversed(read_ledger(past_events, marks))}
     failing = {
         tuple(str(one.about[name]) for name in SERIES_FIELDS): one
         for one in known.values()
@@ -122,16 +125,16 @@ def series_statuses(
     }
     tonight = {
         (series_name(event), str(event["kind"]))
-        for event in told
+        for event in past_events
         if event.get("seen") == night and event.get("metric")
     }
-    stands = history.latest_night()
+    latest = history.latest_night()
     found = []
     for row, about in enumerate(history.series.to_dict("records")):
         name = series_name(about)
         one = known.get(name)
         kinds = {kind for series, kind in tonight if series == name}
-        ratio, units = float(stands.ratio[row]), float(stands.units[row])
+        ratio, units = float(latest.ratio[row]), float(latest.units[row])
         noise = abs(np.log(ratio) / units) if units and np.isfinite(units) else float("nan")
         change = history.changes[row][-1] if history.changes[row] else None
         outcome = str(history.outcomes[int(about["key"]), -1])
@@ -142,7 +145,7 @@ def series_statuses(
             one,
             change,
             kinds,
-            int(stands.suspect[row]),
+            int(latest.suspect[row]),
             bool(np.isnan(units)),
         )
         low, high = np.exp(np.log(ratio) + np.array([-_HALF, _HALF]) * noise)
@@ -187,7 +190,7 @@ def _state(
     change: ChangePoint | None,
     kinds: set[str],
     suspect: int,
-    is_young: bool,
+    is_short: bool,
 ) -> tuple[str, str]:
     """Return the state of a series and its label."""
     last = len(history.times) - 1
@@ -213,6 +216,6 @@ def _state(
         return "improved", "improved"
     if suspect:
         return "unsure", "unsure: one night"
-    if is_young:
+    if is_short:
         return "young", STATES["young"][1]
     return "unchanged", STATES["unchanged"][1]

@@ -1,8 +1,7 @@
-"""How noisy a workload is by itself, and what that lets anybody see.
+"""Estimate the noise of workloads, and the changes that can be detected with it.
 
-A table of runs in, a row per set of comparable runs out. Nothing here needs nights or null arms:
-two runs in a row that measured the same on the same differ by noise alone, but for the few between
-which a level changed, and a median does not hear those.
+Successive comparable runs differ by noise only, except for the few between which a level changed;
+a median ignores those. Neither nights nor null arms are needed.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from benchkit.analysis.stats.power import runs_needed
 
 __all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "describe_detectable_changes"]
 
-#: Changes of which it is told how many runs see them.
+#: Relative changes for which the number of runs needed is computed.
 EFFECTS = (0.02, 0.05, 0.10)
-#: A workload that is noisier than this shows little in an experiment of a few runs.
-LOUD = 0.15
-#: Four differences: with fewer a median says next to nothing.
+#: Coefficient of variation above which an experiment of a few runs detects little.
+LARGE_NOISE = 0.15
+#: Fewest runs for an estimate: four differences.
 FEWEST_RUNS = 5
 #: Standard deviation / median absolute value, of normal noise.
 _SCALE = 1.4826
@@ -37,9 +36,9 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     Parameters
     ----------
     runs : DataFrame
-        As `Store.runs` gives it.
+        As returned by `Store.runs`.
     metric : str, default "duration"
-        Which number of a run.
+        Name of the metric.
 
     Returns
     -------
@@ -106,15 +105,16 @@ def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
     parts = [f"{c:.0%} in {n}" for c, n in zip(EFFECTS, counts, strict=True)]
     text = f"{n_runs} runs a side see a change of {', of '.join(parts)} of {len(noise)} "
     text += "workloads whose noise is known"
-    loud = sorted((name for name in noise if noise[name] > LOUD), key=noise.__getitem__)[::-1]
-    if loud:
-        few = ", ".join(f"{name} {noise[name]:.0%}" for name in loud[:3])
-        text += f"; noise of one run above {LOUD:.0%}: {few}" + ", ..." * (len(loud) > 3)
+    noisy = [name for name in noise if noise[name] > LARGE_NOISE]
+    noisy = sorted(noisy, key=noise.__getitem__)[::-1]
+    if noisy:
+        few = ", ".join(f"{name} {noise[name]:.0%}" for name in noisy[:3])
+        text += f"; noise of one run above {LARGE_NOISE:.0%}: {few}" + ", ..." * (len(noisy) > 3)
     return text
 
 
 def _counting(runs: pd.DataFrame, metric: str) -> pd.Series:
-    """Tell which runs count: ended ok, set aside by no mark, and having the metric."""
+    """Return which runs count: ended ok, set aside by no mark, and having the metric."""
     if runs.empty or metric not in runs:
         return pd.Series(False, index=runs.index)
     keep = (runs["outcome"] == "ok") & (runs[metric].astype(float) > 0) & runs["started"].notna()
@@ -125,12 +125,12 @@ def _counting(runs: pd.DataFrame, metric: str) -> pd.Series:
 
 def _needed(noise: np.ndarray) -> np.ndarray:
     """Return runs a side, shape (sets, effects)."""
-    told = np.zeros((noise.size, len(EFFECTS)), np.int64)
+    needed = np.zeros((noise.size, len(EFFECTS)), np.int64)
     known = np.isfinite(noise)
     steps = np.ceil(np.log(np.maximum(noise[known], 1e-4)) * _STEPS).astype(int)
     if steps.size:
-        told[known] = [_needed_at(step) for step in steps.tolist()]
-    return told
+        needed[known] = [_needed_at(step) for step in steps.tolist()]
+    return needed
 
 
 # A store has some hundred sets of runs, and each takes 13 ms: most share a step with another.

@@ -2,7 +2,7 @@
 
 Runs in, probabilities out. This is the table of coiled/benchmarks to the last digit that its 10 000
 random resamples approach; it is there for comparison. Its intervals are too narrow for few runs
-(five a side: 88 % instead of 95 %), so verdicts come from `benchkit.analysis.stats.effects.compare`.
+(five a side: 88 % instead of 95 %): for verdicts use `benchkit.analysis.stats.effects.compare`.
 """
 
 from __future__ import annotations

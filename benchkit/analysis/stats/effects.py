@@ -75,13 +75,13 @@ def compare(
 
     Returns
     -------
-    Comparison
+    Effects
         One element for each test in every array.
 
     Raises
     ------
     UsageError
-        Shapes that do not fit together, or a correction nobody knows.
+        Shapes that do not fit together, or an unknown correction.
 
     See Also
     --------
@@ -100,7 +100,8 @@ def compare(
 
     Variances are shrunk towards those of the other rows, or towards what a regression on the
     variance of the history predicts, by empirical Bayes [1]_; see
-    `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of freedom,
+    `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of
+    freedom,
     ``t = difference / sqrt(c s~²)`` is Student's.
 
     p values go through Benjamini-Hochberg [3]_; intervals of the R rows listed as changed, of m,
