@@ -159,5 +159,5 @@ def test_a_release_is_held_against_the_last_and_handed_out_as_it_was_tested(proj
     refused = nightly(project, *words)
     (project / "w" / "bad.py").unlink()
     assert refused.returncode == 3, refused.stdout
-    assert "no environment is handed out: 2 of its runs failed" in refused.stderr
+    assert "environment not exported: 2 runs failed" in refused.stderr
     assert not (project / "bad" / "runtime-tested.yaml").exists()
