@@ -213,12 +213,12 @@ def test_a_change_far_beyond_what_the_null_arm_moved_is_a_change(rng):
     assert "by far less" in found.notes[0]
 
 
-def test_verdicts_speak_the_words_of_the_metric(rng):
+def test_verdicts_use_labels_of_the_metric(rng):
     a, b = lognormal(rng, (2, 30, 8), 0.02)
     b[0] *= 1.2
     b[1] /= 1.2
 
-    found = compare(a, b, words=("faster", "slower"))
+    found = compare(a, b, labels=("faster", "slower"))
 
     assert found.verdict[:2].tolist() == ["slower", "faster"]
     assert (found.verdict[2:] == "same").mean() > 0.8
