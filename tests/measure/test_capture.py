@@ -186,7 +186,7 @@ def test_trimmed_memory_is_a_metric(client, observed):
 
 def test_rss_peak_between_heartbeats_is_recorded(client, observed):
     def spike():
-        np.ones(2**24)  # 128 MiB, gone before anybody looks
+        np.ones(2**24)  # 128 MiB, freed before the next heartbeat
 
     with observed(client) as observation:
         client.submit(spike, pure=False).result()

@@ -12,7 +12,7 @@ from helpers.capture import capture_errors, nap, run_tasks
 
 
 def test_clock_requests_heartbeats(observed, monkeypatch):
-    # Of this cluster alone: others in this process have two workers.
+    # Only for this cluster: others in this process have two workers.
     intervals = {3: 3600.0}
     monkeypatch.setattr("distributed.scheduler.heartbeat_interval", lambda n: intervals.get(n, 0.5))
     with (
@@ -34,7 +34,7 @@ def test_clock_requests_heartbeats(observed, monkeypatch):
     assert moments[-1] == pytest.approx(run.metrics["duration"], abs=0.3)
     slept = run.fine_metrics().query("activity == 'thread-noncpu' and unit == 'seconds'")
     assert slept["value"].sum() == pytest.approx(0.4, rel=0.2)
-    assert seconds < 4  # none of the patience was needed
+    assert seconds < 4  # no timeout expired
 
 
 async def slow_metric(worker):
@@ -43,7 +43,7 @@ async def slow_metric(worker):
 
 
 def test_clock_skips_workers_with_async_metrics(client, cluster, observed):
-    # Two heartbeats at once would end it (as those of workers with GPUs would).
+    # Two heartbeats at once would close the worker, as with GPU metrics.
     workers = list(cluster.workers.values())
     for worker in workers:
         worker.metrics["slow"] = slow_metric
@@ -62,7 +62,7 @@ def test_clock_off_excludes_scheduler_timeout(client, observed):
     with observed(client) as observation:
         observer, call = observation.observer, observation.observer._call
         observer.clock_ahead = 100.0
-        observer._call = lambda op, **kwargs: time.sleep(1.0)  # in vain
+        observer._call = lambda op, **kwargs: time.sleep(1.0)  # no reply
         asked = time.time()
         observer.clock_off()
         observer._call = call
@@ -82,7 +82,7 @@ def test_events_after_clock_off_are_recorded(client, cluster, observed):
 
     messages = run.events().query("topic == 'worker-restart-memory'")["message"]
     assert list(messages) == ['{"rss": 10}', '{"rss": 20}']
-    # Of tasks, only those within.
+    # Only tasks before clock_off count.
     assert run.metrics["n_tasks"] == run.task_groups()["n_tasks"].sum() == 3
     assert run.metrics["compute_time"] < 0.2
 

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster, Security, wait
 from benchkit.measure import capture
 from benchkit.measure.recording import Recording
 
-#: Python imports this before anything else: as if benchkit were not installed there.
+#: Python imports this first: benchkit then cannot be imported.
 WITHOUT_BENCHKIT = "import sys\nsys.modules['benchkit'] = None\n"
 
 ROLES = ("client", "scheduler", "worker")
@@ -58,7 +58,7 @@ def remote_cluster(tmp_path):
             client.wait_for_workers(2, timeout=60)
             yield processes[0], client
     finally:
-        for process in processes:  # with their children: a nanny has a worker
+        for process in processes:  # including children: a nanny has a worker
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
@@ -98,7 +98,7 @@ def test_killed_scheduler_loses_only_undrained_data(remote_cluster, observed, mo
     scheduler, client = remote_cluster
     with observed(client) as observation:
         wait(client.map(time.sleep, [0.03] * 50, pure=False))
-        time.sleep(3)  # until the call stacks of this second are laid up and told
+        time.sleep(3)  # until the tree of call stacks is finished and reported
         assert observation.observer.drain(groups=True)
         scheduler.send_signal(signal.SIGKILL)
         end = time.time() + 10

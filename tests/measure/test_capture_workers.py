@@ -30,7 +30,7 @@ def processes():
 
 @contextmanager
 def local_cluster(n_workers):
-    """A cluster in this process that a test may scale."""
+    """Start a cluster in this process that a test may scale."""
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with LocalCluster(n_workers=n_workers, **options) as cluster, Client(cluster) as client:
         yield cluster, client
@@ -92,16 +92,14 @@ def burn_and_warn(seconds, *inputs):
 
 @pytest.mark.slow
 def test_killed_workers_keep_reported_data(processes, observed, monkeypatch):
-    monkeypatch.setattr(
-        capture, "CapturePlugin", partial(capture.CapturePlugin, poll_interval_s=0.4)
-    )
+    monkeypatch.setattr(capture, "CapturePlugin", capture_often)
     client = processes
     first, second = client.scheduler_info()["workers"]
     with observed(client) as observation:
         made = client.submit(burn_and_warn, 1.5, workers=[first], pure=False)
         wait(client.submit(burn_and_warn, 1.5, made, workers=[second], pure=False))
         made.release()
-        time.sleep(3)  # a second until call stacks are laid up, and until they are told
+        time.sleep(3)  # until the tree of call stacks is finished and reported
         for pid in client.run(os.getpid).values():
             os.kill(pid, 9)
         give_up = time.time() + 60
@@ -128,14 +126,14 @@ def test_worker_pause_is_recorded(processes, observed):
     address = next(iter(client.scheduler_info()["workers"]))
 
     def pause(dask_worker):
-        dask_worker.status = Status.paused  # its memory monitor lets it go on
+        dask_worker.status = Status.paused  # its memory monitor resumes it
 
     def n_running(dask_scheduler):
         return len(dask_scheduler.running)
 
     with observed(client) as observation:
         client.run(pause, workers=[address])
-        time.sleep(0.5)  # it was told by then that the worker paused, and goes on
+        time.sleep(0.5)  # until the pause is recorded
         give_up = time.time() + 20
         while client.run_on_scheduler(n_running) < 2 and time.time() < give_up:
             time.sleep(0.05)
@@ -179,13 +177,13 @@ def test_retired_workers_are_not_lost(observed):
                 time.sleep(0.02)
             run_tasks(client, 10)
             cluster.scale(3)
-            waiting = client.map(nap, [0.02] * 60, pure=False)  # taken up as soon as they join
+            waiting = client.map(nap, [0.02] * 60, pure=False)  # run as soon as workers join
             client.wait_for_workers(3, timeout=30)
             wait(waiting)
             del waiting
     run = observation.run
 
-    # A result that is let go a moment too late is moved, or made again.
+    # A result that is released too late is moved or recomputed.
     assert 80 <= run.metrics["n_tasks"] <= 90
     assert run.metrics["n_workers_lost"] == 0
     assert run.tree["tasks"]["worker"].values.min() >= 0

@@ -1,4 +1,4 @@
-"""Wrapped transition tables: concurrent captures, second_capture tools, unsupported releases."""
+"""Wrapped transition tables: concurrent captures, other tools, unsupported releases."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_table_of_other_tool_is_restored(cluster, client, observed, monkeypatch)
 
 
 def test_scheduler_error_is_raised(cluster, client, observed):
-    """What the scheduler's function raises is raised, and no row is made of it."""
+    """An error of the scheduler's function is raised and no row is recorded."""
     scheduler = cluster.scheduler
     calls = itertools.count()
 

@@ -63,7 +63,7 @@ def test_read_transfers_repeats_lost_reply(worker):
 
     assert n_bytes(worker_log.read_transfers(10, 15)) == 2
     assert n_bytes(worker_log.read_transfers(10, 15)) == 2, "the reply was lost"
-    worker.fetch(14.5, 8)  # its clock was corrected: noted late, with a moment before the cut
+    worker.fetch(14.5, 8)  # recorded late: the clock offset changed
     assert n_bytes(worker_log.read_transfers(15, 20)) == 12
     worker.fetch(21, 16)
     assert n_bytes(worker_log.read_transfers(20, 20.5)) == 0
@@ -78,10 +78,10 @@ def test_read_log_returns_line_once_despite_clock_change(worker):
 
     assert [row[2] for row in worker_log.read_log(10, 15)] == ["a"]
     worker.lines.append((15.1, "WARNING", "b"))
-    worker.scheduler_delay = -0.5  # what was 15 on the scheduler's clock is 15.5 here now
+    worker.scheduler_delay = -0.5  # 15 on the scheduler's clock is now 15.5 here
     now.now = 20.2
     assert [row[2] for row in worker_log.read_log(15, 20)] == ["b"]
-    worker.lines.append((20.3, "WARNING", "c"))  # 20 is 20.5 here, which it was not yet
+    worker.lines.append((20.3, "WARNING", "c"))  # 20 is 20.5 here, in the future
     assert [row[2] for row in worker_log.read_log(15, 20)] == ["b"], "the reply was lost"
     assert [row[2] for row in worker_log.read_log(20, INF)] == ["c"]
     assert worker_log.n_lines_dropped == 0
@@ -105,7 +105,7 @@ def test_read_call_stacks_returns_tree_once(worker):
 
     assert samples(worker_log.read_call_stacks(10, 12, last=False)) == 6
     assert samples(worker_log.read_call_stacks(10, 12, last=False)) == 6, "the reply was lost"
-    worker.cycle(11.95, 16)  # its clock was corrected
+    worker.cycle(11.95, 16)  # the clock offset changed
     assert samples(worker_log.read_call_stacks(12, 14, last=False)) == 24
     assert samples(worker_log.read_call_stacks(14, 15, last=False)) == 0
     growing = profile.create()
@@ -125,7 +125,7 @@ def test_read_call_stacks_ends_at_clock_off(worker):
 
     assert samples(worker_log.read_call_stacks(10, 10.5, last=False)) == 0
     assert samples(worker_log.read_call_stacks(10.5, 11.5, last=False)) == 4
-    worker.now, worker.growing = 14.0, 8  # by two seconds
+    worker.now, worker.growing = 14.0, 8  # ahead by two seconds
     worker_log.cut_call_stacks("off")
     worker.cycle(14.1, 16)
     worker.profile_keys = {"inc": profile.create() | {"count": 32}}

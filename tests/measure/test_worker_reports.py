@@ -15,7 +15,7 @@ TICK_S = 0.05
 
 
 class Workers:
-    """A scheduler's workers; each answers as `answers` says, or raises what it holds."""
+    """A fake scheduler; each worker returns or raises its entry of `answers`."""
 
     def __init__(self, count):
         self.workers = {f"tcp://w{i}": None for i in range(count)}
