@@ -25,7 +25,8 @@ SERIES_FIELDS = {
 
 
 def event(kind, seen, regression="aaaaaaaaaa", **facts):
-    return {"id": new_id(), "kind": kind, "regression": regression, "seen": seen, **SERIES_FIELDS, **facts}
+    event = {"id": new_id(), "kind": kind, "regression": regression, "seen": seen}
+    return {**event, **SERIES_FIELDS, **facts}
 
 
 def opened(**facts):

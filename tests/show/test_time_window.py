@@ -301,5 +301,6 @@ def test_a_mark_is_about_the_series_that_is_looked_at(store, monkeypatch):
     form.select(pn.widgets.Button)[0].clicks += 1
 
     (mark,) = Store(store.path).marks()
-    assert mark["where"] == {name: about[name] for name in SERIES_FIELDS[1:] if about[name] is not None}
+    where = {name: about[name] for name in SERIES_FIELDS[1:] if about[name] is not None}
+    assert mark["where"] == where
     assert "scale" in mark["where"]

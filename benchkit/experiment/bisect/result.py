@@ -118,7 +118,8 @@ class BisectionResult:
         Returns
         -------
         mapping or None
-            A row of `benchkit.analysis.compare.comparison.Report.frame`; None for outcomes, or too few runs.
+            A row of `benchkit.analysis.compare.comparison.Comparison.frame`; None for outcomes, or
+            for too few runs.
         """
         if self.metric == OUTCOME or self.runs.empty:
             return None

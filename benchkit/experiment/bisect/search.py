@@ -1,7 +1,7 @@
-"""Which two builds to hold against each other next, until it is known where a metric stepped.
+"""Choose the next two builds to compare, until the step of a metric is located.
 
-A bisection as pure logic: blocks that were measured in, the next pair out. Knows places in an
-ordered row of builds; what they are, and how they are measured, is `benchkit.experiment.bisect.session`.
+The input are measured blocks, the output is the next pair of builds, both as positions in an ordered
+sequence. `benchkit.experiment.bisect.session` builds and measures them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One issue per workload and metric: opened, updated, commented on, closed on recovery.
 
-What an issue says and what is to be done with it; where issues live is `benchkit.show.issues.trackers`. An
-issue is found again by a marker that nobody sees, so its title may be changed by hand. A second
-marker says which event of the ledger was told last, so that doing it all again changes nothing.
+Writes the text of each issue and decides what to do with it; `benchkit.show.issues.trackers` sends
+it. A hidden marker identifies an issue, so its title may be changed by hand. A second hidden marker
+holds the last reported event of the ledger, so that a repeated call changes nothing.
 """
 
 from __future__ import annotations

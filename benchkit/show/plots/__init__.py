@@ -1,6 +1,6 @@
 """Plots of runs, comparisons and histories as Bokeh figures.
 
-This package is also available as ``benchkit.plots``. Importing it adds the accessor `Run.plot`.
+This package is also available as ``benchkit.plots``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pandas as pd
 from bokeh.io import output_notebook
 from bokeh.resources import Resources
 
-from benchkit.show.plots.accessor import RunPlots, register
+from benchkit.show.plots.accessor import RunPlots
 from benchkit.show.plots.bisection import bisection_steps
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.show.plots.flame import flame_graph
@@ -69,6 +69,3 @@ def in_notebook() -> None:
     # Show names of variants and definitions of arms in full.
     pd.set_option("display.max_colwidth", 240)
     output_notebook(Resources(mode="inline", components=["bokeh"]), hide_banner=True)
-
-
-register()

@@ -21,7 +21,7 @@ from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.store.run import Run
 
-__all__ = ["RunPlots", "register"]
+__all__ = ["RunPlots"]
 
 
 class RunPlots:
@@ -80,8 +80,3 @@ class RunPlots:
     def worker_load(self) -> list[figure]:
         """Draw CPU, network and disk rates over time, summed over the workers."""
         return worker_load(self._run)
-
-
-def register() -> None:
-    """Set `Run.plot` to the accessor."""
-    setattr(Run, "plot", property(RunPlots))  # noqa: B010, the type checker rejects assignment
