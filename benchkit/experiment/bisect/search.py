@@ -1,7 +1,7 @@
 """Choose the next two builds to compare, until the step of a metric is located.
 
-The input are measured blocks, the output is the next pair of builds, both as positions in an ordered
-sequence. `benchkit.experiment.bisect.session` builds and measures them.
+Takes measured blocks and returns the next pair of builds, as positions in an ordered sequence.
+`benchkit.experiment.bisect.session` builds and measures them.
 """
 
 from __future__ import annotations

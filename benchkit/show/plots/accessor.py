@@ -1,6 +1,6 @@
 """The accessor `Run.plot`: the plot functions of one run as methods.
 
-Registered when ``benchkit.plots`` is imported, so that `benchkit.store` does not import plots.
+`benchkit.store.run.Run.plot` finds it by its entry point, because `store` imports no plots.
 """
 
 from __future__ import annotations
