@@ -1,4 +1,4 @@
-"""What tests of several floors share: a real run, a real browser, a place for pictures."""
+"""Fixtures of several test folders: a real run, a real browser, a folder for screenshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_scheduler_is_left_behind() -> Iterator[None]:
-    """Clients that close in another order than they opened leave Dask's default set to them."""
+    """Reset Dask's default scheduler: clients closed out of order leave it set to distributed."""
     import dask
 
     yield
@@ -28,11 +28,11 @@ def no_scheduler_is_left_behind() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_client_is_left_open() -> Iterator[None]:
-    """A client that the garbage collector closes may wait for ever for a lock of Dask's."""
+    """Fail if a test leaves a client open: closing it in the garbage collector can deadlock."""
     before = _open_clients()
     yield
     if len(_open_clients()) > len(before):
-        gc.collect()  # here and now, where no lock is held
+        gc.collect()  # collect now, while this thread holds no lock
     left = [client for client in _open_clients() if client not in before]
     assert not left, f"clients left open: {left}"
 
@@ -48,7 +48,7 @@ def _open_clients() -> list[Any]:
 
 @pytest.fixture(scope="session")
 def a_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A real run of a small computation on two worker processes, as a DataTree."""
+    """Return a real run of a small computation on two worker processes, as a DataTree."""
     import dask.array as da
     from dask.distributed import Client, LocalCluster
 
@@ -67,7 +67,7 @@ def a_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of Debian's Chromium; continuous integration fails without it."""
+    """Return the path of Debian's Chromium; fail without it in CI, skip elsewhere."""
     found = shutil.which("chromium")
     if found is None:
         if os.environ.get("CI"):
@@ -78,7 +78,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Any]:
-    """A headless browser."""
+    """Yield a headless browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -90,7 +90,7 @@ def browser(chromium: str) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def artifacts() -> Path:
-    """The folder where screenshots are kept; git ignores it."""
+    """Return the folder for screenshots, which git ignores."""
     folder = Path(__file__).parent.parent / "artifacts"
     folder.mkdir(exist_ok=True)
     return folder

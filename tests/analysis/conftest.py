@@ -6,5 +6,5 @@ import pytest
 
 @pytest.fixture
 def rng(request):
-    """A generator of its own for each test, the same every time."""
+    """Return a random generator seeded by the name of the test."""
     return np.random.default_rng(crc32(request.node.name.encode()))

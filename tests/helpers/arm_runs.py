@@ -7,7 +7,7 @@ WORKLOADS = [f"x.w{i:02}" for i in range(16)]
 
 
 def arm_runs(arm="A", n=5, *, seed=0, noise=0.03, change=None, workloads=WORKLOADS, **fields):
-    """Runs of an arm with noise of 3 %; `change` multiplies the durations of some workloads."""
+    """Return runs of an arm with 3 % noise; `change` multiplies durations of some workloads."""
     rng = np.random.default_rng(seed)
     rows = [
         {

@@ -1,4 +1,4 @@
-"""A dashboard that is served while a test looks at it, and runs for it to show."""
+"""Serve the dashboard during a test, and build runs for it to show."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchkit.measure.run_ids import new_id
 READY = "document.body?.dataset.page === 'ready'"
 HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
 
-expect.set_options(timeout=30_000)  # on a busy machine a page takes its time
+expect.set_options(timeout=30_000)  # pages load slowly on a busy machine
 
 
 @contextmanager
 def served(store, *options, page=None) -> Iterator[str]:
-    """Serve the dashboard of a store; gives its address.
+    """Serve the dashboard of a store; yield its URL.
 
-    A page that is shown leaves before the server ends: its styles may still be on their way.
+    Leave `page` before the server ends: the page may still be loading its styles.
     """
     server = subprocess.Popen(
         [
@@ -72,11 +72,11 @@ def many_tasks(tree, n_tasks=1_000_000, n_threads=64):
 
 
 def open_page(page, address):
-    """Open an address and wait until the page is whole."""
+    """Open a URL and wait until the page is complete."""
     page.goto(address)
     page.wait_for_function(READY)
 
 
 def sees(page, text):
-    """Wait until a text can be read; plots and text come by websocket after the page."""
+    """Wait until a text is visible; plots and text arrive by websocket after the page."""
     expect(page.get_by_text(text).first).to_be_visible()

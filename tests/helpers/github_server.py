@@ -1,4 +1,4 @@
-"""A server that speaks as much of GitHub's REST API over HTTP as issues need, and is as strict."""
+"""HTTP server with the part of GitHub's REST API that issues need, with the same validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ISSUE_FIELDS = {"title", "body", "labels", "state", "state_reason", "assignees"
 
 
 class GitHubServer:
-    """Issues of the repository ``dask/perf``; `requests` are method, path and body as they came."""
+    """Issues of the repository ``dask/perf``; `requests` holds (method, path, body) as received."""
 
     def __init__(self, token: str) -> None:
         self.token = token

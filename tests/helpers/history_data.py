@@ -1,7 +1,8 @@
-"""A store of many nights made from nothing: what the dashboard's tests and benchmark look at.
+"""Synthetic store of many nights, for the tests and the benchmark of the dashboard.
 
-Index records only, but for the last night, whose runs are whole. The story is the same every time:
-one workload gets slower, one faster, one fails tonight, one is new; the rest is noise.
+All nights hold index records only, except the last two, which hold whole runs. The changes are
+always the same: one workload gets slower, one gets faster, one fails in the last night, one is new;
+all other variation is noise.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SLOWER, FASTER, FAILING, NEW = (
     "xarray.anom_mean",
 )
 _NAMES = ("array.basic_sum[kind=slow-thin]", "frame.groupby", "rechunk.swap_axes", "sched.tasks")
-#: Nights before the last one on which the story's steps happened.
+#: Number of nights before the last one at which each change happens.
 SLOWER_SINCE, FASTER_SINCE, NEW_SINCE, PACKAGES_EVERY = 3, 40, 4, 14
 
 
@@ -43,9 +44,9 @@ def fill(
     hosts: tuple[str, ...] = ("bench-1",),
     never_ok: str = "",
 ) -> Store:
-    """Make a store of nights; runs of the last one are copies of `whole` under other names.
+    """Make a store of nights; runs of the last two are copies of `whole` under other names.
 
-    What `never_ok` names was tried in the last two nights, and failed.
+    The workload `never_ok` runs in the last two nights only, and fails.
     """
     rng = np.random.default_rng(1)
     store = Store(path)

@@ -1,8 +1,8 @@
-"""Months of nights made of real noise, with changes planted where a test knows them.
+"""Months of nights with real noise and with changes planted at places that a test knows.
 
-The noise is that of public projects' nightly suites where their series lie beside the checkout,
-and heavy-tailed and seeded where not. Quiet stretches are chosen by hindsight, before anything is
-planted, as the detector's protocol does.
+The noise comes from the nightly suites of public projects where the folder of their series exists
+next to the checkout; elsewhere it is heavy-tailed and seeded. Quiet stretches are selected with
+hindsight before anything is planted, as in the detector's protocol.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIP, CONTROL = "tip", "control"
 
 @dataclass
 class Plan:
-    """What is planted: factors on the tip by workload, metric and night, and what else happens."""
+    """Planted changes: factors on the tip by workload and metric, and other events by night."""
 
     factors: dict[tuple[int, str], np.ndarray] = field(default_factory=dict)
     machine: np.ndarray = field(default_factory=lambda: np.ones(N_NIGHTS))
@@ -57,7 +57,7 @@ def quiet_noise(n_series: int, seed: int = 0) -> np.ndarray:
 
 
 def _is_quiet(window: np.ndarray) -> bool:
-    """Whether no 15 nights lie elsewhere than the 15 before, nor 4 in a row, and noise is usual."""
+    """Return whether the noise is usual, and no 15-night level or 4 nights in a row deviate."""
     noise = 1.4826 * np.median(np.abs(window))
     levels = np.array([np.median(window[i : i + 15]) for i in range(len(window) - 14)])
     moves = np.abs(levels[15:] - levels[:-15]).max()
@@ -66,7 +66,7 @@ def _is_quiet(window: np.ndarray) -> bool:
 
 
 def nights(plan: Plan) -> Iterator[tuple[pd.Timestamp, list[Any]]]:
-    """Give each night and its runs: every workload once at the tip and once in the control."""
+    """Yield each night and its runs: every workload once at the tip and once in the control."""
     metrics = ("duration", "memory_peak")
     noise = quiet_noise(2 * len(metrics) * N_WORKLOADS)
     noise = noise.reshape(2, len(metrics), N_WORKLOADS, N_NIGHTS)

@@ -1,4 +1,4 @@
-"""Rows of a store's index, as a history reads them."""
+"""Rows of a store's index, in the form that a history reads."""
 
 import pandas as pd
 

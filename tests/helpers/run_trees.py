@@ -1,4 +1,4 @@
-"""Small DataTrees of runs whose seconds and bytes are known."""
+"""Small DataTrees of runs with known seconds and bytes."""
 
 import numpy as np
 import xarray as xr
@@ -9,7 +9,7 @@ ACTIONS = ["compute", "transfer"]
 def run_tree(
     seconds, duration, *, n_threads=2, suffix="0123456789abcdef", peak=(1, 2, 3, 4), **attrs
 ):
-    """A run whose groups spent these thread-seconds: {group: (compute, transfer)}."""
+    """Return a run with these thread-seconds by group: {group: (compute, transfer)}."""
     names = [f"{name}-{suffix}" for name in seconds]
     groups = xr.Dataset(
         {"seconds": (("task_group", "action"), np.array(list(seconds.values()), float))},

@@ -1,20 +1,20 @@
-"""Noise of many kinds, for calibrations: logarithms of runs that nothing changed."""
+"""Noise of many kinds, for calibrations: logarithms of run times without any change."""
 
 import numpy as np
 
-#: Kinds whose runs are independent of each other and of time.
+#: Kinds in which runs are independent of each other and of time.
 INDEPENDENT = ("lognormal", "skewed", "bimodal", "outliers", "heavy_tailed")
-#: Kinds in which time matters; they are fair only to runs that were interleaved.
+#: Kinds that depend on time; they allow a fair comparison only when the arms are interleaved.
 IN_TIME = ("drift", "strong_drift", "neighbour", "autocorrelated", "slow_blocks")
 
 
 def levels(rng, n_tests):
-    """Noise of one run, 1 to 20 %, mostly near 5 %."""
+    """Return the noise of one run for each test, 1 to 20 %, mostly near 5 %."""
     return np.clip(0.05 * rng.lognormal(sigma=0.6, size=n_tests), 0.01, 0.2)
 
 
 def moments(rng, shape, order):
-    """When each run took place, 0 to 1: blocks one after the other, arms by `order` within."""
+    """Return the time of each run, 0 to 1: blocks in sequence, arms by `order` in each block."""
     _, n_blocks, n_arms = shape
     if order == "sequential":
         place = np.arange(n_arms) * n_blocks + np.arange(n_blocks)[:, None]
@@ -62,13 +62,13 @@ def make(kind, rng, shape, *, level=None, order="interleaved"):
 
 
 def report(rng, n_blocks, *, n_tests=700, share=0.1, mixed=True, n_nights=30):
-    """Runs of a whole report in which some rows changed by 5, 10 or 20 %, either way.
+    """Return runs of a whole report in which some rows change by +/- 5, 10 or 20 %.
 
     Returns
     -------
     baseline, null, contender : ndarray, shape (tests, blocks)
     history : ndarray, shape (tests, nights)
-        Of a machine that is noisier or calmer than today's, by 20 ± 40 %.
+        From a machine that is noisier or calmer than today's, by 20 ± 40 %.
     changed : ndarray of bool, shape (tests,)
     """
     level = levels(rng, n_tests)

@@ -1,6 +1,6 @@
-"""Recordings made by hand, so that what comes out can be computed by hand.
+"""Synthetic recordings, simple enough that the expected results can be computed by hand.
 
-Two workers on one host, one and two threads; the clock runs from 1000 to 1010 s.
+Two workers on one host, with one and two threads; the clock runs from 1000 to 1010 s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MB = 10**6
 
 
 def worker(index: int, **facts: Any) -> dict[str, Any]:
-    """Return what the capture tells of a worker."""
+    """Return the facts that the capture records about a worker."""
     return {
         "worker": index,
         "address": f"tcp://10.0.0.1:{index}",
@@ -60,12 +60,12 @@ def group(name: str, **facts: Any) -> dict[str, Any]:
 
 
 def rows(columns: Any, *entries: dict[str, Any]) -> bytes:
-    """Return float64 rows; what an entry does not say is NaN."""
+    """Return float64 rows; columns that an entry omits are NaN."""
     return array("d", [entry.get(name, NAN) for entry in entries for name in columns]).tobytes()
 
 
 def table(columns: dict[str, str], *entries: dict[str, Any]) -> dict[str, bytes]:
-    """Return typed columns; what an entry does not say is 0."""
+    """Return typed columns; columns that an entry omits are 0."""
     return {
         name: array(code, [entry.get(name, 0) for entry in entries]).tobytes()
         for name, code in columns.items()
@@ -102,7 +102,7 @@ def segment(
 
 
 def stacks(frames: list, nodes: list[int]) -> bytes:
-    """Return call stacks as workers tell them."""
+    """Return call stacks in the format in which workers send them."""
     return zlib.compress(json.dumps({"frames": frames, "nodes": nodes}).encode())
 
 

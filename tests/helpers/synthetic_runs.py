@@ -1,6 +1,6 @@
-"""Small runs made from nothing, shaped by the schema: what tests and benchmarks of the store keep.
+"""Small synthetic runs that follow the schema, for tests and benchmarks of the store.
 
-No cluster, no clock: the same arguments give the same run, but for its id.
+No cluster and no clock: the same arguments give the same run, except for its id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def make_run(
     attrs: dict[str, Any] | None = None,
     **facts: Any,
 ) -> xr.DataTree:
-    """Return a run. `facts` are fields of the record or metrics; `attrs` go beside them."""
+    """Return a run. `facts` are fields of the record or metrics; `attrs` are added as they are."""
     bare, _, brackets = workload.partition("[")
     params = dict(pair.split("=") for pair in brackets.rstrip("]").split(",") if pair)
     record: dict[str, Any] = {
@@ -108,7 +108,7 @@ def _groups(
             return np.array(texts.get(name, [f"{name} {i}" for i in range(shape[0])]), object)
         if dtype.startswith("f"):
             series = np.cumsum(rng.random(shape), axis=0)
-            series[:1] = np.nan  # before the first heartbeat nothing is known
+            series[:1] = np.nan  # no values before the first heartbeat
             return series.astype(dtype)
         return rng.integers(0, 3, shape).astype(dtype)
 
@@ -140,7 +140,7 @@ def _groups(
 
 
 def make_record(index: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Return a record with all metrics, as in the index of a store with years of nightlies."""
+    """Return a record with all metrics, as in the index of a store with years of nightly runs."""
     workload = f"{('array', 'frame', 'shuffle')[index % 3]}.work_{index % 100}"
     moment = np.datetime64("2024-01-01T00:00:00.000000") + np.timedelta64(index * 300, "s")
     record = dict(

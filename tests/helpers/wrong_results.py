@@ -1,6 +1,6 @@
-"""Help for tests that a workload's check takes the true result and refuses wrong ones.
+"""Functions that test whether a workload's check accepts the true result and rejects wrong ones.
 
-A table says, for each workload, what is wrong -> a function from the result to a wrong result.
+For each workload, a table maps a description of the error to a function that makes a wrong result.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from benchkit.measure.scale import Scale
 
 VARIANTS = collect([Path(__file__).parents[2] / "workloads"]).variants()
 MIB = 2**20
-#: What workers in processes of their own watch as usual, also while one of `client` lives, whose
-#: workers must not.
+#: Memory settings of workers in separate processes: Dask's defaults, also while the fixture
+#: `client` is active, which disables them for its in-process workers.
 WATCHED = {
     f"distributed.worker.memory.{name}": share
     for name, share in (("target", 0.6), ("spill", 0.7), ("pause", 0.8), ("terminate", 0.95))
 }
 TINY = Scale(memory=96 * MIB, threads=2, workers=2, fraction=0.3)
-#: For tables: the same number of partitions with fewer rows, in half the time.
+#: For workloads on tables: the same number of partitions with fewer rows takes half the time.
 FEW_ROWS = replace(TINY, fraction=0.12)
 
 
 def proved_here(wrong):
-    """Return the variants of the workloads that a table of wrong results names."""
+    """Return the variants of the workloads that a table of wrong results contains."""
     return [variant for variant in VARIANTS if variant.workload.name in wrong]
 
 
 def run_variant(client, variant, scale=TINY):
-    """Run the steps before the check; return what the check may ask for."""
+    """Run the steps before the check; return the arguments that the check may request."""
     client.wait_for_workers(TINY.workers, timeout=30)
     available = {
         "client": client,
@@ -49,9 +49,10 @@ def run_variant(client, variant, scale=TINY):
 
 
 def prove(client, variant, wrong, scale=TINY):
-    """Run a variant; its check must take the result and refuse every wrong one.
+    """Run a variant; its check must accept the result and reject every wrong one.
 
-    A table may name a variant beside its workload, where the result is of another form.
+    The key in the table is the name of the variant if it is there (when its result has another
+    form), else the name of the workload.
     """
     workload = variant.workload
     spoilers = wrong.get(variant.name, wrong[workload.name])
@@ -102,7 +103,7 @@ def times(factor):
 
 
 def rows_with(change):
-    """Change the frame that a workload returned, be it Dask's or pandas'."""
+    """Change the frame that a workload returned, a Dask or a pandas one."""
 
     def spoil(result):
         frame = result.compute() if hasattr(result, "compute") else result.copy()

@@ -1,4 +1,4 @@
-"""What tests of the capture share: a cluster in this process, and a way to observe."""
+"""Fixtures of the capture tests: a cluster in this process, and a capture around a block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchkit.store.run import Run
 
 
 class Observed:
-    """One observation: its observer while it lasts, its run and outcome afterwards."""
+    """One capture: its observer while it runs, its run and outcome afterwards."""
 
     def __init__(self, client, folder, level="full"):
         self.id = new_id()
@@ -71,7 +71,7 @@ def observed(tmp_path):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers in this process: quick to start, and their insides can be looked at."""
+    """Yield two workers in this process: they start quickly and tests can inspect them."""
     with LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -91,7 +91,7 @@ def client(cluster):
 
 @pytest.fixture(scope="session")
 def prometheus():
-    """The path of Debian's Prometheus; continuous integration fails without it."""
+    """Return the path of Debian's Prometheus; fail without it in CI, skip elsewhere."""
     found = shutil.which("prometheus")
     if found is None:
         if os.environ.get("CI"):

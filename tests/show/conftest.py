@@ -1,4 +1,4 @@
-"""What tests of the pages share: a browser's page that notices trouble."""
+"""Fixtures of the page tests: a browser page that records errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import psutil
 import pytest
 
-#: What a hostile string would set is told of on every page that was visited, also on those left.
+#: Report an error on every visited page when a hostile string sets the variable `hacked`.
 TRAP = """
 let hacked;
 Object.defineProperty(window, "hacked", {
@@ -19,13 +19,13 @@ Object.defineProperty(window, "hacked", {
 
 
 def _is_error(message):
-    # A page that is open when its test ends its server tries to reach it again.
+    # A page that is still open when its test stops the server tries to reconnect.
     return message.type == "error" and "ERR_CONNECTION_REFUSED" not in message.text
 
 
 @pytest.fixture
 def page(browser):
-    """A page that may not err, ask elsewhere, or run what a run is named."""
+    """Yield a page that fails the test on errors, foreign requests, or script in a run's text."""
     context = browser.new_context(viewport={"width": 1300, "height": 900})
     context.add_init_script(TRAP)
     page = context.new_page()
@@ -39,7 +39,7 @@ def page(browser):
         else trouble.append(f"request to {r.url}"),
     )  # fmt: skip
     yield page
-    # Chromium was once seen to wait for ever, until the page that it should close was killed.
+    # Chromium hung once in `context.close` until its page process was killed.
     rescue = threading.Timer(60, _kill_pages)
     rescue.daemon = True
     rescue.start()

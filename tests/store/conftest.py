@@ -18,13 +18,13 @@ def make_run() -> Callable[..., xr.DataTree]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """An empty store."""
+    """Return an empty store."""
     return Store(tmp_path / "store")
 
 
 @pytest.fixture
 def filled(store: Store) -> Store:
-    """Six runs without groups: two workloads, two environments, tags, one that failed."""
+    """Return a store of six runs without groups: two environments, tags, one failed run."""
     for index in range(6):
         store.add(
             _make_run(

@@ -1,4 +1,4 @@
-"""One small cluster in this process: what counts here is answers, not times."""
+"""One small cluster in this process: these tests check answers, not times."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from distributed import Client, LocalCluster
 from helpers.wrong_results import TINY
 
-#: In-process workers share one RSS, which must not make them pause; spilling by the size of
-#: results needs no RSS and works as it does anywhere.
+#: In-process workers share one RSS, which must not pause them. Spilling by the size of results
+#: does not use the RSS and works as on any cluster.
 NO_RSS = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
 
 
