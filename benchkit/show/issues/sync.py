@@ -20,21 +20,21 @@ from benchkit.store.schema import METRICS
 
 __all__ = ["LABEL", "Issue", "Tracker", "issue_body", "issue_title", "marker", "sync_issues"]
 
-#: On every issue of ours; only issues that carry it are looked at.
+#: Label of every issue that benchkit opens; issues without it are ignored.
 LABEL = "performance-regression"
-#: GitHub refuses bodies and comments above 65,536 characters; bytes are never fewer.
+#: Maximum bytes of a body or comment: GitHub's limit is 65,536 characters, at least a byte each.
 MOST_BYTES = 65_000
-#: A title is cut; GitHub allows 256 characters.
+#: Maximum characters of a title; GitHub allows 256.
 MOST_TITLE = 200
-#: Packages that are listed in an issue; the page of the regression has them all.
+#: Maximum number of packages listed in an issue; the page of the regression lists all.
 MOST_CHANGES = 15
-#: Events that are worth a comment.
+#: Kinds of events that add a comment to an issue.
 _TOLD = ("opened", "grown", "eased", "recovered", "ended")
 
 
 @dataclass
 class Issue:
-    """An issue, as far as we look at it. `number` says where it is in its tracker."""
+    """The fields of an issue that benchkit uses; `number` identifies it in its tracker."""
 
     number: int | str
     title: str
@@ -44,23 +44,23 @@ class Issue:
 
 
 class Tracker(Protocol):
-    """Where issues live."""
+    """Interface of a service or folder that stores issues."""
 
     def issues(self) -> list[Issue]:
-        """Return all issues with our label, open and closed."""
+        """Return all issues with benchkit's label, open and closed."""
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
         """Open an issue."""
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change an issue."""
+        """Change the body or the state of an issue; None keeps the value."""
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Add a comment."""
+        """Add a comment to an issue."""
 
 
 def marker(workload: str, metric: str) -> str:
-    """Return the hidden text by which the issue of a workload and metric is found again."""
+    """Return the hidden text that identifies the issue of a workload and metric."""
     name = hashlib.sha256(f"{workload}\n{metric}".encode()).hexdigest()[:16]
     return f"<!-- benchkit:regression:{name} -->"
 
@@ -68,25 +68,25 @@ def marker(workload: str, metric: str) -> str:
 def sync_issues(
     regressions: Sequence[Regression], tracker: Tracker, *, site: str | None = None
 ) -> list[str]:
-    """Make the issues say what the ledger says.
+    """Update the issues of a tracker to match the ledger.
 
     Parameters
     ----------
     regressions : sequence of Regression
-        The whole ledger.
+        All regressions in the ledger.
     tracker : Tracker
-        Where issues live.
+        The tracker that stores the issues.
     site : str, optional
         Address of the published site, for links.
 
     Returns
     -------
     list of str
-        What was done, a line each.
+        One line for each action.
 
     Notes
     -----
-    An issue that a person closed stays closed until there is something new to tell.
+    An issue that a person closed stays closed until the ledger has a new reportable event.
     """
     known: dict[str, list[Issue]] = {}
     for issue in tracker.issues():
@@ -102,7 +102,7 @@ def sync_issues(
         name = marker(workload, metric)
         there = sorted(known.get(name, []), key=lambda issue: str(issue.number).zfill(12))
         done += _sync_one(members, there[0] if there else None, tracker, site)
-        for double in there[1:]:  # two jobs opened it at the same moment
+        for double in there[1:]:  # two jobs opened the same issue at the same time
             if double.is_open:
                 tracker.comment(double, f"The same as {there[0].number}, which goes on.")
                 tracker.edit(double, is_open=False)
@@ -116,13 +116,13 @@ def _sync_one(
     is_open = any(one.is_open for one in members)
     title, body = issue_title(members), issue_body(members, site=site)
     if issue is None:
-        if not is_open:  # it came and went before anybody was told
+        if not is_open:  # the regression ended before an issue was opened
             return []
         issue = tracker.create(title, body, _labels(members))
         return [f"opened {issue.number}: {title}"]
     done = []
     new = [event for event in _events(members) if str(event["id"]) > _told(issue.body)]
-    # What nobody needs to hear of changes no issue; what is in it stays what was told.
+    # Without a new reportable event the body is not edited: it shows the last reported state.
     if new:
         reopened = is_open and not issue.is_open
         tracker.comment(issue, _comment(new, members))
@@ -152,7 +152,7 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
     Parameters
     ----------
     members : sequence of Regression
-        What is open first. The open ones are told whole, the others in a line.
+        Open regressions first. Open regressions get a full section, the others one line.
     site : str, optional
         Address of the published site.
 

@@ -1,4 +1,4 @@
-"""Where issues live: GitHub through its REST API, or Markdown files for any other forge."""
+"""Trackers of issues: GitHub through its REST API, or Markdown files for other services."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TOKEN, REPOSITORY, API = "GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_API_URL"
 
 
 class TrackerError(BenchkitError):
-    """A forge did not take what we said; the ledger is kept, so the next night says it."""
+    """Raised when a tracker rejects a request; the ledger is kept and the next night retries."""
 
 
 def tracker_for(kind: str, folder: str | Path) -> GitHubTracker | FileTracker | None:
-    """Return the tracker that ``--issues`` means: github, file or none."""
+    """Return the tracker for a value of ``--issues``: github, file or none."""
     if kind == "github":
         return GitHubTracker()
     return FileTracker(folder) if kind == "file" else None
@@ -57,7 +57,7 @@ class GitHubTracker:
             raise UsageError(f"--issues github: set ${TOKEN} to a token that may write issues")
         self._trouble = github.GithubException
         base = os.environ.get(API, "https://api.github.com")
-        # Writes a second apart is what GitHub asks for; a server of one's own need not wait.
+        # GitHub asks for 1 s between writes; other servers need no delay.
         wait = 1.0 if "github.com" in base else 0.0
         client = github.Github(
             base_url=base,
@@ -72,7 +72,7 @@ class GitHubTracker:
         self._issues: dict[int | str, Any] = {}
 
     def issues(self) -> list[Issue]:
-        """Return all issues with our label, open and closed."""
+        """Return all issues with benchkit's label, open and closed."""
         return [
             self._known(issue)
             for issue in self._try(
@@ -82,14 +82,14 @@ class GitHubTracker:
         ]
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue; GitHub makes labels that it does not know."""
+        """Open an issue; GitHub creates missing labels."""
         found = self._try(
             lambda: self._repository.create_issue(title, body=body, labels=list(labels))
         )
         return self._known(found)
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change an issue."""
+        """Change the body or the state of an issue; None keeps the value."""
         changes: dict[str, Any] = {}
         if body is not None and body != issue.body:
             changes["body"] = issue.body = body
@@ -101,7 +101,7 @@ class GitHubTracker:
             self._try(lambda: self._issues[issue.number].edit(**changes))
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Add a comment."""
+        """Add a comment to an issue."""
         self._try(lambda: self._issues[issue.number].create_comment(body))
 
     def _known(self, found: Any) -> Issue:
@@ -110,7 +110,7 @@ class GitHubTracker:
         return Issue(found.number, found.title, found.body or "", found.state == "open", labels)
 
     def _try(self, ask: Any) -> Any:
-        """Ask; what goes wrong is told in a line, without the token."""
+        """Send a request; raise errors as one line without the token."""
         try:
             return ask()
         except self._trouble as error:
@@ -122,12 +122,12 @@ class GitHubTracker:
 
 
 class FileTracker:
-    """Issues as Markdown files in a folder, with a line of JSON in front for scripts.
+    """Issues as Markdown files in a folder; the first line is JSON for scripts.
 
     Parameters
     ----------
     folder : path
-        Where ``<workload>-<metric>.md`` are kept.
+        Folder of the files, one ``.md`` file per issue.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -138,7 +138,7 @@ class FileTracker:
         return [self._read(path) for path in sorted(self.folder.glob("*.md"))]
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue. Its file is named by its marker, which no two issues share."""
+        """Open an issue; its file name contains its marker, which is unique."""
         stem = re.sub(r"[^\w.-]+", "-", title.partition(":")[0]).strip("-")[:80]
         name = body.partition("regression:")[2][:16]
         issue = Issue(f"{stem}-{name}", title, body, True, tuple(labels))
@@ -146,13 +146,13 @@ class FileTracker:
         return issue
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change an issue."""
+        """Change the body or the state of an issue; None keeps the value."""
         issue.body = issue.body if body is None else body
         issue.is_open = issue.is_open if is_open is None else is_open
         self._write(issue, self._comments(issue))
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Add a comment below what is there."""
+        """Append a comment to the file of an issue."""
         self._write(issue, f"{self._comments(issue)}\n---\n\n{body}")
 
     def _path(self, issue: Issue) -> Path:
@@ -170,7 +170,7 @@ class FileTracker:
     def _write(self, issue: Issue, comments: str) -> None:
         state = "open" if issue.is_open else "closed"
         facts = {"title": issue.title, "state": state, "labels": list(issue.labels)}
-        # A title cannot end the comment that the facts are in.
+        # Escape ">" so that a title cannot end the HTML comment that contains the JSON.
         head = json.dumps(facts).replace(">", "\\u003e")
         content = f"<!-- {head} -->\n# {issue.title}\n\n{issue.body}{_COMMENTS}{comments}"
         self.folder.mkdir(parents=True, exist_ok=True)

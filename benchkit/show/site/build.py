@@ -1,7 +1,7 @@
-"""Write the published site: pages from templates, data beside them, and feeds.
+"""Write the published site: pages from templates, data files and feeds.
 
-A build goes into a folder of its own and takes the old one's place at the end, so that a crash
-leaves the old site. Nothing in it asks the network for anything.
+A build is written to a temporary folder that replaces the old site at the end, so that a crash
+keeps the old site. The pages make no network requests.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ def build_site(
     Parameters
     ----------
     store : Store
-        Where runs and ledger are.
+        The store with the runs and the ledger.
     folder : path
-        Where the site goes; an earlier site there is replaced when the new one is whole.
+        Target folder; an earlier site in it is replaced when the new site is complete.
     metrics : sequence of str
-        Metrics that have figures.
+        Metrics with figures.
     title : str
         Name of the site.
     address : str, optional
-        Where it will be served; feeds need it for links that work in a reader.
+        URL at which the site will be served; feed readers need it to resolve links.
 
     Returns
     -------
     Path
-        Its first page.
+        The first page, ``index.html``.
 
     Raises
     ------
     UsageError
-        The folder holds something else than a site.
+        The folder contains files but no site.
     SiteError
-        It could not be written (disk full, no permission); an earlier site is left as it was.
+        The site could not be written (disk full, no permission); an earlier site is unchanged.
     """
     folder = Path(folder).resolve()
     if folder.exists() and not folder.is_dir():
@@ -116,7 +116,7 @@ def _templates() -> Environment:
 
 
 class _Writer:
-    """One build."""
+    """Writer of the files of one build."""
 
     def __init__(self, data: SiteData, folder: Path, title: str, address: str) -> None:
         self.data, self.folder, self.title, self.address = data, folder, title, address
@@ -132,7 +132,7 @@ class _Writer:
         }
 
     def write(self) -> None:
-        """Write everything."""
+        """Write all pages, data files and feeds."""
         for name in ("w", "data", "regressions", "static"):
             (self.folder / name).mkdir()
         for name in ("site.css", "site.js"):
@@ -164,9 +164,9 @@ class _Writer:
         self._put(name, page.render(title=title, root=root, here=here, **self.common, **values))
 
     def _script(self, name: str, variable: str, content: Mapping[str, Any]) -> None:
-        """Write data as a script: pages opened from disk may not read any other file."""
+        """Write data as a script: browsers let a page opened from disk read no other file type."""
         text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        # In a script of its own nothing ends it early; older engines end lines at these two.
+        # A separate file needs no escape of "</script>"; older engines end lines at these two.
         text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
         self._put(f"data/{name}.js", f"window.{variable}={text};\n")
 
@@ -253,14 +253,14 @@ def _listed(one: Regression) -> dict[str, str]:
 
 
 def _shown(one: Regression) -> dict[str, Any]:
-    """Return a regression as a template reads it: a fact that is not there is empty."""
+    """Return a regression as values for a template; missing reasons are empty strings."""
     shown = {name: getattr(one, name) for name in one.__dataclass_fields__}
     events = [{"reason": "", **event} for event in one.events]
     return {**shown, "title": one.title, "size": one.size, "events": events}
 
 
 def _part(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return a part of a difference as text with units."""
+    """Return one part of a difference as text with units."""
     shown = {}
     for name, value in row.items():
         if isinstance(value, (int, float)):

@@ -1,7 +1,7 @@
-"""What the site tells, as plain data: gathered from a store once, then only looked at.
+"""Collect the data of the published site from a store, as plain values, once per build.
 
-Numbers become short lists, because a site holds every run of months. Names and texts of runs stay
-as they are: escaping is the pages' task.
+Numbers are rounded and kept in lists, because a site holds every run of months. Names and texts of
+runs are not escaped here: the page templates do that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchkit.store.store import Store
 
 __all__ = ["SITE_METRICS", "SiteData", "collect_site", "page_name"]
 
-#: Metrics that have a figure of their own on the page of a workload.
+#: Metrics with a separate figure on the page of a workload.
 SITE_METRICS = (
     "duration",
     "memory_peak",
@@ -42,30 +42,30 @@ SITE_METRICS = (
     "network_bytes",
     "spilled_peak",
 )
-#: Facts of a run that say which build it was; they change seldom, so they are told once each.
+#: Columns of a run that identify its build; they change rarely, so each combination is stored once.
 _BUILD = ("python", "dask", "distributed", "git_commit", "packages_hash")
-#: Nights in the small pictures of the overview.
+#: Number of nights in the sparklines of the overview.
 SPARK_NIGHTS = 60
 
 
 @dataclass(frozen=True)
 class SiteData:
-    """All that is shown.
+    """All data that the site shows.
 
     Attributes
     ----------
     store : Store
-        Where it is from.
+        The store from which the data were read.
     history : History
-        Series of the metrics that are shown.
+        Series of the shown metrics.
     regressions : list of Regression
-        The ledger, the newest first.
+        Regressions in the ledger, newest first.
     marks : list of dict
-        Those in force.
+        The active marks.
     events : list of dict
-        The ledger as it was written.
+        All events of the ledger, as they are stored.
     metrics : sequence of str
-        Those with figures, in the order in which they are offered.
+        Metrics with figures, in the order of the menu.
     """
 
     store: Store
@@ -77,12 +77,12 @@ class SiteData:
 
     @cached_property
     def nights(self) -> list[Mapping[str, Any]]:
-        """The ledger's bookkeeping: an event for each environment and host of a judged night."""
+        """Events of kind "night": one for each environment and host of a judged night."""
         return [event for event in self.events if event["kind"] == "night"]
 
     @cached_property
     def news(self) -> list[Mapping[str, Any]]:
-        """Events of the last judged night that somebody may want to hear of."""
+        """Events of the last judged night, without the kinds "night" and "placed"."""
         last = max((str(e["seen"]) for e in self.events if e.get("seen")), default="")
         quiet = ("night", "placed")
         return [e for e in self.events if e.get("seen") == last and e["kind"] not in quiet]
@@ -93,7 +93,7 @@ class SiteData:
         return sorted(self.history.runs["workload"].unique())
 
     def workload(self, name: str) -> dict[str, Any]:
-        """Return what the page of a workload draws: runs, changes, segments, marks."""
+        """Return the data of the page of a workload: runs, changes, segments and marks."""
         runs = self._by_workload[name]
         keys = sorted(runs["key"].unique())
         series = [self._about(key) for key in keys]
@@ -134,19 +134,19 @@ class SiteData:
         }
 
     def source(self, name: str) -> dict[str, str]:
-        """Return the source of a workload and what it says of itself, from its last run."""
+        """Return the source code and the description of a workload, from its last readable run."""
         words = ("source", "description")
         for run_id in reversed(self._by_workload[name]["id"].tolist()):
             path = self.store.files.path(run_name(run_id))
             try:
-                # Opening the whole run would take a fifth of a second for each workload.
+                # Read attributes only: opening the whole run takes 0.2 s for each workload.
                 return {word: read_attribute(path, word) or "" for word in words}
-            except UnreadableRun:  # pruned or damaged: an older one may be there
+            except UnreadableRun:  # pruned or damaged: try an older run
                 continue
         return dict.fromkeys(words, "")
 
     def overview(self) -> dict[str, Any]:
-        """Return a row per workload, environment and host, with every metric."""
+        """Return one row per workload, environment and host, with all metrics."""
         tonight = self.history.latest_night()
         opened = {(one.workload, one.environment, one.host, one.metric): one
                   for one in reversed(self.regressions) if one.is_open}  # fmt: skip
@@ -184,7 +184,7 @@ class SiteData:
         }
 
     def failures(self, most_nights: int = 90) -> dict[str, Any]:
-        """Return outcomes by night of everything that did not always end ok."""
+        """Return the outcomes by night of each series in which at least one run failed."""
         outcomes = self.history.outcomes[:, -most_nights:]
         bad = ~np.isin(outcomes, ("", "ok", "skipped"))
         rows = [
@@ -195,7 +195,7 @@ class SiteData:
         return {"nights": nights, "rows": sorted(rows, key=lambda row: -row["n"])}
 
     def machines(self) -> list[dict[str, Any]]:
-        """Return a row per host: what it measured, what was set aside, what was expected."""
+        """Return one row per host: numbers of runs, failures, alarms and excluded changes."""
         rows = []
         for host, runs in self.history.runs.groupby("host", sort=True):
             nights = [night for night in self.nights if night.get("host") == host]
@@ -255,7 +255,7 @@ class SiteData:
         return {"night": night, **size, "machine": self._is_machine(about, change)}
 
     def _is_machine(self, about: Mapping[str, Any], change: ChangePoint) -> bool:
-        """Whether the ledger set the change aside as the machine's doing."""
+        """Return whether the ledger set a change aside because the machine caused it."""
         night = night_name(self.history.times[change.index])
         return (*series_name(about), night) in self._aside
 
@@ -266,14 +266,14 @@ class SiteData:
 
 
 def collect_site(store: Store, *, metrics: Sequence[str] = SITE_METRICS) -> SiteData:
-    """Gather from a store what the site shows.
+    """Collect the data of the site from a store.
 
     Parameters
     ----------
     store : Store
-        Where the runs and the ledger are.
+        The store with the runs and the ledger.
     metrics : sequence of str
-        Which metrics have figures.
+        Metrics with figures.
     """
     events, marks = store.events(), store.marks()
     history = build_history(store.runs(), metrics=metrics, marks=marks)
@@ -283,7 +283,7 @@ def collect_site(store: Store, *, metrics: Sequence[str] = SITE_METRICS) -> Site
 
 
 def page_name(workload: str) -> str:
-    """Return the file name of a workload's page: readable, and no two the same.
+    """Return the file name of a workload's page: readable and unique.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def _label(about: Mapping[str, Any]) -> str:
 
 
 def _coded(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
-    """Return the distinct rows of a table, and which one each row is."""
+    """Return the distinct rows of a table and, for each row, the index of its distinct row."""
     rows = [tuple(json_safe(value) for value in row) for row in table.itertuples(index=False)]
     distinct = list(dict.fromkeys(rows))
     places = {row: place for place, row in enumerate(distinct)}

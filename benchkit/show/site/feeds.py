@@ -1,4 +1,4 @@
-"""Feeds of what opened, grew and recovered: RSS 2.0 and JSON Feed 1.1."""
+"""Write feeds of the events of regressions, as RSS 2.0 and JSON Feed 1.1."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from benchkit.store.index.query import parse_moment
 
 __all__ = ["feed_items", "json_feed", "rss_feed"]
 
-#: Items in a feed, the newest; readers keep the older ones.
+#: Maximum number of items in a feed, newest first; feed readers keep older items.
 MOST = 100
 _TOLD = ("opened", "grown", "eased", "recovered", "ended")
 
 
 def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str, Any]]:
-    """Return the news of a ledger, the newest first.
+    """Return the reportable events of a ledger as feed items, newest first.
 
     Parameters
     ----------
     regressions : sequence of Regression
-        The ledger.
+        All regressions in the ledger.
     address : str
-        Where the site is; "" for links that are relative to it.
+        URL of the site; "" for relative links.
     """
     items = []
     for one in regressions:
@@ -91,5 +91,5 @@ def rss_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) ->
 
 
 def _xml(text: str) -> str:
-    """Return a text without the control characters that XML cannot hold."""
+    """Return a text without the control characters that XML does not allow."""
     return "".join(c for c in text if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff"))
