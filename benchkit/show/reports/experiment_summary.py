@@ -1,4 +1,4 @@
-"""What a page about an experiment says beside its verdicts: causes, arms, facts."""
+"""Collect the context of the verdicts on the page of an experiment: causes, arms, facts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Explained:
-    """One workload that changed in duration, and why."""
+    """A workload with a changed duration, and the explanation of the change."""
 
     workload: str
     contender: str
@@ -38,18 +38,18 @@ class Explained:
 def explained(
     store: Store, runs: pd.DataFrame, report: Comparison, *, most: int = 3
 ) -> Iterator[Explained]:
-    """Open the runs of the workloads whose duration changed and explain each.
+    """Open the runs of the workloads with a changed duration and explain each change.
 
     Parameters
     ----------
     store : Store
-        Where the runs are.
+        The store with the runs.
     runs : DataFrame
         The runs that were compared, with their arms.
     report : Comparison
-        What was found.
+        The comparison of the runs.
     most : int, default 3
-        So many workloads, the largest changes first.
+        Maximum number of workloads, in the order of the comparison.
     """
     rows = report.frame[report.frame["changed"] & (report.frame["metric"] == "duration")]
     for row in rows.head(most).itertuples():
@@ -59,12 +59,12 @@ def explained(
 def explained_row(
     store: Store, runs: pd.DataFrame, report: Comparison, workload: str, contender: str
 ) -> Explained:
-    """Open the runs of one workload in the baseline and a contender, and explain them.
+    """Open the runs of a workload in the baseline and in a contender, and explain the difference.
 
     Raises
     ------
     NotEnoughRuns
-        One of them has no run that ended ok.
+        The baseline or the contender has no run with outcome ok.
     """
     mine = ok_runs(runs, workload)
     sides = [
@@ -76,7 +76,7 @@ def explained_row(
 
 
 def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
-    """Return the runs of a workload that ended ok, by block, then by time."""
+    """Return the runs of a workload with outcome ok, sorted by block, then by start time."""
     mine = runs[(runs["workload"] == workload) & (runs["outcome"] == "ok")]
     return mine.sort_values(["block", "started"])
 
@@ -84,14 +84,14 @@ def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
 def arm_differences(
     store: Store, runs: pd.DataFrame, report: Comparison
 ) -> dict[str, pd.DataFrame]:
-    """Return what differs between the baseline and each contender, by the latest run of each."""
+    """Return the differences of each contender from the baseline, between their latest runs."""
     found = {}
     for contender in report.contenders:
         sides = [
             store.load(_ok(runs, arm)["id"].tail(1), ()) for arm in (report.baseline, contender)
         ]
         table = differences(*sides)
-        # The latest runs may be of different workloads, whose counts differ by nature.
+        # The latest runs may belong to different workloads, so that their counts always differ.
         found[contender] = table[table["kind"] != "count"].reset_index(drop=True)
     return found
 
@@ -108,7 +108,7 @@ def arms_table(plan: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def yaml_text(value: Any) -> str:
-    """Return a part of a definition as one line of YAML; nothing for nothing."""
+    """Return a part of a definition as one line of YAML; an empty string for an empty value."""
     if not value:
         return ""
     text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False)
@@ -116,7 +116,7 @@ def yaml_text(value: Any) -> str:
 
 
 def experiment_facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> pd.Series:
-    """Return what an experiment was and took: command, when, runs, machine time, cost."""
+    """Return facts of an experiment as text: command, start, runs, machine time, cost."""
     n_planned, n_done = len(plan["plan"]), len(runs)
     ended = (runs["started"] + pd.to_timedelta(runs["duration"].fillna(0), unit="s")).max()
     facts = {

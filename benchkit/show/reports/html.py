@@ -1,4 +1,4 @@
-"""An executed notebook as one page: no code, no network, readable by day and by night."""
+"""Write an executed notebook as one HTML page: no code, no network, light and dark theme."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ code { overflow-wrap: anywhere; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
 """
 
-#: The browser itself sees to it that the page asks nobody for anything.
+#: Content security policy: the browser blocks all network requests of the page.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:"
 )
-#: Bokeh carries addresses of libraries that it would fetch for TeX and maps; nothing here does.
+#: Addresses in Bokeh's scripts of libraries for TeX and maps, which these figures do not use.
 _ADDRESSES = re.compile(r"https://(?:cdn\.jsdelivr\.net|maps\.googleapis\.com)[^\"'`\s]*")
 
 
 def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Path:
-    """Write an executed notebook as one HTML file that asks nothing of the network.
+    """Write an executed notebook as one HTML file that makes no network requests.
 
     Parameters
     ----------
     notebook : path
-        An executed notebook; figures in it carry their scripts (Bokeh's inline resources).
+        An executed notebook; its figures include their scripts (Bokeh's inline resources).
     output : path
-        The file to write; its folder is made.
+        The file to write; its folder is created if missing.
     title : str
         Title of the page.
 
@@ -67,12 +67,12 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
         `output`.
     """
     content = nbformat.read(str(notebook), as_version=4)
-    # Warnings and logs are for whoever runs the notebook; readers of the page have the run.
+    # Drop stderr: warnings and logs are for the person who executes the notebook.
     for cell in content.cells:
         if cell.cell_type == "code":
             cell.outputs = [_plain(out) for out in cell.outputs if out.get("name") != "stderr"]
     exporter = HTMLExporter(
-        template_name="basic",  # a body alone: the full templates ask a CDN for four scripts
+        template_name="basic",  # body only: the full templates load four scripts from a CDN
         exclude_input=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,
@@ -95,12 +95,12 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
 
 
 def silent(page: str) -> str:
-    """Return a page without the addresses at which Bokeh's scripts would ask for more of them."""
+    """Return a page without the addresses from which Bokeh's scripts would load libraries."""
     return _ADDRESSES.sub("about:blank", page)
 
 
 def _plain(output: Any) -> Any:
-    """Return a script as one that needs no notebook around it (the template asks for jQuery)."""
+    """Return a script output as HTML that works without a notebook (the template needs jQuery)."""
     script = output.get("data", {}).get("application/javascript")
     if script is not None:
         output.data = nbformat.from_dict({"text/html": f"<script>{script}</script>"})

@@ -1,4 +1,4 @@
-"""A night in Markdown, for a step summary or a mail, and as annotations of GitHub Actions."""
+"""Format a night as Markdown (step summary, mail) and as annotations of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from benchkit.show import markdown
 
 __all__ = ["night_markdown", "open_series", "workflow_commands"]
 
-#: GitHub drops a step summary above 1 MiB whole; other steps of the job write there too.
+#: Maximum bytes: GitHub discards step summaries above 1 MiB, which all steps of a job share.
 MOST_BYTES = 900_000
 
 
 def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
-    """Return what came of a night as Markdown: changed rows first, then the rest, then cut.
+    """Return the results of a night as Markdown, changed rows first, cut to a maximum size.
 
     Parameters
     ----------
     night : Night
-        As `benchkit.nightly` returns it.
+        Return value of `benchkit.nightly`.
     most_bytes : int, default 900000
-        What does not fit is counted.
+        Maximum size in bytes; the text ends with the number of lines that do not fit.
     """
     by_id = {one.id: one for one in night.regressions}
     lines = [f"## {markdown.text(night.sentence)}", ""]
@@ -69,21 +69,21 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
 
 
 def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:
-    """Return what a figure of each open regression needs.
+    """Return the title and the series of each open regression, for its figure.
 
     Parameters
     ----------
     night : Night
-        Its regressions, the newest first.
+        The night; its regressions are ordered newest first.
     history : History
-        Where their series are.
+        History that contains the series.
     most : int, default 6
-        How many, at most.
+        Maximum number of regressions.
 
     Returns
     -------
     list of (str, int)
-        Title in Markdown, and position of the series in the history. Failures have no series.
+        Title in Markdown and position of the series in the history. Failures have no series.
     """
     found = []
     for one in night.regressions:
@@ -109,7 +109,7 @@ def _row(event: Mapping[str, Any], one: Regression | None) -> tuple[str, ...]:
 
 
 def workflow_commands(night: Night) -> list[str]:
-    """Return lines that GitHub Actions shows beside a job: errors for what got worse tonight."""
+    """Return workflow commands: errors for metrics that got worse, warnings for failures."""
     by_id = {one.id: one for one in night.regressions}
     lines = []
     for event in night.worse:
@@ -125,6 +125,6 @@ def workflow_commands(night: Night) -> list[str]:
 
 
 def _data(text: str, is_property: bool = False) -> str:
-    """Return a text as workflow commands want it: a line break would begin another command."""
+    """Return a text escaped for workflow commands: a line break would start a new command."""
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if is_property else text

@@ -1,4 +1,4 @@
-"""Reports: a parameterised notebook, executed by papermill, as a page to send around."""
+"""Write reports: execute a parameterised notebook with papermill and save it as an HTML page."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from benchkit.store.store import Store
 
 __all__ = ["bisect_report", "ab_report", "nightly_report", "notebook_report", "run_report"]
 
-#: For one cell; a run of a million tasks takes seconds to draw.
+#: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0
 
 
 def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
-    """Write the drill-down of one run as a page.
+    """Write the detailed report of one run as an HTML page.
 
     Parameters
     ----------
     store : Store
-        Where the run is.
+        The store with the run.
     run_id : str, default "latest"
-        Its id, or the beginning of it.
+        Its id, or the first characters of its id.
     output : path, optional
         File to write; by default ``experiments/<experiment>/reports/run-<id>.html`` in the store.
 
     Returns
     -------
     Path
-        The page. The executed notebook lies beside it.
+        The page. The executed notebook is in the same folder.
 
     Raises
     ------
     UnknownRun
-        There is no such run.
+        The run does not exist.
     MissingExtra
-        What draws is not installed.
+        The plotting packages are not installed.
     """
     run_id = store.resolve(run_id)
     attrs = store.open(run_id).tree.attrs
@@ -66,30 +66,30 @@ def ab_report(
     metrics: Sequence[str] = (),
     folder: str | Path | None = None,
 ) -> Path:
-    """Write the comparison of an experiment's arms as a page.
+    """Write the comparison of the arms of an experiment as an HTML page.
 
     Parameters
     ----------
     store : Store
-        Where the experiment is.
+        The store with the experiment.
     experiment : str, default "latest"
-        Its id, or the beginning of it.
+        Its id, or the first characters of its id.
     metrics : sequence of str, optional
-        What to judge; by default as the notebook does.
+        Metrics to compare; by default those of the notebook.
     folder : path, optional
-        Where to write; by default ``experiments/<experiment>/reports`` in the store.
+        Target folder; by default ``experiments/<experiment>/reports`` in the store.
 
     Returns
     -------
     Path
-        The page, ``ab.html``. The executed notebook lies beside it.
+        The page, ``ab.html``. The executed notebook is in the same folder.
 
     Raises
     ------
     UsageError
-        There is no such experiment.
+        The experiment does not exist.
     MissingExtra
-        What draws is not installed.
+        The plotting packages are not installed.
     """
     found = read_plan(store.path, experiment)["id"]
     if folder is None:
@@ -101,21 +101,21 @@ def ab_report(
 
 
 def nightly_report(store: Store, night: str, output: str | Path) -> Path:
-    """Write what came of a night as a page.
+    """Write the results of a night as an HTML page.
 
     Parameters
     ----------
     store : Store
-        Where the night is; its ledger must have been written.
+        The store with the night; its ledger must be up to date.
     night : str
-        Moment of the night, as its runs are tagged.
+        Time of the night, as in the tag of its runs.
     output : path
         The page to write.
 
     Returns
     -------
     Path
-        `output`. The executed notebook lies beside it.
+        `output`. The executed notebook is in the same folder.
     """
     place = {"store": str(Path(store.path).resolve()), "night": night, "measure": False}
     return notebook_report("nightly", place, output, title=f"Night {night[:16]}")
@@ -124,26 +124,26 @@ def nightly_report(store: Store, night: str, output: str | Path) -> Path:
 def bisect_report(
     store: Store, bisection: str = "latest", folder: str | Path | None = None
 ) -> Path:
-    """Write the steps of a bisection as a page.
+    """Write the steps of a bisection as an HTML page.
 
     Parameters
     ----------
     store : Store
-        Where the bisection is.
+        The store with the bisection.
     bisection : str, default "latest"
-        Its id, or the beginning of it.
+        Its id, or the first characters of its id.
     folder : path, optional
-        Where to write; by default ``experiments/<bisection>/reports`` in the store.
+        Target folder; by default ``experiments/<bisection>/reports`` in the store.
 
     Returns
     -------
     Path
-        The page, ``bisect.html``. The executed notebook lies beside it.
+        The page, ``bisect.html``. The executed notebook is in the same folder.
 
     Raises
     ------
     UsageError
-        There is no such bisection.
+        The bisection does not exist.
     """
     found = read_bisection(store, bisection).id
     if folder is None:
@@ -155,12 +155,12 @@ def bisect_report(
 def notebook_report(
     name: str, parameters: Mapping[str, Any], output: str | Path, *, title: str
 ) -> Path:
-    """Execute a notebook and write it as a page, the executed notebook beside it.
+    """Execute a notebook; write the HTML page and the executed notebook into the same folder.
 
     Parameters
     ----------
     name : str
-        Name of a notebook, as in ``./notebooks`` or as shipped.
+        Name of a notebook in ``./notebooks`` or of a notebook shipped with benchkit.
     parameters : mapping of str to JSON types
         Values of its parameters.
     output : path
@@ -176,11 +176,11 @@ def notebook_report(
     Raises
     ------
     InvalidNotebookError
-        The notebook has no such parameter.
+        The notebook does not have one of the parameters.
     KernelError
-        A cell raised; the executed notebook is kept and holds the error.
+        A cell raised; the executed notebook is kept and contains the error.
     MissingExtra
-        What draws is not installed.
+        The plotting packages are not installed.
     """
     try:
         from benchkit.show.reports.html import notebook_page
