@@ -1,4 +1,4 @@
-"""Why one workload changed between two arms: its task groups in both, and the runs of both."""
+"""Explain the change of one workload between two arms: task groups and runs of both arms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchkit.store.store import Store
 
 __all__ = ["cause_of_change"]
 
-#: Smaller parts are no cause, and there may be hundreds of them.
+#: Largest number of parts in the table; there may be hundreds, and small parts are no cause.
 MOST_PARTS = 40
 _PARTS = ("what", "more", "interval", "baseline", "contender", "look")
 _RUNS = ("arm", "run", "block", "started (UTC)", "wall time", "peak memory", "beside the other")
@@ -33,20 +33,20 @@ _RUNS = ("arm", "run", "block", "started (UTC)", "wall time", "peak memory", "be
 def cause_of_change(
     store: Store, report: Comparison, runs: pd.DataFrame, state: Mapping[str, str], back: str
 ) -> Any:
-    """Return the page of the workload and arm that the address names.
+    """Return the page that explains the change of the workload and arm in the address.
 
     Parameters
     ----------
     store : Store
-        Where the runs are.
+        Store of the runs.
     report : Comparison
         The comparison.
     runs : DataFrame
-        The runs that were compared, with their arms.
+        The compared runs, with their arms.
     state : mapping
-        ``workload``, and ``arm`` where there is more than one beside the baseline.
+        Keys of the address: ``workload``; ``arm`` if there are several contenders.
     back : str
-        Address of the whole comparison.
+        Address of the complete comparison.
     """
     workload, arm = state["workload"], state.get("arm") or report.contenders[0]
     frame = report.frame
@@ -63,7 +63,7 @@ def cause_of_change(
     async def fill() -> None:
         try:
             content = await asyncio.to_thread(_content, store, report, runs, workload, arm)
-        except Exception as error:  # a damaged run, of whatever kind; the rest of the page stands
+        except Exception as error:  # damaged run: show the rest of the page
             content = [parts.trouble("The causes cannot be told", error)]
         place.param.update(objects=content, tags=[])
 
@@ -121,7 +121,7 @@ _TERMS = {
 
 
 def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
-    """Return a row per part as markup, with links to its groups in a run of each arm."""
+    """Return one row of HTML per part, with links to its task group in a run of each arm."""
     full = [_full_names(run_id) for run_id in ids]
     rows = []
     for part in table.head(MOST_PARTS).to_dict("records"):
@@ -154,7 +154,7 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
 
 
 def _memory(table: pd.DataFrame) -> list[Any]:
-    """Return what the memory of the cluster was when it was highest, by kind, in both arms."""
+    """Return the cluster memory of both arms by kind, at the time of the peak."""
     if table.empty:
         return []
     rows = [
@@ -181,7 +181,7 @@ def _more_bytes(number: float) -> str:
 
 
 def _full_names(run_id: str) -> dict[str, str]:
-    """Return name without Dask's hash -> the first group of that name in a run."""
+    """Return a mapping from short name (without Dask's hash) to the first such task group."""
     tree = open_run(run_id).tree
     if "task_groups" not in tree.children:
         return {}
@@ -211,7 +211,7 @@ def _run_rows(sides: Mapping[str, pd.DataFrame], first: Mapping[str, str]) -> li
 
 
 def _beside(first: Mapping[str, str], arm: str, run_id: str) -> str:
-    """Return the link to a run beside the other arm's first; the baseline is always A."""
+    """Return a link that compares a run with the first run of the other arm; A is the baseline."""
     a, b = (run_id if name == arm else other for name, other in first.items())
     told = f"{run_id[:13]} of {arm} beside the first run of the other"
     return f"<a href='{escape(address('pair', a=a, b=b))}' aria-label='{escape(told)}'>⇄</a>"

@@ -1,4 +1,4 @@
-"""Compare: the arms of an experiment, or any two sets of runs, with verdicts and causes."""
+"""Page that compares the arms of an experiment, or two sets of runs: verdicts and causes."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from benchkit.store.store import Store
 __all__ = ["TITLE", "view"]
 
 TITLE = "Compare"
-#: So many of the workloads that changed most are explained on the page.
+#: Number of workloads with the largest changes that the page explains.
 EXPLAINED = 3
-#: Two selections as one may write them.
+#: Examples of two selections, shown in the form.
 EXAMPLES = ("env:main,since:30d", "env:main,tag:variant=A")
-#: So many ways to two runs side by side.
+#: Largest number of links to pages of two runs.
 MOST_PAIRS = 20
-#: So many runs a side and workload explain what two selections differ in.
+#: Number of newest runs per side and workload that explain the difference of two selections.
 LATEST = 10
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the comparison that the address names, or the experiments there are.
+    """Return the comparison in the address, or the list of experiments.
 
-    ``experiment=<id>``, or ``baseline=<selection>&contender=<selection>``; and what
-    `benchkit.show.dashboard.compare.table.FILTERS` names. With ``workload=<name>`` why that one
-    changed, in the arm that ``arm=<name>`` names.
+    Keys: ``experiment=<id>`` or ``baseline=<selection>&contender=<selection>``, and those in
+    `benchkit.show.dashboard.compare.table.FILTERS`. ``workload=<name>`` shows the causes of the
+    change of this workload in the arm ``arm=<name>``.
     """
     store = open_store()
     if not state.get("experiment") and not (state.get("baseline") and state.get("contender")):
@@ -58,7 +58,7 @@ def view(state: dict[str, str]) -> Any:
     if state.get("workload"):
         whole = {name: state[name] for name in (*SIDES, *FILTERS) if name in state}
         return cause_of_change(store, report, runs, state, address("compare", **whole))
-    # What opens runs takes seconds the first time: the page is painted before it.
+    # Opening runs takes seconds the first time: render the page before.
     causes = pn.Column(
         parts.words("Runs are opened to see where the time went …"),
         sizing_mode="stretch_width",
@@ -81,7 +81,7 @@ def view(state: dict[str, str]) -> Any:
 def _comparing(
     store: Store, state: dict[str, str]
 ) -> tuple[Callable[[str], Comparison], pd.DataFrame]:
-    """Return what compares in one metric, made once for each, and the runs of all arms."""
+    """Return a cached function from metric to comparison, and the runs of all arms."""
     if state.get("experiment"):
         experiment = state["experiment"]
         runs = store.runs(experiment=f"{experiment}*")
@@ -104,11 +104,11 @@ def _comparing(
                 metrics=_with_usual(metric),
                 names=(one, "contender"),
             ),
-            # An age such as 7d means another moment later.
+            # The hour is part of the key: an age such as 7d is relative to the current time.
             *("selections", one, other, metric, f"{pd.Timestamp.now():%Y-%m-%d %H}"),
         )
 
-    # The page opens runs of those that changed: of each side the latest are enough.
+    # The page opens runs of changed workloads: the latest runs of each side are enough.
     latest = [
         side[side["outcome"] == "ok"].assign(arm=name).groupby("workload").tail(LATEST)
         for name, side in zip((one, other), sides, strict=True)
@@ -117,15 +117,15 @@ def _comparing(
 
 
 def _with_usual(metric: str) -> tuple[str, ...]:
-    """Return a metric and those that always go with it: causes are those of a longer duration."""
+    """Return a metric and the metrics that are always compared: causes explain the duration."""
     return tuple(dict.fromkeys([metric, "duration", "memory_mean", "memory_peak"]))
 
 
 def _interim(store: Store, experiment: str) -> list[Any]:
-    """Return what says that runs are still to come, if they are."""
+    """Return a message if runs of the experiment are still missing, else nothing."""
     try:
         status = read_status(store, experiment)
-    except BenchkitError:  # its plan is not in this store
+    except BenchkitError:  # the store does not contain the plan
         return []
     n_left = status.count(OPEN) + status.count(RUNNING)
     if not (n_left and status.alive):
@@ -142,14 +142,14 @@ def _interim(store: Store, experiment: str) -> list[Any]:
 
 
 def _measured(report: Comparison, runs: pd.DataFrame) -> list[str]:
-    """Return the metrics that runs have and that can be judged, the one that was asked for too."""
+    """Return the measured metrics that have a direction, and the requested metric."""
     has = [name for name in METRICS if worse_direction(name) and name in runs]
     names = [name for name in has if runs[name].notna().any()]
     return list(dict.fromkeys([*names, report.metrics[0]]))
 
 
 def _choices(store: Store) -> Any:
-    """Return the experiments there are, and a form for any two sets of runs."""
+    """Return the list of experiments, and a form that compares two sets of runs."""
     fields = {
         name: (name.capitalize(), example)
         for name, example in zip(("baseline", "contender"), EXAMPLES, strict=True)
@@ -205,7 +205,7 @@ def _experiments(store: Store) -> Any:
 
 
 def _side_by_side(runs: pd.DataFrame, report: Comparison) -> list[Any]:
-    """Return the ways to the first run of each arm, one beside the other, per workload."""
+    """Return, per workload, links to the page that compares the first run of each arm."""
     ok = runs[runs["outcome"] == "ok"].sort_values("block")
     first = ok.drop_duplicates(["workload", "arm"]).set_index(["workload", "arm"])["id"]
     ways: dict[str, str] = {}
@@ -228,7 +228,7 @@ def _side_by_side(runs: pd.DataFrame, report: Comparison) -> list[Any]:
 
 
 async def _causes(store: Store, runs: pd.DataFrame, report: Comparison) -> list[Any]:
-    """Return what explains the largest changes; other visitors are served meanwhile."""
+    """Return explanations of the largest changes, computed without blocking other sessions."""
     name = "\n".join([*report.contenders, report.sentence, *sorted(runs["id"])])
 
     def causes() -> list[Any]:
@@ -257,9 +257,9 @@ async def _causes(store: Store, runs: pd.DataFrame, report: Comparison) -> list[
 
 
 async def _found(make: Callable[[], Any], trouble: str, content: list[Any]) -> Any:
-    """Return what is made in a thread; if it cannot be, say so and let the rest of the page be."""
+    """Return the result of `make`, run in a thread; if it fails, show a message instead."""
     try:
         return await asyncio.to_thread(make)
-    except Exception as error:  # a damaged run, of whatever kind of damage
+    except Exception as error:  # damaged runs raise various errors
         content.append(parts.trouble(trouble, error))
         return None

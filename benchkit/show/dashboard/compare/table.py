@@ -1,6 +1,6 @@
-"""The rows of a comparison and their figures, as the visitor filters them.
+"""Table and figures of a comparison, with filters.
 
-What filters leave out is counted by verdict: no class of rows is dropped without a word.
+The page shows how many rows of each verdict the filters hide.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from benchkit.store.schema import METRICS
 
 __all__ = ["FILTERS", "SIDES", "comparison_table", "filtered_comparison"]
 
-#: What of the address says which runs are compared, and what the filters are.
+#: Keys of the address that select the runs (SIDES) and that filter the rows (FILTERS).
 SIDES = ("experiment", "baseline", "contender")
 FILTERS = ("metric", "verdict", "category", "find", "order")
-#: Verdict in the address -> its words; each other verdict is one by itself.
+#: Value of ``verdict`` in the address -> label, for groups of verdicts.
 _CHANGED = {"changed": "changed", "worse": "worse", "better": "better"}
-#: Words for the order of rows -> name in the address.
+#: Label of an order of rows -> value in the address.
 _ORDERS = {"what changed most": "", "change in units of its noise": "noise", "name": "name"}
-#: Pixels that the names and intervals, the heat map and the dots take at least.
+#: Smallest width in pixels of the forest plot with names, the heat map and the raw points.
 _LEAST = (420, 260, 260)
-#: More rows than the first scroll within the height of the second.
+#: Largest number of rows in the table, and largest number of rows shown without scrolling.
 MOST_ROWS, TALL = 300, 20
 
 
 def filtered_comparison(
     make: Callable[[str], Comparison], state: Mapping[str, str], metrics: list[str]
 ) -> Any:
-    """Return widgets that filter, and below them the rows and figures that are left.
+    """Return filter widgets, and below them the filtered rows and figures.
 
-    Without a metric in the address rows of all that `make` compares by default are shown, with one
-    its rows alone.
+    Shows the rows of the metric in the address; without it, of all metrics that `make` compares
+    by default.
 
     Parameters
     ----------
     make : callable
-        ``make(metric)`` compares in this metric, and in those that always go with it.
+        ``make(metric)`` returns the comparison in this metric and the usual metrics.
     state : mapping
-        The address of the page; of it `SIDES` and `FILTERS`.
+        Keys of the address: `SIDES` and `FILTERS`.
     metrics : list of str
-        What can be chosen.
+        Metrics that can be selected.
     """
     metric = _among(state.get("metric"), metrics)
     report = make(metric or metrics[0])
@@ -113,7 +113,7 @@ def _category(workload: str) -> str:
 
 
 def _verdicts(report: Comparison, metric: str) -> dict[str, str]:
-    """Return what can be asked for: words with the number of rows -> name in the address."""
+    """Return the options of the verdict filter: label with number of rows -> address value."""
     frame = report.frame
     if metric:
         frame = frame[frame["metric"] == metric]
@@ -169,7 +169,7 @@ def _body(report: Comparison, state: Mapping[str, str], sides: Mapping[str, str]
 
 
 def _ordered(frame: pd.DataFrame, order: str) -> pd.DataFrame:
-    """Return rows in the order that was asked for; they come with what changed most first."""
+    """Return rows in the requested order; the input has the largest changes first."""
     if order == "name":
         return frame.sort_values(["workload", "contender", "metric"], kind="stable")
     if order == "noise":
@@ -179,7 +179,7 @@ def _ordered(frame: pd.DataFrame, order: str) -> pd.DataFrame:
 
 
 def _figures(report: Comparison, metric: str, whole: Mapping[str, str]) -> list[Any]:
-    """Return changes, how sure they are, and single runs, a workload on one line of all three."""
+    """Return the forest plot, heat map and raw points with aligned rows of workloads."""
 
     def way(workload: str, arm: str) -> str:
         return address("compare", **whole, workload=workload, arm=arm)
@@ -187,14 +187,14 @@ def _figures(report: Comparison, metric: str, whole: Mapping[str, str]) -> list[
     changes = leading(forest_plot(report, metric), way)
     sure = leading(heat_map(report, metric, beside=changes), way)
     runs = linked(raw_points(report, metric, beside=changes))
-    # The titles of all three would be cut where they stand beside one another.
+    # Three figures in a row are too narrow for their titles.
     told = changes.title.text
     changes.title.text = "Which changed, and by how much?"
     panes = []
     for drawn, least in zip((changes, sure, runs), _LEAST, strict=True):
         pane = parts.figure(drawn)
         pane.min_width = least
-        # What the names leave is shared by all three.
+        # The three figures share the width that remains after the names.
         names = drawn.min_border_left if drawn is changes else 0
         pane.styles = {**pane.styles, "flex": f"1 1 {names}px"}
         panes.append(pane)
@@ -216,7 +216,7 @@ _TERMS = {
 
 
 def _hidden(frame: pd.DataFrame) -> str:
-    """Say how many rows of each verdict are not shown."""
+    """Return a sentence with the number of hidden rows of each verdict."""
     counts = frame["verdict"].value_counts()
     if not len(counts):
         return ""
@@ -225,10 +225,10 @@ def _hidden(frame: pd.DataFrame) -> str:
 
 
 def _markup(report: Comparison, whole: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Return titles and cells of the first rows; each workload leads to its cause."""
+    """Return titles and HTML cells of the first rows; each workload links to its causes."""
     shown = replace(report, frame=report.frame.head(MOST_ROWS))
     table = comparison_table(shown).reset_index()
-    # What is the same in all rows, or nothing, only takes room from the names.
+    # Omit columns that are empty or equal in all rows: they take space from the names.
     needless = {
         "arm": len(report.contenders) == 1,
         "metric": bool(whole.get("metric")),
@@ -244,7 +244,7 @@ def _markup(report: Comparison, whole: Mapping[str, str]) -> tuple[list[str], li
 
 
 def comparison_table(report: Comparison) -> pd.DataFrame:
-    """Return the rows of a comparison as text, what changed first, the workload as the index."""
+    """Return the rows of a comparison as text, changed rows first, indexed by workload."""
     has_null = report.frame["null_ratio"].notna().any()
     rows = []
     for row in report.frame.to_dict("records"):

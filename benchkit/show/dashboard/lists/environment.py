@@ -1,4 +1,4 @@
-"""One environment: what is in it, and how its packages changed from build to build."""
+"""Page of one environment: its content, and the package changes between its builds."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from benchkit.show.escape import escape
 
 __all__ = ["KINDS", "newest_attributes", "view"]
 
-#: Kind of a difference -> its title; counts follow from these and are the runs' own business.
+#: Kind of a difference -> title of its section; differences in counts are not shown.
 KINDS = {
     "package": "Packages",
     "config": "Dask configuration",
     "variable": "Environment variables",
     "cluster": "Cluster",
 }
-#: Newest runs whose files are tried; builds whose packages are held against those before.
+#: Number of newest run files to try; number of builds compared with the previous build.
 TRIES, MOST_BUILDS = 3, 15
-#: Packages named in a line of the list of builds; the rest is counted.
+#: Largest number of packages named per build; further packages are only counted.
 MOST_NAMED = 12
-#: What of a build the index knows, when no file of it can be opened.
+#: Column of the index -> label; shown when no run file of a build can be opened.
 _INDEXED = {
     "python": "Python",
     "dask": "dask",
@@ -39,7 +39,7 @@ _INDEXED = {
 
 
 def newest_attributes(runs: pd.DataFrame) -> dict[str, Any] | None:
-    """Return what the newest run's file says that can be opened, or None; newest run first."""
+    """Return the attributes of the first readable file of `TRIES` runs (newest first), or None."""
     for run_id in runs["id"].head(TRIES):
         try:
             return attributes_of(str(run_id))
@@ -49,7 +49,7 @@ def newest_attributes(runs: pd.DataFrame) -> dict[str, Any] | None:
 
 
 def view(runs: pd.DataFrame, names: list[str], name: str) -> Any:
-    """Return the page of an environment; `runs` are all runs, the newest first."""
+    """Return the page of an environment; `runs` contains all runs, newest first."""
     mine = runs[runs["environment"] == name]
     about = newest_attributes(mine)
     newest = mine.iloc[0]
@@ -103,7 +103,7 @@ def _object(about: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
 
 
 def _builds(runs: pd.DataFrame) -> Any:
-    """Return the builds of a name on each host, with what changed from one to the next."""
+    """Return the builds of an environment per host, with the changes from build to build."""
     changes = _changes(runs)
     title = "How its packages changed"
     if not changes:
@@ -134,13 +134,13 @@ def _builds(runs: pd.DataFrame) -> Any:
 
 
 def _changes(runs: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the first run of each build with the last run before it on that host."""
+    """Return pairs of the first run of a build and the previous run on the same host."""
     if "packages_hash" not in runs:
         return []
     known = runs[runs["packages_hash"].notna()].iloc[::-1]
     before = known.groupby("host", dropna=False, sort=False)["packages_hash"].shift()
     is_new = before.notna() & (before != known["packages_hash"])
-    # The place of the run before on the same host, of those that begin a build.
+    # Position of the previous run on the same host, for the first run of each build.
     places = pd.Series(range(len(known)), index=known.index)
     earlier = places.groupby(known["host"], dropna=False, sort=False).shift()[is_new].astype(int)
     now, then = known[is_new].to_dict("records"), known.iloc[earlier].to_dict("records")
@@ -148,7 +148,7 @@ def _changes(runs: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Say which packages differ between two runs; what the index knows where files are gone."""
+    """Return the packages that differ between two runs as text; without files, from the index."""
     try:
         left, right = (_object(attributes_of(str(row["id"])), "packages") for row in (before, now))
     except BenchkitError:
@@ -170,7 +170,7 @@ def _version(side: Mapping[str, Any], name: str) -> str:
     return str(side.get(name) or MISSING)[:14]
 
 
-# -- what it is -----------------------------------------------------------------------------------
+# -- content --------------------------------------------------------------------------------------
 
 
 def _facts(about: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Any]:

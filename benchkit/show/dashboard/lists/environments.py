@@ -1,4 +1,4 @@
-"""The list of environments that runs were measured in, and two of them side by side."""
+"""Pages of environments: the list, one environment, and the differences between two."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TITLES = (
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the list; ``name=`` one environment; ``name=`` and ``with=`` what differs."""
+    """Return the list, with ``name=`` one environment, with ``with=`` too the differences."""
     runs = runs_table()
     if runs.empty or runs["environment"].notna().sum() == 0:
         return parts.message(
@@ -75,7 +75,7 @@ def _list(runs: pd.DataFrame, names: list[str]) -> Any:
 
 
 def _cells(name: str, runs: pd.DataFrame) -> list[str]:
-    """Return the cells of a row as markup, every text of a run escaped."""
+    """Return the cells of a row as HTML, with all text from runs escaped."""
     newest = runs.iloc[0]
 
     def known(field: str) -> str:
@@ -101,7 +101,7 @@ def _cells(name: str, runs: pd.DataFrame) -> list[str]:
 
 
 def _choose(names: list[str], one: str, other: str) -> Any:
-    """Return the choice of two; choosing leads to their page."""
+    """Return two selects for environments and a link to the page of their differences."""
     first = pn.widgets.Select(name="One", options=names, value=one, width=260)
     second = pn.widgets.Select(name="Other", options=names, value=other, width=260)
     link = pn.Column(sizing_mode="stretch_width")
@@ -176,7 +176,7 @@ def _differing(runs: pd.DataFrame, one: str, other: str) -> list[Any]:
 
 
 class _Facts:
-    """What `differences` looks at of a run, from its attributes alone: no group is read."""
+    """Input of `differences` made from the attributes of a run, without reading its groups."""
 
     data_vars = ()
 

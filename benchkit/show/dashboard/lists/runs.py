@@ -1,4 +1,4 @@
-"""The list of runs: every run of the store, filtered, each a link to its own page."""
+"""Page with the list of runs: filters, and a link to the page of each run."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _TEXTS = {
     "host": "host",
     "dask": "dask",
 }
-#: Columns that hold links, which no filter looks into.
+#: Columns that contain links; they have no filter.
 LINKS = ("open", "beside")
 PAGE_SIZE = 25
 #: Width of a column of numbers, in pixels.
 NUMBER = 78
-#: Letters that follow one another so quickly are one filter; Tabulator waits for 300 ms.
+#: Delay in ms after the last key before a filter is applied; Tabulator's default is 300 ms.
 TYPING_MS = 120
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the list; `state` may hold a filter per column, as in the address."""
+    """Return the list of runs; `state` contains the keys of the address, such as filters."""
     frame = runs_table()
     if frame.empty:
         return parts.message(
@@ -109,7 +109,7 @@ def view(state: dict[str, str]) -> Any:
 
     def note(order: str, now: Mapping[str, str], page: str) -> None:
         nonlocal said
-        if said == (order, now, page):  # the table has only said what the address says
+        if said == (order, now, page):  # the address is up to date
             return
         said = order, dict(now), page
         fixed = {name: value for name, value in held.items() if name not in typed}
@@ -120,7 +120,7 @@ def view(state: dict[str, str]) -> Any:
     remember_table(widget, begun, note)
 
     def opened(event: Any) -> None:
-        if event.column in LINKS:  # the browser's: with Ctrl held it opens a tab beside this one
+        if event.column in LINKS:  # the browser follows links (Ctrl+click: new tab)
             return
         run_id = str(table["id"].iloc[event.row])
         location = pn.state.location
@@ -145,7 +145,7 @@ def _formatter(digits: int) -> NumberFormatter:
 
 
 def _paged(table: pd.DataFrame, page: str) -> dict[str, Any]:
-    """Return what a table of more than a page is made with."""
+    """Return the Tabulator options of a table with more than one page."""
     if len(table) <= PAGE_SIZE:
         return {}
     shown = page_of(page, len(table), PAGE_SIZE)
@@ -153,13 +153,13 @@ def _paged(table: pd.DataFrame, page: str) -> dict[str, Any]:
 
 
 def _holding(table: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
-    """Return the rows whose column holds a text, in whatever case."""
+    """Return the rows whose column contains a text, ignoring case."""
     held = table[name].astype(str).str.lower().str.contains(value.lower(), regex=False)
     return table[held].reset_index(drop=True)
 
 
 def _pick(frame: pd.DataFrame, picked: str) -> list[Any]:
-    """Return what says that one of two runs is chosen."""
+    """Return a message that the first of two runs is selected."""
     found = frame[frame["id"].astype(str) == picked]
     if found.empty:
         return []
@@ -169,7 +169,7 @@ def _pick(frame: pd.DataFrame, picked: str) -> list[Any]:
 
 
 def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
-    # Ids are made of hexadecimal digits and dashes only (the store checks), so the link is safe.
+    # The store checks that ids contain only hexadecimal digits and dashes, so the link is safe.
     ids = frame["id"].astype(str)
     links = [f'<a href="?view=run&amp;id={i}" aria-label="open run {i[:13]}">open</a>' for i in ids]
     table = pd.DataFrame({"id": ids, "open": links, "beside": _beside(list(ids), picked)})
@@ -188,7 +188,7 @@ def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
 
 
 def _beside(ids: list[str], picked: str) -> list[str]:
-    """Return links that choose the first of two runs, then the second."""
+    """Return one link per run that selects it as the first or second of two runs."""
     if not picked:
         return [
             f'<a href="?view=runs&amp;pick={i}" aria-label="hold {i[:13]} beside another">⇄</a>'
@@ -203,7 +203,7 @@ def _beside(ids: list[str], picked: str) -> list[str]:
 
 
 def _as_file(frame: pd.DataFrame, widget: pn.widgets.Tabulator) -> pd.DataFrame:
-    """Return what the store knows of the runs that are shown, in their order, in units of ours."""
+    """Return the index records of the shown runs, in the order shown, in the store's units."""
     shown = widget.current_view["id"]
     return frame.assign(id=frame["id"].astype(str)).set_index("id").loc[shown].reset_index()
 
@@ -217,7 +217,7 @@ def _count(frame: pd.DataFrame) -> str:
 
 
 def _left_out(frame: pd.DataFrame) -> str:
-    """Say which runs are not ok, so that nobody takes the list for successes only."""
+    """Return the number of runs of each outcome as text, so that failures are visible."""
     counts = frame["outcome"].value_counts()
     bad = [
         f"{count} {OUTCOME_WORDS.get(name, ('', name))[1]}"

@@ -1,4 +1,4 @@
-"""One workload: what it does, how it went, how noisy it is and what that lets anybody see."""
+"""Page of one workload: description, runs, noise, and the runs needed to detect a change."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from benchkit.store.schema import METRICS
 
 __all__ = ["NOISE_TERMS", "needed_text", "noise_text", "share_text", "view"]
 
-#: Runs in the table, runs in a sparkline, and sets of comparable runs that are listed.
+#: Largest numbers of runs in the table, runs in a sparkline, and listed sets of runs.
 MOST_RUNS, SPARK_RUNS, MOST_SETS = 30, 120, 20
-#: Files that are tried for the source: a damaged one must not hide it.
+#: Number of newest run files to try for the source, in case a file is damaged.
 TRIES = 3
 NOISE_TERMS = {
     "noise": "how far one run is from the next by chance: coefficient of variation of one run, "
@@ -47,7 +47,7 @@ NOISE_TERMS = {
 
 
 def noise_text(noise: float) -> str:
-    """Return noise as a share."""
+    """Return noise as text in percent."""
     if not np.isfinite(noise):
         return MISSING
     percent = noise * 100
@@ -56,17 +56,17 @@ def noise_text(noise: float) -> str:
 
 
 def share_text(count: int, among: int) -> str:
-    """Return a count and its share; none is 0."""
+    """Return a count and its share in percent as text; "0" if the count is 0."""
     return f"{count} ({count / among * 100:.1f} %)" if count else "0"
 
 
 def needed_text(runs: int) -> str:
-    """Return a number of runs; unknown and impossible are words of their own."""
+    """Return a number of runs as text; 0 means unknown, -1 means more than 1000."""
     return {0: MISSING, -1: "> 1000"}.get(runs, str(runs))
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of the workload that `state["name"]` names, parameters bound."""
+    """Return the page of the variant `state["name"]`."""
     name = state["name"]
     all_runs = runs_table()
     runs = all_runs[all_runs["workload"] == name] if len(all_runs) else all_runs
@@ -129,7 +129,7 @@ def _unknown(name: str) -> Any:
 
 
 def _attributes(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return what the newest run's file says; empty if none of the newest can be opened."""
+    """Return the attributes of the newest readable run file; empty if none is readable."""
     for run_id in runs["id"].head(TRIES) if len(runs) else ():
         try:
             return attributes_of(str(run_id))
@@ -139,7 +139,7 @@ def _attributes(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _head(name: str, runs: pd.DataFrame, variant: Variant | None, about: dict[str, Any]) -> Any:
-    """Return the head; what it does is the author's own words."""
+    """Return the head of the page; the description is the author's text."""
     text = str(about.get("description") or (variant.workload.description if variant else ""))
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
     state, good = "never measured", True
@@ -187,7 +187,7 @@ def _facts(runs: pd.DataFrame, variant: Variant | None, about: dict[str, Any]) -
 
 
 def _size(sizes: Mapping[str, Any], last: Mapping[str, Any]) -> str:
-    """Say what its data were made to fit, which is what its size follows from."""
+    """Return the limits (memory, threads) and the scale that determine the data size, as text."""
     told = []
     if sizes.get("memory"):
         told.append(f"made for {format_bytes(sizes['memory'])} of cluster memory")
@@ -239,7 +239,7 @@ def _set_cells(row: Mapping[str, Any], metric: str) -> list[str]:
 
 
 def _over_time(name: str, runs: pd.DataFrame, metric: str) -> Any:
-    """Return its nights as a figure; where there are none, its runs as a line."""
+    """Return a figure of the nightly series; without nights, a sparkline of the runs."""
     history = nights_of_workload(name)
     mine = history.series[history.series["metric"] == metric]
     if len(mine):

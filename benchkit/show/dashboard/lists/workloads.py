@@ -1,4 +1,4 @@
-"""The list of workloads: what each is measured to, how noisy it is, how often it fails."""
+"""Page with the list of workloads: median, noise and failures of each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from benchkit.store.schema import METRICS
 __all__ = ["TITLE", "Row", "view", "workload_rows"]
 
 TITLE = "Workloads"
-#: More runs a side than this are more than an experiment usually has: too noisy for 5 %.
+#: Usual largest number of runs per side; a workload that needs more for 5 % is noisy.
 MANY_RUNS = 12
 _NO_FAILURE = ("ok", "skipped")
 _TITLES = (
@@ -41,22 +41,22 @@ _TITLES = (
 
 @dataclass(frozen=True)
 class Row:
-    """One workload with its parameters bound, as the list shows it.
+    """Row of the list: one variant.
 
     Attributes
     ----------
     name, category : str
-        Of the variant.
+        Name and category of the variant.
     n_runs, n_failed : int
-        Runs in the store; those of them that did not end ok. Skipped ones are no failures.
+        Number of runs in the store, and number of failed runs. Skipped runs are not failures.
     last : mapping or None
-        Record of the newest run; None if the workload is only in the catalogue.
+        Record of the newest run; None if the variant has no run.
     state : str
-        One of `STATES`, the most serious of its series on the last night; empty without nights.
+        Most serious state (see `STATES`) of its series on the last night; empty without nights.
     level, noise : float
-        Median and coefficient of variation in its newest set of comparable runs; NaN: unknown.
+        Median and coefficient of variation of the newest set of comparable runs; NaN: unknown.
     needed : int
-        Runs a side that see 5 %; 0: unknown, -1: 1000 do not do.
+        Runs per side that detect a change of 5 %; 0: unknown, -1: more than 1000.
     """
 
     name: str
@@ -71,16 +71,16 @@ class Row:
 
     @property
     def failing(self) -> float:
-        """Share of its runs that did not end ok."""
+        """Share of failed runs."""
         return self.n_failed / self.n_runs if self.n_runs else 0.0
 
     @property
     def is_noisy(self) -> bool:
-        """Whether it takes more runs than an experiment has to see 5 %."""
+        """Whether detecting a change of 5 % takes more runs than an experiment usually has."""
         return self.needed < 0 or self.needed > MANY_RUNS
 
 
-#: What is shown -> its name in the address, and which rows it is.
+#: Label of a filter -> value in the address, and condition on rows.
 _SHOWN: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "measured": ("", lambda row: row.n_runs > 0),
     "last run not ok": (
@@ -91,7 +91,7 @@ _SHOWN: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "never measured": ("never", lambda row: not row.n_runs),
     "everything": ("all", lambda row: True),
 }
-#: Order -> its name in the address, and what rows are ordered by.
+#: Label of an order -> value in the address, and sort key.
 _ORDERS: dict[str, tuple[str, Callable[[Row], Any]]] = {
     "name": ("", lambda row: row.name),
     "noise, highest first": ("noise", lambda row: -np.nan_to_num(row.noise, nan=-1.0)),
@@ -105,9 +105,9 @@ _ORDERS: dict[str, tuple[str, Callable[[Row], Any]]] = {
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the list, or one workload if the address names one.
+    """Return the list, or the page of one workload if the address contains a name.
 
-    ``name=`` one workload; else ``metric``, ``find``, ``category``, ``show`` and ``order``.
+    Keys: ``name``, or ``metric``, ``find``, ``category``, ``show`` and ``order``.
     """
     if state.get("name"):
         return workload.view(state)
@@ -162,13 +162,13 @@ def _known(asked: str | None, among: Mapping[str, tuple[str, Any]]) -> str:
 
 
 def _measured_metrics() -> list[str]:
-    """Return the metrics that runs of the store have; wall time where there are none."""
+    """Return the metrics measured by runs of the store; without runs, the wall time."""
     runs = runs_table()
     return [name for name in METRICS if name in runs and runs[name].notna().any()] or ["duration"]
 
 
 def workload_rows(metric: str) -> list[Row]:
-    """Return a row per workload of the store and of the catalogue, by name."""
+    """Return one row per variant of the store and of the catalogue, sorted by name."""
     runs, states = runs_table(), _states(metric)
     measured = noise_of(metric).drop_duplicates("workload") if len(runs) else pd.DataFrame()
     noise = {row["workload"]: row for row in measured.to_dict("records")}
@@ -177,7 +177,7 @@ def workload_rows(metric: str) -> list[Row]:
         grouped = runs.groupby("workload", sort=False)
         failed = (~runs["outcome"].isin(_NO_FAILURE)).groupby(runs["workload"]).sum()
         sizes = grouped.size()
-        for last in grouped.head(1).to_dict("records"):  # the newest is the first
+        for last in grouped.head(1).to_dict("records"):  # newest run first
             name = str(last["workload"])
             own = noise.get(name, {})
             found[name] = Row(
@@ -235,7 +235,7 @@ def _count(rows: list[Row]) -> str:
 
 
 def _hidden(rows: list[Row], kept: list[Row]) -> list[str]:
-    """Say what there is of each class, and how much of it the filters leave out."""
+    """Return a line with the number of rows of each class, and how many are hidden."""
     classes = {
         "last run ok": [r for r in rows if r.last is not None and r.last["outcome"] == "ok"],
         "last run not ok": [r for r in rows if _SHOWN["last run not ok"][1](r)],
@@ -254,7 +254,7 @@ def _hidden(rows: list[Row], kept: list[Row]) -> list[str]:
 
 
 def _cells(row: Row, metric: str, nights: set[str]) -> list[str]:
-    """Return the cells of a row as markup, every text of a run escaped."""
+    """Return the cells of a row as HTML, with all text from runs escaped."""
     name = f"<a href='{escape(address('workloads', name=row.name))}'>{escape(row.name)}</a>"
     if row.last is None:
         return [name, escape(row.category), "0", MISSING, "never measured", *[MISSING] * 5, ""]
