@@ -1,7 +1,7 @@
-"""What makes a folder a store: store.json, with the version of the format.
+"""Read and write store.json, the file that marks a folder as a store and holds its format version.
 
-Versions count what an older reader would misread. A new field or file that older readers may
-overlook does not raise it.
+The version rises with a change that an older reader would misread. A new field or file that older
+readers can ignore does not raise it.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def default_store() -> str:
 
 
 def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
-    """Return what store.json says; empty if a store can be made here.
+    """Return the content of store.json; empty if the folder can become a new store.
 
     Parameters
     ----------
     files : LocalFiles
         The folder.
     create : bool
-        Whether there may be no store yet.
+        Whether the store may be missing.
 
     Raises
     ------
     InvalidStoreError
-        The folder is something else, its format is newer, or there is no store and `create` is
+        The folder is not a store, its format is newer, or there is no store and `create` is
         false.
     """
     root = files.root
@@ -77,7 +77,7 @@ def _refuse_what_is_no_store(files: LocalFiles, create: bool) -> None:
     root = files.root
     if not create and not root.exists():
         raise InvalidStoreError(f"{root}: no store there: `benchkit run` makes one")
-    # A writer that makes the store right now has its draft in tmp/, and its file a moment later.
+    # Ignore tmp/: a writer that is creating the store writes its draft there, then store.json.
     strange = [entry for entry in os.listdir(root) if entry != "tmp"] if root.is_dir() else []
     if strange and not files.exists(_NAME):
         raise InvalidStoreError(
@@ -90,12 +90,12 @@ def _refuse_what_is_no_store(files: LocalFiles, create: bool) -> None:
 
 
 def write_meta(files: LocalFiles) -> dict[str, Any]:
-    """Make the folder a store, unless somebody was faster, and return what store.json says.
+    """Create store.json, unless another writer has created it, and return its content.
 
     Raises
     ------
     StoreError
-        It could not be written.
+        The file could not be written.
     """
     meta = {
         "format": _FORMAT,
@@ -103,6 +103,6 @@ def write_meta(files: LocalFiles) -> dict[str, Any]:
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "id": new_id(),
     }
-    with suppress(AlreadyStored):  # another writer came first
+    with suppress(AlreadyStored):  # another writer created it first
         files.create(_NAME, json.dumps(meta, indent=1).encode())
     return read_meta(files, create=False)

@@ -1,8 +1,8 @@
-"""From what Prometheus said to the group `/prometheus` of a run file.
+"""Build the group `/prometheus` of a run file from recorded Prometheus data.
 
-A variable per metric over time, instance and the labels of the metric; the answer of a server and
-the texts of scraped processes give the same. Values are as they were exposed: counters count from
-the start of their process.
+The group has a variable per metric over time, instance and the labels of the metric. The answer of
+a server and the texts scraped from processes give the same variables. Values are kept as exposed:
+counters count from the start of their process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchkit.store.schema import COORDINATES
 
 __all__ = ["assemble_prometheus", "unit_of"]
 
-#: Endings of names, by Prometheus' own rules: base units, and `_total` for counters.
+#: Suffix of a metric's name -> unit, as Prometheus' naming rules define it (base units).
 _UNITS = {
     "seconds": "s",
     "s": "s",
@@ -36,12 +36,12 @@ _UNITS = {
     "joules": "J",
 }
 _NOT_OURS = ("python_", "scrape_")
-#: Names that a label or a metric must not take from a dimension of the group.
+#: Dimension and coordinate names of the group, which a label or a metric must not take.
 _TAKEN = {"time", "instance", "address", "name", "role"}
 
 
 def unit_of(metric: str) -> str:
-    """Return the unit that a metric's name tells, "1" for counts and where it tells none.
+    """Return the unit that a metric's name ends in; "1" for counts and for names without a unit.
 
     Examples
     --------
@@ -53,14 +53,14 @@ def unit_of(metric: str) -> str:
 
 @dataclass
 class _Metric:
-    """One metric: its series, each with its labels and its values by row of time."""
+    """One metric and its series; each series has labels, and values by row of time."""
 
     help: str = ""
     kind: str = ""
     series: dict[tuple[tuple[str, str], ...], _Series] = field(default_factory=dict)
 
     def of(self, labels: dict[str, str]) -> dict[int, float]:
-        """Return the values of the series with these labels, to be added to."""
+        """Return the values of the series with these labels: a dict for the caller to fill."""
         key = tuple(sorted(labels.items()))
         if key not in self.series:
             self.series[key] = _Series(labels)
@@ -78,14 +78,14 @@ class _Series:
 
 
 def assemble_prometheus(recording: Recording, window: Window) -> dict[str, xr.Dataset]:
-    """Return the group `prometheus`, or nothing if there is nothing to keep.
+    """Return the group `prometheus` in a dict, or an empty dict if no data can be kept.
 
     Parameters
     ----------
     recording : Recording
-        As read from disk. What cannot be read of it is told in its `problems`.
+        As read from disk. Data that cannot be read adds a line to its `problems`.
     window : Window
-        When the clock ran.
+        The measured interval; times are seconds since its start.
     """
     try:
         if recording.last("prometheus"):
@@ -169,7 +169,7 @@ def _dataset(
         )
         for name, metric in metrics.items()
     }
-    # What each label can be, over all metrics that have it: they share a dimension.
+    # Values of each label over all metrics that have the label: they share one dimension.
     values: dict[str, set[str]] = defaultdict(set)
     for name, metric in metrics.items():
         for label in own[name]:
@@ -181,7 +181,7 @@ def _dataset(
     dataset = xr.Dataset(attrs={name: _plain(value) for name, value in attrs.items()})
     for name, metric in sorted(metrics.items()):
         seen = {series.instance for series in metric.series.values()}
-        # A scheduler's metrics over 300 workers would be 300 times nothing.
+        # A scheduler metric gets no dimension `instance`: with 300 workers it would be 300 x NaN.
         alone = len(seen) == 1 and roles[min(seen)] == "scheduler"
         over = [*([] if alone else ["instance"]), *own[name]]
         data = _laid_out(metric, len(times), {label: known[label] for label in over})
@@ -210,7 +210,7 @@ def _dataset(
 
 
 def _laid_out(metric: _Metric, n_times: int, known: dict[str, list[str]]) -> np.ndarray:
-    """Return the values of a metric over time and the labels of `known`; NaN where nothing was."""
+    """Return the values of a metric over time and the labels of `known`; missing values are NaN."""
     place = {label: {told: i for i, told in enumerate(all_)} for label, all_ in known.items()}
     data = np.full((n_times, *map(len, known.values())), np.nan)
     for series in metric.series.values():
@@ -224,13 +224,13 @@ def _texts(dim: str, told: list[str], text: str) -> tuple[str, np.ndarray, dict[
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a name that a file can hold and that nothing else has."""
+    """Return a name that is valid in a file and not in `taken`."""
     name = re.sub(r"[^\w:.-]", "_", name)
     return f"{name}_label" if name in taken else name
 
 
 def _by_number(text: str) -> tuple[float, str]:
-    """Return what sorts numbers as numbers (buckets, multipliers) and the rest as text, first."""
+    """Return a sort key: text first, then numbers (buckets, multipliers) by value."""
     try:
         number = float(text)
     except ValueError:
@@ -243,7 +243,7 @@ def _plain(value: Any) -> Any:
 
 
 def _known(ends: list[dict[str, str]], metrics: dict[str, _Metric]) -> dict[str, dict[str, str]]:
-    """Return what the cluster said of each instance; a server may know its host by another name."""
+    """Return the cluster's facts by instance; match by port if the server names hosts otherwise."""
     by_name = {end["instance"]: end for end in ends}
     by_port: dict[str, list[dict[str, str]]] = defaultdict(list)
     for name, end in by_name.items():
@@ -259,7 +259,7 @@ def _known(ends: list[dict[str, str]], metrics: dict[str, _Metric]) -> dict[str,
 
 
 def _roles(metrics: dict[str, _Metric], ends: dict[str, Any]) -> dict[str, str]:
-    """Return what each instance is, as the cluster said, else as its metrics are named."""
+    """Return the role of each instance, from the cluster or else from the names of its metrics."""
     roles: dict[str, str] = {}
     for name, metric in metrics.items():
         told = next((role for role in ("scheduler", "worker") if f"_{role}_" in name), "")
@@ -270,10 +270,10 @@ def _roles(metrics: dict[str, _Metric], ends: dict[str, Any]) -> dict[str, str]:
 
 
 def _labels_of_targets(metrics: dict[str, _Metric]) -> dict[str, dict[str, str]]:
-    """Return the labels that say where series come from, with their values by instance.
+    """Return the labels that identify a target, each with its value by instance.
 
-    They are the same on all series of an instance; others (`state`, `type`) say which of a
-    metric's series it is.
+    Such a label has the same value on all series of an instance; other labels (`state`, `type`)
+    distinguish the series of one metric.
     """
     every = [series for metric in metrics.values() for series in metric.series.values()]
     found: dict[str, dict[str, str]] = {}
