@@ -1,4 +1,4 @@
-"""Where workloads, environments and notebooks are found: here, or as shipped."""
+"""Find workloads, environments and notebooks in the working directory or the shipped copy."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ KINDS = ("workloads", "environments", "notebooks")
 
 
 def shipped(kind: str) -> Path:
-    """Return the folder that benchkit itself brings: inside the package, or beside it."""
+    """Return the folder shipped with benchkit: inside the package, or next to it in a checkout."""
     package = Path(benchkit.__file__).resolve().parent
     inside = package / "shipped" / kind
     return inside if inside.is_dir() else package.parent / kind
 
 
 def folders_of(kind: str, given: Sequence[str | Path] = ()) -> list[Path]:
-    """Return the folders to look in: the given ones, else ``./<kind>``, else the shipped one.
+    """Return the folders to search: the given ones, else ``./<kind>``, else the shipped folder.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def folders_of(kind: str, given: Sequence[str | Path] = ()) -> list[Path]:
 
 
 def notebook_path(name: str) -> Path:
-    """Return the notebook of that name: ``./notebooks`` first, then as shipped."""
+    """Return the path of a notebook: in ``./notebooks`` first, then in the shipped folder."""
     for folder in (Path("notebooks"), shipped("notebooks")):
         path = folder / f"{name}.ipynb"
         if path.is_file():
@@ -48,5 +48,5 @@ def notebook_path(name: str) -> Path:
 
 
 def file_name(text: str) -> str:
-    """Return a name of an arm or a variant as a file may be called."""
+    """Return a valid file name for an arm or a variant, at most 80 characters."""
     return "".join(c if c.isalnum() or c in "._=,-" else "-" for c in text)[:80]

@@ -1,7 +1,7 @@
-"""The ends of a bisection that an earlier one measured: each step of ``git bisect`` has the same.
+"""Reuse the runs of the ends from earlier bisections: all ``git bisect`` steps share the ends.
 
-A block is two builds back to back, so what it says about its pair holds in the next step as well,
-where it was measured in the same way: on this machine, not long ago.
+A block is two builds measured back to back, so its result is valid in later steps too, if it was
+measured in the same way: on this machine, within `YOUNG_S`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchkit.store.store import Store
 
 __all__ = ["earlier_ends", "measured_how"]
 
-#: A machine that was updated or moved since is another one, and who bisects does so in a day.
+#: Maximum age in seconds: the machine may change later, and a bisection takes less than a day.
 YOUNG_S = 24 * 3600.0
 
 
@@ -33,18 +33,18 @@ def measured_how(
     base: Environment,
     options: Mapping[str, Any],
 ) -> str:
-    """Return a hash of all that a run of an end depends on.
+    """Return a hash of everything that a run of an end depends on.
 
     Parameters
     ----------
     variant : Variant
-        What runs, with its code.
+        Variant that runs, its code included.
     candidates : sequence of Candidate
-        Builds in question; the first and the last count.
+        Builds to search; the hash uses the first and the last.
     base : Environment
-        Gives all that is not in question.
+        Environment that provides everything except the builds.
     options : mapping
-        How it is measured: ``scale``, ``capture``, ``deadline_s``.
+        Measurement options: ``scale``, ``capture``, ``deadline_s``.
     """
     content = {
         "workload": [variant.name, variant.workload.version, variant.workload.source_hash],
@@ -58,21 +58,21 @@ def measured_how(
 
 
 def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str] | None]:
-    """Return what earlier bisections with the same ends measured of them, and what they held.
+    """Return the end runs and held packages of earlier bisections with the same ends.
 
     Parameters
     ----------
     store : Store
-        Where they are.
+        Store of the earlier bisections.
     how : str
-        As `measured_how` gives it.
+        Hash from `measured_how`.
 
     Returns
     -------
     ends : list of list of str
-        Ids of the runs of the good and the bad end, a pair per block, the oldest first.
+        Run ids of the good and the bad end, one pair per block, oldest first.
     held : dict of str to str or None
-        See `benchkit.experiment.bisect.environments.CandidateEnvironments`; None if there was none.
+        See `benchkit.experiment.bisect.environments.CandidateEnvironments`; None without one.
     """
     ends: list[list[str]] = []
     held = None

@@ -22,16 +22,16 @@ __all__ = ["CONFIRMING", "Block", "Search"]
 
 Array = NDArray[np.float64]
 
-#: A build is left for the next one when it belongs to one side with so much certainty.
+#: Probability of being before or after the change at which a build needs no more blocks.
 SURE = 0.99
-#: Blocks of a build before it is left, and of the two builds that remain: one hiccup is no step.
+#: Minimum blocks of a build, and of the final two builds: a single slow run is not a change.
 FEWEST, CONFIRMING = 2, 3
-#: Bayes factor from which on events at the ends are a difference, and the number of blocks after
-#: which a bad end that had none, or no more than the good one, is like it.
+#: Bayes factor at which the event counts of the ends differ, and the number of blocks after which
+#: the ends are the same if the bad end has no higher share of events than the good end.
 STRONG, ENOUGH = 20.0, 5
-#: Builds of the same code differ by as much: surely less at the ends is nothing to search for.
+#: Builds of the same code differ by this share: ends that surely differ by less are the same.
 TRIFLE = 0.01
-#: A build that gave nothing so often is left out.
+#: Number of blocks without a usable result after which a build is skipped.
 TRIES = 2
 
 
@@ -42,12 +42,11 @@ class Block:
     Attributes
     ----------
     builds : tuple of int
-        Their places, the earlier first.
+        Positions of the builds, the earlier first.
     values : tuple of float
-        The metric of each; NaN if its run gave none.
+        Metric of each build; NaN if its run has no value.
     events : tuple of bool or None
-        Whether each run had the event that is looked for (timed out, failed); None if it cannot
-        be told.
+        Whether each run had the event that is searched for (timeout, failure); None if unknown.
     """
 
     builds: tuple[int, int]
@@ -57,31 +56,31 @@ class Block:
 
 @dataclass
 class Search:
-    """A bisection that forgives a wrong step.
+    """A bisection that recovers from a wrong step.
 
-    First the ends are measured until they differ; then the build that halves what is in question,
-    each time beside the good end; at last the two builds that remain, beside each other.
+    First measure the two ends until they differ; then the build that halves the remaining
+    probability, paired with the good end; finally the two remaining builds as a pair.
 
     Parameters
     ----------
     n_builds : int
-        How many there are, ends included.
+        Number of builds, ends included.
     confidence : float, default 0.95
-        How sure the answer must be.
+        Required probability of the answer.
     fewest : int, default 2
-        Blocks of a build before it is left for the next.
+        Minimum number of blocks of a build before the next build is chosen.
     max_repeats : int, default 20
-        Blocks of one pair, at most.
+        Maximum number of blocks of one pair.
     same : float, default 0.05
-        Ends that are not known to differ, and if so by less, are the same; so are those that
-        differ by less than 1 % for sure.
+        Ends without a significant difference are the same if they differ by less than this share;
+        so are ends that surely differ by less than 1 %.
     by_events : bool, default False
-        Search for what fails instead of for what is slow.
+        Search for failures instead of slow runs.
 
     Attributes
     ----------
     blocks : list of Block
-        What was seen.
+        Measured blocks.
     skipped : set of int
         Builds that cannot be measured.
     """
@@ -98,22 +97,22 @@ class Search:
 
     @property
     def last(self) -> int:
-        """Place of the bad end."""
+        """Position of the bad end."""
         return self.n_builds - 1
 
     def saw(self, block: Block) -> None:
-        """Take note of a block; a build that gave nothing twice is left out."""
+        """Add a block; skip a build without a usable result in two blocks."""
         self.blocks.append(block)
         for build in block.builds:
             if 0 < build < self.last and self.n_useless(build) >= TRIES:
                 self.skipped.add(build)
 
     def skip(self, build: int) -> None:
-        """Leave a build out."""
+        """Exclude a build from the search."""
         self.skipped.add(build)
 
     def next_pair(self) -> tuple[int, int] | None:
-        """Return the builds to be measured next, or None: there is nothing more to be learnt."""
+        """Return the two builds to measure next, or None if the search has ended."""
         ends = (0, self.last)
         verdict = self.ends
         if verdict != "differ":
@@ -127,7 +126,7 @@ class Search:
 
     @property
     def ends(self) -> str:
-        """What the ends say: ``open``, ``differ``, ``same`` or ``undecided``."""
+        """State of the comparison of the ends: ``open``, ``differ``, ``same`` or ``undecided``."""
         n_blocks = self._n(0, self.last)
         if self._events_differ():
             return "differ"
@@ -142,7 +141,7 @@ class Search:
             return "open"
         values = [block.values for block in self.blocks if block.builds == (0, self.last)]
         good, bad = np.array(values[: reached[-1]], float).T
-        # Whoever bisects has reason to think that they differ: hope is not given up early.
+        # A user who bisects expects a difference: do not stop early as undecided (hope=0).
         step = abs(int(next_step([good], [bad], same=self.same, looks=looks, hope=0.0)[0]))
         if step == 1 and equivalence_test(compare([good], [bad]), TRIFLE)[0]:
             return "same"
@@ -155,19 +154,19 @@ class Search:
 
     @property
     def size(self) -> float:
-        """Size of the change between the ends: a difference of logarithms; NaN if not known."""
+        """Size of the change between the ends, see `differences`; NaN if unknown."""
         seen = self.differences(0, self.last)
         return float(np.median(seen)) if len(seen) and not self.by_events else math.nan
 
     @property
     def chances(self) -> Array:
-        """How likely each build is the first after the change, shape (n_builds,)."""
+        """Probability of each build to be the first after the change, shape (n_builds,)."""
         if self._known[0] != len(self.blocks):
             counts = self.events
             found = chances_of_place(
                 self.n_builds,
                 {block.builds: self.differences(*block.builds) for block in self.blocks},
-                # Where nothing ever timed out, that tells nothing.
+                # Without any timeout, the event counts contain no information.
                 counts if self.by_events or counts[:, 0].any() else None,
                 size=self.size,
             )
@@ -176,7 +175,7 @@ class Search:
 
     @property
     def between(self) -> tuple[int, int]:
-        """Last build before the most likely place and first after it, of those to be measured."""
+        """Measurable builds directly before and after the most likely position of the change."""
         edges = self._testable
         chances = self.chances
         shares = [chances[a + 1 : b + 1].sum() for a, b in pairwise(edges)]
@@ -185,13 +184,13 @@ class Search:
 
     @property
     def chance(self) -> float:
-        """How likely the change lies between the two builds of `between`."""
+        """Probability that the change lies between the two builds of `between`."""
         low, high = self.between
         return float(self.chances[low + 1 : high + 1].sum())
 
     @property
     def events(self) -> NDArray[np.int64]:
-        """How many runs of each build had the event and how many had not, shape (n_builds, 2)."""
+        """Number of runs of each build with and without the event, shape (n_builds, 2)."""
         counts = np.zeros((self.n_builds, 2), np.int64)
         for block in self.blocks:
             for build, event in zip(block.builds, block.events, strict=True):
@@ -200,9 +199,10 @@ class Search:
         return counts
 
     def differences(self, first: int, second: int) -> Array:
-        """Return the differences of a pair by block: of logarithms, or as shares of the good end.
+        """Return the differences of a pair of builds, one per block.
 
-        Shares, where a metric can be zero, as bytes on disk can.
+        Differences of logarithms if all values are positive; otherwise (a metric can be zero, for
+        example bytes on disk) differences divided by the largest absolute value.
         """
         values = np.array([b.values for b in self.blocks if b.builds == (first, second)], float)
         values = values.reshape(-1, 2)
@@ -214,11 +214,11 @@ class Search:
         return np.diff(values, axis=1).ravel() / (scale or 1.0)
 
     def side(self, build: int) -> float:
-        """Return how likely a build lies after the change."""
+        """Return the probability that a build lies after the change."""
         return float(self.chances[: build + 1].sum())
 
     def n_useless(self, build: int) -> int:
-        """Return in how many blocks a build gave nothing to go by."""
+        """Return the number of blocks in which a build has no usable result."""
         return sum(
             event is None or not (event or self.by_events or math.isfinite(value))
             for block in self.blocks
@@ -227,7 +227,7 @@ class Search:
         )
 
     def is_useless(self, build: int) -> bool:
-        """Return whether a build was tried twice and never gave anything to go by."""
+        """Return whether a build has at least two blocks and no usable result in any of them."""
         n_blocks = sum(build in block.builds for block in self.blocks)
         return n_blocks >= TRIES and self.n_useless(build) == n_blocks
 
@@ -246,7 +246,7 @@ class Search:
         return bad[0] >= FEWEST and weight_of_events(good, bad) >= STRONG
 
     def _build_in_question(self) -> int | None:
-        """Return the build that halves what is in question; one that is begun is ended first."""
+        """Return the build that halves the probability; a build already begun is finished first."""
         after = np.cumsum(self.chances)
         inside = [build for build in self._testable[1:-1] if self._room(0, build)]
         if not inside:

@@ -1,7 +1,7 @@
 """Measure a suspected regression again at once: tonight's build and the last good one, interleaved.
 
-The night's machine is the same for both, so what differs is the build. That is the honest way to
-report a regression on its first night, and to keep a machine's bad night from being one.
+Both builds run on the same machine in the same night, so only the build differs. A
+regression can be reported on its first night, and a slow machine is not reported as a regression.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from benchkit.store.store import Store
 
 __all__ = ["Confirmation", "Progress", "confirm"]
 
-#: Blocks of the interleaved re-run, and workloads that are worth it: more have one cause.
+#: Blocks of the re-run, and maximum number of workloads: more than that have one common cause.
 BLOCKS, MOST_WORKLOADS = 5, 12
 GOOD, TONIGHT = "last-good", "tonight"
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What measuring again said.
+    """Result of measuring proposed events again.
 
     Attributes
     ----------
     events : list of dict
-        Those that were proposed, each with ``confirmed`` (True, False or None: not told) and,
-        where it was measured, with the ratio and interval of the re-run in ``again``.
+        The proposed events, each with ``confirmed`` (True, False, or None if not decided) and,
+        if measured again, with the ratio and interval of the re-run in ``again``.
     troubles : list of str
-        What could not be tried, in a line each.
+        Re-runs that failed, one line each.
     experiments : list of str
-        Ids of the experiments, kept in the store.
+        Ids of the re-run experiments in the store.
     """
 
     events: list[dict[str, Any]]
@@ -69,31 +69,31 @@ def confirm(
     progress: Progress = iter,
     capture: str = "full",
 ) -> Confirmation:
-    """Measure what was proposed again, in tonight's build and in the last good one.
+    """Measure the workloads of proposed events again, in tonight's build and the last good one.
 
     Parameters
     ----------
     store : Store
-        Where the runs are, and where those of the re-run go.
+        Store of the runs; the runs of the re-run are added to it.
     history : History
-        That the events were found in.
+        History in which the events were found.
     proposed : sequence of mapping
-        Events as `benchkit.analysis.regression.judge.judge_night` proposes them.
+        Events proposed by `benchkit.analysis.regression.judge.judge_night`.
     environments : mapping of str to Environment
-        What was measured tonight, by name.
+        Environments measured tonight, by name.
     blocks : int, default 5
-        Runs of each build and workload; the last good build runs twice as often, as null arm.
+        Runs of each build and workload; the last good build runs twice as often (null arm).
     folders : sequence of path
         Folders of workload files.
     night : str
-        What the runs are tagged with.
+        Value of the ``confirm`` tag of the runs.
     progress : callable
-        Gets the events of an experiment, displays them, and returns them as an iterator.
+        Function that takes the events of an experiment, displays and returns them.
 
     Returns
     -------
     Confirmation
-        Events of other hosts, of failures and of builds that cannot be had again stay untold.
+        Events of other hosts, of failures and of builds that cannot be rebuilt stay undecided.
     """
     events = [{**event, "confirmed": event.get("confirmed")} for event in proposed]
     troubles: list[str] = []
@@ -128,7 +128,7 @@ def confirm(
 def _groups(
     history: History, events: Sequence[dict[str, Any]]
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return what can be measured together: environment, and a run of the last good build."""
+    """Return events by environment and id of a run of the last good build."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     representative: dict[tuple[str, str], str] = {}
     hashes = dict(zip(history.runs["id"], history.runs["packages_hash"], strict=True))
@@ -149,7 +149,7 @@ def _groups(
 
 
 def _settle(store: Store, experiment: str, events: Sequence[dict[str, Any]]) -> None:
-    """Write into the events what the re-run says of each."""
+    """Write the verdict of the re-run into each event."""
     metrics = sorted({str(event["metric"]) for event in events})
     report = compare_experiment(store.runs(experiment=experiment), experiment, metrics=metrics)
     frame = report.frame[report.frame["contender"] == TONIGHT]

@@ -1,7 +1,7 @@
-"""A night: measure, judge, confirm, and write down what was found.
+"""Run a night: measure, judge, confirm, and store the results.
 
-A part that fails is told in `Night.troubles` and does not stop the others. Publishing (pages,
-issues) is somebody else's: what it needs is in the store afterwards.
+A part that fails adds a line to `Night.troubles` and does not stop the others. This module does
+not publish pages or issues: the store afterwards contains everything needed for that.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from benchkit.store.store import Store
 
 __all__ = ["Night", "judge_and_record", "nightly", "read_night"]
 
-#: Events that are news of the night, in the order in which they matter; others are bookkeeping.
+#: Kinds of events that `Night.news` returns, most important first; other kinds are internal.
 NEWS = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
 
 
 @dataclass(repr=False)
 class Night:
-    """What came of a night.
+    """Result of one nightly run.
 
     Attributes
     ----------
     night : str
-        Its moment, ISO 8601, UTC; what its runs are tagged with.
+        Time of the night (ISO 8601, UTC); the value of the ``night`` tag of its runs.
     records : list of dict
-        Of the runs that were measured, in order.
+        Records of the measured runs, in order.
     events : list of dict
-        What was added to the ledger.
+        Events added to the ledger.
     regressions : list of Regression
-        The whole ledger, the newest first.
+        All regressions in the ledger, newest first.
     troubles : list of str
-        Parts that failed, a line each.
+        Parts that failed, one line each.
     interrupted : bool
-        Whether Ctrl-C ended the measuring early.
+        Whether Ctrl-C stopped the measurements early.
     """
 
     night: str
@@ -65,23 +65,23 @@ class Night:
 
     @property
     def news(self) -> list[dict[str, Any]]:
-        """Events that somebody may want to hear of, those that matter most first."""
+        """Events to report, most important first (see `NEWS`)."""
         told = [event for event in self.events if event["kind"] in NEWS]
         return sorted(told, key=lambda event: NEWS.index(event["kind"]))
 
     @property
     def worse(self) -> list[dict[str, Any]]:
-        """Regressions that opened or grew tonight."""
+        """Events of regressions that opened or grew in this night."""
         return [event for event in self.events if event["kind"] in ("opened", "grown")]
 
     @property
     def failed(self) -> list[Mapping[str, Any]]:
-        """Records of the runs that did not end well."""
+        """Records of the runs whose outcome is neither ok nor skipped."""
         return [record for record in self.records if record["outcome"] not in ("ok", "skipped")]
 
     @property
     def sentence(self) -> str:
-        """The night in a sentence."""
+        """One-sentence summary of the night."""
         kinds = [event["kind"] for event in self.events]
         words = [
             f"{kinds.count(kind)} {word}"
@@ -128,38 +128,38 @@ def nightly(
     environment_folders: Sequence[str | Path] = (),
     progress: Progress = iter,
 ) -> Night:
-    """Measure workloads in one or more environments, judge the night, and keep what was found.
+    """Measure workloads in one or more environments, judge the night, and store the results.
 
     Parameters
     ----------
     *names : str
-        Names of workloads or variants, globs allowed; all of them if none is given.
+        Names of workloads or variants, globs allowed; default all workloads.
     select : str, optional
-        Select further, as ``pytest -k`` does.
+        Expression that narrows the selection, with the syntax of ``pytest -k``.
     environments : sequence of str or Environment
-        What they run in: the tip of Dask, the release, ...
+        Environments to measure: the tip of Dask, the release, ...
     control : str, optional
-        The environment that nobody changes; it is measured too.
+        Environment that stays unchanged between nights; it is measured too.
     repeats : int, default 1
         Runs of each workload in each environment.
     budget_s : float, optional
-        Seconds after which no workload is begun that would not fit. Those measured longest ago
-        come first, so that what a night leaves out the next one does.
+        Time limit in seconds: a workload that would exceed it is not started. Workloads measured
+        longest ago run first, so that the next night measures what this night skips.
     store : Store or path, optional
-        Where everything is kept.
+        Store for runs and events.
     metrics : sequence of str
-        What is judged.
+        Metrics to judge.
     measure : bool, default True
-        False judges the last night that is in the store.
+        If False, judge the last night in the store without measuring.
     confirming : bool, default True
-        Measure suspects again at once, beside the last good build.
+        Measure suspected regressions again at once, interleaved with the last good build.
     night : str, optional
-        Moment of the night; by default now. Jobs that measure one night on several machines
-        name the same.
+        Time of the night; by default now. Jobs that measure one night on several machines
+        must pass the same value.
     scale, capture, tags, folders, environment_folders
         As in `benchkit.run`.
     progress : callable
-        Gets the events of an experiment, displays them, and returns them as an iterator.
+        Function that takes the events of an experiment, displays and returns them.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def nightly(
     Raises
     ------
     UnknownWorkload, InvalidSelectionError, UsageError
-        Something was asked for that does not exist.
+        A requested workload, selection or environment does not exist.
 
     Examples
     --------
@@ -212,19 +212,19 @@ def nightly(
 
 
 def read_night(store: Store, night: str = "latest") -> Night:
-    """Return a night that was measured and judged before, as the store has it.
+    """Return a night that was measured and judged before, read from the store.
 
     Parameters
     ----------
     store : Store
-        Where it is.
+        Store that contains the night.
     night : str, default "latest"
-        Its moment, as its runs are tagged.
+        Time of the night: the value of the ``night`` tag of its runs.
 
     Raises
     ------
     UsageError
-        No night of that name was judged.
+        The store has no judged night with this time.
     """
     events, marks = store.events(), store.marks()
     judged = sorted({str(event["seen"]) for event in events if event.get("seen")})
@@ -253,9 +253,9 @@ def judge_and_record(
     folders: Sequence[str | Path] = (),
     progress: Progress = iter,
 ) -> None:
-    """Judge the last night in a store, confirm what can be, and add it all to the ledger.
+    """Judge the last night in a store, confirm proposed events, and add all to the ledger.
 
-    Judging a night again adds nothing.
+    Judging the same night again adds nothing.
     """
     store = result.store
     events, marks = store.events(), store.marks()
@@ -263,7 +263,7 @@ def judge_and_record(
     if len(runs):
         history = build_history(runs, metrics=metrics, marks=marks)
         judgement = judge_history(history, events, marks=marks, control=control)
-        if not result.records:  # nothing was measured: the night is the last one in the store
+        if not result.records:  # nothing measured: use the last night in the store
             result.night = judgement.night
         proposed = judgement.proposed
         if arms and proposed:
@@ -275,7 +275,7 @@ def judge_and_record(
 def _ready(
     wanted: Sequence[str | Environment], folders: Sequence[str | Path], result: Night
 ) -> dict[str, Environment]:
-    """Return the environments that can be built tonight; the others are told of."""
+    """Return the environments that could be built; add a trouble line for each other one."""
     places = folders_of("environments", folders)
     ready: dict[str, Environment] = {}
     for one in wanted:
@@ -354,7 +354,7 @@ def _write(
     judgement: Judgement,
     proposed: Sequence[dict[str, Any]],
 ) -> None:
-    """Add the events; those of nights come last, so that a crash has the night judged again."""
+    """Add the events, night events last: after a crash the night is then judged again."""
     store = result.store
 
     def add(event: Mapping[str, Any]) -> None:
@@ -374,7 +374,7 @@ def _write(
         count["n_confirmed"] += event.get("confirmed") is True
         count["n_dismissed"] += kind == "dismissed"
         again = event.get("again")
-        if again and event.get("low") is None:  # one night has no interval, the re-run has
+        if again and event.get("low") is None:  # one night has no interval, the re-run has one
             event = {**event, "low": again["low"], "high": again["high"]}
         if kind == "set_aside":
             event = {**event, "cause": "infrastructure", "reason": "nothing changed in the build"}
@@ -388,7 +388,7 @@ def _write(
 
 
 def _settled(event: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
-    """Return what a proposed event becomes; None: one night alone, and nobody could tell."""
+    """Return the kind of a proposed event; None if it is an unconfirmed suspect of one night."""
     if event.get("confirmed") is False:
         return "dismissed"
     if event.get("confirmed") is None and facts.get("same_build"):
