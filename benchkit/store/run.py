@@ -1,7 +1,7 @@
 """A run: a finished recording as an immutable DataTree, with an id and an outcome.
 
-`Run` wraps the DataTree: tables ready to plot, and a summary for notebooks.
-`benchkit.store.build.run_from_recording` makes the DataTree.
+`Run` wraps the DataTree and returns tables ready to plot and a summary for notebooks.
+`benchkit.store.build.run_from_recording` builds the DataTree.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from benchkit.store.schema import METRICS, RECORD_FIELDS
 
 __all__ = ["Run"]
 
-#: What a run did outside the clock -> as facts tell it.
+#: Attribute with the seconds of an unmeasured step -> its row title in `Run.metadata`.
 _STEPS = {"prepare_seconds": "prepare (s)", "check_seconds": "check (s)"}
-#: Parts of the topics of events that tell of trouble.
+#: Parts of event topics that mark an event as a problem.
 _TROUBLE = ("lost", "remove", "restart", "pause", "terminat", "kill", "fail")
 
 
@@ -65,17 +65,17 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """How it ended, one of `benchkit.store.schema.OUTCOMES`."""
+        """How the run ended, one of `benchkit.store.schema.OUTCOMES`."""
         return str(self.tree.attrs["outcome"])
 
     @property
     def error(self) -> str:
-        """What went wrong, in one line; empty if nothing."""
+        """Error of the run in one line; empty if there was none."""
         return str(self.tree.attrs.get("error", ""))
 
     @property
     def tags(self) -> dict[str, Any]:
-        """What the run was tagged with."""
+        """Tags of the run, by name."""
         return json.loads(self.tree.attrs.get("tags") or "{}")
 
     @property
@@ -116,7 +116,7 @@ class Run:
         )
         frame.insert(0, "total (s)", frame.sum(axis=1))
         for name in ("n_tasks", "n_erred", "n_retried"):
-            if name not in groups:  # a light capture does not hear of retries
+            if name not in groups:  # a light capture does not record retries
                 continue
             frame[name] = groups[name].values
         frame["result (B)"] = groups["nbytes"].values
@@ -148,7 +148,7 @@ class Run:
         blob = zlib.decompress(tasks["key_blob"].values.tobytes())
         if rows is None:
             return blob.decode().split("\n")
-        # A million strings take a second; the places where they end a hundredth of it.
+        # Splitting a million keys takes 1 s; finding the line ends takes a hundredth of it.
         ends = np.flatnonzero(np.frombuffer(blob, np.uint8) == ord("\n"))
         begins = np.concatenate([[0], ends + 1])
         ends = np.concatenate([ends, [len(blob)]])
@@ -157,13 +157,13 @@ class Run:
     def transfers(self) -> xr.Dataset:
         """Return transfers between workers, source by destination: count, bytes (B), seconds (s).
 
-        Coordinates are indices into ``workers``; -1 is outside, such as a client that gathers.
-        NaN where neither end was there to tell.
+        Coordinates are indices into ``workers``; -1 is a process outside the cluster, such as a
+        client that gathers. Values are NaN where neither end reported.
         """
         return self._group("transfers")
 
     def fine_metrics(self) -> pd.DataFrame:
-        """Return Dask's fine performance metrics, a row each: the only ones that see P2P shuffles.
+        """Return Dask's fine performance metrics, a row each: only they include P2P shuffles.
 
         Columns: context (``execute``, ``p2p``, ``get-data``, ...), prefix of the tasks, activity,
         unit (``seconds``, ``bytes``, ``count``), span (id), and value, a sum over all workers;
@@ -177,11 +177,11 @@ class Run:
         return frame.sort_values(["unit", "value"], ascending=[True, False], ignore_index=True)
 
     def prometheus(self) -> xr.Dataset:
-        """Return what Prometheus knew of the run; empty if nothing was kept of it.
+        """Return the Prometheus metrics of the run; empty if none were recorded.
 
-        A variable per metric, named as Dask exposes it, in base units (s, B, counts): over time,
-        ``instance`` (whose coordinates say which worker it is) and the metric's own labels, such as
-        ``type`` or ``state``. What only the scheduler exposes has no dimension ``instance``.
+        A variable per metric, named as Dask exposes it, in base units (s, B, counts), over time,
+        ``instance`` (its coordinates identify the worker) and the metric's own labels, such as
+        ``type`` or ``state``. Metrics of only the scheduler have no dimension ``instance``.
         """
         return self._group("prometheus")
 
@@ -189,7 +189,7 @@ class Run:
         """Return the call stacks of tasks, a row per frame, a parent before its children.
 
         Columns: parent (row, -1 for a root), prefix of the tasks, function, file, line, and count
-        of samples (10 ms each by default), those of the frames below included.
+        of samples (10 ms each by default), including the samples of the frames it calls.
         """
         data = self._group("profile")
         if not data.sizes.get("frame"):
@@ -209,18 +209,18 @@ class Run:
         return frame
 
     def spans(self) -> pd.DataFrame:
-        """Return a row per span: id, name, the span around it, and when (s)."""
+        """Return a row per span: id, name, parent span, and times (s)."""
         names = ("id", "name", "parent", "enqueued", "start", "stop", "active_cpu_seconds")
         return self._table("spans", names)
 
     def logs(self) -> pd.DataFrame:
-        """Return a row per line that was logged as a warning or worse: when (s), who, what."""
+        """Return a row per log line of level WARNING or above: time (s), process and text."""
         return self._table("logs", ("time", "level", "server", "worker", "text"))
 
     def metadata(self) -> pd.Series:
-        """Return what the run was: workload, outcome, environment, cluster, versions, ...
+        """Return the facts of the run: workload, outcome, environment, cluster, versions, ...
 
-        And how long its data took to make and its answer to check, outside the clock.
+        Includes the seconds of preparing the data and checking the answer, which are not measured.
         """
         attrs = self.tree.attrs
         names = [name for name in RECORD_FIELDS if name in attrs and attrs[name] not in ("{}", "")]
@@ -229,21 +229,21 @@ class Run:
         return pd.Series(found, name="value", dtype=object)
 
     def events(self) -> pd.DataFrame:
-        """Return a row per event of the cluster: when (s), its topic, the worker, the event."""
+        """Return a row per event of the cluster: time (s), topic, worker, message."""
         return self._table("events", ("time", "topic", "worker", "message"))
 
     def errors(self) -> pd.DataFrame:
-        """Return a row per task that failed: when (s), key, worker, exception, traceback."""
+        """Return a row per task that failed: time (s), key, worker, exception, traceback."""
         return self._table("errors", ("time", "key", "worker", "exception", "traceback"))
 
     def problems(self) -> pd.DataFrame:
-        """Return what went wrong, in order: tasks that raised, workers lost, capture errors."""
+        """Return the problems of the run in order: failed tasks, lost workers, capture errors."""
         rows = [
             (row.time, "task", f"{row.key}: {row.exception}")
             for row in self.errors().itertuples(index=False)
         ]
         events = self.events()
-        if len(events) and (events["topic"] == "worker-removed").any():  # says more of the same
+        if len(events) and (events["topic"] == "worker-removed").any():  # the more detailed event
             events = events[events["topic"] != "remove-worker"]
         rows += [
             (row.time, row.topic, row.message)
@@ -257,9 +257,9 @@ class Run:
         return pd.DataFrame(rows, columns=["time (s)", "what", "message"])
 
     def compare(self, other: Run) -> pd.DataFrame:
-        """Return the metrics of two runs side by side, as text, with the ratio of the second.
+        """Return the metrics of two runs side by side, as text, with the ratio other / self.
 
-        One run a side cannot tell a change from noise; it is a look, not a verdict.
+        One run a side cannot separate a change from noise: the table gives no verdict.
         """
         mine, theirs = self.metrics, other.metrics
         rows = {
@@ -288,10 +288,11 @@ class Run:
         return self._accessor("plot")
 
     def panel(self) -> Any:
-        """Return the figures of the run's page, linked by one window of time, for a notebook.
+        """Return the figures of the run's page for a notebook, linked by one time window.
 
-        They stay in an exported notebook without a kernel or a network. ``pn.panel`` of it is
-        live: tables follow the window, and a click points at a task group.
+        The figures stay visible in an exported notebook, without a kernel or a network.
+        ``pn.panel(run.panel())`` is interactive: tables follow the time window, and a click
+        highlights a task group.
 
         Raises
         ------
@@ -303,7 +304,7 @@ class Run:
     def _accessor(self, name: str) -> Any:
         """Return the object that a package registered for runs under this name.
 
-        The code that draws is found by its entry point: `store` imports nothing from `show`.
+        The plot code is loaded by its entry point, so that `store` imports nothing from `show`.
         """
         for point in entry_points(group=ACCESSORS, name=name):
             try:
@@ -314,7 +315,7 @@ class Run:
 
     @property
     def capture_errors(self) -> list[str]:
-        """What the capture itself had trouble with; a run is kept all the same."""
+        """Errors of the capture itself; a run is stored in spite of them."""
         return [str(text) for text in json.loads(self.tree.attrs.get("capture_errors") or "[]")]
 
     def _table(self, group: str, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -341,7 +342,7 @@ class Run:
 
     @property
     def summary_line(self) -> str:
-        """When and on what it ran, in one line."""
+        """Start time, cluster size and versions of the run, in one line."""
         attrs = self.tree.attrs
         parts = [str(attrs.get("started", ""))[:19].replace("T", " ")]
         if "n_workers" in attrs:

@@ -1,7 +1,7 @@
-"""The table of what a run holds: its groups, their variables, its metrics and its record.
+"""Tables of the content of a run: its groups, their variables, its metrics and its record.
 
-Everything that reads or writes runs iterates over this table; a new metric is one line here and
-one where it is computed (`benchkit.store.build.metrics`). Knows names and units, not files.
+All code that reads or writes runs iterates over these tables; a new metric is one line here and
+one where it is computed (`benchkit.store.build.metrics`). Defines names and units, no files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OUTCOMES = (
     "skipped",
 )
 
-#: What a worker thread can be seconds busy with, in the order in which plots stack them.
+#: Activities that the seconds of a worker thread are split into, in the order plots stack them.
 ACTIVITIES = (
     "compute",
     "transfer",
@@ -66,7 +66,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a run. `better` is the direction a maintainer likes, or "" if neither."""
+    """One number of a run. `better` is the direction of an improvement, or "" if neither."""
 
     name: str
     units: str
@@ -159,8 +159,8 @@ _HEARTBEAT, _MEMORY, _PROBE = "heartbeat", "WorkerState.memory", "worker probe"
 _TRANSFERS, _STACKS = "workers' transfer logs", "workers' profilers"
 _SPANS, _LOGS = "spans extension", "logs of scheduler, nannies and workers"
 
-#: Variables by group of the run file. Times are seconds after the clock was started, measured
-#: on the scheduler's clock; the root attribute `clock_on` is that moment as Unix time.
+#: Variables by group of the run file. Times are seconds since the measurement started, on the
+#: scheduler's clock; the root attribute `clock_on` is that start as Unix time.
 GROUPS: dict[str, tuple[Variable, ...]] = {
     "workers": (
         _per_worker("process", "B", "process memory (RSS)", _MEMORY),
@@ -318,7 +318,7 @@ COORDINATES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     ),
 }
 
-#: Where the coordinates of a dimension come from.
+#: Source of the coordinates of a dimension.
 COORDINATE_SOURCES = {
     "time": "scheduler's clock",
     "worker": "WorkerState",
@@ -333,7 +333,7 @@ COORDINATE_SOURCES = {
 #: `json` is a string that holds JSON. Every metric is a field too (float64, missing if unknown).
 RECORD_FIELDS: dict[str, str] = {
     "id": "str",
-    "workload": "str",  # the variant's full name: a row, a series, an issue is about this
+    "workload": "str",  # the variant's full name: the key of rows, series and issues
     "category": "str",
     "params": "json",
     "version": "int",
@@ -347,7 +347,7 @@ RECORD_FIELDS: dict[str, str] = {
     "started": "time",  # UTC, microseconds
     "outcome": "str",
     "error": "str",  # one line
-    "phase": "str",  # in which step it ended: open, prepare, warm-up, workload, check, ...
+    "phase": "str",  # step in which the run ended: open, prepare, warm-up, workload, check, ...
     "capture": "str",
     "scale": "float",
     "seed": "int",
