@@ -1,1 +1,1 @@
-"""index."""
+"""The index of a store: records, segments and queries."""

@@ -1,8 +1,8 @@
-"""The types of the index: records to Arrow columns, Arrow columns to a DataFrame.
+"""Convert records of the index to Arrow columns, and Arrow columns to a DataFrame.
 
-One explicit schema, derived from the table of fields and metrics, so that a record, a segment and
-an empty store agree. A field that this benchkit does not know, from a newer one, is kept: numbers
-as float64, anything else as text.
+One explicit schema, derived from the table of fields and metrics, gives records, segments and an
+empty store the same types. Unknown fields, written by a newer benchkit, are kept: numbers as
+float64, everything else as text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPES = {
     "float": pa.float64(),
     "time": pa.timestamp("us", tz="UTC"),
 }
-#: Of every column that this benchkit knows; an empty column would get another type in each segment.
+#: Types of all known columns; inferred types would differ between segments for empty columns.
 SCHEMA = pa.schema(
     [(name, _TYPES[kind]) for name, kind in RECORD_FIELDS.items()]
     + [(name, pa.float64()) for name in METRICS]
@@ -53,7 +53,7 @@ def records_to_table(
     Parameters
     ----------
     records : sequence of dict
-        JSON objects. A value that its column cannot hold becomes null: the run file has it.
+        JSON objects. A value that its column cannot hold becomes null; the run file keeps it.
     wanted : collection of str, optional
         Only these columns.
     """
@@ -91,7 +91,7 @@ def _tolerant(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    # Arrow refuses half a surrogate pair: one run's error would hide all others.
+    # Arrow raises on half a surrogate pair: the error text of one run would hide all other runs.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -119,14 +119,14 @@ _CONVERTERS = {
 
 
 def unite(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables one below the other; columns are united by name, absent ones are null."""
+    """Return the rows of all tables as one table; columns match by name, missing ones are null."""
     fields: dict[str, pa.Field] = {}
     for table in tables:
         for field in table.schema:
             if field.name in SCHEMA.names:
                 fields[field.name] = SCHEMA.field(field.name)
             elif fields.setdefault(field.name, field).type != field.type:
-                # An unknown field that is a number here and a text there is text.
+                # An unknown field becomes text if its type differs between tables.
                 fields[field.name] = pa.field(field.name, pa.string())
     ordered = [name for name in SCHEMA.names if name in fields]
     ordered += sorted(set(fields) - set(ordered))
@@ -151,7 +151,7 @@ def map_texts(column: pa.ChunkedArray, change: Callable[[str], Any]) -> list[Any
 
 
 def decode_json(text: str) -> dict[str, Any]:
-    """Return the object in a JSON column's text; an empty one if there is none."""
+    """Return the object that a JSON column's text holds; an empty dict if it holds none."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -162,8 +162,8 @@ def decode_json(text: str) -> dict[str, Any]:
 def table_to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a table as a DataFrame.
 
-    Counts are pandas' nullable ``Int64``, or their type would depend on whether one is missing;
-    the fields that hold JSON are dicts.
+    Counts are pandas' nullable ``Int64``, because int64 would become float64 when a value is
+    missing. Fields that hold JSON are dicts.
     """
     frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     for name, kind in RECORD_FIELDS.items():
@@ -177,7 +177,7 @@ def order_by_time(table: pa.Table) -> np.ndarray:
     """Return the order of rows by `started`, then id; runs without a time come last."""
     started = pc.fill_null(table["started"].cast(pa.int64()), 2**63 - 1).to_numpy()
     order = np.argsort(started, kind="stable")
-    if len(order) and (np.diff(started[order]) == 0).any():  # seldom, and ids are slow to sort
+    if len(order) and (np.diff(started[order]) == 0).any():  # rare; sorting ids is slow
         order = np.lexsort((table["id"].to_numpy(), started))
     return order
 

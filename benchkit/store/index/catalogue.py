@@ -1,9 +1,9 @@
 """The index of a store: the union of JSON records and Parquet segments, without a lock.
 
-A cache and nothing more: each record is also in its run file, and an index that is lost is built
-anew. A record file is one run not yet compacted; a segment holds many. Reading unites both and
-counts each id once. Compacting writes a durable superset first and deletes only its inputs then,
-so anyone may do it at any time, also two at once.
+The index is only a cache: each record is also in its run file, and a lost index is rebuilt from
+them. A record file holds one run that is not compacted yet; a segment holds many runs. Reading
+unites both and returns each id once. Compacting first writes a durable superset and then deletes
+only its inputs, so any process may compact at any time, also two at once.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from benchkit.store.runfile.file import read_record, run_name
 __all__ = ["Catalogue"]
 
 NEW, INDEX = "index/new", "index"
-#: Worth compacting: 5000 records open in 275 ms, a segment of as many in 3 ms.
+#: Compact above these numbers: 5000 records open in 275 ms, one segment of 5000 runs in 3 ms.
 COMPACT_RECORDS, COMPACT_SEGMENTS = 500, 8
-#: Segments are split, so that folding them never rewrites a store of a million runs.
+#: Largest segment: folding small segments must never rewrite a store of a million runs.
 SEGMENT_ROWS = 250_000
-#: How often a reader looks again when a compactor took a file away; each look is some ms.
+#: Attempts of a reader when a compactor deletes a file that is being read; each takes some ms.
 _LOOKS = 100
 T = TypeVar("T")
 
@@ -43,25 +43,25 @@ class Catalogue:
 
     def __init__(self, files: LocalFiles) -> None:
         self.files = files
-        # Files never change, so what was read once stays true. Replaced whole, never changed in
-        # place: threads may share it without a lock.
+        # Records by file name. Files never change, so entries stay valid. The dict is replaced,
+        # never changed in place: threads share it without a lock.
         self._seen: dict[str, dict[str, Any] | None] = {}
 
     def add(self, record: dict[str, Any]) -> None:
-        """List a run. Its run file must be in place already.
+        """Add a run to the index. Its run file must exist already.
 
         Raises
         ------
         AlreadyStored
-            The run waits to be compacted already.
+            The run has a record file already.
         StoreError
-            It could not be written.
+            The record could not be written.
         """
         name = f"{NEW}/{record['id']}.json"
         self.files.create(name, json.dumps(json_safe(record), allow_nan=False).encode())
 
     def add_many(self, records: Sequence[dict[str, Any]]) -> None:
-        """List many runs at once, as one segment. Their run files must be in place already."""
+        """Add many runs to the index as one segment. Their run files must exist already."""
         if records:
             table = records_to_table([json_safe(record) for record in records])
             self._write_segments(table)
@@ -69,19 +69,19 @@ class Catalogue:
     # -- reading ------------------------------------------------------------------------------
 
     def table(self, columns: Iterable[str] | None = None) -> pa.Table:
-        """Return all runs, each once, in no particular order.
+        """Return all runs as a table, each once, in no particular order.
 
         Parameters
         ----------
         columns : iterable of str, optional
-            Only these, read from the segments column by column; ``id`` always comes along. A
-            field that no run has is all null if it is in the schema, and left out otherwise.
+            Read only these columns from the segments; ``id`` is always included. A field that no
+            run has is all null if it is in the schema, and left out otherwise.
         """
         wanted = None if columns is None else {"id", *columns}
         return self._retry(lambda: self._unite(*self._look(), wanted))
 
     def names(self) -> set[str]:
-        """Return the names of all columns, also of fields that this benchkit does not know."""
+        """Return the names of all columns, including fields written by a newer benchkit."""
 
         def read() -> set[str]:
             records, segments = self._look()
@@ -95,7 +95,7 @@ class Catalogue:
         return self._retry(read)
 
     def ids(self) -> set[str]:
-        """Return the ids of all runs that are listed."""
+        """Return the ids of all runs in the index."""
         return set(self.table(["id"])["id"].to_pylist())
 
     def damaged(self) -> list[str]:
@@ -112,11 +112,11 @@ class Catalogue:
         return self._retry(read)
 
     def _look(self) -> tuple[list[str], list[str]]:
-        # Records first, then segments: what is compacted in between is seen twice, not never.
+        # List records before segments: runs compacted in between are read twice, never missed.
         return self._listed(NEW, ".json"), self._listed(INDEX, ".parquet")
 
     def _listed(self, folder: str, suffix: str) -> list[str]:
-        # What is not named after an id is a stranger: `check` reports it.
+        # Ignore files that are not named after an id: `check` reports them.
         names = self.files.list(folder, suffix)
         return [name for name in names if is_id(name[len(folder) + 1 : -len(suffix)])]
 
@@ -125,7 +125,7 @@ class Catalogue:
             try:
                 return read()
             except FileNotFoundError:
-                time.sleep(look / 1000)  # somebody compacted: look again
+                time.sleep(look / 1000)  # another process compacted: retry
         raise StoreError(f"{self.files.root}: its index changed {_LOOKS} times while it was read")
 
     def _unite(
@@ -190,23 +190,23 @@ class Catalogue:
     # -- compacting ---------------------------------------------------------------------------
 
     def wants_compaction(self) -> bool:
-        """Whether there are enough records or segments for it to pay."""
+        """Return whether the index has too many records or segments and should be compacted."""
         records, segments = self._look()
         return len(records) > COMPACT_RECORDS or len(segments) > COMPACT_SEGMENTS
 
     def compact(self, *, fold: bool = True) -> dict[str, int]:
-        """Put records, and small segments, into few segments; adopt runs that a crash left out.
+        """Merge records and small segments into few segments, and add runs missing after a crash.
 
         Parameters
         ----------
         fold : bool, default True
-            Fold small segments too; otherwise only when there are more than eight.
+            Merge small segments too; if False, only when there are more than eight.
 
         Returns
         -------
         dict of str to int
-            ``runs`` in the new segments; ``records`` and ``segments`` that went into them;
-            ``adopted`` runs of the two newest months that were not listed.
+            ``runs`` in the new segments; ``records`` and ``segments`` merged into them;
+            ``adopted`` runs of the two newest months that were missing from the index.
         """
         return self._retry(lambda: self._compact(fold))
 
@@ -223,7 +223,7 @@ class Catalogue:
         new = [record for _, record in loaded] + adopted
         table = _each_once([*(part for _, part in parts), records_to_table(new)])
         self._write_segments(table)
-        # The superset is durable: now its inputs, and only they, can go.
+        # The superset is durable: delete its inputs, and only them.
         for name in [*(name for name, _ in loaded), *(name for name, _ in parts)]:
             self.files.delete(name)
         return {
@@ -234,7 +234,7 @@ class Catalogue:
         }
 
     def remove(self, ids: Collection[str]) -> None:
-        """Take runs out of the index. Somebody who compacts meanwhile may bring a line back."""
+        """Remove runs from the index. A concurrent compaction may add a removed run again."""
         self._retry(lambda: self._forget(set(ids)))
 
     def _forget(self, ids: set[str]) -> None:
@@ -257,7 +257,7 @@ class Catalogue:
             self.files.create(f"{INDEX}/{new_id()}.parquet", sink.getvalue())
 
     def _orphans(self) -> list[dict[str, Any]]:
-        """Return the records of unlisted runs in the two newest months; `check` looks at all."""
+        """Return records of unindexed runs in the two newest months; `check` covers all months."""
         found = []
         listed = self.ids()
         for month in self.files.folders("runs")[-2:]:
@@ -274,7 +274,7 @@ class Catalogue:
         return found
 
     def add_existing(self, record: dict[str, Any]) -> bool:
-        """List a run found without a record; False if its writer, or another check, was faster."""
+        """Add a stored run that has no record; return False if another process added it first."""
         try:
             self.add(record)
         except AlreadyStored:
@@ -283,7 +283,7 @@ class Catalogue:
 
 
 def _each_once(tables: Sequence[pa.Table]) -> pa.Table:
-    """Unite tables; of rows with the same id keep the first."""
+    """Unite tables and keep the first row of each id."""
     table = unite(tables)
     if len(tables) == 1:
         return table

@@ -1,7 +1,7 @@
-"""Choose runs: which rows of the index a name, a moment, a field or a tag means.
+"""Select runs: find the rows of the index that match a name, a time, a field or a tag.
 
-Arrow columns in, masks out; the filters of `Store.runs` and the marks use the same words. Each
-different text is looked at once, which is what makes 100 000 rows quick.
+Takes Arrow columns and returns masks; the filters of `Store.runs` and the marks use the same
+syntax. Each distinct text is tested once, which keeps 100 000 rows fast.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _JSON = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 
 
 def parse_moment(value: Any) -> datetime:
-    """Return a moment in UTC.
+    """Return a time in UTC.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def parse_moment(value: Any) -> datetime:
     Raises
     ------
     UsageError
-        It is none of these.
+        The value is none of these.
     """
     now = datetime.now(timezone.utc)
     try:
@@ -68,10 +68,10 @@ def _no_moment(value: Any) -> UsageError:
 
 
 def workload_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a test of a variant's name.
+    """Return a function that tests whether a variant's name matches a pattern.
 
-    ``*`` and ``?`` stand for anything and for one character; a name without brackets also means
-    all its variants; brackets are those of a variant and not a set of characters.
+    ``*`` matches any text and ``?`` one character; a name without brackets also matches all its
+    variants; brackets are those of a variant and not a set of characters.
     """
     if re.search(r"[*?]", pattern):
         return _glob(pattern)
@@ -87,7 +87,7 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def columns_needed(names: Iterable[str]) -> set[str]:
-    """Return the columns that filters of these names read; what is no field is a tag."""
+    """Return the columns that filters with these names read; a name that is no field is a tag."""
     names = set(names)
     columns = {name for name in names if name in RECORD_FIELDS}
     if names - columns:
@@ -96,12 +96,12 @@ def columns_needed(names: Iterable[str]) -> set[str]:
 
 
 def check_names(table: pa.Table, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a filter that names no field, and no tag or parameter of any run.
+    """Raise for a filter name that is no field, and no tag or parameter of any run.
 
     Raises
     ------
     UsageError
-        With the nearest known name. Not for an empty store, whose tags nobody knows.
+        Names the nearest known name. Not raised for an empty store: its tags are unknown.
     """
     unknown = [name for name in names if name not in known]
     if not unknown or not table.num_rows:
@@ -128,12 +128,12 @@ def matching(
     before: Any = None,
     where: Mapping[str, Any] | None = None,
 ) -> np.ndarray:
-    """Return which rows fit all of what is given.
+    """Return a mask of the rows that match all given filters.
 
     Parameters
     ----------
     table : Table
-        Of the index, with the columns that are asked about.
+        Rows of the index, with the columns that the filters read.
     runs : collection of str, optional
         Ids.
     workload : str or collection of str, optional
@@ -141,7 +141,7 @@ def matching(
     since, before : optional
         See `parse_moment`; `since` is included, `before` is not.
     where : mapping, optional
-        A field, else a tag or parameter, and its value, glob, or a collection of them.
+        Name of a field, else of a tag or parameter, to its value, a glob, or a collection of them.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def _several(wanted: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> str:
-    """Return a tag's value as somebody types it on a command line."""
+    """Return a tag's value as it is written on a command line."""
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
     if isinstance(value, float) and value.is_integer():
