@@ -1,1 +1,1 @@
-"""interchange."""
+"""Import and export of runs in the formats of other tools."""

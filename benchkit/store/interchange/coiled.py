@@ -1,8 +1,8 @@
-"""From and to the SQLite file of coiled/benchmarks: its tables ``test_run`` and ``tpch_run``.
+"""Import and export the tables ``test_run`` and ``tpch_run`` of coiled/benchmarks' SQLite file.
 
-A row becomes a run of the same numbers and outcome, and is kept in it whole, so that nothing is
-lost on the way and the way back gives the very row. A row always gives the same run: importing
-again, or a later copy of the file, adds what is new.
+A row becomes a run with the same numbers and outcome. The run also holds the complete row, so that
+an export returns the same row. A row always gives the same run id: importing the file again, or a
+later copy of it, adds only new rows.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _JSON_COLUMNS = ("params", "tags", "extra_metrics")
 
 @dataclass
 class ImportReport:
-    """What an import found.
+    """Counts and problems of an import.
 
     Attributes
     ----------
     rows : int
         Rows of the file.
     added : int
-        Those that the store did not have.
+        Rows that were new to the store.
     odd : list of str
-        What was made of rows that lack something, a line each kind.
+        How incomplete rows were imported, a line per kind of problem.
     """
 
     rows: int = 0
@@ -69,25 +69,26 @@ def import_sqlite(
     Parameters
     ----------
     store : Store
-        Where they go; what is there already stays as it is.
+        Store to add runs to; existing runs stay unchanged.
     path : path
-        A SQLite file of coiled/benchmarks, of any age: columns that it lacks are missing values,
-        columns that nobody knows are kept with the row.
+        A SQLite file of coiled/benchmarks, of any age: absent columns become missing values,
+        unknown columns are kept with the row.
     progress : callable, optional
-        Called with how many rows are done, and of how many.
+        Called with the number of rows done and the total number of rows.
 
     Returns
     -------
     ImportReport
-        A row's workload is named after file and test (``test_array.py::test_sum[x]`` becomes
-        ``array.sum[x]``), its environment after the software that it ran with.
+        Counts and problems. A row's workload is named after file and test
+        (``test_array.py::test_sum[x]`` becomes ``array.sum[x]``), its environment after the
+        software that it ran with.
 
     Raises
     ------
     InvalidImportError
         The file is no SQLite database, or has neither table.
     StoreError
-        A run could not be written; those before it are kept.
+        A run could not be written; runs before it are kept.
     """
     report = ImportReport()
     found = _read_rows(Path(path))
@@ -122,7 +123,7 @@ def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.is_file():
         raise InvalidImportError(f"{path}: there is no such file: give a benchmark.db")
     try:
-        # Only read: the file may lie where nothing can be written.
+        # Open read-only: the folder of the file may not be writable.
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
             base.row_factory = sqlite3.Row
             base.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
@@ -158,30 +159,30 @@ def _tree(table: str, row: Mapping[str, Any], record: Mapping[str, Any]) -> xr.D
 
 
 def export_runs(store: Store, path: str | Path, runs: pd.DataFrame | None = None) -> int:
-    """Write runs to one file, of the kind that its name says.
+    """Write runs to one file, in the format of its suffix.
 
-    ``.db`` and ``.sqlite`` are what coiled/benchmarks' tools read: imported runs are the rows that
-    they were, but that a number which two of them have is left to the first; runs that benchkit
-    measured are rows of ``test_run``. ``.parquet`` and ``.csv`` hold a row per run.
+    ``.db`` and ``.sqlite`` files are for coiled/benchmarks' tools: imported runs become their
+    original rows, except that of two rows with the same id the second gets a new id; runs that
+    benchkit measured become rows of ``test_run``. ``.parquet`` and ``.csv`` hold a row per run.
 
     Parameters
     ----------
     store : Store
-        Where the runs are.
+        Store to read runs from.
     path : path
-        The file; there must be none yet.
+        The file to create; it must not exist.
     runs : DataFrame, optional
-        Which ones, as `Store.runs` returns them; all by default.
+        Runs to write, as `Store.runs` returns them; all by default.
 
     Returns
     -------
     int
-        How many runs were written.
+        Number of runs written.
 
     Raises
     ------
     UsageError
-        There is something at `path`, its kind is unknown, or it cannot be written.
+        `path` exists, its suffix is unknown, or it cannot be written.
     """
     path = Path(path)
     runs = store.runs() if runs is None else runs
@@ -224,7 +225,7 @@ def _export_sqlite(store: Store, path: Path, runs: pd.DataFrame) -> None:
 def _write_rows(base: sqlite3.Connection, table: str, rows: list[dict[str, Any]]) -> None:
     columns = dict(TABLES[table])
     for row in rows:
-        columns |= {name: "" for name in row if name not in columns}  # of a newer file
+        columns |= {name: "" for name in row if name not in columns}  # from a newer file
     words = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
     base.execute(f"CREATE TABLE {table} ({words})")
     taken = Counter(row.get("id") for row in rows)

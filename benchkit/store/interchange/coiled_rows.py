@@ -1,4 +1,4 @@
-"""Rows of coiled/benchmarks' tables as records of runs, and records as rows. No files."""
+"""Convert rows of coiled/benchmarks' tables to records of runs, and back. Reads no files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchkit.measure.run_ids import derived_id
 
 __all__ = ["TABLES", "moment_of", "record_of", "row_of"]
 
-#: What such a file may hold, with the types of its columns; in newer files more than in older.
+#: Columns of such a file with their SQL types; newer files have more columns than older ones.
 _COMMON = {
     "id": "INTEGER PRIMARY KEY", "session_id": "VARCHAR NOT NULL", "name": "VARCHAR NOT NULL",
     "originalname": "VARCHAR NOT NULL", "path": "VARCHAR", "setup_outcome": "VARCHAR",
@@ -45,7 +45,7 @@ TABLES: dict[str, dict[str, str]] = {
         "worker_vm_type": "VARCHAR", "cluster_disk_size": "INTEGER",
     },
 }  # fmt: skip
-#: Column -> metric, and how much of the metric's unit one of the column's is.
+#: Column -> metric, and the factor from the column's unit to the metric's unit.
 _METRICS = {
     "duration": ("duration", 1.0),
     "average_memory": ("memory_mean", 1.0),
@@ -58,7 +58,7 @@ _METRICS = {
     "worker_max_tick": ("worker_tick_max", 1.0),
     "scheduler_max_tick": ("scheduler_lag_max", 1.0),
 }
-#: Where a workload's parameters are columns.
+#: Columns that are parameters of a workload.
 _PARAMETERS = ("scale", "local", "compression", "partition_size")
 _OUTCOMES = {"passed": "ok", "failed": "failed", "skipped": "skipped", "error": "failed"}
 _MISSING = (None, "")
@@ -72,13 +72,13 @@ def record_of(
     Parameters
     ----------
     table, row : str, mapping
-        Where it is from, and its columns.
+        Table of the row, and the row's values by column.
     moment : datetime
-        When it started, as far as known.
+        When the run started, as far as known.
     twins : Counter
-        How often such a row was met: twice in one session are two runs.
+        Number of rows seen with the same identity, updated: equal rows of a session are two runs.
     counts : Counter
-        Told of what had to be left out.
+        Problems by text, updated: values that had to be left out.
     """
     who = json.dumps([table, *(row.get(name) for name in ("session_id", "path", "name", "start"))])
     twins[who] += 1
@@ -117,7 +117,7 @@ def record_of(
 
 
 def _workload(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
-    """Return the name of a test: its file's, then its own, without ``test_``; case in brackets."""
+    """Return a test's name: file, test (both without ``test_``), and the case in brackets."""
     parts = Path(str(row.get("path") or "unknown")).with_suffix("").parts
     place = ".".join(part.removeprefix("test_") for part in parts[-2:] if part != "benchmarks")
     name, bracket, case = str(row.get("name") or "unknown").partition("[")
@@ -145,18 +145,18 @@ def _environment(table: str, row: Mapping[str, Any]) -> str:
 
 
 def _outcome(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return how a test ended, and in which phase if that was not well."""
+    """Return the outcome of a test, and the phase that was not ok; "" if all were."""
     setup, call = row.get("setup_outcome"), row.get("call_outcome")
     if setup == "skipped" or call == "skipped":
         return "skipped", "setup" if setup == "skipped" else "call"
     if setup not in ("passed", None):
-        return "infrastructure", "setup"  # there the cluster is started
+        return "infrastructure", "setup"  # the cluster is started in setup
     outcome = _OUTCOMES.get(str(call), "failed")
     return outcome, "" if outcome == "ok" else "call"
 
 
 def _numbers(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the metrics, those of no known name under "", and columns without a number."""
+    """Return metrics by name (columns that are no metric under ""), and non-numeric columns."""
     numbers: dict[str, Any] = {}
     odd = []
     for column in (*_METRICS, "disk_spill_time"):
@@ -174,7 +174,7 @@ def _numbers(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def moment_of(value: Any) -> datetime | None:
-    """Return a time of the file, which is UTC without saying so, or None."""
+    """Return a time of the file in UTC (the file's zone, which it does not state), or None."""
     try:
         moment = datetime.fromisoformat(str(value).strip())
     except ValueError:
@@ -184,7 +184,7 @@ def moment_of(value: Any) -> datetime | None:
 
 
 def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run that benchkit measured as a row of ``test_run``, without a number."""
+    """Return a run that benchkit measured as a row of ``test_run``, without an ``id``."""
     known = {name: None if value != value else value
              for name, value in record.items() if not isinstance(value, dict)}  # fmt: skip
     bare, bracket, case = str(record["workload"]).partition("[")
