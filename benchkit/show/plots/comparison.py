@@ -1,6 +1,6 @@
-"""Figures of a comparison: effects with their intervals, how sure they are, and single runs.
+"""Figures of a comparison: effects with intervals, probabilities of a change, and single runs.
 
-A `Comparison` in, a Bokeh figure out; the three figures can share one y axis of workloads.
+Input: a `Comparison`; output: a Bokeh figure. The three figures can share one y axis of workloads.
 Worse is red and up, better is blue and down: position and symbol show it in addition to colour.
 """
 
@@ -40,23 +40,23 @@ __all__ = ["forest_plot", "heat_map", "raw_points"]
 
 _INTERVAL: dict[str, Any] = {"x0": "low", "y0": "label", "x1": "high", "y1": "label"}
 WORSE, BETTER, EVEN = "#b2182b", "#2166ac", "#8a95a2"
-#: More rows than this are not read; those that are the same are counted in the title instead.
+#: Maximum number of rows; above it, rows with verdict "same" are only counted in the title.
 MOST_ROWS = 60
-#: Of a row, which must have room for the dots of three arms; and of all around the rows, the same
-#: for all figures, or rows would not lie on one line.
+#: Pixels of a row (room for the dots of three arms), and above and below the rows: equal in all
+#: figures, so that the rows of adjacent figures are aligned.
 ROW_HEIGHT, ABOVE, BELOW = 26, 56, 76
 _NO_ROW = "No row is of this metric."
 _NOT_KNOWN = "How sure it is cannot be told: that takes two runs a side."
-#: Intervals are shown at least so far beyond the effects (%).
+#: The x axis shows intervals up to at least this distance beyond the effects (%).
 LEAST_REACH = 5.0
-#: Pale towards the middle, so that the ground of the page shows, by day and by night.
+#: Transparent towards the middle, so that the page background shows in light and dark themes.
 _DIVERGING = (
     "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
     "#d6604dcc", "#b2182b",
 )  # fmt: skip
 
 
-#: The side of a probability is a word, not its colour alone.
+#: JavaScript for the labels of the colour bar: the direction is a word, not only a colour.
 _SURE = """
 const side = tick > 0 ? " more" : tick < 0 ? " less" : "";
 return `${Math.round(100 * Math.abs(tick))} %${side}`;
@@ -64,7 +64,7 @@ return `${Math.round(100 * Math.abs(tick))} %${side}`;
 
 
 def _rows(report: Comparison, metric: str) -> tuple[pd.DataFrame, str]:
-    """Return the rows of a metric that there is room for, and what is said of the others."""
+    """Return the rows of a metric that fit, and a text about the omitted rows."""
     frame = report.frame[report.frame["metric"] == metric]
     if len(frame) <= MOST_ROWS:
         return frame, ""
@@ -81,7 +81,7 @@ def _labels(frame: pd.DataFrame, report: Comparison) -> list[str]:
         for row in frame.itertuples()
     ]
     names = [name if len(name) <= 48 else f"{name[:23]}…{name[-24:]}" for name in names]
-    # A factor must be distinct: a space of no width tells apart what the cut made equal.
+    # Factors must be distinct: zero-width spaces distinguish names that are equal after the cut.
     return [name + "\u200b" * names[:i].count(name) for i, name in enumerate(names)]
 
 
@@ -90,16 +90,16 @@ def _colours(frame: pd.DataFrame) -> list[str]:
 
 
 def _columns(frame: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
-    """Return what tells a row to who clicks on it."""
+    """Return the columns that identify a row when it is clicked."""
     return {"label": labels, "workload": frame["workload"], "contender": frame["contender"]}
 
 
 def _rows_figure(
     title: str, short: str, x: str, labels: list[str], beside: Any | None, **look: Any
 ) -> Any:
-    """Return an empty figure with a row per workload: its own, or those of the figure beside it.
+    """Return an empty figure with one row per workload; `beside` shares the rows of a figure.
 
-    Beside another there is room for a `short` title only.
+    With `beside` the figure gets the title `short`, because it is narrow.
     """
     if beside is not None:
         look = {"y_range": beside.y_range, "min_border_left": 12, **look}
@@ -129,22 +129,22 @@ def _title(question: str, hidden: str, *parts: str) -> str:
 def forest_plot(
     report: Comparison, metric: str = "duration", *, beside: figure | None = None
 ) -> figure:
-    """Draw each workload's change with its interval, the null arm's behind it.
+    """Draw the change of each workload with its interval, and the null arm in the background.
 
     Parameters
     ----------
     report : Comparison
         A comparison.
     metric : str, default "duration"
-        Which metric.
+        The metric to draw.
     beside : figure, optional
-        Another of these figures, of the same report, that has the names of the rows.
+        Another figure of this module, of the same report, that shows the names of the rows.
 
     Returns
     -------
     figure
-        Change in % of the baseline, a row per workload in the order of the report. The grey band
-        is what the baseline does to itself; an interval that touches it is noise.
+        Change in % of the baseline, one row per workload in the order of the report. The grey band
+        is the null arm against the baseline; an interval that touches it is noise.
     """
     frame, hidden = _rows(report, metric)
     question = f"Which workloads changed in {metric_words(metric)}?"
@@ -208,7 +208,7 @@ def forest_plot(
 
 
 def _fit(drawn: Any, effects: pd.Series, ends: list[pd.Series]) -> None:
-    """Show every effect, and of intervals what does not make all effects look alike."""
+    """Set the x range to all effects, and cut intervals that are so wide that they hide them."""
     shown = _percent(effects)
     if not len(shown):
         return
@@ -221,7 +221,7 @@ def _fit(drawn: Any, effects: pd.Series, ends: list[pd.Series]) -> None:
 
 
 def _percent(ratios: pd.Series) -> NDArray[np.float64]:
-    """Return what is known of ratios as changes in %."""
+    """Return the finite ratios as changes in %."""
     known = ratios.to_numpy(float)
     return (known[np.isfinite(known)] - 1) * 100
 
@@ -229,16 +229,16 @@ def _percent(ratios: pd.Series) -> NDArray[np.float64]:
 def heat_map(
     report: Comparison, metric: str = "duration", *, beside: figure | None = None
 ) -> figure:
-    """Draw how sure it is that each workload changed by more than so many per cent.
+    """Draw the probability that each workload changed by more than a number of per cent.
 
     Parameters
     ----------
     report : Comparison
         A comparison.
     metric : str, default "duration"
-        Which metric.
+        The metric to draw.
     beside : figure, optional
-        Another of these figures, of the same report, that has the names of the rows.
+        Another figure of this module, of the same report, that shows the names of the rows.
 
     Returns
     -------
@@ -296,10 +296,10 @@ def heat_map(
     every = 2 if beside is None else 4
     names = {i: columns[i] if step % every == 0 else "" for i, step in enumerate(from_middle)}
     if beside is not None:
-        names[len(steps) - 1] = ""  # the other 0 is beside it
+        names[len(steps) - 1] = ""  # the adjacent column has the label 0
     drawn.xaxis.major_label_overrides = names
     drawn.xgrid.grid_line_color = None
-    if beside is not None:  # no room: the title says what colours mean, the mouse how sure it is
+    if beside is not None:  # no room: the title explains colours, tooltips show probabilities
         return drawn
     bar = ColorBar(
         color_mapper=mapper,
@@ -318,21 +318,21 @@ def heat_map(
 def raw_points(
     report: Comparison, metric: str = "duration", *, beside: figure | None = None
 ) -> figure:
-    """Draw every run, as a share of the baseline's median, arms one above the other.
+    """Draw each run as a share of the median of the baseline, with arms one above the other.
 
     Parameters
     ----------
     report : Comparison
         A comparison.
     metric : str, default "duration"
-        Which metric.
+        The metric to draw.
     beside : figure, optional
-        Another of these figures, of the same report, that has the names of the rows.
+        Another figure of this module, of the same report, that shows the names of the rows.
 
     Returns
     -------
     figure
-        A dot is a run. What an interval hides (two modes, an outlier) shows here.
+        One dot per run. Shows what intervals hide: two modes, an outlier.
     """
     frame, hidden = _rows(report, metric)
     question = f"What did each run give in {metric_words(metric)}?"

@@ -1,6 +1,6 @@
-"""The flame graph: call stacks of tasks, a prefix's stacks on top of it, wide where time went.
+"""Flame graph: call stacks of tasks by prefix; the width of a frame is its share of the time.
 
-A run's DataTree in, a Bokeh figure out.
+Input: the DataTree of a run; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from benchkit.store.run import Run
 
 __all__ = ["draw_frames", "flame_frames", "flame_graph", "pale", "widest"]
 
-#: Frames narrower than this share of what is shown cannot be seen.
+#: Frames narrower than this share of the shown width are not visible and not drawn.
 LEAST_SHARE = 1 / 800
-#: At most so many boxes, the widest: more are slow to draw and too narrow to read.
+#: Maximum number of boxes, widest first: more are slow to draw and too narrow to read.
 MOST_FRAMES = 3000
 ROW_HEIGHT, CHARACTER = 19, 6.4
-#: On pale boxes, by day and by night.
+#: Colour of text on pale boxes, in light and dark themes.
 _TEXT = "#1c2530"
-#: What people look for first: whose code it is.
+#: Packages that get a separate colour: readers look first for the package of a frame.
 _OWNERS = ("dask", "distributed", "numpy", "pandas", "pyarrow", "scipy", "xarray", "numba")
 
 
 def flame_frames(profile: pd.DataFrame) -> pd.DataFrame:
-    """Lay call stacks out: each frame above its caller, callees side by side, the widest first.
+    """Compute positions of frames: each frame above its caller, callees ordered widest first.
 
     Parameters
     ----------
     profile : DataFrame
-        As `Run.profile` returns it.
+        Return value of `Run.profile`.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def flame_frames(profile: pd.DataFrame) -> pd.DataFrame:
     order: dict[int, list[int]] = {}
     for row, parent in enumerate(parents.tolist()):
         order.setdefault(parent, []).append(row)
-    # Parents come before their children, so one pass from the roots places everything.
+    # Parents precede their children, so one pass from the roots places all frames.
     ready = [-1]
     while ready:
         parent = ready.pop()
@@ -72,22 +72,22 @@ def flame_frames(profile: pd.DataFrame) -> pd.DataFrame:
 
 
 def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "") -> figure:
-    """Draw where the tasks' Python code spent its time.
+    """Draw in which Python functions the tasks spent their time.
 
     Parameters
     ----------
     run : Run or DataTree
-        A run, captured in full.
+        A run with full capture.
     prefix : str, optional
         Only tasks of this prefix.
     find : str, optional
-        Frames whose function or file holds this text are marked, and counted in the title.
+        Frames with this text in their function or file are marked, and counted in the title.
 
     Returns
     -------
     figure
-        A box a frame, as wide as its share of the samples, callers below callees. A click on a
-        box makes it as wide as the figure, two clicks on the ground show everything.
+        One box per frame, as wide as its share of the samples, callers below callees. A click on a
+        box makes it as wide as the figure; a double click on the background shows all frames.
     """
     tree = to_tree(run)
     title = "Where did tasks spend their time?"
@@ -107,7 +107,7 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
     wide = widest(frames)
     told = f"{total:.0f} samples of 10 ms"
     hit = _matches(wide, find)
-    if find:  # also in frames that are too narrow to be drawn
+    if find:  # count also frames that are too narrow to be drawn
         told += f", {find!r} in {_covered(frames[_matches(frames, find)]) / total:.1%} of them"
     share = wide["count"] / total
     columns = {
@@ -123,7 +123,7 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
 
 
 def widest(frames: pd.DataFrame) -> pd.DataFrame:
-    """Return of frames that are laid out those that can be seen, the widest first."""
+    """Return the frames with positions that are wide enough to be visible, widest first."""
     total = float(frames["right"].max())
     return frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
 
@@ -137,20 +137,20 @@ def draw_frames(
     *,
     marks: Sequence[str] = (),
 ) -> Any:
-    """Draw frames that are laid out as boxes to be clicked at.
+    """Draw frames with positions as clickable boxes.
 
     Parameters
     ----------
     title, unit : str
-        Of the figure, and what its axis counts.
+        Title of the figure, and unit of its axis.
     wide : DataFrame
-        As `widest` returns it.
+        Return value of `widest`.
     columns : mapping
-        What else is known of each frame; its ``colour``.
+        Additional columns of the frames, with ``colour``.
     tips : list of tuple of str
-        What hovering tells besides name and place.
+        Additional lines of the tooltip, after name and place.
     marks : sequence of str, optional
-        What is put before the name of each frame.
+        Prefix of the label of each frame.
     """
     total = float(wide["right"].max())
     names = [_name(row) for row in wide.itertuples()]
@@ -206,7 +206,7 @@ def draw_frames(
     return drawn
 
 
-#: A label is as long as its box allows; boxes change their width in pixels when the range does.
+#: JavaScript that cuts labels to their boxes, whose width in pixels changes with the range.
 _FIT = """
 const data = source.data, pixels = figure.inner_width / (range.end - range.start);
 const labels = data.name.map((name, at) => {
@@ -253,7 +253,7 @@ def _matches(frames: pd.DataFrame, find: str) -> np.ndarray:
 
 
 def _covered(frames: pd.DataFrame) -> float:
-    """Return the samples below any of these frames, each sample once."""
+    """Return the number of samples below these frames; each sample counts once."""
     covered, end = 0.0, -1.0
     for row in frames.sort_values("left").itertuples():
         covered += max(0.0, row.right - max(row.left, end))

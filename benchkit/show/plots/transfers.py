@@ -1,6 +1,6 @@
-"""The matrix of transfers: who sent how much to whom, and how that differs between two runs.
+"""Matrices of the transfers between pairs of workers, and of their difference between two runs.
 
-DataTrees in, a Bokeh figure out.
+Input: DataTrees; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 
 TITLE = "Who sent how much to whom?"
 CLIENT = "client"
-#: What a cell shows -> its unit, and what of the run that unit is.
+#: Value of a cell -> its unit, and the divisor from the recorded unit.
 UNITS = {
     "bytes": ("MiB", MIB), "bytes_compressed": ("MiB on the wire", MIB),
     "count": ("transfers", 1), "seconds": ("s", 1),
@@ -49,33 +49,33 @@ def transfer_matrix(run: Run | xr.DataTree, value: str = "bytes") -> figure:
     run : Run or DataTree
         A run.
     value : {"bytes", "bytes_compressed", "count", "seconds"}
-        What a cell shows.
+        The value of a cell.
 
     Returns
     -------
     figure
-        A cell a pair. Hatched, among hundreds of workers blank: neither end was there to tell.
+        One cell per pair. Hatched (blank with hundreds of workers): no data from either end.
     """
     tree = to_tree(run)
     return TransferMatrix(tree, value=value).figure
 
 
 class TransferMatrix:
-    """Transfers of a run, drawn for whatever stretch of its time is looked at.
+    """Figure of the transfers of a run within a time window.
 
     Parameters
     ----------
     tree : DataTree
         A run.
     within : TaskTimeline, optional
-        Its tasks; without them there is nothing but the whole.
+        Tasks of the run; without them only the whole run can be drawn.
     value : {"bytes", "bytes_compressed", "count", "seconds"}
-        What a cell shows of the whole run.
+        The value of a cell when the whole run is drawn.
 
     Attributes
     ----------
     figure : figure
-        The picture; `show_window` draws another stretch of time into it.
+        The figure; `show_window` draws another time window into it.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class TransferMatrix:
 
     @property
     def has_windows(self) -> bool:
-        """Whether it is known when tasks fetched what they needed."""
+        """Whether the times at which tasks fetched their inputs were recorded."""
         return self._matrix is not None and self._within is not None and self._within.has_moves
 
     def show_window(self, window: tuple[float, float] | None, value: str = "") -> None:
-        """Draw a stretch of time, in s; None is the whole run.
+        """Draw the transfers within a time window in s; None is the whole run.
 
-        Of a stretch it is known how often workers fetched from one another and how long that took;
-        bytes are known of the whole only.
+        A window has counts and seconds of fetches between workers only; bytes are recorded for the
+        whole run.
         """
         self._value = value or self._value
         if self._matrix is not None:
@@ -110,14 +110,14 @@ class TransferMatrix:
             self._matrix.show(title, cells, unit, tips)
 
     def _drawn(self, window: tuple[float, float] | None) -> tuple[str, dict[str, Any], str, Any]:
-        """Return title, cells, their unit and what is told of a pair."""
+        """Return the title, the cells, their unit and the tooltips of a pair."""
         if window is None or not self.has_windows:
             unit, _ = UNITS[self._value]
             total = float(np.nansum(self._whole[self._value]))
             title = f"{TITLE} ({_in_all(total, unit)} in all)"
             return title, _shown(self._whole, self._value), unit, _TIPS
         assert self._within is not None
-        # What a client fetched is known of the whole only; -1 here is a worker that is not known.
+        # Fetches of clients are recorded for the whole run only; -1 here is an unknown worker.
         places = {index: place for place, index in enumerate(self._indices) if index >= 0}
         of_worker = np.array(self._indices) >= 0
         empty = np.where(of_worker[:, None] & of_worker, 0.0, np.nan)
@@ -137,22 +137,22 @@ class TransferMatrix:
 def transfer_difference(
     a: xr.DataTree, b: xr.DataTree, value: str = "bytes", *, names: Sequence[str] = ("A", "B")
 ) -> Any:
-    """Draw what workers of one run sent one another more or less than those of another.
+    """Draw the difference of the transfers between workers of two runs.
 
     Parameters
     ----------
     a, b : DataTree
-        Runs. Workers are the same if they have the same name; if no name is in both, as on clusters
-        that give each worker a name of its own, the first is held against the first, and so on.
+        Runs. Workers are matched by name; if no name is in both runs, as on clusters with unique
+        names, they are matched by position.
     value : {"bytes", "bytes_compressed", "count", "seconds"}
-        What a cell shows, B − A.
+        The value of a cell, B − A.
     names : sequence of str, default ("A", "B")
-        What the runs are called.
+        Names of the runs.
 
     Returns
     -------
     figure
-        A cell a pair; a worker that one run did not have sent nothing there.
+        One cell per pair; a worker that is missing in a run counts as 0 there.
     """
     first, second = names
     title = f"Who sent more or less to whom in {second} than in {first}?"
@@ -164,7 +164,7 @@ def transfer_difference(
     if not (set(workers[0]) & set(workers[1])) - {CLIENT}:
         workers = [_numbered(side) for side in workers]
     both = list(dict.fromkeys([*workers[0], *workers[1]]))
-    both.sort(key=lambda name: name == CLIENT)  # last, as in either run
+    both.sort(key=lambda name: name == CLIENT)  # last, as in each run
     sides = [
         {name: _placed(cell, mine, both) for name, cell in _cells(each).items()}
         for mine, each in zip(workers, data, strict=True)
@@ -183,7 +183,7 @@ def _cells(data: xr.Dataset) -> dict[str, NDArray[np.float64]]:
 
 
 def _shown(cells: dict[str, NDArray[np.float64]], value: str) -> dict[str, NDArray[np.float64]]:
-    """Return what a matrix draws and tells of the cells of whole runs."""
+    """Return the values and tooltip columns of the cells of whole runs, in display units."""
     return {
         "value": cells[value] / UNITS[value][1],
         "count": cells["count"],
@@ -194,7 +194,7 @@ def _shown(cells: dict[str, NDArray[np.float64]], value: str) -> dict[str, NDArr
 
 
 def _placed(cell: NDArray[np.float64], mine: list[str], both: list[str]) -> NDArray[np.float64]:
-    """Return a matrix over the names of both runs; who was not there sent nothing."""
+    """Return a matrix over the names of both runs; workers missing in this run get 0."""
     at = [both.index(name) for name in mine]
     placed = np.zeros((len(both), len(both)))
     placed[np.ix_(at, at)] = cell
@@ -212,6 +212,6 @@ def _in_all(total: float, unit: str) -> str:
 
 
 def _names(tree: xr.DataTree, indices: Any) -> list[str]:
-    """Return what workers are called; -1 is whoever is none."""
+    """Return the names of workers by index; negative indices are clients."""
     known = worker_names(tree)
     return [CLIENT if i < 0 else known[i] if i < len(known) else str(i) for i in indices]

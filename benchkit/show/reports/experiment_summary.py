@@ -49,7 +49,7 @@ def explained(
     report : Comparison
         The comparison of the runs.
     most : int, default 3
-        Maximum number of workloads, in the order of the comparison.
+        Maximum number of workloads, largest changes first.
     """
     rows = report.frame[report.frame["changed"] & (report.frame["metric"] == "duration")]
     for row in rows.head(most).itertuples():
