@@ -1,4 +1,4 @@
-"""One workload over months: every metric, what changed and when, its builds and its runs."""
+"""Page of one nightly series: metrics over months, changes with dates, builds and runs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from benchkit.store.schema import METRICS
 __all__ = ["TITLE", "view"]
 
 TITLE = "History"
-#: Other metrics below the one that is looked at, and runs in the table.
+#: Largest number of further metrics below the selected metric, and of runs in the table.
 MOST_SMALL, MOST_RUNS = 6, 60
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of a series, which `SERIES_FIELDS` and ``metric`` name.
+    """Return the page of the series that `SERIES_FIELDS` and ``metric`` in the address select.
 
-    ``zero=1`` begins its axis at 0, ``from`` and ``to`` are the days that are looked at.
+    ``zero=1`` starts the value axis at 0; ``from`` and ``to`` are the first and last day shown.
     """
     metrics = shown_metrics()
     if not metrics:
@@ -129,7 +129,7 @@ def _list(workloads: list[str]) -> Any:
 
 
 def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:
-    """Return the axis of time of all figures: the days that the address names, else all nights."""
+    """Return the time range of all figures: the days in the address, else all nights."""
     nights = history.runs.loc[history.runs["key"] == key, "night"]
     first, last = (pd.Timestamp(history.times[night]) for night in (nights.min(), nights.max()))
     margin = max((last - first) * 0.02, pd.Timedelta(hours=12))
@@ -137,14 +137,14 @@ def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:
     asked = pd.to_datetime(
         [state.get("from"), state.get("to")], errors="coerce", utc=True, format="ISO8601"
     ).tz_localize(None)
-    fits = whole[0] < asked[1] and asked[0] < min(asked[1], whole[1])  # NaT is never less
+    fits = whole[0] < asked[1] and asked[0] < min(asked[1], whole[1])  # False for NaT
     left, right = (max(asked[0], whole[0]), min(asked[1], whole[1])) if fits else whole
     ends = {"reset_start": whole[0], "reset_end": whole[1]}
     return Range1d(start=left, end=right, **ends, bounds=whole)
 
 
 def _zoomed(days: Range1d) -> tuple[str, str]:
-    """Return the days that are looked at, as the address holds them; empty for all of them."""
+    """Return the first and last day shown, in address format; empty strings for all days."""
     left, right, first, last = (
         pd.Timestamp(end, unit="ms") if isinstance(end, (int, float)) else pd.Timestamp(end)
         for end in (days.start, days.end, days.reset_start, days.reset_end)
@@ -185,7 +185,7 @@ def _body(
             for place in places
             if place is not None
         ]
-        # One axis for all: they move together, and a browser has less to build.
+        # Share one range and ticker: the figures move together, the browser renders faster.
         timed = [one for one in (large, *drawn) if one is not None and one.xaxis[0].visible]
         for one in timed:
             one.x_range, one.xaxis[0].ticker = days, timed[0].xaxis[0].ticker
@@ -194,7 +194,7 @@ def _body(
             linked(one)
         small.param.update(objects=[parts.figure(one) for one in drawn], tags=[])
 
-    pn.state.onload(fill)  # five sixths of the work: the page is painted before it
+    pn.state.onload(fill)  # 5/6 of the work: render the page before
     content += _runs(history, about, metric)
     ways = {
         address("workloads", name=about["workload"]): "what it does, its noise and its source",

@@ -1,4 +1,4 @@
-"""The overview: how every workload stands on the last night, what matters most first."""
+"""Overview page: state of every series on the last night, most important first."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from benchkit.store.schema import METRICS
 __all__ = ["TITLE", "view"]
 
 TITLE = "Overview"
-#: Nights in a sparkline; more are too narrow to see.
+#: Largest number of nights in a sparkline; more would be too narrow to see.
 SPARK_NIGHTS = 60
-#: States that nobody needs to look at.
+#: States that need no attention.
 QUIET = ("unchanged", "young", "absent")
 _TERMS = {
     "change": "of the level where there is a new one, else of the night against its reference",
@@ -37,15 +37,15 @@ _TERMS = {
     "nights": "the last nights; a stroke is a new level, a cross a night without result",
 }
 _SHOWN = {"everything": "all", "what needs a look": "news"}
-#: So many series are too many to read: it begins with those that need a look.
+#: From this number of series on, the page first shows only those that need attention.
 MANY = 30
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of the last night, or of ``night`` as it was known then, but for the marks.
+    """Return the page of the last night, or of ``night`` with the data of that time.
 
-    `state` may hold ``metric``, ``find`` and ``show`` (all or news), too; of many series only what
-    needs a look is shown until all are asked for.
+    Marks are always the current marks. Further keys: ``metric``, ``find`` and ``show`` (all or
+    news); by default, a page with many series shows only those that need attention.
     """
     metrics = shown_metrics()
     if not metrics:
@@ -108,7 +108,7 @@ def _minute(night: str) -> str:
 
 
 def _kept(ones: Sequence[SeriesStatus], find: str, show: str) -> list[SeriesStatus]:
-    """Return what the filters leave of the series of a night."""
+    """Return the series of a night that match the filters."""
     words = find.lower().split()
     return [
         one
@@ -150,7 +150,7 @@ def _nothing(find: str, show: str) -> Any:
 
 
 def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
-    """Return the rows that are shown, their numbers in the units of the metrics table."""
+    """Return the shown rows, with values in the units of the metrics table."""
     history, ones = series_statuses_of(metric, chosen)
     night = night_name(history.times[-1])
     rows: list[dict[str, Any]] = [
@@ -180,7 +180,7 @@ def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
 
 
 def _as_markdown(rows: pd.DataFrame) -> io.StringIO:
-    """Return rows as a table for an issue or a chat: what to read, not what to compute with."""
+    """Return rows as a Markdown table with rounded values, for issues and chats."""
     cells = [
         [
             *(markdown.text(row[name]) for name in ("state", "workload", "environment", "host")),
@@ -195,7 +195,7 @@ def _as_markdown(rows: pd.DataFrame) -> io.StringIO:
 
 
 def _never_ok(find: str, night: int) -> list[tuple[dict[str, Any], str]]:
-    """Return the last run, and the first night, of what never ended ok by a night: no series."""
+    """Return last run and first night of each workload without an ok run until a night."""
     history = all_nights().before(night)
     runs = history.runs[~history.runs["key"].isin(history.series["key"])]
     runs = runs[~runs["outcome"].isin(["ok", "skipped"])]
@@ -209,7 +209,7 @@ def _never_ok(find: str, night: int) -> list[tuple[dict[str, Any], str]]:
 
 
 def _never_cells(run: dict[str, Any], since: str) -> list[str]:
-    """Return the cells of what never ended ok as markup, every text of a run escaped."""
+    """Return the HTML cells of a workload without an ok run, all text from runs escaped."""
     link = address("run", id=run["id"])
     return [
         f"<span class='bad'>✗ {escape(str(run['outcome']))}, never ok</span>",
@@ -220,7 +220,7 @@ def _never_cells(run: dict[str, Any], since: str) -> list[str]:
 
 
 def _row(one: SeriesStatus, history: History, metric: str) -> list[str]:
-    """Return the cells of a row as markup, every text of a run escaped."""
+    """Return the cells of a row as HTML, with all text from runs escaped."""
     symbol = STATES[one.state][0]
     tone = {"failed": "bad", "regressed": "bad", "improved": "good"}.get(one.state, "soft")
     about = {name: one.about[name] for name in SERIES_FIELDS}

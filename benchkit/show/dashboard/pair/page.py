@@ -1,4 +1,4 @@
-"""Two runs side by side on one axis of time: memory, threads, tasks, and where they differ."""
+"""Page of two runs on one time axis: memory, threads, tasks and their differences."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ALL = "all task groups"
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of the runs that ``a`` and ``b`` name.
+    """Return the page of the runs ``a`` and ``b``.
 
-    ``from`` and ``to`` (s after the start of each) and ``group`` say what is looked at, ``sort``,
-    ``holds`` and ``page`` how the table is sorted, what its names hold and where in it.
+    Further keys: ``from`` and ``to`` (s after the start of each run) and ``group`` set the
+    selection; ``sort``, ``holds`` and ``page`` set order, name filter and page of the table.
     """
     if not {"a", "b"} <= set(state):
         return parts.message(
@@ -127,7 +127,7 @@ def _controls(window: PairWindow) -> list[Any]:
 
 
 def _threads(window: PairWindow) -> list[Any]:
-    """Return threads busy and task streams, each of A above that of B."""
+    """Return plots of busy threads and task streams, A above B."""
     busy, streams = [], []
     for name, run, within in zip(NAMES, window.runs, window.withins, strict=True):
         if not within.n_tasks:
@@ -162,7 +162,7 @@ def _follower(
 
 
 def _transfers(runs: list[Run]) -> list[Any]:
-    """Return the difference of the matrices of transfers below a choice of what cells show."""
+    """Return the difference of the transfer matrices, below a select for the cell value."""
     value = pn.widgets.Select(name="Cells show", options=VALUES, value="bytes", width=200)
     shown = pn.Column(sizing_mode="stretch_width", margin=0)
 
@@ -177,7 +177,7 @@ def _transfers(runs: list[Run]) -> list[Any]:
 
 
 def _stacks(runs: list[Run]) -> list[Any]:
-    """Return the call stacks of both, laid over one another once the first screen is there."""
+    """Return the difference of the call stacks of both runs, or a message if one has none."""
     without = [
         name for name, run in zip(NAMES, runs, strict=True) if not has(run.tree, "profile", "frame")
     ]

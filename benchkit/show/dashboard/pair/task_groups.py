@@ -1,4 +1,4 @@
-"""The table of what the task groups of two runs took, and by how much they differ."""
+"""Table of the thread-seconds of task groups in two runs, and of their differences."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["about_groups", "group_table"]
 
 BAR, BAR_HEIGHT = 150, 12
 PAGE_SIZE = 20
-#: What thread-seconds are held against -> unit of the numbers, and how many of it are a second.
+#: Divisor of thread-seconds -> unit of the values, and factor from seconds to this unit.
 UNITS = {"": ("s", 1.0), "task": ("ms per task", 1e3), "GiB": ("s per GiB", 1.0)}
 _CHOICES = {"of all threads": "", "for each task": "task", "for each GiB of results": "GiB"}
 
 
 def about_groups(window: PairWindow) -> str:
-    """Return how the table of groups is to be read."""
+    """Return text that explains the table of groups."""
     where = "within the window" if window.has_times else "of the whole runs, whatever the window"
     told = (
         f"Thread-seconds {where}, B − A, the largest difference first; one run a side is a look, "
@@ -44,7 +44,7 @@ def about_groups(window: PairWindow) -> str:
 
 
 def group_table(window: PairWindow) -> Any:
-    """Return the table, below a choice of what its seconds are held against."""
+    """Return the table, below a select for the divisor of its seconds."""
     asked = window.words["per"]
     per = pn.widgets.Select(
         name="Thread-seconds", options=_CHOICES, value=asked if asked in UNITS else "", width=220
@@ -57,7 +57,7 @@ def group_table(window: PairWindow) -> Any:
         place[:], shows[:] = [table], [show]
 
     def chosen(event: Any) -> None:
-        # The order and the page were of other numbers.
+        # Reset order and page: they belong to the previous values.
         window.note(per=event.new, sort="", page="")
         draw()
 
@@ -68,7 +68,7 @@ def group_table(window: PairWindow) -> Any:
 
 
 def _table(window: PairWindow, per: str) -> tuple[Any, Callable[[], None]]:
-    """Return the table in one unit, and what lets it follow the window and the group."""
+    """Return the table in one unit, and a function that updates it to window and group."""
     unit, scale = UNITS[per]
     numbers = NumberFormatter(format="0,0.000", nan_format="–")
     counts = NumberFormatter(format="0,0", nan_format="–")
@@ -134,7 +134,7 @@ def _table(window: PairWindow, per: str) -> tuple[Any, Callable[[], None]]:
 
 
 def _bar(value: float, most: float, unit: str) -> str:
-    """Return a difference as a bar from the middle: less to the left, more to the right."""
+    """Return a difference as an HTML bar from the centre: left is less, right is more."""
     if not math.isfinite(value):
         return ""
     half = BAR / 2

@@ -1,4 +1,4 @@
-"""Call stacks of a run, of all tasks or of one prefix, and how those of two runs differ."""
+"""Call stacks of a run, for all tasks or one prefix, and the difference of two runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from benchkit.store.run import Run
 __all__ = ["stack_difference", "stacks"]
 
 ALL, EVERYTHING, DRAGGED = "all tasks", "everything", "as dragged"
-#: So many of the widest calls can be chosen by the keyboard.
+#: Number of widest calls in the select, which works with the keyboard.
 MOST_CALLS = 60
 
 
 def stacks(window: Window) -> Any:
-    """Return the flame graph with a choice of prefixes and calls, and a field to search in.
+    """Return the flame graph with selects for prefix and call, and a search field.
 
-    Begins with what the address names (``prefix``, ``find``, ``frames``), else with the prefix of
-    the group that the page points at.
+    The initial selection comes from the address (``prefix``, ``find``, ``frames``), else from
+    the prefix of the selected group.
     """
     run = window.run
     if not has(run.tree, "profile", "frame"):
@@ -52,7 +52,7 @@ def stacks(window: Window) -> Any:
     calls: dict[str, tuple[float, float]] = {}
 
     def tell() -> None:
-        """Let the choice of calls say what the figure shows."""
+        """Set the select of calls to the range of the figure."""
         ends = (float(figures[0].x_range.start), float(figures[0].x_range.end))
         name = next((name for name, place in calls.items() if place == ends), DRAGGED)
         options = [*calls, DRAGGED] if name == DRAGGED else [*calls]
@@ -85,7 +85,7 @@ def stacks(window: Window) -> Any:
 
     def point() -> None:
         wanted = window.prefix
-        if wanted != pointed[0]:  # who chose another keeps it when only the time changes
+        if wanted != pointed[0]:  # keep the user's prefix if only the time changes
             pointed[0] = wanted
             prefix.value = wanted if wanted in prefix.options else ALL
 
@@ -109,7 +109,7 @@ def stacks(window: Window) -> Any:
 
 
 def stack_difference(a: Run, b: Run) -> Any:
-    """Return where tasks of one run spent more or less than those of another."""
+    """Return a flame graph of the differences in time per call between two runs."""
     gone = pn.widgets.Checkbox(name="Show what only A has", value=False)
     shown = pn.Column(sizing_mode="stretch_width")
 
@@ -130,7 +130,7 @@ def stack_difference(a: Run, b: Run) -> Any:
 
 
 def _calls(figure: Any) -> dict[str, tuple[float, float]]:
-    """Return the widest calls, each with its ends in samples; callers are above callees."""
+    """Return the widest calls: label -> left and right end in samples, callers first."""
     source = figure.select_one({"name": "frames"})
     whole = (0.0, float(figure.x_range.end))
     if source is None:
@@ -149,14 +149,14 @@ def _calls(figure: Any) -> dict[str, tuple[float, float]]:
 
 
 def _part(figure: Any) -> str:
-    """Return what of the samples is looked at, as the address holds it; "" for all of them."""
+    """Return the shown range of samples in address format; "" for all samples."""
     left, right = figure.x_range.start, figure.x_range.end
     whole = figure.x_range.bounds
     return "" if whole in (None, (left, right)) else f"{left:.1f}-{right:.1f}"
 
 
 def _look(figure: Any, part: str) -> None:
-    """Look at a part of the samples, where it makes sense."""
+    """Show a range of samples if it is valid."""
     try:
         left, right = (float(end) for end in part.split("-"))
     except ValueError:

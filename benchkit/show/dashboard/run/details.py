@@ -1,4 +1,4 @@
-"""What a run was: facts, source, environment, and the files that are kept beside it."""
+"""Details of a run: facts, source, environment and stored files."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from benchkit.store.run import Run
 
 __all__ = ["provenance"]
 
-#: A larger file is not sent through the page; its place is told instead.
+#: Largest size of a file in bytes for download; of larger files the page shows the path.
 MOST_BYTES = 200 * 2**20
 MOST_FILES = 20
 
 
 def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
-    """Return the facts of a run, the most asked for first.
+    """Return the facts of a run, most frequently needed first.
 
     Parameters
     ----------
     run : Run
         The run.
     files : sequence of Path
-        What the store keeps of it, to be downloaded.
+        Stored files of the run, offered for download.
     """
     attrs = run.tree.attrs
     content = [parts.heading("What was measured"), parts.facts(_facts(run)), *_beside(files)]
@@ -50,7 +50,7 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    """Return what the run was, as a person would write it."""
+    """Return the metadata of the run, with values formatted for reading."""
     known: dict[str, Any] = dict(run.metadata())
     for name, units, factor in (("memory_limit", "B", 1), ("biggest_group_share", "%", 100)):
         if name in known:
@@ -59,8 +59,8 @@ def _facts(run: Run) -> dict[str, Any]:
 
 
 def _beside(files: Sequence[Path]) -> list[Any]:
-    """Return downloads of what the store keeps of the run; no address names a file."""
-    files = [path for path in files if path.exists()]  # pruned, while the page knows the run
+    """Return download buttons for the stored files; no file name comes from the address."""
+    files = [path for path in files if path.exists()]  # deleted by pruning after the page opened
     if not files:
         return []
     content: list[Any] = [

@@ -1,4 +1,4 @@
-"""The longest tasks of a task group within the window, by their keys."""
+"""Table of the longest tasks of a task group within the window, with their keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TITLES = ("key", "worker", "thread", "start (s)", "took (s)", "result (MiB)", "
 
 
 def longest_tasks(window: Window) -> Any:
-    """Return the tasks of the chosen group, the longest first; they follow window and group."""
+    """Return the tasks of the selected group, longest first; updates with window and group."""
     place = pn.Column(sizing_mode="stretch_width", margin=0)
     drawn = [""]
 
@@ -30,7 +30,7 @@ def longest_tasks(window: Window) -> Any:
         drawn[0] = window.group
         place[:] = _table(window) if window.group else []
 
-    # Keys of a million tasks take some tenths of a second to read: not at each step of a drag.
+    # Reading the keys of 1 M tasks takes some 0.1 s: update after a drag, not at each step.
     rested = Debounced(fill, lambda: window.range)
 
     def show() -> None:

@@ -1,4 +1,4 @@
-"""The first tab of a run: memory, busy threads and task groups, and whether all that is usual."""
+"""First tab of a run page: memory, busy threads, task groups, comparison to earlier runs."""
 
 from __future__ import annotations
 

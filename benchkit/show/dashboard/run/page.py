@@ -1,7 +1,7 @@
-"""One run: its outcome and key figures, then everything within one window of time.
+"""Page of one run: outcome and key figures, then plots and tables of one time window.
 
-The window and the task group are chosen anywhere on the page and hold for all of it; see
-`benchkit.show.dashboard.state.time_window`. A tab is made when it is first looked at.
+The selected window and task group apply to the whole page; see
+`benchkit.show.dashboard.state.time_window`. A tab is created when it is first opened.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ TITLE = "Run"
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the page of the run that `state["id"]` names; the latest without one.
+    """Return the page of the run `state["id"]`; without an id, of the latest run.
 
-    ``tab``, ``from`` and ``to`` (s), ``group``, ``worker`` and what `Window` keeps besides say
-    what of it is looked at.
+    ``tab``, ``from`` and ``to`` (s), ``group``, ``worker`` and the other keys of `Window` set
+    the selection.
     """
     wanted = state.get("id") or "latest"
     try:
@@ -66,7 +66,7 @@ def view(state: dict[str, str]) -> Any:
 
 
 def pieces(window: Window) -> Any:
-    """Return all of the page that needs no store: what a notebook shows."""
+    """Return the parts of the page that need no store, for notebooks."""
     return pn.Column(
         head(window.run),
         *_controls(window),
@@ -76,7 +76,7 @@ def pieces(window: Window) -> Any:
 
 
 def _lead(run: Run) -> list[Any]:
-    """Return the ways that lead on from a run: to others, and to Grafana if that was set up."""
+    """Return links from a run to other runs and, if configured, to Grafana."""
     series = {name: run.record.get(name) for name in SERIES_FIELDS}
     ways = {
         address("runs", workload=run.workload, pick=run.id): "hold it beside another run",
@@ -94,9 +94,9 @@ def _lead(run: Run) -> list[Any]:
 
 
 def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
-    """Return the tabs of a run's page; each is made when it is first looked at."""
-    # Empty columns are on the page from the beginning (no `dynamic=True`): what is put into one
-    # while the browser still builds it would be lost, and the tab would stay blank.
+    """Return the tabs of a run page; each is created when it is first opened."""
+    # Create empty columns first (no `dynamic=True`): content that is added to a column while
+    # the browser still builds this column is lost, and the tab stays blank.
     names = list(makers)
     pages = [pn.Column(sizing_mode="stretch_width") for _ in names]
     window.tab = window.tab if window.tab in names else names[0]
@@ -124,7 +124,7 @@ def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
 
 
 def head(run: Run, usual: pd.DataFrame | None = None) -> Any:
-    """Return what a run was, how it ended, and its key figures beside what is usual."""
+    """Return the head of the page: run, outcome, and key figures with the usual values."""
     symbol, text = OUTCOME_WORDS.get(run.outcome, ("?", run.outcome))
     metrics = run.metrics
     shown = {name: label for name, label in KEY_FIGURES.items() if name in metrics}
@@ -159,7 +159,7 @@ def head(run: Run, usual: pd.DataFrame | None = None) -> Any:
 
 
 def _controls(window: Window) -> list[Any]:
-    """Return what says and sets the window and the group, above all tabs."""
+    """Return the widgets above all tabs that show and set the window and the group."""
     if not has(window.run.tree, "scheduler", "time") and not window.within.n_tasks:
         return []
     told = parts.words(window.told)
@@ -172,7 +172,7 @@ def _controls(window: Window) -> list[Any]:
         parts.say(told, window.told)
         whole.disabled = window.part is None
         about = _about_group(window) if window.group else None
-        # Links hold the window as well; they are patched, for what is made anew costs ten times.
+        # Links contain the window; update them in place: creating them again takes 10x the time.
         if about is not None and len(links):
             links.objects[0].param.update(object=about.object)
         elif about is not None or len(links):
@@ -192,7 +192,7 @@ def _controls(window: Window) -> list[Any]:
 
 
 def _about_group(window: Window) -> Any:
-    """Return the ways that lead on from the chosen group."""
+    """Return links from the selected group to its tasks, call stacks and transfers."""
     name = short_names(window.within.groups)[window.group]
 
     def to(tab: str) -> str:
@@ -252,7 +252,7 @@ def _files(run_id: str) -> list[Path]:
     return [store.file(run_id), *store.extras(run_id)]
 
 
-#: What of a page needs no store.
+#: Tabs that need no store, by name.
 _PIECES: dict[str, Callable[[Window], Any]] = {
     "overview": overview,
     "tasks": _tasks,

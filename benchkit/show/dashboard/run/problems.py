@@ -1,4 +1,4 @@
-"""What happened to a run besides its work: errors with tracebacks, events, logged lines."""
+"""Problems of a run: errors with tracebacks, cluster events and log lines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchkit.store.run import Run
 
 __all__ = ["trouble"]
 
-#: Tracebacks that are shown whole; the same error a thousand times tells nothing more.
+#: Number of complete tracebacks; repeating the same error gives no further information.
 MOST_TRACEBACKS = 5
-#: What Dask's loggers write before a line, which other columns of the table tell.
+#: Prefix of Dask's log lines; other columns of the table contain its values.
 _LINE_HEAD = re.compile(r"^[\d-]+ [\d:,.]+ - (?:distributed\.)?(?P<logger>[\w.-]+) - [A-Z]+ - ")
 
 
 def trouble(run: Run) -> Any:
-    """Return what went wrong, tracebacks, warnings and all events of the cluster."""
+    """Return errors, tracebacks, warnings and all events of the cluster."""
     names = pd.Series(worker_names(run.tree), dtype=object)
     content = [
         parts.words("Of the whole run, whatever the window and the task group."),

@@ -1,4 +1,4 @@
-"""The task groups of a run within the window: counts, thread-seconds by activity, one to choose."""
+"""Task groups of a run within the window: counts, thread-seconds by activity, selection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MIB = NumberFormatter(format="0,0.00", nan_format="–")
 
 
 def choose_group(window: Window) -> Any:
-    """Return the choice of a task group, which the keyboard reaches."""
+    """Return a select for the task group, which works with the keyboard."""
     names = short_names(window.within.groups)
     options = {ALL: "", **{short: group for group, short in names.items()}}
     widget = pn.widgets.Select(
@@ -48,17 +48,17 @@ def choose_group(window: Window) -> Any:
 
 
 class GroupTable:
-    """A table of task groups that follows the window; a click on a row chooses its group.
+    """Table of task groups, updated with the window; a click on a row selects its group.
 
     Parameters
     ----------
     window : Window
-        What is looked at.
+        Selection of the page.
 
     Attributes
     ----------
     view : panel object
-        The table, sortable and to be filtered by name.
+        The table, with sorting and a filter by name.
     """
 
     def __init__(self, window: Window) -> None:
@@ -66,7 +66,7 @@ class GroupTable:
         self._names = short_names(window.within.groups)
         whole = window.within.group_seconds()
         seen = window.within.activities
-        self._activities = [  # none but those we know: a column's title is markup
+        self._activities = [  # known activities only: column titles are HTML
             name
             for name in ACTIVITY_COLOURS
             if name in seen or (name in whole and whole[name].any())
@@ -99,7 +99,7 @@ class GroupTable:
                 "task group": {"type": "input", "func": "like", "placeholder": "filter"}
             },
             widths={
-                "task group": 240 if len(frame.columns) < 12 else 205,  # all on one screen
+                "task group": 240 if len(frame.columns) < 12 else 205,  # fit on one screen
                 "by activity": BAR + 16,
                 **dict.fromkeys(frame.columns[2:], NUMBER),
             },
@@ -115,7 +115,7 @@ class GroupTable:
         window.follow(self._show)
 
     def _never_changing(self) -> pd.DataFrame:
-        """Return what is known of groups for the whole run only: results, errors, retries."""
+        """Return columns that exist only for the whole run: results, errors, retries."""
         table = self._window.run.task_groups()
         names = {"result (B)": "results (MiB)", "n_erred": "raised", "n_retried": "retried"}
         found = {
@@ -151,7 +151,7 @@ class GroupTable:
         for name, values in self._facts.items():
             known = values.to_numpy()[places]
             shown[name] = known if (places >= 0).all() else np.where(places < 0, np.nan, known)
-        # One dtype for words, also where there are none.
+        # Text columns have the same dtype, also when empty.
         return pd.DataFrame({name: _column(values) for name, values in shown.items()})
 
     def _show(self) -> None:
@@ -167,7 +167,7 @@ def _column(values: Any) -> np.ndarray:
 
 
 def _bar(seconds: dict[str, float], most: float) -> str:
-    """Return thread-seconds by activity as a stacked bar: numbers and colours, no words of runs."""
+    """Return thread-seconds by activity as a stacked HTML bar, without text from runs."""
     left, boxes = 0.0, ""
     for name, value in seconds.items():
         if most and value == value and value > 0:

@@ -1,4 +1,4 @@
-"""What went between the workers of a run: the matrix, a group's fetches, P2P shuffles, spans."""
+"""Transfers between workers of a run: matrix, fetches of a group, P2P shuffles, spans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchkit.store.run import Run
 
 __all__ = ["transfers"]
 
-#: Rows of the table of a group's transfers.
+#: Largest number of rows in the table of a group's transfers.
 MOST_PAIRS = 500
 VALUES = {
     "bytes": "bytes", "bytes on the wire": "bytes_compressed", "number": "count",
@@ -37,7 +37,7 @@ OF_WHOLE = "The matrix is of the whole run, whatever the window: when tasks fetc
 
 
 def transfers(window: Window) -> Any:
-    """Return the matrix of transfers within the window, and what else went between workers."""
+    """Return the transfer matrix within the window, and the other transfers between workers."""
     run = window.run
     pairs = pn.Column(sizing_mode="stretch_width", margin=0)
 
@@ -58,7 +58,7 @@ def transfers(window: Window) -> Any:
 
 
 def _shuffles(run: Run) -> list[Any]:
-    """Return what P2P shuffles did: no task and no transfer tells of it."""
+    """Return the fine metrics of P2P shuffles, which tasks and transfers do not contain."""
     fine = run.fine_metrics()
     if fine.empty or not (mine := fine["context"] == "p2p").any():
         return []
@@ -80,7 +80,7 @@ def _shuffles(run: Run) -> list[Any]:
 
 
 def _pairs(window: Window) -> list[Any]:
-    """Return who sent what to the tasks of the chosen group within the window."""
+    """Return the transfers to tasks of the selected group within the window, by worker pair."""
     title = f"Fetched for {short_names(window.within.groups)[window.group]}"
     if not window.has_times:
         return [parts.heading(title, NO_TIMES)]
@@ -100,7 +100,7 @@ def _pairs(window: Window) -> list[Any]:
 
 
 def _matrix(window: Window) -> list[Any]:
-    """Return the matrix of transfers with a choice of what its cells show."""
+    """Return the transfer matrix with a select for the cell value."""
     matrix = TransferMatrix(window.run.tree, window.within)
     asked = window.words["cells"]
     value = pn.widgets.Select(
