@@ -1,4 +1,4 @@
-"""What a capture costs whole jobs on a real cluster, beside the captures that others use."""
+"""Measure the cost of a capture for whole jobs on a real cluster, compared with other captures."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def short(client: Client, size: float) -> None:
     wait(client.map(time.sleep, [0.005] * int(2000 * size), pure=False))
 
 
-#: A job and the least number of times it is done. Many small pieces in which arms take turns tell
-#: more than a few large ones: a machine is as fast in a piece as in its neighbours.
+#: Each job with the least number of repetitions. Many small pieces, with the arms interleaved, are
+#: more precise than a few large ones: neighbouring pieces run at the same machine speed.
 JOBS: dict[str, tuple[Callable[[Client, float], None], int]] = {
     "trivial": (trivial, 50),  # 100 000 tasks in all
     "rechunk": (rechunk, 1),
@@ -56,13 +56,13 @@ JOBS: dict[str, tuple[Callable[[Client, float], None], int]] = {
 
 
 class DurationSums(SchedulerPlugin):
-    """The kind of capture that adds durations up by action, and keeps nothing else."""
+    """Capture that adds up durations by action and keeps nothing else, for comparison."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Add up."""
+        """Add the durations of a finished task to the sums."""
         for entry in kwargs.get("startstops") or ():
             seconds = max(0, entry["stop"] - entry["start"])
             self.sums[entry["action"]] = self.sums.get(entry["action"], 0.0) + seconds
@@ -70,7 +70,7 @@ class DurationSums(SchedulerPlugin):
 
 @contextlib.contextmanager
 def capturing(name: str, client: Client, folder: Path) -> Iterator[None]:
-    """Let one arm watch what runs inside."""
+    """Run the code inside the block with the capture of one arm."""
     if name in ("light", "full"):
         writer = RecordingWriter(folder, new_id())
         writer.head(id=new_id(), started=time.time(), workload="bench.job")
@@ -95,7 +95,7 @@ def capturing(name: str, client: Client, folder: Path) -> Iterator[None]:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process, where scheduler and client run; the workers are others."""
+    """Return CPU seconds of this process (scheduler and client); workers run in others."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
@@ -103,15 +103,15 @@ def cpu_seconds() -> float:
 def end_to_end(
     rounds: int, size: float, names: Sequence[str] = tuple(JOBS), arms: Sequence[str] = ARMS
 ) -> None:
-    """Print the wall time and the scheduler's CPU time of some jobs under some arms.
+    """Print the wall time and the scheduler's CPU time of each job with each arm.
 
-    The time within: installing and taking off, which no run's clock counts, is printed apart.
+    The time to install and remove a capture, outside the clock of a run, is a separate column.
     """
     for title in names:
         job, least = JOBS[title]
         count = max(rounds, int(least * size)) + 1  # the first warms up
         done: list[dict[str, tuple[float, float, float]]] = []
-        with contextlib.suppress(KeyboardInterrupt):  # what there is by then is printed
+        with contextlib.suppress(KeyboardInterrupt):  # then print the results so far
             for taken in _rounds(job, size, arms, count):
                 done.append(taken)
                 print(f"\r{title}: {len(done)} of {count}", end="", file=sys.stderr)
@@ -129,7 +129,7 @@ def end_to_end(
 
 
 def _stay_on(cores: list[int]) -> None:
-    """Keep all threads of this process, and those to come, on some cores."""
+    """Pin all threads of this process, present and future, to some cores."""
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), cores)
 
@@ -137,15 +137,15 @@ def _stay_on(cores: list[int]) -> None:
 def _rounds(
     job: Callable[[Client, float], None], size: float, arms: Sequence[str], count: int
 ) -> Iterator[dict[str, tuple[float, float, float]]]:
-    """Yield seconds of the job, of CPU in it, and of what is around it, by arm, round by round."""
+    """Yield for each round, by arm: seconds of the job, its CPU seconds, seconds around the job."""
     options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalCluster(**options, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        # Left alone, the system moves processes between cores: the same job then takes 15 % more
-        # or less from one time to the next, and 4 % with the scheduler on a core of its own.
+        # Without pinning, the system moves processes between cores: the time of the same job then
+        # varies by 15 % between repetitions, and by 4 % with the scheduler on its own core.
         if hasattr(os, "sched_getaffinity") and len(cores := sorted(os.sched_getaffinity(0))) > 1:
             client.run(_stay_on, cores[1:])
             _stay_on(cores[:1])
@@ -154,7 +154,7 @@ def _rounds(
         for _ in range(count):
             taken = {}
             for name in random.sample(arms, len(arms)):
-                while cluster.scheduler.tasks:  # what the arm before let go is not this one's
+                while cluster.scheduler.tasks:  # wait until tasks of the last arm are released
                     time.sleep(0.02)
                 begin = time.perf_counter()
                 with capturing(name, client, Path(folder)):

@@ -1,4 +1,4 @@
-"""What the end of a capture takes: handing over, the recording, the run file, reading it again."""
+"""Measure the end of a capture: transfer, recording, run file, and reading the file again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchkit.store.runfile.file import read_record
 
 __all__ = ["keeping"]
 
-#: Tasks between two drains: a second of a scheduler that does little else.
+#: Tasks between two drains: one second of a scheduler that does little else.
 DRAIN_EVERY = 5000
 
 
 async def keeping(counts: tuple[int, ...]) -> None:
-    """Print times and sizes at each number of tasks, all of which must be in the file.
+    """Print times and sizes for each number of tasks; check that the file holds all of them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a capture adds to a task on the scheduler's state machine: no network, no workers."""
+"""Measure what a capture adds per task to the scheduler's state machine, without network."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from benchkit.measure.capture import CapturePlugin
 __all__ = ["ADDRESSES", "capturing", "fake_worker", "no_workers", "run_tasks", "state_machine"]
 
 ADDRESSES = ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
-#: Tasks from look to look: what 2000 tasks a second are in 0.25 s.
+#: Tasks between two samples: 0.25 s at 2000 tasks a second.
 LOOK_EVERY = 500
-#: Looks of a piece: a full capture makes columns of 2000 tasks at once.
+#: Samples per piece: a full capture converts 2000 tasks to columns at once.
 LOOKS = 4
-#: Tasks after a change of arms that nobody times: they find the caches cold.
+#: Tasks after a change of arms that are not timed, because the caches are cold.
 WARM_UP = 150
-#: Around and within a piece stand fixed pieces of work. Where one takes so many times the least
-#: any took, a neighbour had the machine: that piece is left out, whatever its arm.
+#: Fixed pieces of work run around and within each piece. If one of them takes this many times the
+#: shortest time measured so far, another process used the machine: omit the piece in every arm.
 DISTURBED = 1.15
-#: Pieces of an arm that a round needs, and turns of all arms after which it is told as it is.
+#: Undisturbed pieces that each arm needs per round; turns after which a round ends without them.
 ENOUGH, TURNS_AT_MOST = 3, 12
 
 _numbers = counting()
 
 
 def fake_worker(scheduler: Scheduler, address: str, name: str = "bench") -> WorkerState:
-    """Add a worker that takes messages and never answers."""
+    """Add a worker that accepts messages and never answers."""
     state = WorkerState(
         address=address,
         status=Status.running,
@@ -75,23 +75,23 @@ def fake_worker(scheduler: Scheduler, address: str, name: str = "bench") -> Work
         send=lambda *messages: None, closed=lambda: True
     )
     scheduler.total_nthreads += 1
-    for plugin in scheduler.plugins.values():  # work stealing keeps a book of its own
+    for plugin in scheduler.plugins.values():  # work stealing has its own list of workers
         plugin.add_worker(scheduler=scheduler, worker=address)
     scheduler.check_idle_saturated(state)
     return state
 
 
 def run_tasks(scheduler: Scheduler, count: int, look: Callable[[], None]) -> float:
-    """Take tasks through their life, with a look at the end; return CPU s of this thread a task.
+    """Run tasks from release to completion, then take a sample; return thread CPU s per task.
 
-    All that was computed is forgotten then, untimed, as tasks are when a job is done: else what is
-    timed is how this machine finds memory for ever more of them.
+    All tasks are forgotten afterwards, outside the timing, as after a real job. Otherwise the
+    benchmark would measure how this machine allocates memory for a growing number of tasks.
     """
     keys = [f"inc-{next(_numbers)}" for _ in range(count)]
     begin = time.thread_time()
     for number, key in enumerate(keys):
         now = time.time()
-        # Other numbers each time, or a file would hold the same one a million times.
+        # Vary the times: otherwise a file would hold the same number a million times.
         fetched = now + random.random() / 100
         done = fetched + random.random() / 100
         scheduler.new_task(key, Task(key, abs, -1), "released").priority = (0, 1, number)
@@ -121,10 +121,10 @@ def run_tasks(scheduler: Scheduler, count: int, look: Callable[[], None]) -> flo
 
 
 async def state_machine(rounds: int, count: int) -> None:
-    """Print what each arm adds to a task on the scheduler.
+    """Print what each arm adds per task on the scheduler.
 
-    Arms change places at each turn of a round, and what a round says of an arm is the median of
-    its undisturbed pieces: a machine that others share takes once or twice its time, by turns.
+    The order of the arms changes in each turn of a round. The result of a round for an arm is the
+    median of its undisturbed pieces: on a shared machine the same work takes up to twice as long.
     """
     arms: dict[str, Callable[[Scheduler], Any]] = {
         "bare": lambda _: None,
@@ -142,7 +142,7 @@ async def state_machine(rounds: int, count: int) -> None:
             fake_worker(scheduler, address)
         seconds: dict[str, list[float]] = {name: [] for name in arms}
         turns = max(ENOUGH, count // (LOOKS * LOOK_EVERY))
-        # A full collection of a process with all these imports takes 0.2 s: a lottery among arms.
+        # A full collection with all these imports takes 0.2 s and would hit a random arm.
         gc.collect()
         gc.freeze()
         speed, n_pieces, n_quiet, n_noisy = _Speed(), 0, 0, 0
@@ -158,7 +158,7 @@ async def state_machine(rounds: int, count: int) -> None:
             n_quiet += sum(map(len, quiet.values()))
             for name, taken in quiet.items():
                 if number:  # the first round warms up
-                    # A machine that is never quiet: all pieces, and the table shows the noise.
+                    # On a machine that is never quiet, use all pieces; the table shows the noise.
                     n_noisy += len(taken) < ENOUGH
                     enough = taken if len(taken) >= ENOUGH else [each for each, _ in pieces[name]]
                     seconds[name].append(statistics.median(enough))
@@ -171,13 +171,13 @@ async def state_machine(rounds: int, count: int) -> None:
 
 
 class _Speed:
-    """How fast the machine is, by fixed pieces of work of about a millisecond."""
+    """Measure the speed of the machine by fixed pieces of work of about one millisecond."""
 
     def __init__(self) -> None:
         self.least = float("inf")
 
     def now(self) -> float:
-        """Return seconds of this thread for the piece of work."""
+        """Return thread CPU seconds of one fixed piece of work."""
         begin = time.thread_time()
         counts: dict[int, int] = {}
         for number in range(8000):
@@ -187,12 +187,12 @@ class _Speed:
         return taken
 
     def undisturbed(self, pieces: list[tuple[float, float]]) -> list[float]:
-        """Return seconds a task of the pieces beside which the work took no longer than usual."""
+        """Return seconds per task of the pieces whose fixed work took no longer than usual."""
         return [each for each, slowest in pieces if slowest < DISTURBED * self.least]
 
 
 async def _piece(scheduler: Scheduler, plugin: Any, speed: _Speed) -> tuple[float, float]:
-    """Return CPU seconds a task with this plugin at work, and the slowest fixed work beside it."""
+    """Return CPU seconds per task with this plugin, and seconds of the slowest fixed work."""
     if isinstance(plugin, CapturePlugin):
         async with capturing(scheduler, plugin):
             taken = _looks(scheduler, plugin._sample, speed)
@@ -219,7 +219,7 @@ def _looks(scheduler: Scheduler, look: Callable[[], None], speed: _Speed) -> tup
 
 @asynccontextmanager
 async def capturing(scheduler: Scheduler, capture: CapturePlugin) -> AsyncIterator[None]:
-    """Have a capture at work on a scheduler whose workers never answer or send a heartbeat."""
+    """Run a capture on a scheduler whose workers never answer and never send a heartbeat."""
     scheduler.register_worker_plugin = no_workers
     scheduler.unregister_worker_plugin = no_workers
     scheduler.broadcast = no_workers  # type: ignore[method-assign]
@@ -235,5 +235,5 @@ async def capturing(scheduler: Scheduler, capture: CapturePlugin) -> AsyncIterat
 
 
 async def no_workers(*args: Any, **kwargs: Any) -> dict:
-    """Answer for workers that are not there."""
+    """Return an empty answer in place of workers that do not exist."""
     return {}

@@ -1,4 +1,4 @@
-"""Tables of what arms cost beside the bare arm of the same round."""
+"""Tables that compare the cost of each arm with the bare arm of the same round."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ __all__ = ["bound", "interval", "table"]
 
 
 def table(title: str, seconds: dict[str, list[float]]) -> None:
-    """Print medians a task, and differences to the bare arm of the same round, with 95 % intervals.
+    """Print medians per task and differences to the bare arm of the same round, 95 % intervals.
 
     The interval is that of the Hodges-Lehmann estimate, as in `bound`. The last column is the
-    difference of the least of all rounds: what neighbours on the machine add to an arm is never
-    less than nothing.
+    difference between the minima over all rounds: other processes on the machine can only add time.
     """
     bare = seconds["bare"]
     print(f"\n{title} ({len(bare)} rounds)")
@@ -39,10 +38,10 @@ def table(title: str, seconds: dict[str, list[float]]) -> None:
 def bound(title: str, seconds: dict[str, list[float]]) -> None:
     """Print medians of a run, and its ratio to the bare arm with two intervals.
 
-    Once the geometric mean over rounds, with the interval of a paired t-test; once the
-    Hodges-Lehmann estimate (the median of the means of all pairs of rounds), with the interval of
-    Wilcoxon's signed-rank test: a neighbour on the machine doubles the time of a round now and
-    then, and a mean hears of nothing else. The bound is the upper end of a 95 % interval.
+    The first is the geometric mean over rounds with the interval of a paired t-test. The second is
+    the Hodges-Lehmann estimate (the median of the means of all pairs of rounds) with the interval
+    of Wilcoxon's signed-rank test: other processes sometimes double the time of a round, and such
+    a round dominates a mean. The bound is the upper end of a 95 % interval.
     """
     bare = np.asarray(seconds["bare"])
     print(f"\n{title} ({len(bare)} rounds)")

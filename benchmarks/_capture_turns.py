@@ -1,8 +1,8 @@
-"""What a capture costs 100 000 tasks: two clusters take turns, and one of them is watched.
+"""Measure the cost of a capture for 100 000 tasks on two clusters, one of them captured.
 
-A machine that is shared changes its speed within seconds, by more than a capture costs. So pieces
-are short, each is held against its neighbour, and which cluster is watched changes all the time:
-what the two differ in by themselves cancels.
+The speed of a shared machine changes within seconds, by more than a capture costs. Therefore the
+pieces are short, each is compared with its neighbour, and the captured cluster changes all the
+time, so that constant differences between the two clusters cancel.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from distributed import Client, LocalCluster, wait
 __all__ = ["turns"]
 
 TASKS = 200
-#: Pairs of pieces until the other cluster is watched.
+#: Pairs of pieces before the other cluster is captured.
 PAIRS = 20
 
 
 def turns(minutes: float, arms: Sequence[str]) -> None:
-    """Print what arms add to the wall time of tasks that do nothing, and the same of no arm."""
+    """Print what each arm, bare included, adds to the wall time of tasks that do nothing."""
     options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
     effects: dict[str, list[float]] = {arm: [] for arm in arms}
     n_tasks = 0
@@ -44,7 +44,7 @@ def turns(minutes: float, arms: Sequence[str]) -> None:
         gc.collect()
         gc.freeze()
         end = time.monotonic() + 60 * minutes
-        with contextlib.suppress(KeyboardInterrupt):  # what there is by then is printed
+        with contextlib.suppress(KeyboardInterrupt):  # then print the results so far
             while time.monotonic() < end:
                 for arm in arms:
                     halves = []
@@ -71,7 +71,7 @@ def _piece(client: Client) -> float:
 
 
 def _advantage(clients: list[Client], watched: int) -> float:
-    """Return the logarithm of by how much longer the watched one takes, median of its pairs."""
+    """Return the log ratio of piece times, captured to other cluster: the median of the pairs."""
     logs = []
     for _ in range(PAIRS):
         taken = {place: _piece(clients[place]) for place in random.sample((0, 1), 2)}

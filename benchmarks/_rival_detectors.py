@@ -1,7 +1,7 @@
-"""The change-point detectors of asv and Apache Otava, asked night by night as ours is.
+"""The change-point detectors of asv and Apache Otava, called for each night like benchkit's.
 
-Optional: ``pip install asv apache-otava``. Each is asked every night for all it knows of the nights
-so far; a place that it names for the first time is an alarm of that night.
+Optional: ``pip install asv apache-otava``. Each night a detector returns all change points of the
+nights so far; a place that it returns for the first time is an alarm of that night.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-#: The first night on which a detector is asked; before, everything is history.
+#: The first night on which a detector is called; all earlier nights are history.
 FIRST = 30
 
 
 def available() -> dict[str, Callable]:
-    """Return the rivals that are installed, by name."""
+    """Return the installed detectors by name."""
     found = {}
     try:
         from asv import step_detect

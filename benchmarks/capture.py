@@ -1,13 +1,13 @@
-"""What the capture costs: ``python benchmarks/capture.py [PART ...] [--rounds N] [--quick]``.
+"""Measure the capture: ``python benchmarks/capture.py [PART ...] [--rounds N] [--quick]``.
 
-Prints, asserts nothing. Arms run interleaved, in a new random order each round, and the bare arm
-twice: what the second differs from the first is the noise in which all other numbers stand.
+Prints results, asserts nothing. Arms run interleaved, in a new random order each round, and the
+bare arm runs twice: the difference between the two is the noise of all other numbers.
 
-``state``: the scheduler's state machine alone, no network: CPU of its thread a task.
-``jobs``: whole jobs on a LocalCluster with two processes, beside the captures that others use.
-``turns``: the trivial job, as exactly as a shared machine allows: two clusters take turns.
-``keeping``: what the end costs, from a thousand to a million tasks.
-``workers``: one look at all workers, by their number.
+``state``: the scheduler's state machine alone, no network: CPU time of its thread per task.
+``jobs``: whole jobs on a LocalCluster with two processes, compared with captures of other projects.
+``turns``: the trivial job, as precisely as a shared machine allows, on two clusters in turn.
+``keeping``: the cost of the end of a capture, from a thousand to a million tasks.
+``workers``: one sample of all workers, by number of workers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TURNS = ("full", "bare", "light")
 
 
 async def one_look() -> None:
-    """Print what a sample of all workers and the scheduler takes."""
+    """Print the time of one sample of all workers and the scheduler."""
     print("\nOne look at all workers")
     for count in (1, 10, 50, 300):
         async with Scheduler(port=0, dashboard=False, validate=False) as scheduler:
@@ -64,7 +64,7 @@ async def one_look() -> None:
 
 
 def main() -> None:
-    """Print everything, or the parts named."""
+    """Print all parts, or those that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = ("state", "jobs", "turns", "keeping", "workers")
     parser.add_argument("part", nargs="*", choices=[*parts, []], help="by default all")
@@ -87,7 +87,7 @@ def main() -> None:
         size = 0.02 if given.quick else 1.0
         end_to_end(max(3, rounds // 3), size, given.job, given.arm)
     if "turns" in chosen:
-        # The bare arm is one cluster against the other: the noise in which the others stand.
+        # The bare arm compares the two clusters without a capture: the noise of the other arms.
         turns(0.2 if given.quick else given.minutes, [arm for arm in TURNS if arm in given.arm])
     if "keeping" in chosen:
         counts = (1000, 5000) if given.quick else (1000, 100_000, 1_000_000)
