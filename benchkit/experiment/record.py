@@ -1,7 +1,7 @@
-"""Record your own code: a context manager around anything that a Dask client does.
+"""Record your own code: a context manager around any computation of a Dask client.
 
-The same capture, run file and metrics as a workload's, without a check of its own: whoever records
-knows what the answer should be.
+Capture, run file and metrics are the same as for a workload, but results are not checked: the
+caller must check them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def record(
     environment: str = "current",
     prometheus: str | None = None,
 ) -> Recorder:
-    """Record what happens in the body on the client's cluster.
+    """Record what the client's cluster does during the ``with`` block.
 
     Parameters
     ----------
@@ -52,29 +52,29 @@ def record(
         A connected client; by default the current one. With an asynchronous client use
         ``async with``.
     workload : str, default "adhoc"
-        Name under which the run is kept and compared.
+        Workload name of the run, used in the store and in comparisons.
     tags : mapping of str to str, optional
-        Anything to find the run by: ``{"variant": "A"}``.
+        Tags to select the run by, such as ``{"variant": "A"}``.
     store : Store or path, optional
-        Where the run is kept; by default as the commands do (``$BENCHKIT_STORE``, Dask's
+        Store for the run; default as for the commands (``$BENCHKIT_STORE``, Dask's
         configuration ``benchkit.store``, ``./benchkit-store``).
     capture : {"full", "light", "off"}, default "full"
-        How much is watched.
+        Level of detail of the capture.
     environment : str, default "current"
         Name of the environment to write into the run.
     prometheus : str, optional
-        Address of a Prometheus server that scrapes the cluster, or ``scrape`` to ask scheduler
-        and workers themselves; by default ``$BENCHKIT_PROMETHEUS``.
+        Address of a Prometheus server that scrapes the cluster, or ``scrape`` to scrape scheduler
+        and workers directly; by default ``$BENCHKIT_PROMETHEUS``.
 
     Returns
     -------
     Recorder
-        A context manager, synchronous and asynchronous. Afterwards ``.run`` is the run.
+        Context manager, synchronous and asynchronous. After the block ``.run`` is the run.
 
     Raises
     ------
     UsageError
-        There is no client, or an asynchronous one in a plain ``with``; `capture` is no level; or
+        There is no client, or an asynchronous client in a plain ``with``; `capture` is invalid; or
         `prometheus` is neither an address nor ``scrape``.
 
     Examples
@@ -93,7 +93,7 @@ def record(
 
 
 class Recorder:
-    """What `record` returns: holds the run once the body has ended."""
+    """Context manager that `record` returns; `run` is set when the block has ended."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Recorder:
             "n_threads": sum(worker["nthreads"] for worker in workers),
             "memory_limit": sum(worker.get("memory_limit") or 0 for worker in workers),
         }
-        # The observer waits for answers of this very loop, so it does so in another thread.
+        # The observer blocks until this event loop replies, so it must run in another thread.
         await asyncio.to_thread(self._begin, description)
         return self
 
@@ -162,7 +162,7 @@ class Recorder:
 
     def _begin(self, description: dict[str, Any]) -> None:
         self.id = new_id()
-        # In the store: if this process is killed, the next check makes a run of what was drained.
+        # In the store: if this process is killed, the next check makes a run from the saved data.
         folder = Path(self.store.path) / "tmp" / "recordings"
         try:
             self._writer = RecordingWriter(folder, self.id)

@@ -1,7 +1,7 @@
-"""What a bisection found, read from its plan and its runs: the build, how sure, how large.
+"""Result of a bisection, read from its plan and runs: build, probability, size of the change.
 
-Measures nothing: the command prints it, the notebook draws it, and a bisection that is gone on with
-starts from it.
+This module measures nothing. The command prints the result, the notebook plots it, and a resumed
+bisection starts from it.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ __all__ = [
     "runs_of",
 ]
 
-#: The metric that stands for how a run ended.
+#: Name of the metric that selects the outcome of a run instead of a number.
 OUTCOME = "outcome"
-#: How a run can end that was meant to end well; `skipped` and `infrastructure` tell nothing.
+#: Outcomes that count as failures; `skipped` and `infrastructure` are ignored.
 FAILURES = ("failed", "wrong_answer", "timeout", "lost_workers")
-#: Key of the plan's words, and file beside the plan: what a bisection keeps beside its runs.
+#: Data of a bisection other than runs: key of the plan's words, and file next to the plan.
 KEPT, LEFT_OUT = "bisection", "left-out.json"
-#: A step that is less than this share of the whole change is not all there is to find.
+#: A step smaller than this share of the whole change (log scale) is reported as partial.
 MOST = 0.7
-#: Characters of a note in a table; the whole of it is in `Bisected.reasons`.
+#: Maximum characters of a note in a table; `BisectionResult.reasons` has the full text.
 MOST_NOTE = 100
 
 
 @dataclass(frozen=True, repr=False)
 class BisectionResult:
-    """A bisection as far as it got.
+    """Result of a finished or unfinished bisection.
 
     Attributes
     ----------
     id : str
-        Id of its experiment.
+        Id of the experiment.
     store : Store
-        Where its runs are.
+        Store of the runs.
     workload, metric : str
-        What was measured, and which metric of it.
+        Measured variant, and the metric that changed.
     candidates : sequence of Candidate
-        The builds in question, the good end first.
+        Builds to search, the good end first.
     search : Search
-        What was seen, and what follows.
+        Search with all measured blocks.
     runs : DataFrame
-        Its runs.
+        Runs of the bisection.
     reasons : dict of str to str
-        Name of a build -> why it was left out.
+        Name of a skipped build -> reason.
     """
 
     id: str
@@ -81,7 +81,7 @@ class BisectionResult:
 
     @property
     def status(self) -> str:
-        """``found``, ``same`` or ``undecided`` (the ends), ``open``: not sure yet."""
+        """``found``, ``same`` or ``undecided`` (the ends), or ``open`` (more blocks needed)."""
         ends = self.search.ends
         if ends in ("same", "undecided"):
             return ends
@@ -89,19 +89,19 @@ class BisectionResult:
 
     @property
     def first(self) -> Candidate | None:
-        """The first build after the change, as far as is known; None if the ends do not differ."""
+        """Most likely first build after the change; None if the ends do not differ."""
         differ = self.search.ends == "differ"
         return self.candidates[self.search.between[1]] if differ else None
 
     @property
     def last_good(self) -> Candidate | None:
-        """The last build before the change, of those that were measured."""
+        """Last measurable build before the change; None if the ends do not differ."""
         differ = self.search.ends == "differ"
         return self.candidates[self.search.between[0]] if differ else None
 
     @property
     def untold(self) -> list[Candidate]:
-        """Builds between the two that could not be measured: the change may be in one of them."""
+        """Skipped builds between `last_good` and `first`, which may contain the change."""
         if self.first is None:
             return []
         low, high = self.search.between
@@ -109,16 +109,16 @@ class BisectionResult:
 
     @property
     def confidence(self) -> float:
-        """How likely the change lies between the two builds; NaN if the ends do not differ."""
+        """Probability that the change is between the two builds; NaN if the ends do not differ."""
         return self.search.chance if self.search.ends == "differ" else math.nan
 
     def change(self, first: Candidate, second: Candidate) -> Mapping[str, Any] | None:
-        """Return ratio, interval and verdict of one build against another, from all their runs.
+        """Return ratio, interval and verdict of the second build against the first, from all runs.
 
         Returns
         -------
         mapping or None
-            A row of `benchkit.analysis.compare.comparison.Comparison.frame`; None for outcomes, or
+            A row of `benchkit.analysis.compare.comparison.Comparison.frame`; None for outcomes and
             for too few runs.
         """
         if self.metric == OUTCOME or self.runs.empty:
@@ -130,7 +130,7 @@ class BisectionResult:
                 sides[0],
                 {second.name: sides[1]},
                 metrics=[self.metric],
-                # One or two shared blocks have no spread to speak of.
+                # One or two shared blocks are too few to estimate a spread.
                 blocked=n_shared >= CONFIRMING,
             )
         except NotEnoughRuns:
@@ -138,13 +138,13 @@ class BisectionResult:
         return report.frame.iloc[0].to_dict()
 
     def table(self) -> pd.DataFrame:
-        """Return a row per build: what it is, how likely the change came with it, its runs.
+        """Return a row per build: title, verdict, probability of the change, runs.
 
         Returns
         -------
         DataFrame
-            Columns ``build``, ``title``, ``verdict`` (good, first bad, bad, left out, or "" where
-            it is not known), ``chance``, ``runs``, ``failed``, ``ratio``, ``low``, ``high``
+            Columns ``build``, ``title``, ``verdict`` (good, first bad, bad, left out, or "" if
+            unknown), ``chance``, ``runs``, ``failed``, ``ratio``, ``low``, ``high``
             (against the good end) and ``note``.
         """
         chances = self.search.chances if self.search.ends == "differ" else None
@@ -183,7 +183,7 @@ class BisectionResult:
         return "bad" if after >= level else "good" if 1 - after >= level else ""
 
     def packages(self) -> pd.DataFrame:
-        """Return what differs between the packages of the two builds, as their runs found them."""
+        """Return the packages that differ between the two builds, as recorded in their runs."""
         runs = []
         for build in (self.last_good, self.first):
             name = "" if build is None else build.name
@@ -194,7 +194,7 @@ class BisectionResult:
 
     @property
     def compare_command(self) -> str:
-        """The command that holds the runs of the two builds against each other."""
+        """Shell command that compares the runs of the two builds."""
         if self.first is None or self.last_good is None:
             return ""
         sides = [f"experiment:{self.id},arm:{b.name}" for b in (self.last_good, self.first)]
@@ -205,7 +205,7 @@ class BisectionResult:
         )
 
     def sentences(self) -> list[str]:
-        """Return the finding as a person says it, the answer first."""
+        """Return the result as sentences, the answer first."""
         ends = f"{self.candidates[0].title} and {self.candidates[-1].title}"
         n_blocks = sum(block.builds == (0, self.search.last) for block in self.search.blocks)
         if self.first is None or self.last_good is None:
@@ -240,7 +240,7 @@ class BisectionResult:
         return f"not sure yet; most likely {first.title} ({sure}) after {last.title}"
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return a flat row per build, for other programs."""
+        """Return a flat dictionary per build, for other programs."""
         step: dict[str, Any] = {"step_ratio": None, "step_low": None, "step_high": None}
         first, last = self.first, self.last_good
         if first is not None and last is not None and (found := self.change(last, first)):
@@ -264,7 +264,7 @@ class BisectionResult:
         return "\n".join(self.sentences())
 
     def steps(self) -> pd.DataFrame:
-        """Return the builds that were looked at as a person reads them: changes with their units.
+        """Return the measured and skipped builds as formatted text with units.
 
         Returns
         -------
@@ -299,7 +299,7 @@ def _step(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _size(row: Mapping[str, Any]) -> str:
-    """Return a change with its interval and runs."""
+    """Return a change as text, with its interval and numbers of runs."""
     text = format_change(row["ratio"])
     if math.isfinite(row["low"]) and math.isfinite(row["high"]):
         text += f" ({format_change(row['low'])} to {format_change(row['high'])})"
@@ -309,7 +309,7 @@ def _size(row: Mapping[str, Any]) -> str:
 def _partial(
     step: Mapping[str, Any], whole: Mapping[str, Any], found: BisectionResult
 ) -> list[str]:
-    """Say so if the step is clearly not the whole change, and where the rest is to be sought."""
+    """Return a sentence with the ranges left to search if the step is only part of the change."""
     parts = [row["ratio"] if row["ratio"] > 0 else math.nan for row in (step, whole)]
     ends = [row["high"] if whole["ratio"] > 1 else row["low"] for row in (step, whole)]
     if not all(value > 0 for value in (*parts, *ends)):
@@ -328,7 +328,7 @@ def _partial(
 
 
 def block_of(pair: tuple[int, int], records: Sequence[Mapping[str, Any]], metric: str) -> Block:
-    """Return what a search sees of the records of two builds."""
+    """Return the block of two builds, from the records of their runs."""
     values = [_value(record, metric) for record in records]
     events = [_event(record, metric) for record in records]
     return Block(pair, (values[0], values[1]), (events[0], events[1]))
@@ -338,7 +338,7 @@ def _event(record: Mapping[str, Any], metric: str) -> bool | None:
     outcome = record.get("outcome")
     if metric == OUTCOME:
         return outcome in FAILURES if outcome in ("ok", *FAILURES) else None
-    # A timeout counts as slow; what fails or gives a wrong answer is neither slow nor fast.
+    # A timeout counts as slow; a failure or a wrong answer is neither slow nor fast.
     return {"ok": False, "timeout": True}.get(str(outcome))
 
 
@@ -348,16 +348,16 @@ def _value(record: Mapping[str, Any], metric: str) -> float:
 
 
 def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
-    """Return the runs of a bisection, first the blocks of its ends that earlier ones measured.
+    """Return the runs of a bisection, after the end blocks reused from earlier bisections.
 
     Parameters
     ----------
     store : Store
-        Where they are.
+        Store of the runs.
     experiment : str
         Id of the bisection.
     ends : sequence of pairs of str
-        As `benchkit.experiment.bisect.reuse.earlier_ends` gives them; its own blocks count on.
+        Run ids from `benchkit.experiment.bisect.reuse.earlier_ends`; they are the first blocks.
     """
     own = store.runs(experiment=experiment)
     if not ends:
@@ -371,13 +371,13 @@ def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -
 def replay(
     search: Search, candidates: Sequence[Candidate], runs: pd.DataFrame, metric: str
 ) -> dict[str, str]:
-    """Let a search see the blocks that are in the store; return why builds were left out."""
+    """Add stored blocks to a search; return the reasons of skipped builds by name."""
     places = {candidate.name: place for place, candidate in enumerate(candidates)}
     reasons: dict[str, str] = {}
     if runs.empty:
         return reasons
     for _, mine in runs.sort_values("order", kind="stable").groupby("block"):
-        # Tried again after trouble with the infrastructure: the last one counts.
+        # Repeated after an infrastructure failure: use the last record.
         records = {places[record["arm"]]: record for record in mine.to_dict("records")}
         if len(records) == 2:
             low, high = sorted(records)
@@ -390,19 +390,19 @@ def replay(
 
 
 def read_bisection(store: Store | str | Path, experiment: str = "latest") -> BisectionResult:
-    """Return what a bisection found, as far as it got.
+    """Return the result of a bisection, finished or not.
 
     Parameters
     ----------
     store : Store or path
-        Where its plan and its runs are.
+        Store of the plan and the runs.
     experiment : str
-        Its id, the beginning of it, or "latest".
+        Experiment id, the beginning of one, or "latest".
 
     Raises
     ------
     UsageError
-        There is no such bisection.
+        The store has no such bisection.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""A bisection as an experiment: builds made as they are needed, blocks of two measured, all kept.
+"""Run a bisection as an experiment: build on demand, measure blocks of two, keep all runs.
 
-Each block is two builds back to back in kept kernels, so that a slow minute hits both. Every run
-goes into the store under one experiment, whose plan is drawn as it goes; taken up again, it reads
-its runs and goes on where it was. Which builds are next is `benchkit.experiment.bisect.search`'s.
+Each block measures two builds back to back in reused kernels, so that a slow minute affects both.
+All runs belong to one experiment in the store. Its plan grows during the search; when resumed, it
+reads its runs and continues. `benchkit.experiment.bisect.search` chooses the next builds.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ from benchkit.store.store import Store
 
 __all__ = ["TAG", "Bisection", "bisect", "plan_bisection", "resume_bisection"]
 
-#: Tag of its runs: they are no nights (`benchkit.analysis.regression.history`).
+#: Tag of the runs: `benchkit.analysis.regression.history` must not treat them as nights.
 TAG = "bisect"
 
 
 @dataclass
 class Bisection:
-    """Measures pairs of builds until it is known with which a metric changed.
+    """Measure pairs of builds until the build that changed a metric is found.
 
     Parameters
     ----------
     experiment : Experiment
-        With one variant, and neither arms nor repeats of its own.
+        Experiment with one variant, no arms and no repeats.
     builds : CandidateEnvironments
-        What the arms run in.
+        Environments of the arms.
     search : Search
-        What decides.
+        Search that chooses the pairs.
     metric : str, default "duration"
         Metric that changed, or "outcome".
     ends : sequence of pairs of str
-        Runs of the two ends that earlier bisections measured, and this one need not.
+        Run ids of the two ends from earlier bisections; these runs are reused.
 
     Attributes
     ----------
     reasons : dict of str to str
-        Name of a build -> why it was left out.
+        Name of a skipped build -> reason.
     over : bool
-        Whether the budget ended it.
+        Whether the budget ended the bisection.
     """
 
     experiment: Experiment
@@ -97,7 +97,7 @@ class Bisection:
 
     @property
     def candidates(self) -> Sequence[Candidate]:
-        """The builds in question, in order."""
+        """The builds to search, in order."""
         return self.builds.candidates
 
     def run(
@@ -111,10 +111,10 @@ class Bisection:
         Parameters
         ----------
         report : callable
-            Called with a line of text for each build, each step of the search, and each candidate
-            that is left out.
+            Called with a line of text for each build, each step of the search, and each skipped
+            candidate.
         budget_s : float, optional
-            Seconds from now; a block that would not end in time is not started.
+            Time limit in seconds from now; a block that would exceed it is not started.
 
         Yields
         ------
@@ -126,7 +126,7 @@ class Bisection:
         BisectionEndError
             The good or the bad end cannot be measured.
         InvalidEnvironmentError, EnvironmentBuildError
-            One of them cannot be built.
+            The good or the bad end cannot be built.
         """
         if self.search.next_pair() is None:
             return
@@ -140,7 +140,7 @@ class Bisection:
             yield event
 
     def found(self) -> BisectionResult:
-        """Return what is known by now."""
+        """Return the result so far."""
         (variant,) = self.experiment.variants
         store, id_ = self.experiment.store, self.experiment.id
         return BisectionResult(
@@ -157,7 +157,7 @@ class Bisection:
     def _measurements(
         self, began: float, budget_s: float | None, report: Callable[[str], None]
     ) -> Iterator[Measurement]:
-        """Give one measurement after the other, each from what is known by then."""
+        """Yield measurements; choose each pair from all results so far."""
         n_begun, told = 0, None
         while (pair := self.search.next_pair()) is not None:
             spent = time.monotonic() - began
@@ -184,7 +184,7 @@ class Bisection:
         return Measurement(order, block, variant.name, name, allowed)
 
     def _make_ready(self, place: int, report: Callable[[str], None]) -> bool:
-        """Build a candidate once; one that cannot be built is left out, unless it is an end."""
+        """Build a candidate once; skip it if the build fails, raise if it is an end."""
         if place in self._ready:
             return True
         candidate = self.candidates[place]
@@ -205,13 +205,13 @@ class Bisection:
         self.search.skip(place)
         self.reasons[self.candidates[place].name] = reason
         report(f"{self.candidates[place].title}: left out: {reason}")
-        # Runs tell what was measured; why something was not, only this file.
+        # The store has only measured runs: this file is the only place for the reasons of skips.
         path = self.experiment.folder / LEFT_OUT
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.reasons, indent=1), encoding="utf-8")
 
     def _saw(self, pair: tuple[int, int], block: int, report: Callable[[str], None]) -> None:
-        """Hand a block to the search, and say why a build gives nothing."""
+        """Pass a block to the search, and report why a build has no usable result."""
         records = [self._records[block, self.candidates[place].name] for place in pair]
         left_out = set(self.search.skipped)
         self.search.saw(block_of(pair, records, self.metric))
@@ -271,16 +271,16 @@ def plan_bisection(
     words: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Bisection:
-    """Return a bisection that is ready to run; nothing is written before everything is found.
+    """Return a bisection that is ready to run; check all arguments before writing anything.
 
     Parameters
     ----------
     workload : str
         Name of one variant.
     candidates : sequence of Candidate
-        The builds in question, the good end first.
+        Builds to search, the good end first.
     base : Environment
-        Gives the packages that are not in question, and everything else.
+        Environment that provides the other packages and all other settings.
     metric : str, default "duration"
         Metric that changed, or "outcome".
     search : mapping, optional
@@ -288,14 +288,14 @@ def plan_bisection(
     held : mapping of str to str, optional
         See `CandidateEnvironments`.
     ends : sequence of pairs of str, optional
-        See `Bisection`; None takes what is in the store, if by it the ends differ.
+        See `Bisection`; None reuses runs in the store if the ends do not look the same.
     **options
         ``scale``, ``capture``, ``deadline_s`` and ``id`` of `Experiment`.
 
     Raises
     ------
     UnknownWorkload, InvalidParameterError, InvalidEnvironmentError, UsageError
-        Something was asked for that does not exist.
+        A workload, parameter, environment or option is unknown or invalid.
     """
     if metric != OUTCOME:
         check_metrics([metric])
@@ -344,9 +344,10 @@ def _taken(
     wanted: Mapping[str, Any],
     metric: str,
 ) -> tuple[list[list[str]], dict[str, str] | None]:
-    """Return what earlier steps measured of the ends and what they held, if the ends differ by it.
+    """Return the end runs (if usable) and the held packages of earlier steps.
 
-    Where they do not, a step would end before it began, today as tomorrow: they are looked at anew.
+    If the ends are the same or undecided, each step would end at once: return no runs, so that the
+    ends are measured again.
     """
     ends, held = earlier_ends(store, how)
     if ends:
@@ -378,25 +379,25 @@ def bisect(
     good, bad : str
         Release or commit from before the change, and from after it.
     package, git : str, path
-        What changed: releases of this package, or commits of this checkout.
+        Releases of this package, or commits of this checkout, are searched.
     environment : str, default "current"
-        Gives all that is not in question.
+        Environment that provides everything except the builds.
     budget_s : float, optional
-        Stop when it is used up.
+        Time limit in seconds.
     **options
-        As `plan_bisection` takes them: ``metric``, ``store``, ``folders``, ``scale``, ...
+        Options of `plan_bisection`: ``metric``, ``store``, ``folders``, ``scale``, ...
 
     Returns
     -------
     Bisected
-        What was found, with a rich repr.
+        Result with a rich repr.
 
     Raises
     ------
     UsageError
-        Something was asked for that does not exist.
+        A release, commit or workload does not exist.
     BisectionEndError
-        One of the ends cannot be measured.
+        The good or the bad end cannot be measured.
 
     Examples
     --------
@@ -413,19 +414,19 @@ def bisect(
 
 
 def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisection:
-    """Return a bisection that was begun; the runs in the store are not measured again.
+    """Return an earlier bisection to continue; runs in the store are not measured again.
 
     Parameters
     ----------
     store : Store or path
-        Where its plan and its runs are.
+        Store of the plan and the runs.
     experiment : str
-        Its id, the beginning of it, or "latest".
+        Experiment id, the beginning of one, or "latest".
 
     Raises
     ------
     UsageError
-        There is no such bisection.
+        The store has no such bisection.
     """
     home = store if isinstance(store, Store) else Store(store, create=False)
     plan = read_plan(home.path, experiment, having=KEPT)
