@@ -1,13 +1,13 @@
-"""What workloads take, how noisy they are, how they grow: ``python benchmarks/catalogue.py PART``.
+"""Workload times, noise and growth: ``python benchmarks/catalogue.py PART``.
 
-``facts``: writes workloads/facts.json anew, with what stores know in which they were measured::
+``facts``: rewrites workloads/facts.json from stores in which the workloads were measured::
 
     benchkit ab baseline --null-only -n 5 -k profile:ci --store noise
     taskset -c 0 benchkit run -e baseline -k profile:ci --store grown
     taskset -c 0,1 benchkit run -e four-workers -k profile:ci --store grown
     python benchmarks/catalogue.py facts --noise noise --grown grown
 
-A cluster that grows has more cores, too: where there are two, the small one gets one of them.
+A larger cluster also needs more cores: on a machine with two, the small cluster gets one of them.
 
 ``table``: prints the catalogue with those facts as Markdown.
 """
@@ -35,7 +35,7 @@ from benchkit.store.store import Store  # noqa: E402
 WORKLOADS = HERE.parent / "workloads"
 #: The environment with twice the workers and four times the memory.
 GROWN = "four-workers"
-#: More noise than this is marked: such a workload tells large changes only.
+#: Mark workloads with more noise than this: they can detect large changes only.
 NOISY = 0.15
 _TITLES = ("workload", "what it does", "takes", "noise", "runs to see 5 %", "four times the data")
 _HEAD = """# The workloads
@@ -48,12 +48,12 @@ changes only. Where there is nothing, it was not measured: what is not in the pr
 by `python benchmarks/catalogue.py table`; the docstrings say how each scales and how its answer is
 checked.
 """
-#: A factor that is 2 within what one run a side can tell.
+#: Upper limit of a factor that cannot be distinguished from 2 with one run per side.
 TWICE = 2.1
 
 
 def known_rows() -> dict[str, dict[str, Any]]:
-    """Return the rows of facts.json by variant; none where there is no such file yet."""
+    """Return the rows of facts.json by variant; an empty dict if the file does not exist."""
     path = WORKLOADS / FILE
     if not path.exists():
         return {}
@@ -61,9 +61,9 @@ def known_rows() -> dict[str, dict[str, Any]]:
 
 
 def facts(noise: str | None, grown: str | None) -> list[dict[str, Any]]:
-    """Return the rows of facts.json: known ones, replaced by what stores know.
+    """Return the rows of facts.json: the present ones, updated from the stores.
 
-    What an older version of a workload was like is forgotten.
+    Facts of an older version of a workload are dropped.
     """
     versions = {
         variant.name: variant.workload.version for variant in collect([WORKLOADS]).variants()
@@ -145,7 +145,7 @@ def _runs(noise: float) -> str:
 
 
 def main() -> None:
-    """Print one part."""
+    """Print one part of the catalogue."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=["facts", "table"])
     parser.add_argument("--noise", metavar="STORE", help="runs of one environment, five or more")

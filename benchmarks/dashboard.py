@@ -1,13 +1,13 @@
-"""How quick the dashboard is on a large store: every budget of the design, measured in a browser.
+"""Measure the dashboard on a large store, in a browser, against every budget of the design.
 
     python benchmarks/dashboard.py
     python benchmarks/dashboard.py --quick
 
 Makes a store in a temporary folder (months of nights, an experiment, a run of a million tasks),
-serves it by `benchkit dashboard`, and drives Chromium; visitors at once also share a server of two
-processes, which is what crowds are for. Prints medians and worst values beside the budgets and
-asserts nothing: times belong to the machine. Interactions end
-when the last answer of the server has been painted. Needs Debian's chromium.
+serves it with `benchkit dashboard`, and drives Chromium. For simultaneous visitors a server of two
+processes is measured too. Prints medians, worst values and budgets; asserts nothing, because times
+depend on the machine. An interaction ends when the last answer of the server has been painted.
+Needs Debian's chromium.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from benchkit.measure.run_ids import new_id
 
 PAINT_S, USABLE_S, ZOOM_MS, BRUSH_MS, TABLE_MS = 1.5, 2.5, 250, 200, 500
 VISITOR_MB, CROWD_S = 5.0, 3.0
-#: Goals beyond the budgets, in the same order.
+#: Goals stricter than the budgets, in the same order.
 MOONSHOTS = {"paint": 0.5, "usable": 0.8, "zoom": 50, "brush": 50, "table": 150, "visitor": 1.0,
              "crowd": 1.0}  # fmt: skip
-#: Visits before the memory of visitors is measured: which process answers is chance.
+#: Visits before the memory per visitor is measured; which process serves a visit is random.
 WARM_VISITS = 8
-#: Answers that come after such a pause belong to something else, such as the address.
+#: An answer after a pause of this length belongs to something else, such as the page's URL.
 QUIET_MS = 250
 WATCH = """
 window.told = []; window.began = null;
@@ -113,7 +113,7 @@ def serve(store: Path, num_procs: int) -> tuple[subprocess.Popen, str]:
 
 
 def processes(pid: int) -> list[psutil.Process]:
-    """Return the server's processes: the one that was started, and those it has made."""
+    """Return the server's processes: the first one and its children."""
     started = psutil.Process(pid)
     return [started, *started.children()]
 
@@ -123,12 +123,12 @@ def rss_mb(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Return what the server has computed so far: unlike times, it knows no busy neighbours."""
+    """Return the CPU seconds of the server so far; unlike wall time, not affected by other load."""
     return sum(sum(each.cpu_times()[:2]) for each in processes(pid))
 
 
 class Table:
-    """Prints a line per measurement, its budget and its moonshot."""
+    """Print one line per measurement, with its budget and its goal."""
 
     def __init__(self) -> None:
         print(f"\n{'':44s} {'median':>8s} {'worst':>8s} {'budget':>8s} {'goal':>8s}")
@@ -146,21 +146,21 @@ class Table:
 
 
 async def visit(page, url: str, timeout_s: float = 60) -> tuple[float, float] | None:
-    """Return first paint and the moment at which everything is there, in s; None if never."""
+    """Return the times of first paint and of the complete page in s; None after the timeout."""
     began = time.perf_counter()
-    # Not by frames: tabs that nobody sees have none.
+    # Poll by time, not by animation frame: a background tab has no frames.
     try:
         await page.goto(url, wait_until="commit", timeout=timeout_s * 1e3)
         await page.wait_for_function(READY, polling=20, timeout=timeout_s * 1e3)
     except TimeoutError:
         return None
     usable = time.perf_counter() - began
-    # A tab that nobody sees may never be painted.
+    # A background tab may never be painted.
     return (await page.evaluate(PAINTED) or math.nan) / 1e3, usable
 
 
 async def answered(page, timeout_ms: float = 20_000) -> list[float]:
-    """Return ms from the visitor's act to the painting of the last answer; none if none came."""
+    """Return ms from the visitor's action to the painted last answer; empty without an answer."""
     try:
         handle = await page.wait_for_function(
             ANSWERED, arg=QUIET_MS, polling=20, timeout=timeout_ms
@@ -265,7 +265,7 @@ async def crowd(
         ("Overview", "view=overview"), ("Run", f"view=run&id={ids['usual']}"),
         ("Workloads", "view=workloads"),
     ):  # fmt: skip
-        for _ in range(WARM_VISITS):  # what each process reads once is no visitor's
+        for _ in range(WARM_VISITS):  # exclude what each process reads once
             page = await (await browser.new_context()).new_page()
             await visit(page, f"{url}?{address}")
             await page.context.close()

@@ -1,17 +1,18 @@
-"""How well and how fast changes are found: ``python benchmarks/detection.py [--series DIR]``.
+"""Measure how well and fast changes are found: ``python benchmarks/detection.py [--series DIR]``.
 
-Prints false alarms, recall, delay, placement and speed beside simpler rules and, where they are
-installed, the detectors of asv and Apache Otava: on real nightly series if a folder with
+Prints false alarms, recall, delay, placement and speed, compared with simpler rules and, if they
+are installed, the detectors of asv and Apache Otava: on real nightly series if a folder with
 ``values.parquet`` (columns series, time, value) is given, on simulated ones otherwise. Asserts
 nothing. *Restless* nights are those that the fleet step calls unclear when there is no control
 environment.
 
-Protocol: windows of 110 nights; a detector sees the nights so far and no more; nights 0 to 29 are
+Protocol: windows of 110 nights; a detector gets only the nights so far; nights 0 to 29 are
 history. *Quiet* windows have no change of level of max(3 %, 1.5 sigma) between any two halves of
 30 nights and no 5 nights in a row beyond max(3 %, 3 sigma): every alarm for a rise is false.
-*Planted* are the same windows times 1.05 to 2 from a night on: found if placed no earlier than
-5 nights before and seen within 20 nights. *Real* are steps that hindsight sees: the 10-90 %
-ranges of 25 nights either side do not overlap and the medians differ by 5 %.
+*Planted* windows are the same ones times 1.05 to 2 from a night on: found if placed no earlier
+than 5 nights before that night and reported within 20 nights. *Real* steps are visible with
+hindsight: the 10-90 % ranges of 25 nights on both sides do not overlap and the medians differ by
+5 %.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-sys.path.append(str(HERE))  # last: `statistics` here is not the standard library's
+sys.path.append(str(HERE))  # at the end: `statistics` here must not replace the standard library's
 
 import numpy as np  # noqa: E402
 from _rival_detectors import available  # noqa: E402
@@ -36,7 +37,7 @@ from benchkit.analysis.changepoint.detect import detect, detect_many  # noqa: E4
 NIGHTS, HISTORY, WITHIN = 110, 30, 20
 SIZES = (1.05, 1.10, 1.20, 1.50, 2.00)
 
-#: One (index, night it was seen, direction) per alarm, one list per series.
+#: One (index, night of the alarm, direction) per alarm, one list per series.
 Alarms = list[list[tuple[int, int, int]]]
 Detector = Callable[[np.ndarray], Alarms]
 
@@ -49,7 +50,7 @@ def ours(values: np.ndarray) -> Alarms:
 
 
 def three_above_ten(values: np.ndarray) -> Alarms:
-    """Ask that the last three are above mean + 3 sd of the ten before, rises only."""
+    """Report a rise when the last three values exceed mean + 3 sd of the ten before them."""
     windows = sliding_window_view(values, 13, axis=1)
     limit = windows[:, :, :10].mean(2) + 3 * windows[:, :, :10].std(2, ddof=1)
     hit = (windows[:, :, 10:] > limit[:, :, None]).all(2)
@@ -57,7 +58,7 @@ def three_above_ten(values: np.ndarray) -> Alarms:
 
 
 def far_from_mean(values: np.ndarray) -> Alarms:
-    """Ask that the last one is five standard deviations above the mean of 100, rises only."""
+    """Report a rise when the last value is five standard deviations above the mean of 100."""
     alarms = np.zeros(values.shape, bool)
     for night in range(10, values.shape[1]):
         past = values[:, max(0, night - 100) : night]
@@ -85,7 +86,7 @@ def is_quiet(log: np.ndarray) -> bool:
 
 
 def hindsight(log: np.ndarray) -> list[tuple[int, int]]:
-    """Return night and direction of the steps that nobody would argue about."""
+    """Return night and direction of the steps that are obvious with hindsight."""
     gaps = np.full(log.size, -np.inf)
     signs = np.zeros(log.size, int)
     for night in range(25, log.size - 25):
@@ -113,7 +114,7 @@ def read_series(folder: Path) -> list[np.ndarray]:
 
 
 def simulated_series(n: int = 150) -> list[np.ndarray]:
-    """Noise of 0.3 to 8 %, a third with outliers, a third with busy nights in a row."""
+    """Return series with noise of 0.3 to 8 %, a third with outliers, a third with busy nights."""
     rng = np.random.default_rng(1)
     series = []
     for number in range(n):
@@ -128,7 +129,7 @@ def simulated_series(n: int = 150) -> list[np.ndarray]:
 
 
 def false_alarms(found: Alarms) -> list[tuple[int, int]]:
-    """Return row and night of rises after the history, once per place."""
+    """Return row and night of each alarm for a rise after the history, once per place."""
     false = []
     for row, alarms in enumerate(found):
         seen: list[int] = []
@@ -140,7 +141,7 @@ def false_alarms(found: Alarms) -> list[tuple[int, int]]:
 
 
 def hits(found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 5) -> np.ndarray:
-    """Return nights to detection (NaN: missed) and distance of the place, per series."""
+    """Return nights to detection (NaN: missed) and distance of the place in nights, per series."""
     result = np.full((len(found), 2), np.nan)
     for row, alarms in enumerate(found):
         for index, night, sign in alarms:
@@ -152,7 +153,7 @@ def hits(found: Alarms, start: np.ndarray, direction: np.ndarray, before: int = 
 
 
 def restless(folder: Path) -> dict[tuple[str, np.datetime64], float]:
-    """Return, for each machine and night, the share of its series three noise units up."""
+    """Return for each machine and night the share of its series 3 noise units above the median."""
     import pandas as pd
 
     about = pd.read_csv(folder / "series.csv").set_index("series")
@@ -173,7 +174,7 @@ def restless(folder: Path) -> dict[tuple[str, np.datetime64], float]:
 
 
 def fleet(folder: Path, stride: int) -> None:
-    """Print what is left of the false alarms when restless nights are set aside."""
+    """Print the false alarms with and without those of restless nights."""
     import pandas as pd
 
     share = restless(folder)
@@ -202,7 +203,7 @@ def fleet(folder: Path, stride: int) -> None:
 def measure(
     name: str, detector: Detector, series: list[np.ndarray], stride: int, most: int = 0
 ) -> None:
-    """Print how a detector does; with `most`, on so many windows and real steps, drawn by seed."""
+    """Print the results of a detector; `most` limits the windows and real steps, drawn by seed."""
     logs = [np.log(values) for values in series]
     windows = [
         log[at : at + NIGHTS]

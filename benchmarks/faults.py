@@ -1,11 +1,12 @@
-"""What is lost when things break: ``python benchmarks/faults.py [--times N] [FAULT ...]``.
+"""Measure what faults lose: ``python benchmarks/faults.py [--times N] [FAULT ...]``.
 
-Prints, asserts nothing. A steady workload runs on a scheduler and two workers in processes of their
-own, measured by a process of its own; each task writes down when it ended. In its middle something
-breaks. Then the run is read from a store, and what its stream of tasks holds is set beside what the
-tasks wrote down. A capture is drained each second: what ended less than that before a scheduler
-or a client was killed, or a disk was full, may be lost; anything before may not. Judged are tasks;
-of what workers are asked for every five seconds (call stacks, transfers, warnings) more is lost.
+Prints results, asserts nothing. A steady workload runs on a scheduler and two workers in separate
+processes, measured by another process; each task writes the time of its end to a file. In the
+middle a fault happens. Then the run is read from a store, and its tasks are compared with those
+files. A capture is drained each second: tasks that ended less than a second before a scheduler or a
+client was killed, or before a disk was full, may be lost; earlier tasks may not. Only tasks are
+judged; of the data polled from workers every five seconds (call stacks, transfers, warnings) more
+is lost.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from benchkit import Store  # noqa: E402
 from benchkit.measure.capture_client import DRAIN_EVERY_S  # noqa: E402
 from benchkit.store.build.run_from_recording import run_from_recording  # noqa: E402
 
-#: Tasks of 50 ms on two threads: seven seconds.
+#: Tasks of 50 ms on two threads: seven seconds in total.
 N_TASKS = 280
-#: Seconds after the first task at which it breaks.
+#: Seconds from the first task to the fault.
 BREAK_AT_S = 3.0
-#: Seconds for a call to travel and a segment to be written, beyond the drain interval.
+#: Seconds to send a call and to write a segment, in addition to the drain interval.
 SLACK_S = 0.3
 DEADLINE_S = 25.0
 
@@ -75,7 +76,7 @@ if __name__ == "__main__":
 
 @dataclass
 class Stage:
-    """Where one fault happens: processes, folders, and the moment at which it broke."""
+    """Processes and folders of one fault, and the time at which it happened."""
 
     folder: Path
     scheduler: subprocess.Popen
@@ -85,12 +86,12 @@ class Stage:
 
     @property
     def recordings(self) -> Path:
-        """Where the measuring process records."""
+        """Return the folder in which the measuring process writes recordings."""
         return self.folder / "store" / "tmp" / "recordings"
 
     @property
     def stamps(self) -> dict[str, float]:
-        """When each task ended, by key, as it wrote itself."""
+        """Return the time at which each task ended, by key, as the task wrote it."""
         path = self.folder / "stamps"
         lines = path.read_text().splitlines() if path.exists() else []
         return {f"stamp-{line.split()[0]}": float(line.split()[1]) for line in lines}
@@ -112,12 +113,12 @@ def kill_worker(stage: Stage) -> None:
 
 
 def kill_client(stage: Stage) -> None:
-    """Kill the measuring process; the next check of the store finds what it left."""
+    """Kill the measuring process; the next check of the store recovers its recording."""
     stage.measuring.send_signal(signal.SIGKILL)
 
 
 def hold_gil(stage: Stage) -> None:
-    """Hold the GIL of a worker in a task, beyond the deadline."""
+    """Hold the GIL of a worker in a task for longer than the deadline."""
 
     def hold() -> None:
         import ctypes
@@ -136,15 +137,15 @@ def block_scheduler(stage: Stage) -> None:
 
 
 def fill_disk(stage: Stage) -> None:
-    """Fill the disk with the store, to its end."""
+    """Fill the disk that holds the store completely."""
     with open(stage.folder / "store" / "other", "wb", buffering=0) as file:
         with contextlib.suppress(OSError):
             while True:
                 file.write(bytes(512))
 
 
-#: Fault -> the outcome that is right, whether what ended within a drain interval may be lost, and
-#: of how many tasks the worker itself could not tell: it had no GIL to send a message with.
+#: Fault -> the right outcome, whether tasks that ended within a drain interval may be lost, and
+#: the number of tasks that the worker could not report because it could not get the GIL.
 FAULTS: dict[Callable[[Stage], None], tuple[str, bool, int]] = {
     kill_scheduler: ("infrastructure", True, 0),
     kill_worker: ("ok", False, 0),
@@ -196,7 +197,7 @@ def stage(folder: Path) -> Iterator[Stage]:
         wait_for(lambda: bool(found.stamps))
         yield found
     finally:
-        for process in started:  # with their children: a nanny has a worker
+        for process in started:  # and its children: a nanny starts a worker
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -213,7 +214,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, wanted: bool) -> Iterator[None]:
-    """Put a disk of 4 MiB where the store will be."""
+    """Mount a disk of 4 MiB at the path of the store."""
     if not wanted:
         yield
         return
@@ -231,7 +232,7 @@ def small_disk(folder: Path, wanted: bool) -> Iterator[None]:
 
 
 def try_once(fault: Callable[[Stage], None]) -> dict:
-    """Let one fault happen once; return what came of it."""
+    """Cause one fault once; return the run, the end times of tasks and the time of the fault."""
     with (
         tempfile.TemporaryDirectory(prefix="faults-") as name,
         small_disk(Path(name), fault is fill_disk),
@@ -246,7 +247,7 @@ def try_once(fault: Callable[[Stage], None]) -> dict:
         if fault is fill_disk:
             (folder / "store" / "other").unlink()
         if fault is kill_client:
-            time.sleep(6)  # nobody takes it any more
+            time.sleep(6)  # after this time the recording counts as abandoned
             store = Store(folder / "store")
             (run_id,) = store.check().rescued
         else:
@@ -257,7 +258,7 @@ def try_once(fault: Callable[[Stage], None]) -> dict:
 
 
 def judge(found: dict, may_lose: bool, untold: int) -> dict:
-    """Set what the run holds beside what the tasks wrote down."""
+    """Compare the tasks of the run with the times that the tasks wrote."""
     run, stamps = found["run"], found["stamps"]
     blob = run.tree["tasks/key_blob"].values.tobytes()
     kept = set(zlib.decompress(blob).decode().split("\n"))
@@ -279,7 +280,7 @@ def judge(found: dict, may_lose: bool, untold: int) -> dict:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of faults."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = {fault.__name__: fault for fault in FAULTS}
     parser.add_argument("fault", nargs="*", choices=[*names, []], help="by default all")

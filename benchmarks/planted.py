@@ -1,7 +1,7 @@
-"""Print what `benchkit ab` makes of changes that were planted, on this machine as it is.
+"""Print the verdicts of `benchkit ab` on planted changes, on this machine with its usual noise.
 
 One workload sleeps 8 % longer in one arm, one holds twice the memory, the others do not change;
-half-way a busy neighbour takes the processor. Run it as::
+half-way another process takes the processor. Run it as::
 
     python benchmarks/planted.py [--unchanged 20] [--blocks 5] [--quiet-machine]
 """
@@ -56,7 +56,7 @@ def busy(seconds: float) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure both arms and print the verdicts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--unchanged", type=int, default=20)
     parser.add_argument("--blocks", type=int, default=5)

@@ -1,9 +1,9 @@
-"""How long the published site takes, and how large it is.
+"""Measure the build time and the size of the published site.
 
     python benchmarks/site.py
 
 Builds each store in a temporary folder: a record per run, and a whole run of the last night for
-each workload. Prints the time of a build, its share of the goal, and the size of the folder.
+each workload. Prints the build time, its share of the goal, and the size of the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchkit.show.site import SITE_METRICS, build_site
 from benchkit.store.store import Store
 
 LAST = pd.Timestamp("2026-11-20T02:00", tz="UTC")
-#: Workloads, nights, seconds and MB that a build may take.
+#: (workloads, nights, limit of the build time in s, limit of the size in MB)
 CASES = [(40, 30, 2.0, 60.0), (200, 180, 60.0, 60.0)]
 
 

@@ -1,7 +1,7 @@
-"""How fast the store is: ``python benchmarks/store.py [--folder DIR] [--writers N] [--quick]``.
+"""Measure the store: ``python benchmarks/store.py [--folder DIR] [--writers N] [--quick]``.
 
-Prints absolute numbers and ratios, asserts nothing: milliseconds move by a factor of two between
-repeats on a shared machine, ratios hardly. Needs a checkout, for the synthetic runs of the tests.
+Prints absolute numbers and ratios, asserts nothing: on a shared machine milliseconds vary by a
+factor of two between repeats, ratios hardly. Needs a checkout, for the tests' synthetic runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COLUMNS = [
 
 
 def median_ms(work: Callable[[], Any], repeats: int = 7) -> float:
-    """Return the median time of a call, after one that warms up."""
+    """Return the median time of a call in ms, after one call to warm up."""
     work()
     times = []
     for _ in range(repeats):
@@ -57,7 +57,7 @@ def row(what: str, value: str, note: str = "") -> None:
 
 
 def renamed(run: xr.DataTree) -> xr.DataTree:
-    """Return the run as another one, with its own id."""
+    """Return a copy of the run with a new id."""
     run_id = new_id()
     copy = run.copy()
     record = json.loads(run.attrs["record"]) | {"id": run_id}
@@ -76,8 +76,8 @@ def write(path: Path, n_runs: int, encode: bool, ready: Any, latencies: Any) -> 
         if encode:
             store.add(renamed(run))
         else:
-            # What is left of `add` when the encoding, which is the measuring side's CPU, is not
-            # counted: the two durable writes.
+            # `add` without the encoding, which uses CPU on the measuring side: the two durable
+            # writes only.
             run_id = new_id()
             store.files.create(f"runs/2026-08/{run_id}.nc", data)
             store.catalogue.add(json.loads(run.attrs["record"]) | {"id": run_id})
@@ -137,7 +137,7 @@ def catalogue(folder: Path, n_records: int) -> None:
     store._ensure()
     new = store.path / "index" / "new"
     new.mkdir(parents=True)
-    for index in range(n_records):  # not by `add`: a hundred thousand fsyncs are another story
+    for index in range(n_records):  # write directly: `add` would call fsync for each
         record = make_record(index, rng)
         (new / f"{record['id']}.json").write_text(json.dumps(record))
     start = time.perf_counter()

@@ -1,9 +1,9 @@
-"""How fast and how true verdicts are: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
+"""Measure speed and truth of verdicts: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
 
 Parts: speed, intervals, reports, adaptive. Prints, asserts nothing; the tests assert a smaller
-version of it. Speed is CPU time against a table made the way coiled/benchmarks makes it: 10 000
-resamples of the runs of each test and arm with pandas, their means, and the share of ratios beyond
-34 thresholds. Needs a checkout, for the noise of the tests.
+version of it. Speed is CPU time compared with the table of coiled/benchmarks: 10 000 resamples of
+the runs of each test and arm with pandas, their means, and the share of ratios beyond 34
+thresholds. Needs a checkout, for the simulated noise of the tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THRESHOLDS = np.linspace(0, 0.8, 17)
 
 
 def resampled_table(runs: pd.DataFrame, n_resamples: int = 10_000) -> pd.DataFrame:
-    """Return the reference's table: a row for each test and threshold, 17 either way."""
+    """Return the reference's table: a row per test and threshold, 17 in each direction."""
 
     def means(arm: pd.DataFrame) -> pd.DataFrame:
         drawn = arm[["value"]].sample(frac=n_resamples, replace=True)
@@ -50,7 +50,7 @@ def resampled_table(runs: pd.DataFrame, n_resamples: int = 10_000) -> pd.DataFra
 
 
 def cpu_s(work: Callable[[], Any], repeats: int) -> float:
-    """Return the least CPU time of a call."""
+    """Return the minimum CPU time of a call in seconds."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -116,7 +116,7 @@ def print_intervals(quick: bool) -> None:
 
 
 def rates(called: np.ndarray, changed: np.ndarray) -> tuple[float, float]:
-    """Return the share of called rows that are false, and of changed rows that were called."""
+    """Return the share of called rows that are false, and of changed rows that are called."""
     false = (called & ~changed).sum() / max(called.sum(), 1)
     return float(false), float((called & changed).sum() / max(changed.sum(), 1))
 
@@ -175,7 +175,7 @@ def print_adaptive(quick: bool) -> None:
 
 
 def run_adaptively(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Show the blocks of an experiment to `next_step` as they would come in."""
+    """Pass the blocks of an experiment to `next_step` in the order in which they would arrive."""
     seen = np.full((2, *a.shape), np.nan)
     steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
     for before, look in zip((0, *LOOKS), LOOKS, strict=False):

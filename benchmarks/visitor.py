@@ -1,7 +1,7 @@
-"""A visitor of the dashboard without a browser: twenty browsers are more than this machine has.
+"""A dashboard visitor without a browser, because this machine cannot run twenty browsers.
 
-Asks for a page, opens the connection that its scripts would open, and says that it is drawn, as
-they would. What comes then is the page's content: its first screen, and what is below it.
+Requests a page, opens the websocket that its scripts would open, and reports that it is drawn. The
+server then sends the content of the page: its first screen, and the part below it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-#: Of the messages of a page one is longer than this: its content.
+#: A message longer than this is the content of the page; all others are shorter.
 CONTENT_BYTES = 10_000
 _COME = '"attr":"tags"'
 _DRAWN = {
@@ -26,7 +26,7 @@ _DRAWN = {
 
 
 async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, float, float]:
-    """Return after how many seconds a page, its first screen and all of it were sent."""
+    """Return seconds until a page, its first screen, and its whole content were received."""
     began = time.perf_counter()
     answer = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
     sent_s = time.perf_counter() - began
@@ -55,7 +55,7 @@ async def _content(connection: WebSocketClientConnection, began: float) -> tuple
     while size < CONTENT_BYTES:
         kind, text, size = await _message(connection)
     first_s = time.perf_counter() - began
-    # What is to come is a place with this tag, which it loses.
+    # A placeholder for missing content has this tag, which is removed when the content arrives.
     coming = '"coming"' in text
     while coming:
         kind, text, size = await _message(connection)
