@@ -1,6 +1,6 @@
-"""Figures of one series over nights: points, levels, what changed and why it might have.
+"""Figures of one series over nights: runs, levels, changes and their possible causes.
 
-A `History` and the position of a series in, a Bokeh figure out.
+Input: a `History` and the position of a series; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from benchkit.store.schema import METRICS
 __all__ = ["history_plot"]
 
 _POINT = SERIES[0]
-#: Runs farther from the others than so many times what these take up are shown at the edge.
+#: Runs farther from the others than this multiple of their range are drawn at the edge.
 FARTHEST = 1.5
-#: Of a triangle at the edge, in pixels.
+#: Size of a triangle at the edge, in pixels.
 EDGE_SIZE = 9
 _BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
@@ -57,24 +57,24 @@ def history_plot(
     Parameters
     ----------
     history : History
-        As `build_history` returns it.
+        Return value of `build_history`.
     row : int
         Position of the series in ``history.series``.
     marks : iterable of mapping
-        Marks to be shown at their moments, as `Store.marks` gives them.
+        Marks to draw at their times, from `Store.marks`.
     from_zero : bool, default True
-        Whether the axis begins at 0; else it fits the data and says so.
+        Whether the y axis starts at 0; otherwise it fits the data and its label says so.
     height : int, default 360
-        In pixels.
+        Height in pixels.
     small : bool, default False
-        A multiple beside a larger figure: no legend, no tools but a tap, no builds; a page has
-        several, and what hovering tells is the larger one's business.
+        Draw a small multiple next to a larger figure: no legend, no tool except tap, no builds,
+        no tooltips. A page has several; the larger figure has the tooltips.
 
     Returns
     -------
     figure
-        Nights against the metric. Its data source ``runs`` holds the id of each run, and so does
-        ``failures``; what a tap does is the page's business.
+        The metric over nights. Its data sources ``runs`` and ``failures`` hold the id of each run;
+        the page defines the action of a tap.
     """
     about = history.series.iloc[row]
     metric = METRICS[str(about["metric"])]
@@ -119,8 +119,8 @@ def history_plot(
     return drawn
 
 
-#: Bokeh's own formatter says "11/2026"; nights are dates as everywhere else here. Those that lie
-#: closer than a day would be the same word again and again.
+#: JavaScript for dates, because Bokeh's formatter prints "11/2026". Ticks closer than a day also
+#: get a time, because their dates would be equal.
 _DATE = """
 const close = ticks.length > 1 && ticks[1] - ticks[0] < 864e5;
 return new Date(tick).toISOString().slice(0, close ? 16 : 10).replace("T", " ");
@@ -128,7 +128,7 @@ return new Date(tick).toISOString().slice(0, close ? 16 : 10).replace("T", " ");
 
 
 def _unit(units: str, most: float) -> tuple[float, str]:
-    """Return what values are divided by, and the unit they have then."""
+    """Return the divisor of the values and the unit of the result."""
     if units == "B":
         return next(((float(size), name) for size, name in _BYTES if most >= size), (1.0, "B"))
     if units == "s" and most < 1e-1:
@@ -143,10 +143,10 @@ def _ends(
     divisor: float,
     from_zero: bool,
 ) -> tuple[float, float]:
-    """Return the ends of the axis: with room for labels above and for failures below.
+    """Return the ends of the y axis, with room for labels above and for failures below.
 
-    All runs are inside, those set aside too, but for the few that are so far off that they would
-    flatten all the others.
+    The axis contains all runs, also runs set aside, except a few far outliers that would compress
+    the range of all others.
     """
     each = ok[name].to_numpy(float) / divisor
     counted = each[ok["comparable"].to_numpy(bool)]
@@ -173,10 +173,10 @@ def _points(
     ends: tuple[float, float],
     small: bool,
 ) -> list[Any]:
-    """Draw the runs; those that a mark sets aside are hollow, those beyond the axis at its end."""
+    """Draw runs; runs set aside by a mark are hollow, runs beyond the axis are at its end."""
     found = []
     beyond = 0
-    inset = 0.03 * (ends[1] - ends[0])  # that a triangle at the edge is whole
+    inset = 0.03 * (ends[1] - ends[0])  # keeps triangles at the edge fully visible
     for counts, words in ((True, "runs"), (False, "runs set aside")):
         part = ok[ok["comparable"] == counts]
         if part.empty:
@@ -219,7 +219,7 @@ def _points(
 
 
 def _tell_beyond(drawn: Any, count: int, top: float) -> None:
-    """Say at the edge that runs lie beyond it, whose triangles are where the axis ends."""
+    """Add a label with the number of runs beyond the axis, drawn as triangles at its end."""
     told = Label(
         x=4, y=top, x_units="screen", y_offset=-2, text_baseline="top", text_font_size="11px",
         text_color=INK, text=f"{counted(count, 'run')} beyond this axis",
@@ -229,7 +229,7 @@ def _tell_beyond(drawn: Any, count: int, top: float) -> None:
 
 
 def _told(history: History, runs: pd.DataFrame) -> dict[str, list[str]]:
-    """Return what hovering over a run tells."""
+    """Return the columns of the tooltips of runs."""
     reasons = runs["reason"] if "reason" in runs else pd.Series("", index=runs.index)
     return {
         "id": runs["id"].astype(str).tolist(),
@@ -252,7 +252,7 @@ def _build(record: Mapping[str, Any]) -> str:
 def _failures(
     drawn: Any, history: History, runs: pd.DataFrame, bottom: float, small: bool
 ) -> list[Any]:
-    """Draw runs that did not end ok as crosses on the axis: they have no value, not the value 0."""
+    """Draw failed runs as crosses on the axis: they have no value, which is different from 0."""
     bad = runs[~runs["outcome"].isin(["ok", "skipped"])]
     if bad.empty:
         return []
@@ -279,7 +279,7 @@ def _failures(
 def _median(
     drawn: Any, times: NDArray[np.datetime64], values: NDArray[np.float64], small: bool
 ) -> None:
-    """Draw a line through the nights; it breaks where nights are missing."""
+    """Draw a line through the medians of the nights, with gaps at missing nights."""
     last = int(np.flatnonzero(np.isfinite(values))[-1])
     first = int(np.flatnonzero(np.isfinite(values))[0])
     part = slice(first, last + 1)
@@ -289,7 +289,7 @@ def _median(
 
 
 def _pieces(history: History, row: int) -> list[tuple[int, int]]:
-    """Return first and last night of each stretch without a change or a new beginning."""
+    """Return the start and stop index of each range of nights without change or restart."""
     about = history.series.iloc[row]
     mine = history.segments[
         (history.segments["key"] == about["key"])

@@ -1,6 +1,6 @@
-"""What is drawn over the nights of a series besides its values, and why it might have changed.
+"""Annotations of the figure of a series, which show possible causes of its changes.
 
-Changes of the level with their sizes, other packages, and where the series begins anew.
+Draws changes of the level with their sizes, changes of packages, and restarts of the series.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchkit.store.marks import mark_columns
 
 __all__ = ["BUILD", "draw_builds", "draw_changes", "draw_restarts"]
 
-#: Facts of a run that changed between two nights explain a step -> how they are called.
+#: Columns of a run whose change between two nights can explain a step -> their label.
 BUILD = {
     "dask": "dask",
     "distributed": "distributed",
@@ -37,16 +37,16 @@ BUILD = {
     "packages_hash": "packages",
 }
 _UPRIGHT: dict[str, Any] = {"x0": "x", "y0": "bottom", "x1": "x", "y1": "top"}
-#: Of a change's label, as a share of the figure.
+#: Width of the label of a change, as a share of the figure.
 LABEL_WIDTH = 0.1
-#: How a mark says which runs it is about.
+#: Fields of a mark that select its runs.
 _SELECTORS = ("runs", "workload", "where", "since", "before")
 
 
 def draw_changes(
     drawn: Any, history: History, row: int, ends: tuple[float, float], divisor: float, small: bool
 ) -> None:
-    """Mark where the level changed, with its size: worse and better by symbol and colour."""
+    """Draw changes of the level with their sizes; symbol and colour show worse or better."""
     changes = history.changes[row]
     if not changes:
         return
@@ -73,7 +73,7 @@ def draw_changes(
         x="x", y="top", marker="marker", size=9, line_color="colour", fill_color="colour"
     )
     marks = add(drawn, mark, source)
-    # Near the right end a label would leave the picture.
+    # Near the right end a label would extend beyond the figure: place it to the left.
     lines = _lines([change.index / len(history.times) for change in changes])
     heights = top - 0.06 * (ends[1] - ends[0]) * lines
     late = [change.index > 0.85 * len(history.times) for change in changes]
@@ -91,7 +91,7 @@ def draw_changes(
 
 
 def _lines(places: Sequence[float]) -> NDArray[np.int64]:
-    """Return a line for each label, by its place from 0 to 1, so that neighbours do not collide."""
+    """Return a text line for each label by its position (0 to 1), so that labels do not overlap."""
     lines = np.zeros(len(places), int)
     for at in range(1, len(places)):
         if places[at] - places[at - 1] < LABEL_WIDTH:
@@ -113,7 +113,7 @@ def _words(change: ChangePoint, history: History) -> str:
 def draw_builds(
     drawn: Any, history: History, runs: pd.DataFrame, ends: tuple[float, float]
 ) -> None:
-    """Draw a tick at the axis where the packages or the code became others."""
+    """Draw a tick on the axis at each night with changed packages or code."""
     names = [name for name in BUILD if name in runs]
     nights = runs.drop_duplicates("night", keep="last").sort_values("night")
     facts = nights[names].astype(object).where(nights[names].notna(), "")
@@ -156,7 +156,7 @@ def draw_restarts(
     marks: Iterable[Mapping[str, Any]],
     small: bool,
 ) -> None:
-    """Draw where the series begins anew, and other marks that name a moment, with the reason."""
+    """Draw the restarts of a series and the marks of kind "bankruptcy", with the reasons."""
     mine = history.segments[
         (history.segments["key"] == about["key"])
         & history.segments["metric"].isin(["", about["metric"]])
@@ -192,19 +192,19 @@ def draw_restarts(
 
 
 def _is_about(mark: Mapping[str, Any], runs: pd.DataFrame) -> bool:
-    """Whether a mark chooses any of these runs, by the rules by which marks set runs aside."""
+    """Return whether a mark selects any of these runs, by the same rules as `apply_marks`."""
     chosen = {name: mark[name] for name in _SELECTORS if mark.get(name) is not None}
     known = runs.assign(**{name: "" for name in ("tags", "params") if name not in runs})
-    known = known.drop(columns=["night", "key"])  # a history's own: positions, not what tags say
+    known = known.drop(columns=["night", "key"])  # columns of the history: positions, not tags
     names = mark_columns([mark]) & set(known)
     try:
         table = pa.table({name: _column(known[name]) for name in names})
         return bool(matching(table, **chosen).any())
-    except (UsageError, KeyError, TypeError, ValueError):  # written by hand; `apply_marks` warns
+    except (UsageError, KeyError, TypeError, ValueError):  # invalid mark; `apply_marks` warns
         return False
 
 
 def _column(values: pd.Series) -> pa.Array:
-    """Return facts of runs as the index of a store holds them: what is inside of JSON, as JSON."""
+    """Return a column of runs as in the index of a store: mappings are JSON text."""
     texts = [json.dumps(each) if isinstance(each, Mapping) else each for each in values]
     return pa.array(texts, from_pandas=True)

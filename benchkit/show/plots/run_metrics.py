@@ -1,6 +1,6 @@
-"""Figures of one run over its time and its task groups: memory, load, thread-seconds.
+"""Figures of one run over time and by task group: memory, load, thread-seconds.
 
-A run's DataTree in, a Bokeh figure out.
+Input: the DataTree of a run; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = [
     "worker_load",
 ]
 
-#: More task groups than this are too many bars to read; the rest is one bar.
+#: Maximum number of task groups with a bar each; the other groups share one bar.
 MOST_GROUPS = 12
-#: More workers than this are no longer told apart by a legend.
+#: Maximum number of workers with names in the legend.
 MOST_NAMED_WORKERS = 8
-#: A limit is shown beside what stays below it down to this part of it.
+#: The y axis includes a limit if the largest value is above the limit divided by this number.
 FLATTEST = 5
-#: With more workers than this their lines are a tangle.
+#: Maximum number of workers drawn as lines; more lines cannot be distinguished.
 MOST_LINES = 16
 
 
 def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
-    """Draw memory over time, stacked by kind, under its limit.
+    """Draw memory over time, stacked by kind, with its limit.
 
     Parameters
     ----------
     run : Run or DataTree
         A run.
     worker : int, optional
-        Index of one worker; the cluster without it.
+        Index of one worker; by default the whole cluster.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
     drawn = make_figure(title, "time (s)", "memory (GiB)")
     kinds = [kind for kind in MEMORY_COLOURS if kind in data]
     columns = {kind: np.nan_to_num(data[kind].values) / GIB for kind in kinds}
-    # Spilled data is counted as managed by Dask but lies on disk: it is stacked on top, apart.
+    # Dask counts spilled data as managed, but it is on disk: stack it separately, on top.
     if {"managed", "spilled"} <= set(columns):
         columns["managed"] = np.maximum(columns["managed"] - columns["spilled"], 0.0)
     source = ColumnDataSource({"time": data["time"].values, **columns})
@@ -106,7 +106,7 @@ _KINDS = {
 
 
 def memory_by_worker(run: Run | xr.DataTree) -> figure:
-    """Draw the process memory of each worker over time, with the limit of one.
+    """Draw the process memory of each worker over time, with the limit of one worker.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def memory_by_worker(run: Run | xr.DataTree) -> figure:
     Returns
     -------
     figure
-        Time in s after clock on, memory in GiB; a line a worker, or, where they are many, a row
-        of colours each (`worker_heat`).
+        Time in s after clock on, memory in GiB; one line per worker, or, with many workers, one
+        row of colours per worker (`worker_heat`).
     """
     tree = to_tree(run)
     title = "How was memory spread over the workers?"
@@ -136,18 +136,18 @@ def memory_by_worker(run: Run | xr.DataTree) -> figure:
 
 
 def _highest(tree: xr.DataTree) -> float:
-    """Return the most memory that any worker had, in B."""
+    """Return the highest memory of any worker, in B."""
     return float(np.nanmax(part(tree, "workers")["process"].values, initial=0))
 
 
 def _show_limit(drawn: Any, limit: float, highest: float) -> None:
-    """Let the axis reach up to a limit, unless what is below it would lie flat on the ground."""
+    """Extend the y axis to a limit, unless the values would be too low in the figure to read."""
     if limit / FLATTEST < highest <= limit:
         drawn.y_range.end = 1.05 * limit
 
 
 def _most_threads(data: xr.Dataset) -> int:
-    """Return how many threads there were at once, at most: some workers replace others."""
+    """Return the maximum number of threads at the same time: workers may replace others."""
     joined = np.nan_to_num(data["joined"].values, nan=-np.inf)
     left = np.nan_to_num(data["left"].values, nan=np.inf)
     here = (joined <= joined[:, None]) & (left > joined[:, None])
@@ -193,7 +193,7 @@ def _sums(data: xr.Dataset, title: str, label: str, names: dict[str, str], facto
     columns: dict[str, Any] = {"time": data["time"].values}
     for name in known:
         values = data[name]
-        # The counters of a host are the same for all its workers: the mean of those, then the sum.
+        # All workers of a host report the same counters: take the mean per host, then the sum.
         if name.startswith(("net_", "disk_")):
             values = values.groupby("host").mean("worker", skipna=True)
             columns[name] = values.sum("host", min_count=1).values * factor
@@ -237,7 +237,7 @@ def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) 
 
 
 def scheduler_load(run: Run | xr.DataTree) -> list[figure]:
-    """Draw the scheduler's CPU, the delay of its event loop, and the tasks it knows.
+    """Draw the CPU, the event loop delay and the number of tasks of the scheduler over time.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def task_group_bars(run: Run | xr.DataTree) -> figure:
         rows = np.vstack([rows, seconds[rest].sum(axis=0)])
     labels = [short_group(name) for name in names]
     labels = [name if len(name) <= 36 else f"{name[:17]}…{name[-18:]}" for name in labels]
-    # A factor must be distinct: a space of no width tells apart what the hash did.
+    # Factors must be distinct: zero-width spaces distinguish names that differed in the hash only.
     labels = [label + "\u200b" * index for index, label in enumerate(labels)]
     actions = [str(action) for action in data["action"].values]
     columns = {action: rows[:, index] for index, action in enumerate(actions)}

@@ -1,6 +1,6 @@
-"""Threads busy over time by activity, and the strip on which a stretch of time is chosen.
+"""Figures of busy threads over time by activity, and the strip that selects a time window.
 
-A run's DataTree in, a Bokeh figure out.
+Input: the DataTree of a run; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchkit.store.run import Run
 __all__ = ["BusyThreads", "busy_threads", "mark_events", "whole_time", "window_strip"]
 
 TITLE = "What were threads busy with?"
-#: Events that change what a cluster can do; steals are too many to be marked one by one.
+#: Topics of events that change the capacity of a cluster -> colour; steals are too many to draw.
 _MARKED = {
     "worker-removed": "#cc3311",
     "worker-fail-hard": "#cc3311",
@@ -47,7 +47,7 @@ MOST_MARKS = 200
 
 
 def busy_threads(run: Run | xr.DataTree) -> figure:
-    """Draw how many threads were busy over time, stacked by activity.
+    """Draw the number of busy threads over time, stacked by activity.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def busy_threads(run: Run | xr.DataTree) -> figure:
     Returns
     -------
     figure
-        Time in s after clock on, threads. On a server use `BusyThreads`, whose curve gets finer
-        with the window.
+        Time in s after clock on, threads. On a server use `BusyThreads`, which has a higher
+        resolution in a shorter window.
     """
     tree = to_tree(run)
     if not has(tree, "tasks", "task"):
@@ -67,19 +67,19 @@ def busy_threads(run: Run | xr.DataTree) -> figure:
 
 
 class BusyThreads:
-    """Threads busy by activity, drawn for whatever window is looked at.
+    """Figure of busy threads by activity within a time window.
 
     Parameters
     ----------
     tree : DataTree
         A run with the group ``tasks``.
     within : TaskTimeline, optional
-        Its tasks, where they were read before.
+        Tasks of the run, if already read.
 
     Attributes
     ----------
     figure : figure
-        The picture; `show_window` draws another stretch of time into it.
+        The figure; `show_window` draws another time window into it.
     """
 
     def __init__(self, tree: xr.DataTree, within: TaskTimeline | None = None) -> None:
@@ -88,7 +88,7 @@ class BusyThreads:
         self.figure = self._draw(tree)
 
     def show_window(self, left: float, right: float) -> None:
-        """Draw a stretch of time with as many points as the whole had."""
+        """Draw a time window with as many points as the whole run."""
         if right > left:
             self._source.data = self._columns((left, right))
 
@@ -111,7 +111,7 @@ class BusyThreads:
 
 
 def whole_time(tree: xr.DataTree, within: TaskTimeline) -> tuple[float, float]:
-    """Return the first and the last moment, in s after clock on, of which a run tells anything."""
+    """Return the first and the last time of the data of a run, in s after clock on."""
     ends = [0.0]
     if "duration" in tree.data_vars:
         ends.append(float(tree["duration"]))
@@ -126,16 +126,16 @@ def whole_time(tree: xr.DataTree, within: TaskTimeline) -> tuple[float, float]:
 
 
 def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d) -> figure:
-    """Draw the whole run as a thin strip with the window on it, to be dragged or drawn anew.
+    """Draw the whole run as a thin strip with a box for the window, which users can move or redraw.
 
     Parameters
     ----------
     tree : DataTree
         A run.
     whole : tuple of float
-        First and last moment, in s.
+        First and last time, in s.
     window : Range1d
-        The range that the strip's box stands for; figures that share it follow.
+        The range of the box; figures that share it are updated.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d)
     """
     title = "Window of time (s) over the cluster's memory: drag across this strip or any plot below"
     left, right = whole
-    # Ticks and labels of the plots below tell the moments; here they would only take room.
+    # No ticks and labels: the plots below have the same time axis.
     drawn = make_figure(
         title,
         "",
@@ -172,16 +172,16 @@ def window_strip(tree: xr.DataTree, whole: tuple[float, float], window: Range1d)
 
 
 def mark_events(drawn: Any, run: Run, worker: int | None = None) -> None:
-    """Mark on a figure over time when workers were paused, restarted or lost.
+    """Add vertical lines to a figure over time where workers were paused, restarted or lost.
 
     Parameters
     ----------
     drawn : figure
-        Whose x axis is in s after clock on.
+        A figure with an x axis in s after clock on.
     run : Run
-        Whose events.
+        The run with the events.
     worker : int, optional
-        Index of the worker that the figure is of; without it all of them.
+        Index of the worker of the figure; by default all workers.
     """
     events = run.events()
     events = events[events["topic"].isin(list(_MARKED))] if len(events) else events
