@@ -1,7 +1,7 @@
-"""The pieces of a run's page without the app: for notebooks, and for pages made of them.
+"""Parts of a run page without the app, for notebooks and for HTML pages of notebooks.
 
-What a notebook keeps is one frame with figures that share a window of time in the browser, needs
-no kernel and asks nothing of the network; `pn.panel` of the same object is live.
+A saved notebook contains one HTML frame with figures that share a time window in the browser; it
+needs no kernel and no network. `pn.panel` of the same object returns the live page.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from benchkit.store.run import Run
 
 __all__ = ["RunPanel"]
 
-#: Room for the toolbar that a figure shows above itself.
+#: Height of the toolbar above a figure, in pixels.
 GAP = 10
 
 
 class RunPanel(pn.viewable.Viewer):
-    """A run's figures, linked by a window of time.
+    """Figures of a run that share a time window.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ class RunPanel(pn.viewable.Viewer):
         self._run = run
 
     def __panel__(self) -> Any:
-        """Return the live page: tables follow the window, groups are chosen by a click."""
+        """Return the live page: tables update with the window, a click selects a group."""
         pn.extension("tabulator", notifications=False)
         return pieces(Window(self._run, TaskTimeline(self._run.tree), {}))
 
     def figures(self) -> list[Any]:
-        """Return new figures of the run, those over time with one range."""
+        """Return new figures of the run; figures over time share one range."""
         run, within = self._run, TaskTimeline(self._run.tree)
         window = Window(run, within, {})
         strip = window_strip(run.tree, window.whole, window.range)
@@ -81,7 +81,7 @@ class RunPanel(pn.viewable.Viewer):
         return [strip, *timed, *others]
 
     def to_html(self) -> str:
-        """Return the figures as one HTML page that asks nothing of the network."""
+        """Return the figures as one HTML page that needs no network."""
         return self._page(self.figures())
 
     def _page(self, figures: list[Any]) -> str:

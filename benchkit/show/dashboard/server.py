@@ -68,7 +68,7 @@ def serve(
     allow_marks : bool, default False
         Allow users to write marks into the store.
     follow : str, optional
-        Begin with this experiment in progress: its id, the beginning of it, or "latest".
+        Running experiment for the first page: its id, the start of the id, or "latest".
     num_procs : int, default 1
         Server processes that listen on the port (`panel.serve` option of the same name).
     ready : callable
@@ -77,9 +77,9 @@ def serve(
     Raises
     ------
     InvalidStoreError
-        There is no store.
+        The store does not exist.
     UsageError
-        The port is taken, or the options contradict one another.
+        The port is in use, or the options contradict each other.
     MissingExtra
         Panel is not installed.
     """
@@ -202,8 +202,8 @@ def only_these(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], boo
 def _require_sense(
     address: str, origins: Sequence[str], basic_auth: str | None, cookie_secret: str | None
 ) -> None:
-    # Bokeh takes `*:5006` and `*:*` for every host, too. Whatever the address: a web page that a
-    # visitor has open elsewhere could read the store, on this machine as well.
+    # Bokeh accepts every host for `*:5006` and `*:*`, too. With any listening address, also a
+    # local one, a foreign web page in a user's browser could then read the store.
     for origin in origins:
         if host_of(origin) == "*":
             raise UsageError(

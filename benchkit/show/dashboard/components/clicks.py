@@ -15,17 +15,17 @@ CLICKS = "A click on a dot opens the run; two clicks with Shift held put two run
 
 
 def linked(drawn: Any) -> Any:
-    """Let a click on a run of a figure open its page, and two with Shift hold two side by side.
+    """Open the page of a run on a click in a figure, and the page of two runs on two Shift-clicks.
 
-    Runs are what sources named "runs" and "failures" have ``id`` of; A is what has the lower
-    ``rank``, or ``x`` where there is none.
+    Run ids come from column ``id`` of the sources "runs" and "failures". A is the run with the
+    lower ``rank``, without ranks the lower ``x``.
     """
     _follow(drawn, ("runs", "failures"), CLICK_RUN_SCRIPT)
     return drawn
 
 
 def leading(drawn: Any, way: Callable[[str, str], str]) -> Any:
-    """Let a click on a row of a comparison lead to ``way(workload, contender)``."""
+    """Open the address ``way(workload, contender)`` on a click on a row of a comparison."""
     for renderer in drawn.renderers:
         source = renderer.data_source
         if source.name == "rows":

@@ -72,7 +72,7 @@ def _line(text: str, kind: str) -> str:
 
 
 def heading(text: str, below: str = "") -> Any:
-    """Return the title of a section, with a line that says how to read it."""
+    """Return the title of a section, with an explanatory line below."""
     line = f"<p class='soft'>{escape_with_code(below)}</p>" if below else ""
     return _html(f"<h2>{escape(text)}</h2>{line}")
 
@@ -81,9 +81,9 @@ def head(
     title: str, *, state: str = "", good: bool = True, lines: Sequence[str] = (), error: str = "",
     tiles: Mapping[str, str] | None = None, below: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
-    """Return the head of a view: a title, its state in a word, lines of context, key figures.
+    """Return the head of a view: title, state, lines of context, key figures.
 
-    What is told below a key figure goes by the figure's label.
+    `below` maps the label of a key figure to the text below the figure.
     """
     tone = "good" if good else "bad"
     markup = f"<h1>{escape(title)} <span class='{tone}'>{escape(state)}</span></h1>"
@@ -114,17 +114,17 @@ def facts(rows: Mapping[str, Any]) -> Any:
 def rows(
     titles: Sequence[str], cells: Sequence[Sequence[str]], *, tight: bool = False, tall: int = 0
 ) -> Any:
-    """Return a table of cells that are markup already: who makes them escapes what runs said.
+    """Return a table of HTML cells; the caller must escape text from runs.
 
-    Only the first and the last column of a tight one break lines. One of more than `tall` rows
-    scrolls within so much height, where `tall` is not 0.
+    If `tight`, only the first and the last column break lines. A table of more than `tall` rows
+    scrolls within the height of `tall` rows, unless `tall` is 0.
     """
     head = "".join(f"<th scope='col'>{escape(title)}</th>" for title in titles)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
     kind = "tight" if tight else "loose"
     inside = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     table = f"<table class='{kind}'>{inside}</table>"
-    if tall and len(cells) > tall:  # it scrolls, so the keyboard must reach it
+    if tall and len(cells) > tall:  # scrolling tables need keyboard focus
         style = f"max-height: {tall * ROW_HEIGHT_REM}rem"
         table = f"<div class='tall' style='{style}' {_REACHED}>{table}</div>"
     return _html(table)
@@ -144,7 +144,7 @@ def drawing(svg: str) -> Any:
 
 
 def way(what: str, targets: Mapping[str, str]) -> Any:
-    """Return a line that leads on from something: address of a view -> what is there."""
+    """Return a line of links; `targets` maps the address of a view to the link text."""
     inside = " · ".join(
         f"<a href='{escape(address)}'>{escape(text)}</a>" for address, text in targets.items()
     )
@@ -152,7 +152,7 @@ def way(what: str, targets: Mapping[str, str]) -> Any:
 
 
 def links(targets: Mapping[str, str]) -> Any:
-    """Return links in as many columns as there is room for: address of a view -> what it is."""
+    """Return links in as many columns as fit; `targets` maps addresses to link texts."""
     inside = "".join(
         f"<li><a href='{escape(address)}'>{escape(text)}</a></li>"
         for address, text in targets.items()
@@ -161,7 +161,7 @@ def links(targets: Mapping[str, str]) -> Any:
 
 
 def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> Any:
-    """Return fields that lead to a view: key of its address -> label, and an example of it."""
+    """Return a form that opens a view; `fields` maps address keys to label and example."""
     inside = "".join(
         f"<label>{escape(label)}"
         f"<input name='{escape(key)}' placeholder='{escape(hint)}' required></label>"
@@ -172,12 +172,12 @@ def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> Any:
 
 
 def source_text(text: str) -> Any:
-    """Return text as it is, in a fixed-width font."""
+    """Return text without formatting, in a fixed-width font."""
     return _html(_pre(text, "text"))
 
 
 def _pre(text: str, label: str) -> str:
-    # It scrolls, so the keyboard must reach it.
+    # Scrolling text needs keyboard focus.
     return f"<pre tabindex='0' role='group' aria-label='{escape(label)}'>{escape(text)}</pre>"
 
 
@@ -217,18 +217,18 @@ def trouble(title: str, error: Exception) -> Any:
 
 
 def download(name: str, make: Callable[[], Any], told: str = "", width: int = 380) -> Any:
-    """Return a button that saves a file; what is in it is made when it is asked for.
+    """Return a button that saves a file; a click creates the content.
 
     Parameters
     ----------
     name : str
-        Of the file.
+        Name of the file.
     make : callable
         Returns a file to read from, or a table, which is saved as CSV.
     told : str, optional
-        What the button says, if not the file's name.
+        Label of the button, by default the name of the file.
     width : int, default 380
-        Of the button, in pixels.
+        Width of the button in pixels.
     """
 
     def content() -> Any:
@@ -270,8 +270,8 @@ def _no_formula(value: Any) -> Any:
 
 def figure(drawn: Any) -> Any:
     """Return a Bokeh figure as a pane."""
-    # Bokeh paints once before it knows its width, into the leftmost pixels, and a transparent
-    # ground does not cover them again.
+    # Bokeh draws once into the leftmost pixels before it knows the width; a transparent background
+    # would not cover these pixels later.
     return pn.pane.Bokeh(
         drawn,
         sizing_mode="stretch_width",
@@ -293,18 +293,18 @@ def table(
     Parameters
     ----------
     frame : DataFrame
-        What to show; its index is the first column.
+        Table to show; its index is the first column.
     index : str
-        Title of that column.
+        Title of the index column.
     sortable : bool, default True
-        Whether a click on a title sorts; text with units would sort as letters do.
+        Whether a click on a title sorts; text with units would sort alphabetically.
     page_size : int, default 30
-        Rows a page.
+        Rows per page.
     long : str, optional
-        The last column, where it holds lines of text: they are broken, not cut off.
+        Name of the last column if it contains long text: the lines wrap instead of being cut.
     """
     frame = frame.rename_axis(index).reset_index()
-    if not sortable and len(frame) <= page_size:  # a browser draws it forty times as fast
+    if not sortable and len(frame) <= page_size:  # HTML renders 40x as fast
         return _plain(frame)
     return pn.widgets.Tabulator(
         frame,
@@ -348,7 +348,7 @@ _BETTER = {"lower": "less is better", "higher": "more is better"}
 
 
 def metric_term(name: str) -> str:
-    """Return the long name of a metric, its unit, where it comes from, and what is better.
+    """Return long name, unit, source and better direction of a metric as text.
 
     Examples
     --------
@@ -365,5 +365,5 @@ def _told(name: str) -> str:
 
 
 def metric_terms(names: Iterable[str]) -> dict[str, str]:
-    """Return long name -> unit, source and what is better, of metrics in their order."""
+    """Return a mapping from long name to unit, source and better direction of metrics."""
     return {METRICS[name].long_name: _told(name) for name in names if name in METRICS}

@@ -1,7 +1,7 @@
 """Forms that write marks; shown only if the server allows marks.
 
-What is written goes through `Store.mark`, as from the command line. Without the permission neither
-a form nor what would answer it exists.
+Marks are written by `Store.mark`, as from the command line. Without the permission, neither the
+form nor its callback exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _allowed() -> bool:
 
 
 def mark_run(run: Run) -> list[Any]:
-    """Return the form that excludes a run; nothing where marks are not allowed."""
+    """Return the form that excludes a run; an empty list if marks are not allowed."""
     if not _allowed():
         return []
     kinds = {"Exclude this run: it tells nothing": ("exclude", {"runs": [run.id]})}
@@ -38,7 +38,7 @@ def mark_run(run: Run) -> list[Any]:
 
 
 def mark_series(about: Mapping[str, Any], metric: str) -> list[Any]:
-    """Return the form that accepts a change or ends a history; nothing where not allowed.
+    """Return the form that accepts a change or ends a history; empty if marks are not allowed.
 
     Parameters
     ----------

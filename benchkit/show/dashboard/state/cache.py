@@ -57,24 +57,24 @@ STORE_VARIABLE = "BENCHKIT_STORE"
 
 
 def open_store() -> Store:
-    """Return the store that this server shows, which must exist.
+    """Return the store that this server shows.
 
     Raises
     ------
     InvalidStoreError
-        It does not.
+        The store does not exist.
     """
     return _store(os.environ.get(STORE_VARIABLE) or "")
 
 
-# A Store remembers the records that it has read: 5000 of them are 0.3 s the first time.
+# A Store caches the records that it has read: the first read of 5000 records takes 0.3 s.
 @pn.cache(max_items=1)
 def _store(path: str) -> Store:
     return Store(path or None, create=False)
 
 
 def runs_table() -> pd.DataFrame:
-    """Return the index of the store, newest run first; not to be changed."""
+    """Return the index of the store, newest run first; do not modify."""
     store = open_store()
     return _newest_first(str(store.path), _version(store))
 
@@ -85,17 +85,17 @@ def _newest_first(path: str, version: str) -> pd.DataFrame:
 
 
 def all_nights() -> History:
-    """Return the nightly series of every metric that has a direction; not to be changed."""
+    """Return the nightly series of every metric that has a direction; do not modify."""
     store = open_store()
     return _nights(str(store.path), _version(store))
 
 
 def nights_of(metric: str, night: str = "") -> History:
-    """Return the nightly series of one metric, as known on a night; not to be changed.
+    """Return the nightly series of one metric, with the data up to a night; do not modify.
 
-    Without a night, or with one that never was, as they are known now.
+    Without a night, or with an unknown night, returns all data.
     """
-    # What is found out about a metric (its changes) is kept with its series; runs are shared.
+    # Results for a metric (its changes) are cached with its series; the runs are shared.
     history = kept(lambda: all_nights().select(metric=metric), "nights", metric)
     names = [night_name(time) for time in history.times] if night else []
     if night not in names:
@@ -104,9 +104,9 @@ def nights_of(metric: str, night: str = "") -> History:
 
 
 def nights_of_workload(workload: str) -> History:
-    """Return the nightly series of every metric of one workload; not to be changed.
+    """Return the nightly series of every metric of one workload; do not modify.
 
-    Its changes are found out when they are asked for, without those of all other workloads.
+    Change points are computed on request, for this workload only.
     """
     return kept(lambda: all_nights().select(workload=workload), "workload", workload)
 
@@ -126,9 +126,9 @@ def shown_metrics() -> list[str]:
 
 
 def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[SeriesStatus]]:
-    """Return the nights of a metric until one, else the last, and how each series stood then.
+    """Return the history of a metric up to a night (default: the last) and its series states.
 
-    Not to be changed. Both at once: rows of one are no rows of what a later run has added to.
+    Do not modify. Returns both at once: states of one history do not match the rows of a later one.
     """
 
     def make() -> tuple[History, list[SeriesStatus]]:
@@ -172,7 +172,7 @@ def open_run(run_id: str) -> Run:
     Raises
     ------
     UnknownRun
-        There is none.
+        No run has this id.
     UnreadableRun
         Its file is damaged.
     """
@@ -180,7 +180,7 @@ def open_run(run_id: str) -> Run:
 
 
 def _resolved(run_id: str) -> str:
-    """Return the id of a run; reading all ids anew for each that is looked at would be slow."""
+    """Return the complete id of a run, from the cached ids: listing all ids takes long."""
     whole = kept(lambda: frozenset(runs_table()["id"].astype(str)), "ids")
     return run_id if run_id in whole else open_store().resolve(run_id)
 
@@ -203,29 +203,29 @@ def _times(path: str, run_id: str) -> TaskTimeline:
 
 
 def usual_of(run: Run) -> pd.DataFrame:
-    """Return the metrics of a run beside the medians of runs before; not to be changed."""
+    """Return the metrics of a run and the medians of earlier runs; do not modify."""
     return kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
 
 
 def noise_of(metric: str) -> pd.DataFrame:
-    """Return the noise of each set of comparable runs in one metric; not to be changed."""
+    """Return the noise of one metric in each set of comparable runs; do not modify."""
     return kept(lambda: run_noise(runs_table(), metric), "noise", metric)
 
 
 def attributes_of(run_id: str) -> dict[str, Any]:
-    """Return what a run's file says of it besides its numbers; not to be changed.
+    """Return the attributes of a run file; do not modify.
 
     Raises
     ------
     UnknownRun
-        There is none.
+        No run has this id.
     UnreadableRun
         Its file is damaged.
     """
     return _attributes_of(str(open_store().path), _resolved(run_id))
 
 
-# A run's packages and configuration are 40 kB as text; the groups of its file are not read.
+# Packages and configuration of a run are 40 kB of text; the groups of the file are not read.
 @pn.cache(max_items=200, policy="LRU")
 def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
     tree = Store(path, create=False).open(run_id).tree
@@ -237,9 +237,9 @@ def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
 
 @pn.cache(max_items=1)
 def workload_catalogue() -> Collection:
-    """Return the workloads of ``./workloads``, else the shipped ones, as found at the first look.
+    """Return the workloads of ``./workloads``, else the shipped ones; collected once.
 
-    Empty where the folder is not at hand: what was measured is shown without it.
+    Empty if the folder is missing: measured workloads are shown without it.
     """
     try:
         return collect(folders_of("workloads"))

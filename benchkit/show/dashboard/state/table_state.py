@@ -119,14 +119,13 @@ def remember_table(
     held: Mapping[str, str],
     note: Callable[[str, Mapping[str, str], str], Any],
 ) -> None:
-    """Call ``note(order, held, page)`` when somebody has sorted, filtered or turned a table.
+    """Call ``note(order, held, page)`` after the user sorts, filters or changes the page.
 
-    It is called when the table rests; the first page is no word. `held` is what the filters begin
-    with, as for `first_filters`. What is typed later is looked at from the first page on.
+    The call is debounced; page 1 is passed as "". `held` contains the initial filters, as for
+    `first_filters`. A new filter resets the table to page 1.
 
-    A table begins on the page that it was made with, which the browser's own part of it does not:
-    it is turned to that page once it is built, which its first word about filters tells (see
-    `first_filters`).
+    Tabulator in the browser ignores the initial page: the page is set after the browser has built
+    the table, which the first filter event reports (see `first_filters`).
     """
     begins, table.page = table.page, 1
     typed = {name: value for name, value in held.items() if value}
@@ -139,7 +138,7 @@ def remember_table(
     def begin_anew(event: Any) -> None:
         nonlocal typed
         before, typed = typed, _held(table)
-        if typed != before:  # a table says at first what it was made with
+        if typed != before:  # the first event repeats the initial filters
             table.page = 1
 
     def tell() -> None:

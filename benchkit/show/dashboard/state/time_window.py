@@ -26,24 +26,23 @@ from benchkit.store.run import Run
 
 __all__ = ["NAMES", "NO_TIMES", "PairWindow", "Window", "align", "end_fields"]
 
-#: Room on the left and right of every plot over time, so that moments lie below one another
-#: whatever the numbers of the axis and the words of the legend.
+#: Borders left and right of every plot over time, in pixels: equal times are aligned vertically,
+#: independent of the axis numbers and the legend.
 AXIS, LEGENDS = 70, 150
-#: A wheel turn makes dozens of range changes; what follows is drawn for the first, and then so far
-#: apart.
+#: Smallest time in ms between two updates: a turn of the mouse wheel causes dozens of range
+#: changes.
 APART_MS = 60
-#: An entry of the browser's history for each rest, not for each step of a drag.
+#: Time in ms without changes before the browser's history gets an entry (one per drag).
 REST_MS = 500
-#: What else of the address a page keeps, for whichever part of it knows what to do with it: how the
-#: table of groups is sorted, what its names hold and which page of it is shown; of call stacks the
-#: tasks, what is looked for, and what is looked at; what the matrix of transfers shows; and what
-#: seconds of two runs are held against.
+#: Further keys of the address, for single parts of the page: order, name filter and page of the
+#: table of groups; prefix, search text and range of call stacks; value of the transfer matrix;
+#: divisor of the seconds of two runs.
 WORDS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
 #: Message shown where task times are missing.
 NO_TIMES = "When each task computed was not recorded: the light capture counts tasks only."
 #: Names of the two runs of a pair.
 NAMES = ("A", "B")
-#: Ends closer to those of the whole than this share of it are the whole.
+#: Tolerance, as a share of the whole run, within which a window counts as the whole run.
 SAME = 1e-3
 
 
@@ -55,11 +54,11 @@ class Window:
     run : Run
         The run.
     within : TaskTimeline
-        Its tasks.
+        Task timeline of the run.
     state : mapping of str to str
         The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``, and `WORDS`.
     whole : tuple of float, optional
-        First and last moment, in s; by default of this run.
+        Start and end of the whole time range, in s; by default of this run.
 
     Attributes
     ----------
@@ -128,14 +127,14 @@ class Window:
 
     @property
     def shown(self) -> tuple[float, float]:
-        """The ends of the axes, in s, which leave a margin around the whole."""
+        """The ends of the axes, in s; they include a margin around the whole run."""
         start: Any = self.range.start
         end: Any = self.range.end
         return float(start), float(end)
 
     @property
     def part(self) -> tuple[float, float] | None:
-        """The ends of the window, or None where it holds the whole run."""
+        """The ends of the window, or None if it contains the whole run."""
         left, right = self.ends
         near = SAME * (self.whole[1] - self.whole[0])
         held = left <= self.whole[0] + near and right >= self.whole[1] - near
@@ -143,17 +142,17 @@ class Window:
 
     @property
     def of_tasks(self) -> tuple[float, float] | None:
-        """The part of the run that its tasks are asked about: the whole where none has a time."""
+        """The window for task queries; None (the whole run) if tasks have no times."""
         return self.part if self.has_times else None
 
     @property
     def has_times(self) -> bool:
-        """Whether it is known when tasks computed: the light capture counts them only."""
+        """Whether the run has task times: the light capture only counts tasks."""
         return bool(self.within.n_tasks)
 
     @property
     def told(self) -> str:
-        """The window in words."""
+        """The window as text."""
         length = self.whole[1] - self.whole[0]
         if self.part is None:
             return f"The whole run, {_seconds(length)}"
@@ -163,7 +162,7 @@ class Window:
 
     @property
     def prefix(self) -> str:
-        """The prefix of the group that is pointed at, or ""."""
+        """The prefix of the selected group, or ""."""
         prefixes = dict(zip(self.within.groups, self.within.prefixes, strict=False))
         return prefixes.get(self.group, "")
 
@@ -172,7 +171,7 @@ class Window:
         part = self.part
         ends = ("", "")
         if part is not None:
-            # Three digits more than what is looked at: a link must show the same stretch.
+            # Three significant digits of the window length: a link must show the same window.
             digits = int(np.clip(3 - math.floor(math.log10(part[1] - part[0])), 0, 9))
             ends = (f"{part[0]:.{digits}f}", f"{part[1]:.{digits}f}")
         return {
@@ -189,7 +188,7 @@ class Window:
     def follow(self, follower: Callable[[], None]) -> None:
         """Register a callback for changes of the window or the group.
 
-        What belongs to a tab (see `of_tab`) is called while that tab is looked at.
+        Callbacks of a tab (see `of_tab`) are called while the tab is shown.
         """
         (self._of_tab.setdefault(self._made, []) if self._made else self.followers).append(follower)
 
@@ -213,10 +212,10 @@ class Window:
     def share(self, *figures: Any) -> None:
         """Make figures over time show and set the window.
 
-        The moment below the mouse is marked in all of them.
+        All figures mark the time at the mouse position.
         """
         for figure in figures:
-            if not figure.axis or not figure.axis[0].visible:  # says that there is nothing
+            if not figure.axis or not figure.axis[0].visible:  # message instead of a plot
                 continue
             figure.x_range = self.range
             align(figure)
