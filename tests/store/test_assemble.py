@@ -1,4 +1,4 @@
-"""From raw columns to the groups of a run file: shapes, units, clocks, and hostile text."""
+"""Conversion of raw columns to the groups of a run file: shapes, units, clocks, hostile text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sample(moment, index, **values):
 
 
 def everything():
-    """Return a segment in which no table is empty."""
+    """Return a segment in which every table has rows."""
     return segment(
         samples=[sample(1, 0, process=MB), sample(1, 1, process=MB)],
         scheduler=[{"time": ON + 1, "cpu": 5.0}],

@@ -1,4 +1,4 @@
-"""What a store holds after its writers were killed, or its disk was full."""
+"""Contents of a store after its writers were killed, or after its disk was full."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from benchkit.errors import StoreError
 from benchkit.store.store import Store
 store = Store(sys.argv[1])
 """
-#: Forks a process for each line it is told, and says its number: a fork starts in no time. A writer
-#: adds runs until it is killed, and writes down what it was promised; a compactor compacts.
+#: Forks a process for each line of its input and prints its PID, because a fork starts fast. A
+#: writer adds runs until it is killed and writes down the id of each added run; a compactor
+#: compacts.
 NURSERY = f"""{PREAMBLE}
 import os, signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -44,7 +45,7 @@ for line in sys.stdin:
             promised.write(store.add(make_run(n_samples=5, n_tasks=5)) + "\\n")
             promised.flush()
 """
-#: Adds runs until one cannot be written.
+#: Adds runs until a write fails.
 FILLER = f"""{PREAMBLE}
 added, error = [], None
 while error is None:
@@ -63,7 +64,7 @@ def kill(process):
 
 
 def lines(path):
-    """Return the whole lines of a file: the last may be torn."""
+    """Return the complete lines of a file: the last line may be written in part only."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
@@ -103,7 +104,7 @@ def test_killed_writers_lose_nothing_and_leave_nothing_half_written(tmp_path):
                 time.sleep(rng.random() * 0.15)
                 kill(process)
                 kills += 1
-            kill(compactor)  # it is half-way through something as well
+            kill(compactor)  # also in the middle of an operation
 
     promised = {run_id for ledger in ledgers for run_id in lines(ledger)}
     store = Store(path)
@@ -127,7 +128,7 @@ def test_killed_writers_lose_nothing_and_leave_nothing_half_written(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a disk of 1 MB, and what makes a process feel it: a mount, else a limit."""
+    """Yield a folder on a 1 MB disk (a tmpfs, else a file size limit) and how to enforce it."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
@@ -164,7 +165,7 @@ def assert_filled_store_is_whole(folder, outcome, message):
     assert set(store.ids()) == set(outcome["added"])
     report = store.check(repair=False)
     assert report.unreadable == report.strangers == report.missing == report.damaged_index == []
-    # The file of the last run may have found room when its line in the index did not.
+    # The last run's file may have fit on the disk although its line in the index did not.
     assert set(report.orphans) <= {outcome["failed"]}
 
 

@@ -13,7 +13,7 @@ from benchkit.store.runfile.file import encode_run, run_name
 
 
 def put_unlisted(store, run):
-    """Do what a crash between the two writes of `add` does."""
+    """Write a run file without an index entry, as after a crash between the writes of `add`."""
     run_id, _, data = encode_run(run)
     store.files.create(run_name(run_id), data)
     return run_id

@@ -25,7 +25,7 @@ TESTS = [
      "serializing_time": 2.0, "transfer_time": 3.0, "memray_profiles_url": "s3://x"},
     {"id": 2, "name": "test_sum[fast-thin]", "coiled_runtime_version": "upstream",
      "call_outcome": "failed", "duration": None, "average_memory": None, "peak_memory": None},
-    # The very same again: a test that was run twice in one session.
+    # A repeated row: the same test ran twice in one session.
     {"id": 3, "name": "test_sum[fast-thin]", "coiled_runtime_version": "upstream"},
     {"id": 4, "name": "test_dot", "setup_outcome": "failed", "call_outcome": None,
      "teardown_outcome": None, "start": None, "end": None, "duration": None,

@@ -1,4 +1,4 @@
-"""Metrics against values computed by hand, on recordings made by hand."""
+"""Metrics compared with values computed by hand, on synthetic recordings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_memory_is_that_of_the_cluster_while_the_clock_ran(tmp_path):
 
     found = metrics_of(tmp_path, segment(samples=samples))
 
-    # 150 MB for 2 s, 250 for 3 s, 400 for 5 s; what came after clock off does not count.
+    # 150 MB for 2 s, 250 for 3 s, 400 for 5 s; samples after the clock stopped do not count.
     assert found["memory_mean"] == pytest.approx((150 * 2 + 250 * 3 + 400 * 5) / 10 * MB)
     assert found["memory_peak"] == 400 * MB
     assert found["spilled_peak"] == 14 * MB
@@ -40,10 +40,10 @@ def test_memory_is_that_of_the_cluster_while_the_clock_ran(tmp_path):
 
 def test_the_peak_of_a_worker_knows_the_time_between_samples_and_the_tail(tmp_path):
     samples = [
-        sample(0, 0, process=100 * MB, rss_peak=5000 * MB),  # of before the clock
+        sample(0, 0, process=100 * MB, rss_peak=5000 * MB),  # before the clock starts
         sample(5, 0, process=100 * MB, rss_peak=700 * MB),
-        sample(10.4, 0, process=100 * MB, rss_peak=800 * MB),  # tells of the end of the run
-        sample(60, 0, process=100 * MB, rss_peak=9000 * MB),  # of long after it
+        sample(10.4, 0, process=100 * MB, rss_peak=800 * MB),  # covers the end of the run
+        sample(60, 0, process=100 * MB, rss_peak=9000 * MB),  # long after the run
     ]
 
     assert metrics_of(tmp_path, segment(samples=samples[:2]))["memory_peak_worker"] == 700 * MB
@@ -124,7 +124,7 @@ def test_counters_are_differences_summed_over_workers_and_hosts_counted_once(tmp
 
 def test_the_schedulers_load_is_taken_inside_the_clock(tmp_path):
     scheduler = [
-        {"time": ON, "cpu": 90.0, "rss": 9e9, "lag_max": 9.0},  # tells of before
+        {"time": ON, "cpu": 90.0, "rss": 9e9, "lag_max": 9.0},  # covers the time before the run
         {"time": ON + 2, "cpu": 10.0, "rss": 1e8, "lag_max": 0.01},
         {"time": ON + 8, "cpu": 30.0, "rss": 2e8, "lag_max": 0.03},
         {"time": OFF + 1, "cpu": 90.0, "rss": 9e9, "lag_max": 9.0},
@@ -152,7 +152,7 @@ def test_a_worker_that_was_not_sent_away_is_lost(tmp_path, event, n_lost):
     topic, message = event
     events = [
         (ON + 3, topic, 1, json.dumps(message)),
-        (ON + 3.1, topic, 1, json.dumps(message)),  # told twice of one worker
+        (ON + 3.1, topic, 1, json.dumps(message)),  # two reports of one worker
         (OFF + 50, topic, 0, json.dumps(message)),  # long after the run
     ]
 

@@ -12,7 +12,7 @@ from benchkit.store.runfile.writer import encode_tree
 
 @pytest.fixture(params=["ours", "h5netcdf", "netcdf4"])
 def roundtrip(request, tmp_path):
-    """Encode a tree, and read the file as we and other programs do."""
+    """Encode a tree, and read the file with benchkit and with other programs."""
     if request.param == "netcdf4":
         pytest.importorskip("netCDF4")
 

@@ -83,7 +83,7 @@ def test_a_link_whose_answer_was_lost_is_a_success(files, monkeypatch):
 
     def answer_lost(source, target):
         link(source, target)
-        raise FileExistsError(target)  # NFS asks again, and finds its own link
+        raise FileExistsError(target)  # NFS retries and finds its own link
 
     monkeypatch.setattr(objects.os, "link", answer_lost)
 

@@ -1,4 +1,4 @@
-"""Every store ever written opens in every later version: one small store per format version."""
+"""Every version reads the stores of all earlier versions: one small store per format version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchkit.store.store import Store
 
 DATA = Path(__file__).parents[1] / "data"
 VERSIONS = sorted(int(path.name) for path in DATA.iterdir() if path.name.isdigit())
-#: Of format 1 from the beginning; others came later, and an old run does not have them.
+#: Groups that format 1 had from the beginning; old runs lack those that were added later.
 FIRST_GROUPS = {
     "workers",
     "scheduler",
@@ -32,7 +32,7 @@ FIRST_GROUPS = {
 
 @pytest.fixture(params=VERSIONS)
 def old(request, tmp_path):
-    """A copy of the store of a format version."""
+    """Return a copy of the store of a format version."""
     return Store(shutil.copytree(DATA / str(request.param), tmp_path / "old"), create=False)
 
 

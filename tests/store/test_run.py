@@ -1,4 +1,4 @@
-"""A run as a person holds it: views ready to plot, representations that cannot be abused."""
+"""The views of a run, ready to plot, and its representations, which escape hostile text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_task_stream_has_a_row_per_task_with_its_group(run):
     assert frame["worker"].tolist() == [1, 0, -1]
     assert frame["start"].tolist() == [1.0, 2.0, 3.0]
     assert frame["duration"].tolist() == [0.5, 0.25, 0.5]
-    assert frame["thread"].tolist() == [0, 1, 2]  # one name on two workers is two threads
+    assert frame["thread"].tolist() == [0, 1, 2]  # the same name on two workers: two threads
     assert frame["ok"].tolist() == [1, 0, 1]
 
 

@@ -16,7 +16,7 @@ from benchkit.store.schema import GROUPS
 
 @pytest.fixture
 def path(make_run, tmp_path):
-    """The file of a run."""
+    """Return the path of a run's file."""
     path = tmp_path / "run.nc"
     path.write_bytes(encode_run(make_run())[2])
     return path

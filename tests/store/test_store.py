@@ -148,7 +148,7 @@ def test_threads_can_add_and_read_at_once(store, make_run):
     assert sorted(added) == store.ids()
 
 
-# -- finding one ----------------------------------------------------------------------------------
+# -- finding a run --------------------------------------------------------------------------------
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id_or_as_the_latest(store, make_run):
@@ -326,7 +326,7 @@ def test_the_dataset_can_be_kept_as_netcdf(filled, tmp_path, engine):
         xr.testing.assert_equal(read.load(), dataset)
 
 
-# -- looking after --------------------------------------------------------------------------------
+# -- maintenance ----------------------------------------------------------------------------------
 
 
 def test_info_counts_what_is_there(filled):
@@ -387,7 +387,7 @@ def test_a_copy_holds_everything_and_copying_again_adds_nothing(filled, tmp_path
 
 
 def copy_files(source, target):
-    """Merge as `cp -rn` does."""
+    """Merge the files of one store into another, as `cp -rn` does."""
     for path in source.path.rglob("*"):
         other = target.path / path.relative_to(source.path)
         if path.is_file() and not other.exists():
