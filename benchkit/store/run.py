@@ -292,7 +292,7 @@ class Run:
 
         The figures stay visible in an exported notebook, without a kernel or a network.
         ``pn.panel(run.panel())`` is interactive: tables follow the time window, and a click
-        highlights a task group.
+        selects a task group.
 
         Raises
         ------

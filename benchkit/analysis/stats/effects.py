@@ -1,8 +1,8 @@
 """Compare two sets of runs: ratios, intervals, probabilities and verdicts, row by row.
 
-Arrays in, arrays out. A row is one metric of one workload; all rows of one report come in together,
-because they teach each other how noisy the machine is and share one false-discovery rate. Knows no
-runs, files or environments, and draws no random numbers: the same arrays give the same answer.
+Takes and returns arrays. A row is one metric of one workload. All rows of a report are compared
+together, because they share an estimate of the machine's noise and one false-discovery rate. No
+random numbers are drawn: equal arrays give equal results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Effects", "compare", "compare_bootstrap"]
 
 Array = NDArray[np.float64]
 
-#: Logarithms closer than this are one number read twice.
+#: Logarithms closer than this are taken as equal numbers.
 SAME_NUMBER = 1e-7
 
 
@@ -53,40 +53,40 @@ def compare(
         Runs of the null arm: the baseline once more. They are added to the baseline, and tested
         against it to see whether the experiment is calibrated.
     history : array_like, shape (tests, nights), optional
-        The same metrics of earlier nights. They say beforehand how noisy each row is; their level
-        and their changes do not matter, for only successive nights are subtracted.
+        The same metrics of earlier nights, a prior estimate of the noise of each row. Their level
+        and its changes have no effect, because only differences of successive nights are used.
     blocked : bool, default False
-        Column i of each arm ran in block i, back to back: what slows a whole block slows all.
+        Column i of each arm ran in block i, back to back: a disturbance affects a whole block.
     family : array_like, shape (tests,), optional
-        Labels of rows that resemble each other in how their noise behaves, as a rule the name of
-        the metric. Noise is learnt within a family, the correction goes over all rows.
+        Labels of rows with similar noise, usually the name of the metric. Noise is estimated
+        within a family; the correction covers all rows.
     correction : str or None, default "fdr_bh"
-        Method of statsmodels' ``multipletests``; None leaves p values as they are.
+        Method of statsmodels' ``multipletests``; None leaves p values unchanged.
     level : float, default 0.95
         Confidence of the intervals; a change is listed when q <= 1 - level.
     same : float, default 0.05
         A row whose ``1 - 2 (1 - level)`` interval (two one-sided tests) is within 1 ± same is
         called `same`.
     resolution : array_like, optional
-        Smallest step of the metric's clock or counter, in its unit; one number, or one for each
-        row. Default: the smallest step seen, in rows where values repeat.
+        Smallest step of the metric's clock or counter, in its unit; a number, or an array with
+        an element per row. Default: the smallest step seen, in rows where values repeat.
     labels : tuple of str, default ("less", "more")
-        Verdicts of a change for the smaller and the larger; ("faster", "slower") for times.
+        Verdicts of a change to less and to more; ("faster", "slower") for times.
 
     Returns
     -------
     Effects
-        One element for each test in every array.
+        Arrays with one element for each test.
 
     Raises
     ------
     UsageError
-        Shapes that do not fit together, or an unknown correction.
+        The shapes do not match, or the correction is unknown.
 
     See Also
     --------
     compare_bootstrap : The table of the reference, for comparison; not calibrated.
-    benchkit.analysis.stats.stopping.next_step : The same test, looked at again while runs come in.
+    benchkit.analysis.stats.stopping.next_step : The same test, repeated while runs are added.
 
     Notes
     -----
@@ -94,26 +94,25 @@ def compare(
     and block of variance γ σ². For a given γ, generalised least squares gives the difference of
     the means, its leverage c, and s² on N - 2 degrees of freedom. γ is one value for a family,
     from the trimmed mean of the log ratio of variances between and within blocks (the consensus
-    of [2]_), not below 0. The variance between blocks counts for fewer degrees of freedom the more
-    blocks share: for all of them when they share nothing, for hardly any (the paired test) under
-    a drift, which hits rows of different noise differently.
+    of [2]_), not below 0. The variance between blocks adds all its degrees of freedom if γ is 0,
+    and fewer the larger γ is: almost none (the paired test) under a drift, which affects rows of
+    different noise differently.
 
-    Variances are shrunk towards those of the other rows, or towards what a regression on the
-    variance of the history predicts, by empirical Bayes [1]_; see
+    Variances are shrunk towards those of the other rows, or towards the prediction of a regression
+    on the variance of the history, by empirical Bayes [1]_; see
     `benchkit.analysis.stats.moderated_variance.shrink`. With the shrunk s~² on d degrees of
-    freedom,
-    ``t = difference / sqrt(c s~²)`` is Student's.
+    freedom, ``t = difference / sqrt(c s~²)`` has Student's t distribution.
 
-    p values go through Benjamini-Hochberg [3]_; intervals of the R rows listed as changed, of m,
-    have level ``1 - (1 - level) R / m`` [4]_, so that selecting them does not spoil their
-    coverage. With fewer than ten rows that vary each stands alone: a t test. Rows with zeros have
-    no logarithm, and are compared as differences in units of the mean of the baseline.
+    p values are corrected by Benjamini-Hochberg [3]_; intervals of the R rows listed as changed,
+    of m, have level ``1 - (1 - level) R / m`` [4]_, so that the selection does not reduce their
+    coverage. With fewer than ten rows that vary, each row gets a t test of its own. Rows with
+    zeros have no logarithm: they are compared as differences in units of the baseline's mean.
 
-    A null arm with p < 0.01 says that arms of this row differ by more than their runs do. By how
-    much is known from one number, the difference d0 between the null arm and the baseline: were
-    the contender only one more such arm, ``difference / (sqrt(3 / 4) |d0|)`` would be Student's t
-    on one degree of freedom. A change that this allows at `level` (one of up to 11 times d0, with
-    0.95) is called `noise`.
+    A null arm with p < 0.01 shows that arms of this row differ by more than their runs do. The only
+    measure of this difference is d0, that of the null arm and the baseline: if the contender were
+    one more such arm, ``difference / (sqrt(3 / 4) |d0|)`` would have Student's t distribution on
+    one degree of freedom. A change that this allows at `level` (up to 11 times d0, with 0.95) gets
+    the verdict `noise`.
 
     References
     ----------
@@ -163,13 +162,13 @@ def compare(
 
 
 def adjust(p: Array, correction: str | None) -> Array:
-    """Return p values corrected for looking at many rows; rows without one do not count."""
+    """Return p values corrected for the number of rows; rows without a p value do not count."""
     q = np.full(len(p), np.nan)
     known = np.isfinite(p)
     if correction is None:
         return p.copy()
     if known.any():
-        from statsmodels.stats.multitest import multipletests  # a second, needed here alone
+        from statsmodels.stats.multitest import multipletests  # takes 1 s, needed only here
 
         try:
             q[known] = multipletests(p[known], method=correction)[1]
@@ -222,8 +221,8 @@ def _moderated_t(
     with np.errstate(invalid="ignore", divide="ignore"):
         difference = np.where(np.abs(difference) < SAME_NUMBER, 0.0, difference)
         testable = (n_baseline >= 2) & (n_contender >= 2) & (df > 0)
-        # Runs that never differ say nothing of the noise. What is left is that they could have
-        # come in any order: p cannot be less than 2 / C(n, n_contender).
+        # Runs that never differ give no estimate of the noise. Use the permutation bound instead:
+        # p cannot be less than 2 / C(n, n_contender).
         chance = np.minimum(2 / binom(n_baseline + n_contender, n_contender), 0.999)
         least = np.abs(difference) / stdtrit(df, 1 - chance / 2)
         se = np.where(zero_variance, np.maximum(se, least), se)

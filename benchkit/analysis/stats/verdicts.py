@@ -1,7 +1,7 @@
-"""What a comparison found: one array per column of the report, verdicts included.
+"""Result of a comparison as arrays, one per column of the report, verdicts included.
 
-Standard errors in; intervals, probabilities, verdicts and sentences out. Knows no formula of a
-test.
+Takes standard errors; returns intervals, probabilities, verdicts and sentences. The formulas of
+the tests are in other modules.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Effects", "classify_effects"]
 
 Array = NDArray[np.float64]
 
-#: A null arm that differs at this level marks its row as noise; 0.05 would mark one row in twenty.
+#: Level at which a null arm that differs marks its row; 0.05 would mark one row in twenty.
 NULL_LEVEL = 0.01
-#: Shares of null rows with p < 0.05 that a calibrated experiment shows.
+#: Lowest and highest share of null rows with p < 0.05 in a calibrated experiment.
 CALIBRATED = (0.02, 0.10)
 ROWS_SHOWN = 20
-#: Of rows that are 25 % slower in 30 % of their runs, 2 % show all runs of one arm in one mode and
-#: all of the other in the other at three runs a side; 0.1 % at five.
+#: Most runs a side at which two modes can look like a change. If 30 % of the runs are 25 % slower,
+#: each arm is in a mode of its own in 2 % of rows at three runs a side, in 0.1 % at five.
 MODES_HIDE = 3
 
 
@@ -43,34 +43,34 @@ class Effects:
     Parameters
     ----------
     ratio : ndarray of float
-        Contender / baseline, geometric means: 1.1 is 10 % more. NaN when an arm has no runs.
+        Contender / baseline, of geometric means: 1.1 is 10 % more. NaN when an arm has no runs.
     low, high : ndarray of float
         Confidence interval of `ratio` at `level`. NaN with fewer than two runs a side.
     p, q : ndarray of float
         Two-sided p value of "nothing changed", and the same corrected for the size of the report.
     verdict : ndarray of str
         ``labels[0]`` or ``labels[1]`` (a change), ``same``, ``undecided``, ``noise`` (the null arm
-        moved as well, and not by far less), ``failed`` (an arm has no runs).
+        changed too, and not by far less), ``failed`` (an arm has no runs).
     selected_low, selected_high : ndarray of float
-        For rows listed as changed, wider intervals that cover in spite of having been picked for
-        their size; elsewhere `low` and `high`.
+        For rows listed as changed, wider intervals that keep their coverage although the rows
+        were selected for their size; for other rows `low` and `high`.
     estimate, se, df : ndarray of float
         The change on the scale of the test (a difference of logarithms), its standard error and
         degrees of freedom, prior included.
     prior_df : ndarray of float
-        Degrees of freedom lent by the other tests; 0 where a test stands alone.
+        Degrees of freedom added by the other tests; 0 where a test uses only its own runs.
     zero_variance : ndarray of bool
-        Where the runs of each arm are all alike.
+        Where all runs of an arm have equal values, in both arms.
     null_p : ndarray of float or None
         p values of the null arm against the baseline; None without a null arm.
     null_moved : ndarray of bool
         Where ``null_p`` is below 0.01.
     n_baseline, n_contender : ndarray of int
-        Runs that counted; those of the null arm belong to the baseline.
+        Runs used; runs of the null arm count for the baseline.
     level, same : float
-        Confidence level; largest change that counts as none.
+        Confidence level; largest change that counts as no change.
     labels : tuple of str
-        What less and more are called.
+        Verdicts for less and for more.
     blocked : bool
         Whether runs were compared within blocks.
     points : LogValues
@@ -105,15 +105,15 @@ class Effects:
 
     @property
     def changed(self) -> NDArray[np.bool_]:
-        """Where the verdict is a change."""
+        """Mask of the tests whose verdict is a change."""
         return np.isin(self.verdict, self.labels)
 
     @cached_property
     def hodges_lehmann(self) -> Array:
-        """Median of all ratios of a contender run to a baseline run: an outlier cannot move it.
+        """Median of all ratios of a contender run to a baseline run; robust against an outlier.
 
-        With blocks, runs are first freed of the level of their block, taken as the mean of its
-        baseline runs.
+        With blocks, the level of the block (the mean of its baseline runs) is first subtracted
+        from each run.
 
         References
         ----------
@@ -136,11 +136,10 @@ class Effects:
 
     @cached_property
     def needed(self) -> NDArray[np.int64]:
-        """Runs a side that would tell, on top of those there are; 0 where the verdict is told.
+        """Further runs a side needed for a verdict; 0 where there is a verdict.
 
-        So many that a test which did not change would be called `same` with 80 % probability.
-        Where the spread is not known yet, as many as make two runs a side; -1 where a thousand
-        would not do.
+        With these runs a test that did not change gets the verdict `same` with 80 % probability.
+        Where the spread is unknown, the runs missing to two a side; -1 where 1000 are not enough.
         """
         result = np.zeros(len(self), np.int64)
         open_rows = self.verdict == "undecided"
@@ -155,21 +154,21 @@ class Effects:
 
     @property
     def calibrated(self) -> bool | None:
-        """Whether the null arm moved as rarely as it should; None without enough of a null arm."""
+        """Whether the null arm changed as rarely as expected; None without tests of a null arm."""
         if self.null_p is None:
             return None
         known = self.null_p[np.isfinite(self.null_p)]
         if not len(known):
             return None
         moved, share = int((known < 0.05).sum()), float((known < 0.05).mean())
-        # A share outside is believed when chance alone would show it once in twenty reports.
+        # A share outside the limits counts only if chance gives it in less than 5 % of reports.
         many = share > CALIBRATED[1] and bdtrc(moved - 1, len(known), 0.05) < 0.05
         few = share < CALIBRATED[0] and bdtr(moved, len(known), 0.05) < 0.05
         return not (many or few)
 
     @property
     def banner(self) -> str:
-        """One sentence when the experiment is not calibrated, else empty."""
+        """A sentence if the experiment is not calibrated, else an empty string."""
         if self.calibrated is not False or self.null_p is None:
             return ""
         known = self.null_p[np.isfinite(self.null_p)]
@@ -181,7 +180,7 @@ class Effects:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the whole report must know, one sentence each."""
+        """Warnings about the whole report, one sentence each."""
         found = [self.banner] if self.banner else []
         testable = np.isfinite(self.p)
         alone = int((testable & (self.prior_df == 0)).sum())
@@ -208,10 +207,10 @@ class Effects:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of one row must know, an empty string where there is nothing to say."""
+        """Warnings about each test; an empty string where there are none."""
         with np.errstate(invalid="ignore"):
-            # One far outlier moves the mean by about one standard error; on well-behaved noise the
-            # two estimates are within 0.5 of it in 99 rows of 100.
+            # One far outlier changes the mean by about one standard error; with normal noise the
+            # two estimates differ by less than 0.5 standard errors in 99 rows of 100.
             both = np.log(np.where(self.points.logarithmic, [self.hodges_lehmann, self.ratio], 1))
             apart = np.abs(both[0] - both[1])
             disagree = (apart > 0.7 * self.se) & (apart > 0.005)
@@ -240,26 +239,26 @@ class Effects:
         """Return p(contender / baseline - 1 > x), or < x, shape (tests, thresholds).
 
         Tail of the t distribution at (log(1 + x) - estimate) / se: the confidence at which a
-        one-sided interval would just exclude x. Over many reports, 5 % of the cells that
-        say 95 % are wrong. NaN without a standard error.
+        one-sided interval would just exclude x. Over many reports, 5 % of the cells with a value
+        of 95 % are wrong. NaN without a standard error.
 
         Parameters
         ----------
         x : array_like, shape (thresholds,)
             Relative changes, above -1.
         below : bool, default False
-            Ask for less than x instead of more.
+            Return p(... < x) instead of p(... > x).
         """
         x = np.asarray(x, float)
         place = np.where(self.points.logarithmic[:, None], np.log1p(x), x)
         with np.errstate(invalid="ignore", divide="ignore"):
             t = (self.estimate[:, None] - place) / self.se[:, None]
-        # Without spread and without a difference 0 / 0: neither more nor less.
+        # Without spread and without a difference t is 0 / 0: use 0, neither more nor less.
         t = np.where(np.isnan(t) & np.isfinite(self.p)[:, None], 0.0, t)
         return stdtr(self.df[:, None], -t if below else t)
 
     def table(self) -> ConfidenceTable:
-        """Return the reference's picture, calibrated: p beyond 0, 5, ..., 80 % either way."""
+        """Return the reference's table, calibrated: p of more than 0, 5, ..., 80 % either way."""
         return ConfidenceTable(
             thresholds=THRESHOLDS,
             less=self.probability(-THRESHOLDS, below=True),
@@ -313,7 +312,7 @@ def classify_effects(
     same: float,
     labels: tuple[str, str],
 ) -> Effects:
-    """Turn standard errors into intervals and verdicts."""
+    """Return the intervals and verdicts that follow from estimates and standard errors."""
     n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
     n_contender = (~np.isnan(points.contender)).sum(axis=1)
 
@@ -321,7 +320,7 @@ def classify_effects(
         axis=(1, 2), initial=0, where=~np.isnan(points.baseline)
     )
     from_nothing = ~points.logarithmic & (of_baseline == 0) & (estimate != 0)
-    # A count cannot fall below nothing, whatever a straight line says.
+    # A ratio of counts cannot fall below 0, although the linear scale allows it.
     least = np.where(points.positive, 0.0, -np.inf)
 
     def back(value: Array) -> Array:
@@ -339,11 +338,11 @@ def classify_effects(
         null_moved, outdone = np.zeros((2, len(p)), bool)
         if null_p is not None and null_estimate is not None:
             null_moved = null_p < NULL_LEVEL
-            # A contender less the mean of two arms has 3/2 of the variance of an arm, the null
-            # arm less the baseline has 2.
+            # Contender minus the mean of two arms has 3/2 of the variance of one arm; null arm
+            # minus baseline has 2.
             outdone = 2 * stdtr(1, -np.abs(estimate / null_estimate) / np.sqrt(3 / 4)) <= 1 - level
         low, high = ends((1 - level) / 2)
-        # Benjamini and Yekutieli: R rows picked out of m miss at (1 - level) R / m each.
+        # Benjamini and Yekutieli: R rows selected of m use the error rate (1 - level) R / m each.
         share = picked.sum() / max(int(np.isfinite(q).sum()), 1)
         wide_low, wide_high = ends((1 - level) * max(share, 1e-12) / 2)
         close_low, close_high = ends(1 - level)
@@ -386,7 +385,7 @@ def classify_effects(
 
 
 def _median(rows: Array) -> Array:
-    """Return the median of each row, NaN left out; NaN for a row of nothing else."""
+    """Return the median of each row without its NaN; NaN for a row of only NaN."""
     ordered = np.sort(rows, axis=1)
     count = (~np.isnan(rows)).sum(axis=1)
     if not rows.shape[1]:
