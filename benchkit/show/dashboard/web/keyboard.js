@@ -12,13 +12,13 @@
     while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement;
     return one;
   };
-  // The next row is the one after the focus; without any, the first row or the last.
+  // Move the focus to the next or previous row; without focus, to the first or last row.
   function move(step) {
     const those = rows(), at = those.findIndex(row => row.contains(focused()));
     const to = at < 0 ? (step > 0 ? 0 : those.length - 1) : at + step;
     those[to]?.querySelector("a[href]").focus();
   }
-  // Nights stand newest first.
+  // Nights are listed newest first.
   function turn(step) {
     const nights = named("select", "Night"), to = nights.selectedIndex + step;
     if (!nights.options[to]) return;
@@ -26,8 +26,8 @@
     nights.dispatchEvent(new Event("change", {bubbles: true}));
   }
   const night = () => named("select", "Night"), metric = () => named("select", "Metric");
-  // Keys, what they do, what there must be for it, and the doing: where that is null it is done
-  // by the browser, or by hearing keys in a field below.
+  // Key, description, condition, action. Without an action (null), the browser or the handler of
+  // fields below acts on the key.
   const keys = [
     ["/", "go to the filter", filter, () => { filter().focus(); filter().select(); }],
     ["j", "next row", () => rows().length, () => move(1)],
@@ -57,7 +57,7 @@
     dialog.showModal();
   };
   addEventListener("keydown", event => {
-    // Where AltGr makes a bracket, Windows says that Ctrl and Alt are held as well.
+    // On Windows, AltGr (needed for brackets on some keyboards) also reports Ctrl and Alt.
     const held = (event.ctrlKey || event.altKey) && !event.getModifierState("AltGraph");
     if (held || event.metaKey || event.isComposing || event.defaultPrevented) return;
     if (document.querySelector("dialog[open]")) return;

@@ -5,14 +5,14 @@ function benchkitLost(words) {
   again.onclick = () => location.reload();
   place.replaceChildren(...(words ? [`⚠ ${words}`, again] : []));
 }
-// "array.sum · Run 01a20f7d-3ece · benchkit": tabs and the way back tell pages apart.
+// "array.sum · Run 01a20f7d-3ece · benchkit": a distinct title for browser tabs and history.
 function benchkitName(tries = 30) {
   const what = benchkitAll("h1")[0]?.firstChild?.textContent.trim();
   const asked = new URLSearchParams(location.search);
   const which = asked.get("id")?.slice(0, 13) ?? asked.get("environment") ?? "";
   const [view, ...rest] = kind.split(" · ");
   if (what) document.title = [what, `${view} ${which}`.trim(), ...rest].join(" · ");
-  else if (tries) setTimeout(() => benchkitName(tries - 1), 100);  // text comes after the models
+  else if (tries) setTimeout(() => benchkitName(tries - 1), 100);  // texts appear after models
 }
 let connected = false;
 function benchkitWatch() {

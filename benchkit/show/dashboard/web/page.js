@@ -1,11 +1,11 @@
-// What this browser keeps under a name: nothing where it may not keep anything.
+// Read or write a value of the browser's local storage; null if the storage is blocked.
 function stored(name, value) {
   try {
     if (value === undefined) return localStorage.getItem(name);
     localStorage.setItem(name, value);
   } catch { return null; }
 }
-// Everything that a selector finds, also in shadow roots, as it stands on the page.
+// Return the visible elements that match a selector, also in shadow roots, in page order.
 function benchkitAll(selector, root = document.getElementById("main"), found = []) {
   for (const one of root.querySelectorAll("*")) {
     if (one.matches(selector) && one.checkVisibility({visibilityProperty: true})) found.push(one);
@@ -15,8 +15,8 @@ function benchkitAll(selector, root = document.getElementById("main"), found = [
 }
 const chosen = stored("benchkit-theme");
 if (chosen) document.documentElement.dataset.theme = chosen;
-// The address holds the whole state, so going back is loading it; but a way to a place within the
-// page, such as its content, is heard as going back, too.
+// The address contains the whole state, so going back reloads the page. Links within the page
+// (such as to its content) also fire popstate, but do not change the query string.
 let shown = location.search;
 for (const name of ["pushState", "replaceState"]) {
   const write = history[name];
@@ -26,10 +26,10 @@ for (const name of ["pushState", "replaceState"]) {
   };
 }
 addEventListener("popstate", () => { if (location.search !== shown) location.reload(); });
-// Clicks on runs of a history ask for it.
+// The click handler of runs in a history reads this value.
 window.addEventListener("pointerdown", e => { window.benchkitShift = e.shiftKey; }, true);
-// What widgets leave unsaid to those who hear the page: names of boxes to tick, and that the
-// frame and the foot of a table are groups of its rows.
+// Add what widgets omit for screen readers: names of checkboxes, and the roles of the frame and
+// the footer of a table (groups of rows).
 const roles = {".tabulator-tableholder": "rowgroup", ".tabulator-table": "presentation",
   ".tabulator-footer": "rowgroup", ".tabulator-footer-contents": "row",
   ".tabulator-paginator": "gridcell"};
@@ -53,8 +53,8 @@ Element.prototype.attachShadow = function (options) {
   }).observe(root, {childList: true, subtree: true});
   return root;
 };
-// Tabs hear clicks alone; keys that usually turn tabs are clicks, too. A button that saves a file
-// hears those on the link inside it.
+// Tabs handle clicks only: translate the usual keys of tabs into clicks. A download button
+// handles clicks on the link inside the button.
 addEventListener("keydown", event => {
   const tab = event.composedPath()[0];
   const link = tab?.matches?.("button") && tab.querySelector("a");
