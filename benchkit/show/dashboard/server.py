@@ -51,7 +51,7 @@ def serve(
     store : str, optional
         The store to show; it must exist.
     port : int, default 5006
-        Port; 0 takes a free one.
+        Port to listen on; 0 selects a free port.
     address : str, default "127.0.0.1"
         Address to listen on.
     show : bool, default False

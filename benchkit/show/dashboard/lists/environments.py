@@ -34,7 +34,7 @@ _TITLES = (
 
 
 def view(state: dict[str, str]) -> Any:
-    """Return the list, with ``name=`` one environment, with ``with=`` too the differences."""
+    """Return the list; one environment (key ``name``); or its differences to another (``with``)."""
     runs = runs_table()
     if runs.empty or runs["environment"].notna().sum() == 0:
         return parts.message(

@@ -66,7 +66,7 @@ class GroupTable:
         self._names = short_names(window.within.groups)
         whole = window.within.group_seconds()
         seen = window.within.activities
-        self._activities = [  # known activities only: column titles are HTML
+        self._activities = [  # defined activities only: titles are HTML
             name
             for name in ACTIVITY_COLOURS
             if name in seen or (name in whole and whole[name].any())

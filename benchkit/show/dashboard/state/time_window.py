@@ -70,7 +70,7 @@ class Window:
         Callbacks for changes, on every tab.
     """
 
-    #: The view whose address holds the state.
+    #: Name of the view whose address contains the state.
     VIEW = "run"
 
     def __init__(
@@ -171,7 +171,7 @@ class Window:
         part = self.part
         ends = ("", "")
         if part is not None:
-            # Three significant digits of the window length: a link must show the same window.
+            # Three digits after the leading digit of the length: a link must show the same window.
             digits = int(np.clip(3 - math.floor(math.log10(part[1] - part[0])), 0, 9))
             ends = (f"{part[0]:.{digits}f}", f"{part[1]:.{digits}f}")
         return {
@@ -271,7 +271,7 @@ class Window:
             return
         if not self._waiting:
             self._waiting = True
-            # Delay: the two ends of the range arrive one after the other in one message.
+            # Delay: the two ends of the range arrive as two consecutive changes in one message.
             wait_ms = APART_MS - 1e3 * (time.monotonic() - self._told_at)
             document.add_timeout_callback(self._settled, max(1, int(wait_ms)))
         if not self._resting:

@@ -20,7 +20,7 @@ __all__ = ["LOOPBACK", "host_of", "only_known_hosts", "own_names"]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: All addresses of this machine.
 _EVERYWHERE = ("0.0.0.0", "::")
-#: The request came to a server that is not the one it names (RFC 9110, 15.5.20).
+#: HTTP status: this server is not responsible for the requested host (RFC 9110, 15.5.20).
 _MISDIRECTED = 421
 
 
