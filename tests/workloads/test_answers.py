@@ -1,6 +1,6 @@
-"""The check of each shipped workload takes the true result and refuses wrong ones.
+"""The check of each shipped workload accepts the true result and rejects wrong ones.
 
-Those of tables are in `test_tables`.
+The checks of workloads on tables are in other files, such as `test_df` and `test_tpch`.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ WRONG = {
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_the_true_result_is_taken_and_wrong_ones_are_refused(client, variant):
-    # A factor of many times the usual one would only take as many times as long.
+    # A factor many times the usual one would only make the test take that much longer.
     usual = 0.15 / max(0.15, variant.params.get("factor", 0))
     prove(client, variant, WRONG, replace(TINY, fraction=usual * TINY.fraction))
 
@@ -203,7 +203,7 @@ def test_a_written_file_that_holds_other_values_is_refused(client):
 
 
 class BytesMade(SchedulerPlugin):
-    """Adds up the sizes of all results, while it is in force."""
+    """Adds up the sizes of all results while it is registered."""
 
     def __init__(self, client):
         self.scheduler, self.total = client.cluster.scheduler, 0
@@ -236,7 +236,7 @@ def test_sizes_come_from_the_clusters_memory(client, variant):
         variant.workload.call("cleanup", **available)
         made.append(bytes_made.total)
 
-    # Four times as much by the linear law, twice by the quadratic one; datasets come in steps.
+    # 4 times as much by the linear law, 2 times by the quadratic one; dataset sizes are discrete.
     assert 1.5 < made[1] / made[0] < 8
 
 

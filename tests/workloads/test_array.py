@@ -1,4 +1,4 @@
-"""The checks of the array workloads take the true result and refuse wrong ones."""
+"""The checks of the array workloads accept the true result and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from helpers.wrong_results import (
     times,
 )
 
-#: Of the two numbers of a fingerprint: what shows a lost value, and what shows a moved one.
+#: The two numbers of a fingerprint: the first detects a lost value, the second a moved one.
 FINGERPRINT = {
     "a value is lost": lambda result: np.asarray(result) * [1 - 1e-7, 1],
     "blocks have changed places": lambda result: np.asarray(result) * [1, 1 + 1e-7],
@@ -93,14 +93,14 @@ WRONG = {
 
 
 def wrong_for(variant):
-    """Where variants have one check, the last of them proves it; the others' answers are taken."""
+    """Return wrong results for the last variant of a check; other variants test the true result."""
     is_proof = variant == variant.workload.variants()[-1]
     return WRONG if is_proof else {variant.workload.name: {}}
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
-    # By the quadratic law a small cluster gets much more data than it has memory.
+    # By the quadratic law the data of a small cluster are much larger than its memory.
     fraction = 0.01 if variant.params.get("law") == "quadratic" else 0.1
     prove(client, variant, wrong_for(variant), replace(TINY, fraction=fraction))
 

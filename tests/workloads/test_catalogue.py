@@ -1,4 +1,4 @@
-"""What the shipped workloads say of themselves."""
+"""The metadata of the shipped workloads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchkit.measure.scale import Scale
 FOLDER = Path(__file__).parents[2] / "workloads"
 FOUND = collect([FOLDER])
 WORKLOADS = list(FOUND.workloads.values())
-#: One workload for each mechanism of Dask; workloads.md calls them the first twelve.
+#: One workload for each mechanism of Dask: "the first twelve" in workloads.md.
 FIRST_TWELVE = {
     "adaptive.expand_contract_expand",
     "array.basic_sum",
@@ -121,5 +121,5 @@ def test_facts_are_of_workloads_as_they_are_today():
 
     stale = [row["workload"] for row in rows if versions.get(row["workload"]) != row["version"]]
 
-    assert stale == []  # `python benchmarks/catalogue.py facts` forgets them
+    assert stale == []  # `python benchmarks/catalogue.py facts` drops them
     assert all(row["duration"] > 0 and row["n_runs"] > 0 for row in rows)

@@ -32,7 +32,7 @@ def one_moved(values):
 
 
 def entry(name, change):
-    """Change one value of a Series with names."""
+    """Change one value of a Series by its name in the index."""
 
     def spoil(series):
         return pd.Series({**series.to_dict(), name: change(series[name])})

@@ -1,4 +1,4 @@
-"""The checks of the workloads about beginnings, ends, and what goes wrong between them."""
+"""The checks of the workloads about start, stop, and faults in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distributed import Client, LocalCluster
 from helpers.wrong_results import MIB, TINY, WATCHED, item, proved_here
 from helpers.wrong_results import prove as prove_at
 
-#: Real processes with pandas in them need more memory than the tiny cluster has.
+#: Worker processes that import pandas need more memory than the tiny cluster has.
 WITH_PROCESSES = replace(TINY, memory=2 * 400 * MIB)
 NEED_PROCESSES = {
     *("fault.worker_kill", "fault.pause", "fault.nanny_restart"),
@@ -19,7 +19,7 @@ NEED_PROCESSES = {
 
 
 def one_with(name, value, number=0):
-    """Change an entry of one of the parts of a result."""
+    """Change one entry in one part of a result."""
 
     def spoil(parts):
         changed = value(parts[number][name]) if callable(value) else value
@@ -29,7 +29,7 @@ def one_with(name, value, number=0):
 
 
 def growing(rounds):
-    """Let a soak of ten minutes leak 40 MiB a minute."""
+    """Return rounds of a ten-minute soak that leaks 40 MiB a minute."""
     step_s = 600 / len(rounds)
     return [
         {**each, "at": (i + 1) * step_s, "memory": i * step_s * 40 * MIB / 60}
@@ -125,7 +125,7 @@ WRONG = {
         "not a number": item("rounds", one_with("got", float("nan"))),
     },
 }
-#: Its length goes by the fraction: ten minutes become six seconds.
+#: The duration scales with the fraction: ten minutes become six seconds.
 SCALES = {"stability.soak[seconds=600]": replace(TINY, fraction=0.01)}
 SHARING = [each for each in proved_here(WRONG) if each.workload.name not in NEED_PROCESSES]
 IN_PROCESSES = [each for each in proved_here(WRONG) if each.workload.name in NEED_PROCESSES]

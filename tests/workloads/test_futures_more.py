@@ -1,4 +1,4 @@
-"""Checks of the workloads of futures, actors, nested tasks, the GIL and coordination."""
+"""Checks of the workloads on futures, actors, nested tasks, the GIL and coordination."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
 
 
 def read_by_others(change):
-    """Change what the tasks read that do not set the variable."""
+    """Change the values that are read by the tasks that do not set the variable."""
     return item("told", lambda told: [told[0], *map(change, told[1:])])
 
 

@@ -1,4 +1,4 @@
-"""The checks of the workloads of archives take the true result and refuse wrong ones."""
+"""The checks of the archive workloads accept the true result and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from helpers.wrong_results import TINY, prove, proved_here
 
 
 def written_with(change):
-    """Change a written store: another is written beside it, with other values."""
+    """Return a copy of a written store with other values, in the same folder."""
 
     def spoil(store):
         import xarray as xr

@@ -1,4 +1,4 @@
-"""The checks of the group-by workloads; q5's is proved in `test_answers`."""
+"""The checks of the group-by workloads; the check of q5 is tested in `test_answers`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ WRONG = {
     "h2o.q4": columns_wrong("v1", "v2", "v3"),
     "h2o.q6": columns_wrong("median", "std"),
     "h2o.q7": {
-        # Ranges are small whole numbers, of which neighbours may have the same.
+        # Ranges are small integers: swapping two equal ones would leave the result correct.
         what: spoil
         for what, spoil in columns_wrong("range").items()
         if "swapped" not in what

@@ -1,4 +1,4 @@
-"""The checks of the workloads that read and write: csv, parquet, zarr, io."""
+"""The checks of the workloads that read and write files: csv, parquet, zarr, io."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def value_off(array):
 
 
 def something_else(mean):
-    """Return a wrong mean, also where the right one is not a number."""
+    """Return a wrong mean, also if the right one is NaN."""
     mean = float(mean)
     return 1.0 if np.isnan(mean) else mean * (1 + 1e-6)
 
 
 def files_with(change):
-    """Write what was written elsewhere, changed."""
+    """Write a changed copy of the written files to another folder, and return that folder."""
 
     def spoil(folder):
         target = Path(tempfile.mkdtemp(dir=Path(folder).parent)) / "changed.parquet"

@@ -74,7 +74,7 @@ WRONG = {
 }
 
 
-#: Training starts threads and a network of its own, which takes seconds.
+#: Training starts threads and its own network, which takes seconds.
 SLOW = {"ml.xgboost_train", "ml.hpo_random_search"}
 VARIANTS = [
     pytest.param(

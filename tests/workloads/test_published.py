@@ -1,4 +1,4 @@
-"""Workloads read their data where it was published, by URL, and give the same answers."""
+"""Workloads read their published data by URL, and their checks accept the results."""
 
 from __future__ import annotations
 

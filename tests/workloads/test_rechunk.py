@@ -1,4 +1,4 @@
-"""The checks of the rechunk workloads take the true result and refuse wrong ones."""
+"""The checks of the rechunk workloads accept the true result and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRONG = {
 
 
 def wrong_for(variant):
-    """Where variants have one check, the last of them proves it; the others' answers are taken."""
+    """Return wrong results for the last variant of a check; other variants test the true result."""
     is_proof = variant == variant.workload.variants()[-1]
     return WRONG if is_proof else {variant.workload.name: {}}
 

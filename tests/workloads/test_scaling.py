@@ -1,4 +1,4 @@
-"""Checks of the workloads of stealing and adaptive scaling."""
+"""Checks of the workloads on work stealing and adaptive scaling."""
 
 from __future__ import annotations
 

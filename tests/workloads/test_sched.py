@@ -1,4 +1,4 @@
-"""Checks of the workloads of the scheduler."""
+"""Checks of the scheduler workloads."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from helpers.wrong_results import TINY, item, prove, proved_here
 
-#: What these do does not depend on memory, and is overhead only.
+#: The work of these workloads does not depend on memory: it is overhead only.
 SMALL = replace(TINY, fraction=0.1)
 
 
 def places_with(change):
-    """Spoil the places in every pass, or they would not be the same."""
+    """Change the places in every pass, because the check compares the passes."""
     return lambda result: passes_with(lambda passes: [change(dict(passes[0]))] * len(passes))(
         result
     )
@@ -24,7 +24,7 @@ def passes_with(change):
 
 
 def fetched_with(change):
-    """Spoil the last pass alone: each is looked at."""
+    """Change the last pass only, because the check inspects each pass."""
 
     def spoil(passes):
         last = SimpleNamespace(fetched=change(passes[-1].fetched), held=passes[-1].held)
@@ -34,7 +34,7 @@ def fetched_with(change):
 
 
 def all_moved(places):
-    """Turn the order round: what is needed comes last."""
+    """Reverse the order, so that the first needed key comes last."""
     return {key: len(places) - place for key, place in places.items()}
 
 

@@ -51,7 +51,7 @@ WRONG = {
         "the shuffle began only once": item("runs", 1),
     },
 }
-#: Partitions that come by the thread: a few show as much as many.
+#: The number of partitions scales with the threads; a few partitions test as much as many.
 FEW = {"shuffle.many_partitions": replace(TINY, fraction=0.1)}
 KILLS = "shuffle.p2p_worker_loss"
 

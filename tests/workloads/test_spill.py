@@ -1,4 +1,4 @@
-"""The checks of the workloads about memory, and what does not fit into it."""
+"""The checks of the workloads about memory, and about data larger than memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from distributed import Client, LocalCluster
 from helpers.wrong_results import TINY, VARIANTS, item, nan, prove, proved_here, run_variant, times
 
-#: They end or replace workers, so they get a cluster of their own.
+#: These workloads stop or replace workers, so each gets its own cluster.
 CONSUME_THEIR_CLUSTER = {"memory.amm_retire", "spill.repeated_merge"}
 
-#: They write more than fits into memory, or repeat themselves often.
+#: These workloads write more than fits into memory, or repeat their work often.
 SLOW = {"spill.dot_product", "memory.leak_slope"}
 
-#: Workers of the tiny cluster do not see their process's memory, a third of a real one's limit:
-#: where that makes them spill there must be more data.
+#: Workers of the tiny cluster ignore the memory of their process, which is a third of the limit of
+#: a real worker. Where that memory is what makes workers spill, the test needs more data.
 SCALES = {"spill.dot_product": replace(TINY, memory=2 * TINY.memory)}
 
 

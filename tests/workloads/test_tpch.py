@@ -1,6 +1,6 @@
-"""The checks of the TPC-H workloads take the true result and refuse wrong ones.
+"""The checks of the TPC-H workloads accept the true result and reject wrong ones.
 
-Those of query 3 are in `test_answers`.
+The check of query 3 is tested in `test_answers`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUERIES = [f"tpch.q{number:02d}" for number in range(1, 23)]
 
 
 def changed(change):
-    """Change a result; a single number becomes a frame first, and not a number if none is left."""
+    """Return a function that changes a result; a single number that loses its row becomes NaN."""
 
     def spoil(result):
         if isinstance(result, pd.DataFrame):
@@ -33,7 +33,7 @@ def changed(change):
 
 
 def value_off(frame):
-    """Make the first of the last column a little larger, a word longer, a day later."""
+    """Increase the first value of the last column slightly: a number, a text or a date."""
     name, first = frame.columns[-1], frame.iloc[0, -1]
     if isinstance(first, float):
         first = first * (1 + 1e-6) + 1e-4
@@ -45,7 +45,7 @@ def value_off(frame):
 
 
 def values_exchanged(frame):
-    """Exchange two values of the first column that has two; of one row, take it twice."""
+    """Swap two different values of the first column that has them; else repeat all rows."""
     for name in frame.columns:
         values = frame[name].tolist()
         other = next((i for i, value in enumerate(values) if value != values[0]), None)
@@ -70,7 +70,7 @@ WRONG = {name: SPOILED for name in [*QUERIES, "engines.tpch", SPARK] if name != 
 
 
 def with_readers(change):
-    """Change which readers a plan has."""
+    """Return a function that changes the readers of a plan."""
 
     def spoil(planned):
         readers = PLANNING["readers"](planned.collection)
@@ -84,7 +84,7 @@ def and_all_of(reader):
 
 
 def with_rows(change):
-    """Let a plan do something else to the rows it finds."""
+    """Return a function that changes the rows that a plan produces."""
     return lambda planned: type(planned)(planned.collection.map_partitions(change))
 
 
@@ -99,19 +99,19 @@ PLANS = {
     "rows are found twice": with_rows(lambda rows: pd.concat([rows, rows])),
     "the order is lost": with_rows(lambda rows: rows.iloc[::-1]),
 }
-#: Of a single number.
+#: For queries that return a single number.
 NUMBER = {**READ, "the number is off": lambda plan: type(plan)(1.001 * plan.collection)}
 WRONG |= {"tpch.optimize": PLANS, "tpch.optimize_files": PLANS}
 WRONG |= {f"tpch.optimize[query={name}]": NUMBER for name in ("q06", "q14", "q19")}
-#: Of so few lines as are planned here none, or one, is what these queries ask for.
+#: With as few rows as the tests plan, these queries return no row or one.
 WRONG |= {f"tpch.optimize[query={name}]": READ for name in ("q11", "q15", "q17", "q20", "q21")}
 
-#: Of planning alone these are tried in each run of the tests, the others in continuous integration.
+#: Queries whose plans every test run checks; the others run in continuous integration only.
 QUICK = ("q01", "q06", "q12", "q22", 4)
 
 
 def marked(variant):
-    """Mark as slow what takes seconds and tells little that is new."""
+    """Mark as slow the variants that take seconds and test little more than the others."""
     slow = "optimize" in variant.name and not set(variant.params.values()) & set(QUICK)
     marks = [pytest.mark.slow] if slow else []
     if variant.workload.name == SPARK:
@@ -124,7 +124,7 @@ def marked(variant):
 
 
 def proved():
-    """Return what is proved: of Spark, which takes long to start, the last query alone."""
+    """Return the variants to test: of Spark, which starts slowly, the last query only."""
     return [each for each in proved_here(WRONG) if SPARK not in each.name or "q21" in each.name]
 
 

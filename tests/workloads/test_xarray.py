@@ -1,4 +1,4 @@
-"""The checks of the xarray workloads take the true result and refuse wrong ones."""
+"""The checks of the xarray workloads accept the true result and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers.wrong_results import TINY, dask_like, prove, proved_here, times
 
 
 def means_with(change):
-    """Change the means of the product, be they in arrays or in a frame."""
+    """Change the means of the product, which are in arrays or in a frame."""
 
     def spoil(result):
         if dask_like(result):
@@ -22,7 +22,7 @@ def means_with(change):
 
 
 class FrameOf:
-    """A frame that is computed already."""
+    """Stand-in for a Dask DataFrame: a frame that is already computed."""
 
     def __init__(self, frame):
         self.frame = frame
@@ -62,7 +62,7 @@ WRONG = {
 
 
 def wrong_for(variant):
-    """Where variants have one check, the last of them proves it; the others' answers are taken."""
+    """Return wrong results for the last variant of a check; other variants test the true result."""
     is_proof = variant == variant.workload.variants()[-1] or "result_as" in variant.params
     return WRONG if is_proof else {variant.workload.name: {}}
 
