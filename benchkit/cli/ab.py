@@ -162,7 +162,7 @@ def ab(
 def _write_report(
     experiment: Any, report: Any, metrics: tuple[str, ...], output: str | None, quiet: bool
 ) -> None:
-    """Write the page, or say in a line why there is none: the measurements are what counts."""
+    """Write the report page; print one line if that fails, because the runs are already stored."""
     from benchkit.errors import BenchkitError
     from benchkit.show.reports.reports import ab_report
 

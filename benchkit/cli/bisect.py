@@ -13,7 +13,7 @@ from benchkit.cli.options import common, print_json
 __all__ = ["bisect"]
 
 FAILED, TOO_FEW, INTERRUPTED = 3, 4, 130
-#: What `git bisect run` understands.
+#: Exit codes of `git bisect run`.
 GOOD, BAD, CANNOT_TELL = 0, 1, 125
 
 
@@ -150,7 +150,7 @@ def bisect(
 
 
 def _run(bisection: Any, budget_s: float | None, quiet: bool) -> None:
-    """Measure, and tell on stderr each step, each run and what was learnt."""
+    """Run the bisection, and print each step, run and intermediate result on stderr."""
     from benchkit.experiment.run.events import finished_records
     from benchkit.formatting import format_seconds
 
@@ -170,7 +170,7 @@ def _run(bisection: Any, budget_s: float | None, quiet: bool) -> None:
 
 
 def _print(found: Any) -> None:
-    """Print the finding, what the two builds differ in, and the builds that were looked at."""
+    """Print the result, the packages that differ between both builds, and a table of builds."""
     from benchkit.formatting import Table
 
     click.echo("\n".join(found.sentences()))
@@ -184,7 +184,7 @@ def _print(found: Any) -> None:
 
 
 def _verdict(found: Any) -> int:
-    """Return what `git bisect run` is told of the commit in the middle."""
+    """Return the exit code for `git bisect run`: the verdict on the checked-out commit."""
     if found.status != "found" or found.untold:
         return CANNOT_TELL
     return BAD if found.first is found.candidates[1] else GOOD

@@ -113,7 +113,7 @@ def nightly(
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
     if budget_usd is not None:
         raise UsageError(f"--budget {budget}: a night's budget is a time, such as 90m or 6h")
-    tracker = tracker_for(issues, Path(output) / "issues")  # refuses before anything is measured
+    tracker = tracker_for(issues, Path(output) / "issues")  # raises before any measurement
 
     found = measure_night(
         *names,
@@ -156,7 +156,7 @@ def _publish(
     site: str | None,
     quiet: bool,
 ) -> None:
-    """Write summary, page, site and issues; each that fails is one more trouble of the night."""
+    """Write summary, page, site and issues; add each failure to the troubles of the night."""
     from benchkit.errors import BenchkitError
     from benchkit.show.issues.sync import sync_issues
     from benchkit.show.reports.night import night_markdown, workflow_commands

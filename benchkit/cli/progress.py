@@ -1,4 +1,4 @@
-"""What is going on, on stderr: a bar on a terminal, a line per measurement elsewhere."""
+"""Show progress on stderr: a bar on a terminal, a line per measurement elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["bar", "format_duration", "show_progress"]
 
 @contextmanager
 def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, and nothing elsewhere; gives what to call with done and total."""
+    """Show a bar on a terminal, nothing elsewhere; yield a function of done and total."""
     console = Console(stderr=True, quiet=quiet, highlight=False)
     columns = (TextColumn(what), BarColumn(bar_width=30), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True,

@@ -13,7 +13,7 @@ import yaml
 
 __all__ = ["check_release"]
 
-#: Environment to be released, and the one that was released before it.
+#: Environment to release, and the previously released environment.
 RUNTIME, PREVIOUS = "runtime", "runtime-previous"
 BLOCKS = 3
 WORSE, FAILED, INTERRUPTED = 1, 3, 130

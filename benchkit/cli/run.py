@@ -1,4 +1,4 @@
-"""`benchkit run`: measure, print a table, keep."""
+"""`benchkit run`: measure workloads, print a table, store the runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What works on this machine, found by trying it: Dask, kernels, disk, credentials, clocks.
+"""Check by trying what works on this machine: Dask, kernels, disk, credentials, clocks.
 
-Each examination is short, needs no network, and says what to do when something is amiss.
+Each check is short, needs no network, and says how to repair a problem.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchkit.store.store import Store
 
 __all__ = ["CheckResult", "run_checks"]
 
-#: Below this, spilling workloads and datasets fill the disk.
+#: Minimum free disk in bytes: with less, spilling workloads and datasets fill the disk.
 LITTLE_DISK_BYTES = 5 * 2**30
 _EXTRAS = {
     "show": ("panel", "bokeh", "hvplot", "nbconvert"),
@@ -43,16 +43,16 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one examination found.
+    """Result of one check.
 
     Attributes
     ----------
     check : str
-        What was examined.
+        Name of the check.
     status : {"ok", "absent", "trouble"}
-        Works; is not there, which only matters to those who want it; does not work.
+        Works; is not installed or configured (optional); does not work.
     detail : str
-        What was seen, and what to do.
+        Observation, and what to do.
     """
 
     check: str
@@ -60,22 +60,22 @@ class CheckResult:
     detail: str
 
     def to_dict(self) -> dict[str, str]:
-        """Return the finding as a flat dictionary."""
+        """Return the result as a flat dictionary."""
         return asdict(self)
 
 
 def run_checks(store: str | None = None) -> Iterator[CheckResult]:
-    """Examine this machine, one finding at a time.
+    """Run all checks of this machine, and yield each result when it is known.
 
     Parameters
     ----------
     store : str, optional
-        The store whose disk is looked at.
+        Store whose disk is checked.
 
     Yields
     ------
-    Finding
-        The quick ones first; the last two start a cluster and a kernel.
+    CheckResult
+        The fast checks first; the last two start a cluster and a kernel.
     """
     checks: list[tuple[str, Callable[[], tuple[str, str]]]] = [
         ("machine", _machine),
@@ -149,7 +149,7 @@ def _store(path: str | None) -> tuple[str, str]:
 
 
 def _disk(folder: Path, before: str = "") -> tuple[str, str]:
-    """Try what writing a run takes in a folder (or the nearest one that exists)."""
+    """Try the file operations of writing a run in a folder or its nearest existing parent."""
     place = Path(folder).absolute()
     while not place.exists():
         place = place.parent
@@ -171,7 +171,7 @@ def _spill() -> tuple[str, str]:
 
 
 def _clocks() -> tuple[str, str]:
-    """Compare the wall clock with the steady one; a clock that is being set shows here."""
+    """Compare the wall clock with the monotonic clock to detect a clock that is adjusted."""
     wall, steady = time.time(), time.monotonic()
     time.sleep(0.25)
     drift = (time.time() - wall) - (time.monotonic() - steady)
@@ -190,7 +190,7 @@ def _browser() -> tuple[str, str]:
 
 
 def _credentials() -> tuple[str, str]:
-    """Say which accounts are known, and never a value."""
+    """Return which credentials are set, never their values."""
     import dask
 
     known = {

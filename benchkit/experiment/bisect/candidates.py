@@ -1,7 +1,7 @@
-"""What a bisection looks through: releases of a package in an index, or commits of a checkout.
+"""Builds that a bisection searches: releases of a package in an index, or commits of a checkout.
 
-Knows how to list them in order and how each is named in a requirement. Builds and measures nothing,
-and leaves a checkout as it is.
+Lists the builds in order, each with its requirement line. Does not build or measure, and does not
+modify a checkout.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from benchkit.experiment.environment.requirements import DASK, parse_requirement
 
 __all__ = ["Candidate", "beside_head", "find_candidates", "list_commits", "list_releases"]
 
-#: Letters of a commit's id in names of arms: unique in Dask's history, and short enough to read.
+#: Characters of a commit id in the name of an arm: short, and unique in Dask's history.
 N_SHA = 10
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One build in question.
+    """One build to search.
 
     Attributes
     ----------
     name : str
-        Name of its arm: a version, or the beginning of a commit's id.
+        Name of the arm: a version, or the beginning of a commit id.
     title : str
-        What it is called in a sentence.
+        Text for messages.
     pins : mapping of str to str
-        What follows the name of each package in question: ``==2024.5.0``, or `` @ git+file:...``.
+        Package name -> text after the name in a requirement: ``==2024.5.0``, `` @ git+file:...``.
     sha : str
-        Of a commit; else "".
+        Full commit id; "" for a release.
     """
 
     name: str
@@ -60,25 +60,25 @@ def find_candidates(
     git: str | Path | None = None,
     step: bool = False,
 ) -> list[Candidate]:
-    """Return the builds that a user means.
+    """Return the builds to search, from the options of a user.
 
     Parameters
     ----------
     good, bad : str
         Release or commit before and after the change.
     base : Environment
-        Its Python is what releases must fit.
+        Releases must support its Python version.
     package, git : str, path
         Releases of this package, or commits of this checkout.
     step : bool, default False
-        Only the ends and the commit that is checked out.
+        Return only the ends and the checked-out commit.
 
     Raises
     ------
     UsageError
-        Something is missing, does not exist, or is in the wrong order.
+        An end or a package is missing or does not exist, or the ends are in the wrong order.
     EnvironmentBuildError
-        The index does not answer, or there is no git.
+        The package index is not reachable, or git is not installed.
     """
     if (package is None) == (git is None):
         raise UsageError("name what changed: --package NAME (releases) or --git PATH (commits)")
@@ -97,16 +97,16 @@ def find_candidates(
 def list_releases(package: str, good: str, bad: str, python: Interpreter) -> list[Candidate]:
     """Return the releases of a package from one version to another, the oldest first.
 
-    They are those that uv would install for this Python from the index it is configured for: no
-    pre-releases, and none that was withdrawn. Dask and distributed are released together, and
-    each is pinned to the version of the other.
+    These are the releases that uv would install for this Python from its configured index: no
+    pre-releases and no yanked releases. Dask and distributed are released together, and
+    both are pinned to the same version.
 
     Raises
     ------
     UsageError
-        The package has no such release, or they are in the wrong order.
+        The package has no such release, or the ends are in the wrong order.
     EnvironmentBuildError
-        The index does not answer.
+        The package index is not reachable.
     """
     name = canonicalize_name(package)
     try:
@@ -119,8 +119,8 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
     found: list[str] = []
     with tempfile.TemporaryDirectory(prefix="benchkit-") as folder:
         upper = f"<={bad}"
-        # One question for each: uv has no list, but knows the user's index, its logins and which
-        # releases this Python can have. 40 ms each when asked before.
+        # One request per release: uv cannot list releases, but it knows the user's index, logins
+        # and the releases for this Python. 40 ms each when cached.
         while newest := newest_release(
             f"{name}>={good},{upper}", python, folder=Path(folder), where=where
         ):
@@ -147,10 +147,10 @@ def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
     Raises
     ------
     UsageError
-        It is no checkout of a package, has no such commit, or the good one does not lie before
-        the bad one.
+        The folder is no checkout of a package, has no such commit, or the good commit is not an
+        ancestor of the bad one.
     EnvironmentBuildError
-        There is no git.
+        git is not installed.
     """
     folder = Path(path).expanduser().resolve()
     if not folder.is_dir():
@@ -186,19 +186,19 @@ def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
 
 
 def beside_head(candidates: Sequence[Candidate], path: str | Path) -> list[Candidate]:
-    """Return the ends and the commit that is checked out, for a step of ``git bisect run``.
+    """Return the ends and the checked-out commit, for a step of ``git bisect run``.
 
     Raises
     ------
     UsageError
-        That commit is one of the ends, and needs no step.
+        The checked-out commit is one of the ends.
     """
     first, last = candidates[0], candidates[-1]
     sha = _git(Path(path), "rev-parse", "--verify", "HEAD", refusal=f"--git {path}")
     if sha in (first.sha, last.sha):
         raise UsageError(f"--git-step: {sha[:N_SHA]} is an end: `git bisect` checks out others")
-    # Found by its id and not in the list: git bisect also walks merged branches, which first
-    # parents pass by.
+    # Pinned by id, not taken from the list: git bisect also visits commits of merged branches,
+    # which are not first parents.
     pins = {name: pin.replace(first.sha, sha) for name, pin in first.pins.items()}
     title = f"{next(iter(pins))} {sha[:N_SHA]} {_subject(Path(path), sha)}"
     return [first, Candidate(sha[:N_SHA], title, pins, sha), last]

@@ -1,7 +1,7 @@
-"""The environments of a bisection: one for each build in question, and as alike as can be.
+"""Environments of a bisection: one per build, with all other packages equal if possible.
 
-Old releases of Dask have no upper bounds on what they need, so the newest of everything would move
-from build to build, and NumPy be taken for Dask. So all else is held.
+Old releases of Dask have no upper bounds on their dependencies: the newest versions would differ
+between builds, and a change in NumPy would look like one in Dask. So other packages are held.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from benchkit.measure.provenance import installed_packages
 
 __all__ = ["CandidateEnvironments"]
 
-#: What an environment without packages of its own gets, beside what the workload requires.
+#: Packages of an environment that lists none, in addition to those the workload requires.
 USUAL = ("dask[array,dataframe]", "distributed", "pyarrow", "xarray")
 
 
 class CandidateEnvironments:
-    """Makes the environment of each candidate.
+    """Create the environment of each candidate.
 
     Parameters
     ----------
     base : Environment
-        Gives Python, Dask configuration, variables, cluster and other packages.
+        Provides Python, Dask configuration, variables, cluster and other packages.
     candidates : sequence of Candidate
-        Builds in question, in order.
+        Builds to search, in order.
     requires : sequence of str
-        Modules that the workload needs.
+        Modules that the workload requires.
     held : mapping of str to str, optional
-        Versions of all else, of a bisection that is gone on with.
+        Versions of the other packages, from a bisection that is continued.
 
     Attributes
     ----------
     held : dict of str to str
-        Name -> version of what does not change, where nothing speaks against it: what the good
-        end takes, or the bad end where it needs newer.
+        Name -> preferred version of each package that is kept equal: the version of the good end,
+        or that of the bad end if it requires another.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class CandidateEnvironments:
         Raises
         ------
         InvalidEnvironmentError
-            Its requirements contradict each other.
+            The requirements contradict each other.
         EnvironmentBuildError
-            The index does not answer, or a source cannot be read.
+            The package index is not reachable, or a source cannot be read.
         """
         candidate = self.candidates[place]
         lock = self._resolve(candidate, prefer=self.held)
@@ -95,7 +95,7 @@ class CandidateEnvironments:
         )  # fmt: skip
 
     def _hold(self) -> dict[str, str]:
-        """Return what the good end takes, moved to what the bad end takes where that must be."""
+        """Return the versions of the good end, changed only where the bad end requires it."""
         first, last = self.candidates[0], self.candidates[-1]
         day = as_of(self._requirements(first), installed_packages())
         good = self._resolve(first, prefer=None if day else self._own, dated=True)
@@ -123,7 +123,7 @@ class CandidateEnvironments:
 
 
 def _usual(requires: Sequence[str]) -> list[str]:
-    """Return requirement lines for an environment that says none."""
+    """Return requirement lines for an environment that lists no packages."""
     from importlib.metadata import packages_distributions
 
     known = packages_distributions()
@@ -133,10 +133,10 @@ def _usual(requires: Sequence[str]) -> list[str]:
 
 
 def _pinned(lines: Sequence[str], pins: Mapping[str, str], folder: Path) -> list[str]:
-    """Return requirement lines with the packages in question pinned, each once.
+    """Return requirement lines without duplicates, with the searched packages pinned.
 
-    Of Dask and distributed the one that is not in question takes the version that the other one
-    goes with.
+    If only Dask or only distributed is searched, the other is left without a pin: it takes the
+    version that the searched package requires.
     """
     found: list[str] = []
     missing = dict(pins)
@@ -161,7 +161,7 @@ def _pinned(lines: Sequence[str], pins: Mapping[str, str], folder: Path) -> list
 
 
 def _versions(lock: str, candidate: Candidate | None = None) -> dict[str, str]:
-    """Return name -> version of the lines of a lock that pin one; without what is in question."""
+    """Return name -> version of the pinned lines of a lock, without the searched packages."""
     pairs = (line.partition("==") for line in lock.splitlines())
     aside = {*DASK, *(candidate.pins if candidate else ())}
     return {name: version for name, same, version in pairs if same and name not in aside}

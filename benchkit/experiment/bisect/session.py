@@ -288,7 +288,7 @@ def plan_bisection(
     held : mapping of str to str, optional
         See `CandidateEnvironments`.
     ends : sequence of pairs of str, optional
-        See `Bisection`; None reuses runs in the store if the ends do not look the same.
+        See `Bisection`; None reuses stored runs unless they show the ends as same or undecided.
     **options
         ``scale``, ``capture``, ``deadline_s`` and ``id`` of `Experiment`.
 

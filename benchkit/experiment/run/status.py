@@ -1,6 +1,6 @@
-"""How far an experiment is, from what it has written: its plan, its runs, and what it records now.
+"""Progress of an experiment, read from its plan, its runs and its current recordings.
 
-Reads the store only, so that anybody who can read it may watch; asks no process anything.
+Only the store is read, no process is contacted: read access to the store is sufficient.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from benchkit.store.store import Store
 __all__ = ["DONE", "FAILED", "OPEN", "RUNNING", "Status", "latest_running", "read_status"]
 
 OPEN, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
-#: Whoever measures writes every second; this much silence and nobody does any more.
+#: Seconds without a write after which an experiment has stopped: a running one writes each second.
 SILENT_S = 120.0
-#: So long between two runs is a pause, not the way from one to the next.
+#: Seconds between two runs from which the gap counts as a pause of the experiment.
 PAUSE_S = 300.0
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far an experiment is.
+    """Progress of an experiment.
 
     Attributes
     ----------
     id : str
-        The experiment.
+        Id of the experiment.
     plan : dict
-        As it was written when it began.
+        Plan as written at the start.
     entries : DataFrame
         A row per planned measurement in order: ``block``, ``variant``, ``arm``, ``state`` (one of
         planned, running, done, failed), ``run`` (id, or ""), ``outcome`` and ``duration`` (s).
     runs : DataFrame
-        The rows of the store's index that belong to it.
+        Rows of the store's index that belong to the experiment.
     alive : bool
-        Whether something is being measured, as far as the files tell.
+        Whether a measurement is running, judged by the modification times of files.
     left_s : float
-        Seconds until the whole plan is done, about; adaptive plans end earlier.
+        Estimated seconds until the whole plan is done; adaptive plans end earlier.
     """
 
     id: str
@@ -57,30 +57,30 @@ class Status:
     left_s: float
 
     def count(self, state: str) -> int:
-        """Return how many planned measurements are in a state."""
+        """Return the number of planned measurements in a state."""
         return int((self.entries["state"] == state).sum())
 
 
 def read_status(store: Store, experiment: str = "latest") -> Status:
-    """Return how far an experiment is.
+    """Return the progress of an experiment.
 
     Parameters
     ----------
     store : Store
-        Where it writes.
+        Store of the experiment.
     experiment : str, default "latest"
-        Its id, or the beginning of it.
+        Experiment id, or the beginning of one.
 
     Raises
     ------
     UsageError
-        There is no such experiment.
+        The store has no such experiment.
     """
     plan = read_plan(store.path, experiment)
     runs = store.runs(experiment=plan["id"]) if len(store) else store.runs()
     heads, alive = _recorded_now(Path(store.path) / "tmp" / "recordings" / plan["id"])
     planned = pd.DataFrame(plan["plan"], columns=["order", "block", "variant", "arm", "deadline_s"])
-    # A measurement that was tried again has several runs: the last one tells.
+    # A repeated measurement has several runs: use the last one.
     last = {
         (int(run.block), run.arm, run.workload): run
         for run in runs.dropna(subset=["block", "arm"]).itertuples()
@@ -109,7 +109,7 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
 
 
 def latest_running(store: Store) -> str:
-    """Return the id of the experiment that is being measured, the latest if several; or ""."""
+    """Return the id of the running experiment, the latest if several, or "" if none."""
     folder = Path(store.path) / "tmp" / "recordings"
     alive = [path.name for path in folder.glob("*") if _recorded_now(path)[1]]
     planned = [name for name in sorted(alive) if _plan_of(store, name).exists()]
@@ -121,9 +121,9 @@ def _plan_of(store: Store, experiment: str) -> Path:
 
 
 def _recorded_now(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:
-    """Return what is being measured, and whether anything was written of late."""
+    """Return the running measurements, and whether a file was written within `SILENT_S`."""
     heads, newest = set(), 0.0
-    with suppress(OSError):  # files come and go while we look
+    with suppress(OSError):  # files appear and disappear during the scan
         newest = folder.stat().st_mtime
         for path in folder.glob("*.recording"):
             head = json.loads((path / "head.json").read_text(encoding="utf-8"))
@@ -143,7 +143,7 @@ def _left_s(store: Store, entries: pd.DataFrame, runs: pd.DataFrame) -> float:
     for row in ended.itertuples():
         took = float(elapsed.get(row.run, math.nan))
         duration = math.nan if row.duration is None else float(row.duration)
-        if took < duration + PAUSE_S:  # else it was taken up again later
+        if took < duration + PAUSE_S:  # a longer gap: the experiment was resumed later
             estimate.finished(row.variant, took, duration)
         else:
             estimate.discard(row.variant)
