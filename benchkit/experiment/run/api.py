@@ -1,4 +1,4 @@
-"""Measure workloads by name: from words to an experiment, and to the runs it leaves."""
+"""Measure workloads by name: create an experiment from arguments, run it, return its runs."""
 
 from __future__ import annotations
 
@@ -46,33 +46,34 @@ def run(
     params: Mapping[str, Any] | None = None,
     folders: Sequence[str | Path] = (),
 ) -> list[Run]:
-    """Measure workloads in kernels of their own and keep the runs.
+    """Measure workloads in separate kernel processes and store the runs.
 
     Parameters
     ----------
     *names : str
-        Names of workloads or variants, globs allowed; all of them if none is given.
+        Names of workloads or variants, globs allowed; default all workloads.
     select : str, optional
-        Select further, as ``pytest -k`` does: ``"category:array and not slow"``.
+        Expression that narrows the selection, as for ``pytest -k``:
+        ``"category:array and not slow"``.
     environment : str or Environment, default "current"
-        What they run in.
+        Environment to measure in.
     repeats : int, default 1
-        How often each.
+        Number of runs of each variant.
     store : Store or path, optional
-        Where the runs are kept.
+        Store for the runs.
     scale : float, default 1.0
         Share of the full size of the data, above 0 and up to 1.
     capture : {"full", "light", "off"}, default "full"
-        How much is watched.
+        Level of detail of the capture.
     tags, params : mapping, optional
-        What the runs are tagged with; values of parameters.
+        Tags of the runs; values of workload parameters.
     folders : sequence of path, optional
         Folders of workload files.
 
     Returns
     -------
     list of Run
-        In the order in which they were measured.
+        Runs in the order of measurement.
 
     Raises
     ------
@@ -101,19 +102,19 @@ def run(
 
 
 def workloads(select: str | None = None, folders: Sequence[str | Path] = ()) -> pd.DataFrame:
-    """Return the variants there are, by name: category, tags, and what each does.
+    """Return a table of the variants: category, tags and description.
 
     Parameters
     ----------
     select : str, optional
-        Select, as ``pytest -k`` does.
+        Expression to select variants, with the syntax of ``pytest -k``.
     folders : sequence of path, optional
         Folders of workload files; by default ``./workloads``, else the shipped ones.
 
     Returns
     -------
     DataFrame
-        A row per variant, indexed by its full name.
+        One row per variant, indexed by full name.
     """
     variants = collect(folders_of("workloads", folders)).select((), select)
     rows = {
@@ -141,9 +142,9 @@ def plan_experiment(
     store: Store | str | Path | None = None,
     **options: Any,
 ) -> tuple[Experiment, list[BrokenFile]]:
-    """Return the experiment that these words mean, and the workload files that are broken.
+    """Return the experiment for these arguments, and the workload files that cannot be loaded.
 
-    Nothing is written before everything is found. `environments` are the arms, the baseline
+    All arguments are checked before anything is written. `environments` are the arms, the baseline
     first; `null` adds the baseline once more, `sweeps` the baseline at each point of a grid.
     `options` are those of `Experiment`.
 
@@ -165,7 +166,7 @@ def plan_experiment(
     if null:
         arms.append(Arm(NULL_ARM, arms[0].environment))
     for arm in arms:
-        # Now, because what its packages do not know is refused before anything is written.
+        # Build now: the build rejects invalid settings before anything is written.
         build(arm.environment)
     words = {
         "names": list(names),
@@ -191,19 +192,19 @@ def plan_experiment(
 def resume_experiment(
     store: Store | str | Path | None, experiment: str
 ) -> tuple[Experiment, list[BrokenFile]]:
-    """Return an experiment that was begun and not ended; what is in the store is not run again.
+    """Return an unfinished experiment to continue; runs in the store are not repeated.
 
     Parameters
     ----------
     store : Store or path
-        Where its plan and its runs are.
+        Store of the plan and the runs.
     experiment : str
-        Its id, the beginning of it, or "latest".
+        Experiment id, the beginning of one, or "latest".
 
     Raises
     ------
     UsageError
-        There is no such experiment.
+        The store has no such experiment.
     """
     home = store if isinstance(store, Store) else Store(store, create=False)
     plan = read_plan(home.path, experiment)
@@ -242,12 +243,12 @@ def _arm(environment: str | Environment, folders: Sequence[Path]) -> Arm:
 
 
 def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> list[Variant]:
-    """Return the variants with these values; each value goes to the workloads that have it.
+    """Return the variants with these parameter values, set where a workload has the parameter.
 
     Raises
     ------
     InvalidParameterError
-        No selected workload has the parameter, or the value is of another type than its own.
+        No selected workload has the parameter, or the value has a wrong type.
     """
     known = {name for variant in variants for name in variant.workload.parameters}
     for name in params:
@@ -278,7 +279,7 @@ def parse_pairs(pairs: Sequence[str], option: str, *, typed: bool = False) -> di
     Raises
     ------
     UsageError
-        One has no ``=``, no name, or a name that another has.
+        A text has no ``=`` or no name, or two texts have the same name.
     """
     found: dict[str, Any] = {}
     for pair in pairs:

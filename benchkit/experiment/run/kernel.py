@@ -1,7 +1,7 @@
-"""A kernel that measures: one process per arm, kept alive, in which papermill runs notebooks.
+"""Kernel for measurements: one reused process per arm, in which papermill runs notebooks.
 
-Starting a kernel and importing Dask costs 5 to 7 s; a notebook in a living one 0.25 s. Knows how to
-start, use, interrupt and kill it. Does not know what the notebook measures.
+Starting a kernel and importing Dask takes 5 to 7 s; a notebook in a running kernel takes 0.25 s.
+This module starts, uses, interrupts and kills kernels; it does not depend on the notebook.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["KernelError", "MeasuringKernel"]
 START_TIMEOUT_S = 60.0
 #: Limit for closing a remote cluster.
 CLOSE_TIMEOUT_S = 90.0
-# It warns of parameters it cannot parse (a text with `=` in it) and sets them all the same.
+# Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
 logging.getLogger("papermill").setLevel(logging.ERROR)
 
 
-#: Variables that belong to one environment and mislead the Python of another.
+#: Variables that belong to one Python environment and break the Python of another.
 _OF_AN_ENVIRONMENT = (
     "PYTHONHOME",
     "PYTHONPATH",
@@ -95,8 +95,8 @@ class _SingleKernelSpec(KernelSpecManager):
 class _Manager(KernelManager):
     """Keep the last client, to close its channels: papermill does not close them.
 
-    A notebook leaves ten open files and two threads otherwise (jupyter/nbclient#348), so that a
-    hundred of them meet the 1024 files that a process may open.
+    Otherwise each notebook leaves ten open files and two threads (jupyter/nbclient#348), and 100
+    notebooks reach the limit of 1024 open files of a process.
     """
 
     last: Any = None
@@ -118,11 +118,11 @@ class MeasuringKernel:
     Parameters
     ----------
     environment : Environment
-        Gives the Dask configuration and the variables.
+        Provides the Dask configuration and the variables.
     folder : path
-        Where the configuration file is written, and kept with the experiment.
+        Folder of the configuration file, stored with the experiment.
     name : str, optional
-        Name of the arm, for its log; by default the environment's.
+        Name of the arm, for its log; default the name of the environment.
     built : Built, optional
         Result of `benchkit.experiment.environment.build.build`; by default the environment is
         built when the process first starts, and used again when it is restarted.
@@ -144,13 +144,13 @@ class MeasuringKernel:
 
     @property
     def built(self) -> Built:
-        """What the process runs in; built now if it is not yet."""
+        """Built environment of the process; built on first access."""
         if self._built is None:
             self._built = build(self.environment)
         return self._built
 
     def start(self) -> None:
-        """Start the process; nothing happens if it runs already."""
+        """Start the process; do nothing if it is already running."""
         if self.alive:
             return
         self.close()
@@ -168,19 +168,19 @@ class MeasuringKernel:
             language="python",
         )
         manager = _Manager(kernel_name="benchkit", kernel_spec_manager=specs)
-        # With the manager's own, blocking client nbclient waits for ever on a kernel that died.
+        # With the manager's default, blocking client, nbclient waits forever for a dead kernel.
         manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
-        # What workers print would otherwise land in the middle of the progress.
+        # Without a log file, output of workers would appear in the progress display.
         with (self.folder / f"kernel-{file_name(self.name)}.log").open("ab") as log:
             manager.start_kernel(env=self._variables(), stdout=log, stderr=log)
         self._manager = manager
 
     def _variables(self) -> dict[str, str]:
-        """Return the process's variables; its Dask configuration comes from one file alone.
+        """Return the environment variables of the process; one file holds its Dask configuration.
 
-        A file keeps lists, None and spaces, which ``DASK_*`` variables lose, and they would win
-        over it: an arm does not inherit them, except for logins. Only "current" is as it is.
+        A file keeps lists, None and spaces, which ``DASK_*`` variables lose. These would override
+        the file, so an arm inherits only login variables. "current" inherits all of them.
         """
         variables = dict(os.environ)
         if self.environment.name != CURRENT:
@@ -196,7 +196,7 @@ class MeasuringKernel:
             paths = [str(measured_folder()), own.pop("PYTHONPATH", "")]
             variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
             variables["PYTHONNOUSERSITE"] = "1"
-            variables[HELPER_VARIABLE] = sys.executable  # an old release has no need of DuckDB
+            variables[HELPER_VARIABLE] = sys.executable  # makes datasets: arms need no DuckDB
             programs = [str(self.built.python.parent), variables.get("PATH", os.defpath)]
             variables["PATH"] = os.pathsep.join(programs)
         # Hide messages of the kernel about debuggers and transports.
@@ -212,18 +212,18 @@ class MeasuringKernel:
     def execute(
         self, notebook: Path, output: Path, parameters: Mapping[str, Any], *, timeout_s: float
     ) -> None:
-        """Run a notebook in the process; the executed notebook is always kept.
+        """Run a notebook in the process; the executed notebook is always saved.
 
         Raises
         ------
         InvalidNotebookError
-            The notebook has no such parameter, or a value would not arrive as it is.
+            The notebook has no such parameter, or a value cannot be passed unchanged.
         KernelError
             The process died, took longer than `timeout_s` for a cell, or a cell raised.
         """
         parameters = checked_parameters(notebook, parameters)
         self.start()
-        # Two seconds, while the process imports Dask: commands that measure nothing do without.
+        # Takes 2 s, while the process imports Dask: other commands do not need this import.
         import papermill
         from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
@@ -237,7 +237,7 @@ class MeasuringKernel:
                 kernel_name="benchkit",
                 km=manager,
                 progress_bar=False,
-                autosave_cell_every=0,  # an autosave would fall into the measurement
+                autosave_cell_every=0,  # an autosave would disturb the measurement
                 start_timeout=START_TIMEOUT_S,
                 execution_timeout=timeout_s,
                 stdout_file=None,
@@ -278,8 +278,8 @@ class MeasuringKernel:
             self._signal("SIGSTOP")
 
     def _signal(self, name: str) -> None:
-        # Its clusters end with each measurement, so the process alone is what is left of an arm;
-        # its helpers end with it, which they could not if they were frozen when it is killed.
+        # Signal this process only: clusters end with each measurement, and its helper processes
+        # must not be stopped, because stopped helpers could not exit when it is killed.
         pid = getattr(self._manager and self._manager.provisioner, "pid", None)
         if pid and hasattr(signal, name):
             with suppress(OSError):
@@ -303,8 +303,8 @@ class MeasuringKernel:
         try:
             if self.alive and self._manager is not None and not (spec.is_local or spec.address):
                 self._signal("SIGCONT")
-                # Not by telling it to end: it would wait 30 s for helpers that ignore such signals,
-                # and end workers of this machine under a cluster that starts them again.
+                # Do not request a kernel shutdown: it waits 30 s for helpers that ignore signals,
+                # and ends local workers that their cluster then starts again.
                 with suppress(Exception):
                     self._close_remote_clusters(self._manager)
         finally:  # also at Ctrl-C

@@ -1,8 +1,8 @@
-"""Parameterised notebooks: what parameters one has, whether values fit, and running it.
+"""Parameterised notebooks: read the declared parameters, check values, store the result status.
 
-Papermill sets parameters that a notebook does not have, drops types without a word, and reads some
-declarations wrongly; so they are read from the parameters cell here, and checked before anything
-runs.
+Papermill sets parameters that a notebook does not have, loses types silently, and parses some
+declarations incorrectly. So this module reads the parameters cell itself and checks values before
+the notebook runs.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _parse(source: str, notebook: str | Path) -> dict[str, Parameter]:
 
 
 def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values, if the notebook has these parameters and they arrive as they are.
+    """Return the values, after checking that the notebook receives them unchanged.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[
     Raises
     ------
     InvalidNotebookError
-        A parameter that the notebook does not have, a value that is not of a JSON type, or one
-        that is not of the annotated type.
+        The notebook does not have the parameter, or the value is not of a JSON type or not of the
+        annotated type.
     """
     known = declared_parameters(notebook)
     for name, value in values.items():
@@ -118,8 +118,8 @@ def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[
 
 
 def _require_json(notebook: str | Path, name: str, value: Any) -> None:
-    # Tuples become lists, integer keys text, np.int64 text: what changes on the way is refused.
-    # NaN is no JSON, yet papermill hands it over whole.
+    # Reject values that the transfer changes: tuples become lists, integer keys and np.int64 text.
+    # NaN is not valid JSON, but papermill passes it unchanged.
     text = repr(value)
     with suppress(TypeError, ValueError):
         if repr(json.loads(json.dumps(value))) == text:
@@ -156,8 +156,8 @@ def _require_type(notebook: str | Path, parameter: Parameter, value: Any) -> Non
 def stamp(output: Path, **facts: Any) -> None:
     """Write facts into an executed notebook's metadata, under ``benchkit``.
 
-    Papermill marks the cells of a dead kernel `completed`, and keeps the kernel's name of the
-    input: what really happened is told here.
+    Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
+    notebook, so the real status and environment are stored here.
     """
     with suppress(OSError, ValueError):
         notebook = nbformat.read(str(output), as_version=4)

@@ -1,7 +1,7 @@
-"""What will be measured, in which order: arms x variants x blocks, as one list.
+"""Plan of an experiment: arms x variants x blocks as one ordered list of measurements.
 
-Knows names and numbers. A block holds one run of each arm, back to back, so that a slow minute hits
-all of them; which comes first is turned round from block to block, or drawn.
+Plans contain names and numbers only. A block is one run of each arm, back to back, so that a slow
+minute affects all arms. The order of the arms is reversed from block to block, or random.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = [
     "write_plan",
 ]
 
-#: Name of the arm that is the baseline once more.
+#: Name of the null arm: the baseline measured a second time.
 NULL_ARM = "null"
 ORDERS = ("abba", "random")
 
 
 @dataclass(frozen=True)
 class Arm:
-    """An environment in one experiment, by the name that its runs carry.
+    """An environment in one experiment, with the arm name stored in its runs.
 
-    `point` is its place in a sweep: values by key.
+    `point` is its point in a sweep: values by key.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One entry of the plan: which variant in which arm, in which block and place."""
+    """One entry of the plan: variant, arm, block and position."""
 
     order: int
     block: int
@@ -56,7 +56,7 @@ class Measurement:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What makes it this entry and no other, whatever its place."""
+        """Identity of the entry, independent of its position."""
         return self.block, self.arm, self.variant
 
 
@@ -68,26 +68,26 @@ def plan_measurements(
     order: str = "abba",
     seed: int = 0,
 ) -> list[Measurement]:
-    """Return the measurements in the order in which they are done.
+    """Return the measurements in the order in which they run.
 
     Parameters
     ----------
     arms : sequence of str
         Names of the arms, the baseline first.
     variants : mapping of str to float
-        Names of the variants, and the deadline of each in s.
+        Variant name -> deadline in seconds.
     n_blocks : int
-        How often each variant is measured in each arm.
+        Number of runs of each variant in each arm.
     order : {"abba", "random"}, default "abba"
-        Arms of a block forwards, then backwards, in turn: a steady drift cancels. Or drawn for
-        each block and variant, which guards against a disturbance that comes every other block.
+        "abba": forward and reversed order in turn, which cancels a steady drift. "random": a new
+        order per block and variant, which protects against a disturbance in every second block.
     seed : int, default 0
-        For the drawing.
+        Seed of the random order.
 
     Raises
     ------
     UsageError
-        Two arms have one name, or the order is unknown.
+        Two arms have the same name, or the order is unknown.
     """
     if len(set(arms)) < len(arms):
         raise UsageError(f"two arms have one name: {', '.join(arms)}")
@@ -110,7 +110,7 @@ def plan_measurements(
 
 
 def write_plan(path: Path, plan: Iterable[Measurement], facts: Mapping[str, Any]) -> None:
-    """Write plan and facts of an experiment, whole or not at all."""
+    """Write plan and facts of an experiment atomically."""
     content = {**facts, "plan": [asdict(measurement) for measurement in plan]}
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -128,12 +128,12 @@ def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[s
     experiment : str
         Id of the experiment, the beginning of it, or "latest".
     having : str, optional
-        Only experiments with this among their words: bisections, for one.
+        Return only an experiment with this key in its words, such as a bisection.
 
     Raises
     ------
     UsageError
-        There is none, or the beginning fits several.
+        No experiment matches, or several match the beginning of the id.
     """
     folder = Path(store) / "experiments"
     plans = {path.parent.name: path for path in sorted(folder.glob("*/plan.json"))}

@@ -1,4 +1,4 @@
-"""Arms from a grid: one environment, with some of its settings at every combination of values."""
+"""Create arms from a grid: one environment with every combination of some setting values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
     Raises
     ------
     UsageError
-        One cannot be read, names a part that cannot be swept, or is there twice.
+        A text is invalid, names a setting that cannot be swept, or occurs twice.
 
     Examples
     --------
@@ -56,21 +56,21 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
 def _value(text: str, part: str) -> Any:
     if part == "variables":
         return text
-    # YAML writes infinity with a dot; Dask's own configuration takes the word.
+    # YAML writes infinity as `.inf`; Dask's own configuration uses `inf`.
     return float("inf") if text == "inf" else yaml.safe_load(text)
 
 
 def expand(
     baseline: Environment, sweeps: Mapping[str, Sequence[Any]]
 ) -> list[tuple[Environment, dict[str, Any]]]:
-    """Return an environment for each combination of values, and where in the grid it is.
+    """Return an environment for each combination of values, with its grid point.
 
     Parameters
     ----------
     baseline : Environment
-        What all have in common.
+        Environment whose settings are varied.
     sweeps : mapping of str to sequence
-        Values by key, as `parse_sweeps` gives them.
+        Values by key, as returned by `parse_sweeps`.
 
     Returns
     -------
