@@ -25,7 +25,7 @@ bokeh_visit = util.visit_immediate_value_references
 
 @pytest.fixture
 def use_fast():
-    """Return what turns it on, or off; off in the end."""
+    """Yield a function that turns the fast serializer on or off; turn it off after the test."""
 
     def turn(on):
         if on:
@@ -41,15 +41,15 @@ def use_fast():
 
 
 def both(use_fast, model):
-    """Return what is written of a model by Bokeh itself, and actual: it, and what it is made of.
+    """Return the output of Bokeh's serializer and of the fast one, each with its model ids.
 
-    Quickly first: Bokeh's own way leaves traces of the defaults that it asked for.
+    The fast one runs first, because Bokeh's own creates the default values that it reads.
     """
     found = []
     for on in (True, False):
         use_fast(on)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numbers that base64 says in other words
+            warnings.simplefilter("ignore")  # numbers that base64 encodes differently
             parts = [one.id for one in util.collect_models(model)]
             found.append({**Serializer(deferred=False).encode(model), "parts": parts})
     return found[::-1]

@@ -1,4 +1,4 @@
-"""Figures of comparisons say what the report says."""
+"""Figures of comparisons show the same values as the report."""
 
 from dataclasses import replace
 

@@ -62,7 +62,7 @@ def site(tmp_path_factory, a_run, ids):
 
 
 def draws(page, least):
-    """Wait until something is drawn on so many canvases at least."""
+    """Wait until at least `least` canvases have been drawn on."""
     ink = """least => {
       const canvases = [];
       const search = root => { for (const one of root.querySelectorAll("*")) {
@@ -165,7 +165,7 @@ def test_a_broken_run_and_one_without_records_are_pages_that_say_so(page, site, 
     page.screenshot(path=artifacts / "dashboard-failed.png")
 
 
-#: Where rows are on the page, of each figure that has some.
+#: JavaScript that returns the y position of the first row of each figure with rows, in pixels.
 PLACES = """() => [...Bokeh.documents[0]._all_models.values()]
   .filter(m => m.type === "Figure" && m.y_range.type === "FactorRange"
                && m.renderers.some(r => ["rows", "runs"].includes(r.data_source.name)))
@@ -173,7 +173,7 @@ PLACES = """() => [...Bokeh.documents[0]._all_models.values()]
     const view = Bokeh.index.find_one(m), box = view.canvas_view.el.getBoundingClientRect();
     return box.y + view.frame.y_scale.compute(m.y_range.factors[0]);
   })"""
-#: Where the first glyph is of a source that has a column.
+#: JavaScript that returns the position of the first glyph of the first source with a column.
 PLACE = """([name, column]) => {
   for (const figure of Bokeh.documents[0]._all_models.values()) {
     if (figure.type !== "Figure") continue;
@@ -217,7 +217,7 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         sees(page, "Hidden by the filters: 2 same.")
         page.goto(f"{url}?view=compare&experiment=e1&metric=memory_peak")
         page.wait_for_function(READY)
-        sees(page, "tests.sum in new")  # the cause of what took longer, whatever metric is asked
+        sees(page, "tests.sum in new")  # the cause of the longer time, for any metric
         page.get_by_label("Metric").select_option(label="time and memory")
         expect(page.get_by_text("Hidden by the filters")).to_have_count(0)
         page.get_by_label("Verdict").select_option(label="worse (1)")
@@ -234,8 +234,8 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         page.wait_for_function(READY)
         sees(page, "What differs between arm:main and arm:new")
 
-        # Rows lie on one line in all three figures; a click on a change leads to its cause, one on
-        # a dot to its run.
+        # Rows are aligned in all three figures; a click on a change opens its cause, a click on a
+        # dot its run.
         page.goto(f"{url}?view=compare&experiment=e1&metric=duration&order=noise")
         page.wait_for_function(READY)
         tops = page.evaluate(PLACES)
@@ -251,7 +251,7 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         page.goto(f"{url}?view=compare&baseline=arm%3Amain&contender=arm%3Anew")
         page.wait_for_function(READY)
 
-        # From a row to its cause, from there to the task group in the runs of both arms.
+        # Follow the links from a row to its cause, and to the task group in the runs of both arms.
         page.get_by_role("link", name="tests.sum").first.click()
         page.wait_for_url("**workload=tests.sum**")
         sees(page, "Runs of both")
@@ -270,7 +270,7 @@ def test_an_experiment_is_found_in_the_list_and_compared(page, tmp_path, artifac
         itself = "baseline=arm%3Amain&contender=arm%3Amain"
         page.goto(f"{url}?view=compare&{itself}&workload=tests.sum")
         sees(page, "This cannot be explained")
-        page.goto(f"{url}?view=compare&experiment=e1&arm=nobody")  # keys that mean nothing here
+        page.goto(f"{url}?view=compare&experiment=e1&arm=nobody")  # meaningless keys here
         sees(page, "▲ slower")
         page.goto(f"{url}?view=compare&experiment=nothing")
         sees(page, "This cannot be compared")
@@ -322,7 +322,7 @@ def test_a_million_tasks_are_drawn_and_zoomed_to_rectangles(page, tmp_path, arti
         page.screenshot(path=artifacts / "dashboard-million.png")
 
         page.mouse.move(600, 500)
-        for _ in range(17):  # each turn shows two thirds of the time
+        for _ in range(17):  # each wheel step zooms to two thirds of the time
             page.mouse.wheel(0, -200)
             page.wait_for_timeout(30)
         page.wait_for_function(f"{RECTANGLES} > 100")
@@ -399,7 +399,7 @@ def test_options_that_cannot_be_served_are_refused(tmp_path, a_run, options, mes
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
 def test_only_one_module_makes_markup(path):
-    """Panel's text panes run what they are given: views go through `parts`, which escapes."""
+    """Allow Panel panes that can render HTML in `parts` only, which escapes their text."""
     tree = ast.parse(path.read_text())
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     forbidden = {"HTML", "Markdown", "Str", "Alert", "StaticText", "TooltipIcon", "Card"}

@@ -1,4 +1,4 @@
-"""What a visitor did to a page is in its address, so that a link shows another the same."""
+"""A page keeps its state in its URL, so that a link shows the same page to another person."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from helpers.dashboard_server import READY, open_page, sees, served
 from helpers.history_data import SLOWER, fill
 from playwright.sync_api import expect
 
-#: Messages of Bokeh's protocol are sent as a header, metadata and content, each by itself.
+#: Bokeh's protocol sends header, metadata and content of a message as separate parts.
 N_PARTS = 3
 
 ROW = ".tabulator-row .tabulator-cell[tabulator-field='{}']"
 N_NIGHTS = 20
 
-#: What a page holds of the files that it offers.
+#: JavaScript that returns the data which a page holds for each file that it offers.
 HELD = """[...Bokeh.documents[0]._all_models.values()]
   .filter(model => "_transfers" in model.properties).map(model => model.data)"""
 
@@ -33,7 +33,7 @@ def site(store):
 
 
 def again(page):
-    """Open the page's address as somebody else would."""
+    """Open the page's URL in the state in which another person would get it."""
     page.goto("about:blank")
     page.go_back()
     page.reload()
@@ -55,7 +55,7 @@ def test_the_list_of_runs_keeps_its_filters_and_its_order(page, site, store):
     kept = page.url
     n_entries = page.evaluate("history.length")
     again(page)
-    page.wait_for_timeout(1500)  # a table says what is typed once more when it is there
+    page.wait_for_timeout(1500)  # the table reports its filter once more when it is built
     assert (page.url, page.evaluate("history.length")) == (kept, n_entries + 1)
     expect(page.locator("[tabulator-field='environment'] input")).to_have_value("release")
     expect(page.locator(ROW.format("environment")).first).to_have_text("release")
@@ -164,7 +164,7 @@ def test_call_stacks_keep_what_is_looked_for_and_at_and_are_reached_by_the_keybo
     page.wait_for_url(lambda url: "frames=" not in url)
     page.get_by_label("Tasks", exact=True).select_option(index=1)
     page.wait_for_url("**prefix=**")
-    # Another group has other tasks: of them nothing was chosen.
+    # Another group has other tasks, so the choice of tasks is reset.
     page.get_by_label("Task group").select_option(index=1)
     page.wait_for_url(lambda url: "group=" in url and "prefix=" not in url)
 
@@ -182,7 +182,7 @@ def test_the_overview_of_an_earlier_night_knows_what_was_known_then(page, site, 
     again(page)
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Night of {earlier}")
     sees(page, "that night")
-    open_page(page, f"{site}?view=overview&night=1999-01-01T00:00:00")  # there was none
+    open_page(page, f"{site}?view=overview&night=1999-01-01T00:00:00")  # no such night
     expect(page.get_by_role("heading", level=1)).not_to_contain_text(earlier)
     open_page(page, f"{site}?view=follow")
     sees(page, "Nothing is being measured")
@@ -223,7 +223,7 @@ def test_a_run_is_saved_as_its_file(page, site, store):
 
 
 def hold_back(page, word):
-    """Let nothing of a kind that a page says reach its server; gives it, and who lets it go."""
+    """Hold back messages to the server that contain `word`; return them, and a release function."""
     held, servers, parts = [], [], []
 
     def between(browser):
@@ -253,7 +253,7 @@ def test_a_table_is_turned_though_the_page_is_not_painted_yet(page, site):
     page.goto(f"{site}?view=runs&page=2")
     active = page.locator(".tabulator-page.active")
     expect(active).to_be_visible()
-    page.wait_for_timeout(1000)  # the table has told that it is built
+    page.wait_for_timeout(1000)  # the table has reported that it is built
     assert held, "nothing was kept back"
     let_go()
     expect(active).to_have_text("2")

@@ -1,4 +1,4 @@
-"""The dashboard's ways: window, group, two runs, marks, an experiment in progress, downloads."""
+"""Interaction on the dashboard: window, group, two runs, marks, current experiment, downloads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write_plan(store, entries):
 
 
 def in_progress(store, a_run):
-    """Fill a store: an experiment whose last run is being recorded, and a hostile variant waits."""
+    """Fill a store: an experiment whose last run is being recorded, one hostile variant planned."""
     entries = [(block, "tests.sum", arm) for block in range(BLOCKS) for arm in ARMS]
     for block, _, arm in entries[:-1]:
         store.add(arm_run(a_run, arm, block))
@@ -71,7 +71,7 @@ def in_progress(store, a_run):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory, a_run):
-    """What tests only look at."""
+    """Return a store that tests only read."""
     return in_progress(Store(tmp_path_factory.mktemp("links") / "store"), a_run)
 
 
@@ -83,13 +83,13 @@ def site(store):
 
 @pytest.fixture
 def own_store(tmp_path, a_run):
-    """What a test may change."""
+    """Return a store that a test may change."""
     return in_progress(Store(tmp_path / "store"), a_run)
 
 
 @pytest.fixture
 def following(own_store, page):
-    """A server that begins with the experiment in progress."""
+    """Yield the URL of a server that opens with the experiment in progress."""
     with served(own_store.path, "--follow", EXPERIMENT[:13], page=page) as url:
         yield url
 
@@ -101,7 +101,7 @@ def own_site(own_store, page):
 
 
 def brush(page, plot):
-    """Drag across a plot until the page has taken it: a plot is there before it listens."""
+    """Drag across a plot until the URL has a window: a visible plot may not handle events yet."""
     place = page.get_by_label(plot, exact=True)
     expect(place).to_be_visible()
     place.scroll_into_view_if_needed()
@@ -343,7 +343,7 @@ def test_the_page_of_logins_asks_nobody_outside(page, store, tmp_path):
     (tmp_path / "users.json").write_text(json.dumps({"ada": "secret"}))
     options = ("--basic-auth", str(tmp_path / "users.json"), "--cookie-secret", "s" * 32)
     with served(store.path, *options, page=page) as url:
-        page.goto(url)  # the fixture refuses what leaves this machine
+        page.goto(url)  # the fixture rejects requests to other machines
         page.get_by_label("User").fill("ada")
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Log in").click()
@@ -361,7 +361,7 @@ def test_a_part_that_fails_is_told_and_the_rest_of_the_page_stands():
     def damaged():
         raise KeyError("<b>group</b>")
 
-    # In a thread of its own: while a browser of Playwright's is open, this one has a loop.
+    # Use another thread: while a Playwright browser is open, this one has a running event loop.
     with ThreadPoolExecutor(1) as other:
         found = other.submit(asyncio.run, _found(damaged, "The causes cannot be told", content))
         assert found.result() is None
@@ -430,7 +430,7 @@ def test_the_pieces_of_a_run_stay_in_an_exported_notebook(page, tmp_path, a_run)
 
 
 def test_a_brush_is_answered_by_all_that_follows(a_run):
-    """The server's part of a brush; its time is printed, and asserted nowhere."""
+    """Measure the server's part of a brush; the time is printed only, not asserted."""
     from benchkit.analysis.run.timeline import TaskTimeline
     from benchkit.show.dashboard.run.page import pieces
     from benchkit.show.dashboard.state.time_window import Window

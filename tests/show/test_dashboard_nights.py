@@ -1,4 +1,4 @@
-"""The dashboard's nights: from the overview over the history of a workload to a run."""
+"""The dashboard's night pages: from the overview to the history of a workload and to a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.status import series_statuses
 from benchkit.show.dashboard.nights import overview
 
-#: Where the last but so many runs of a history are drawn: those that count, or that failed.
+#: JavaScript that returns the position of a run in a history: its kind, and its index from the end.
 DOT = """([kind, back]) => {
   const figure = [...Bokeh.documents[0]._all_models.values()].find(
     m => m.type === "Figure" && m.toolbar.tools.length > 3);
@@ -78,7 +78,7 @@ def test_what_never_ended_ok_is_told_though_it_has_no_series(tmp_path, a_run, mo
 
 
 def chosen(state):
-    """Return what the overview's choice of rows begins with."""
+    """Return the initial choice of rows of the overview."""
     (show,) = overview.view(state).select(lambda part: getattr(part, "name", "") == "Show")
     return show.value
 
@@ -201,6 +201,6 @@ def hold_both(page, first, second):
     page.keyboard.down("Shift")
     page.mouse.click(*page.evaluate(DOT, first))
     page.wait_for_function(f"{CHOSEN} === 1")
-    page.wait_for_timeout(600)  # two taps in quick succession would be one double tap
+    page.wait_for_timeout(600)  # two fast taps would count as a double tap
     page.mouse.click(*page.evaluate(DOT, second))
     page.wait_for_url("**view=pair&a=**&b=**")

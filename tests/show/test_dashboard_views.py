@@ -1,4 +1,4 @@
-"""Workloads and environments in a real browser, and every view as those hear it who do not see."""
+"""Workloads and environments in a real browser, and the accessibility of every view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchkit.measure.run_ids import derived_id, new_id
 
 NIGHTS = 30
 EXPERIMENT = new_id()
-#: Found and left: rule -> why.
+#: Accepted violations of accessibility rules: rule -> reason.
 EXCEPTIONS: dict[str, str] = {}
 
 
@@ -54,7 +54,7 @@ def store(tmp_path_factory, a_run):
 
 
 def hostile_run(a_run, arm, block, factor):
-    """Return a run of an experiment whose words are all hostile: arm, workload, groups, tags."""
+    """Return a run of an experiment with hostile text everywhere: arm, workload, groups, tags."""
     duration = 10.0 * factor * (1 + 0.01 * block)
     facts = {"experiment": EXPERIMENT, "arm": arm, "block": block, "order": block}
     about = {"workload": f"tests.{HOSTILE}", "tags": json.dumps({"a'\"": HOSTILE})}
@@ -173,7 +173,7 @@ def test_odd_addresses_and_hostile_runs_are_answered_in_words(page, site, addres
 
 
 def axe(page, **options):
-    """Return what is wrong with a page; what is right with it is megabytes."""
+    """Return the accessibility violations of a page only: the passed rules are megabytes."""
     return (
         Axe().run(page, options={"resultTypes": ["violations"], **options}).response["violations"]
     )
@@ -185,7 +185,7 @@ def test_axe_finds_nothing_serious_on_any_view_and_hostile_words_stay_words(
     browser, site, store, artifacts
 ):
     runs = store.runs()
-    # The newest are those whose every word is hostile.
+    # The newest runs have hostile text everywhere.
     before, run = runs.loc[runs["experiment"] == EXPERIMENT, "id"].iloc[-2:]
     hostile = f"experiment={EXPERIMENT}&workload={quote(f'tests.{HOSTILE}')}&arm={quote(HOSTILE)}"
     workload = SLOWER.replace("[", "%5B").replace("]", "%5D")
@@ -209,7 +209,7 @@ def test_axe_finds_nothing_serious_on_any_view_and_hostile_words_stay_words(
         page.wait_for_timeout(200)
         assert page.evaluate("window.hacked") is None, address
         view = f"{number:02d}-{'-'.join(re.findall(r'(?:view|tab)=([a-z]+)', address))}"
-        # The dark is other colours, not another page.
+        # The dark theme changes only colours, so check only the contrast.
         for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             page.emulate_media(color_scheme=theme)
             page.screenshot(path=artifacts / f"view-{view}-{theme}.png", full_page=True)

@@ -1,4 +1,4 @@
-"""What runs say is shown and never obeyed, also where a sentence has code in it."""
+"""Text from runs is displayed and never executed, also if a sentence has code in it."""
 
 import pytest
 

@@ -164,7 +164,7 @@ def test_pairs_of_hundreds_of_workers_are_one_picture(browser, artifacts, tmp_pa
 
 
 def moved(workers, cells):
-    """Return a run whose workers sent one another so many bytes."""
+    """Return a run with these numbers of bytes sent between its workers."""
     shape = ("source", "destination")
     numbers = ("bytes", "bytes_compressed", "count", "seconds")
     return xr.DataTree.from_dict(
@@ -334,7 +334,7 @@ def test_a_click_on_a_frame_makes_it_as_wide_as_the_figure(profiled, browser, tm
         f"(() => {{ const f = Bokeh.documents[0].get_model_by_id('{drawn.id}');"
         " return [f.inner_width, f.inner_height] })()"
     )
-    # The row of prefixes is the lowest; the second of them is `sum`, from 100 to 160.
+    # The row of prefixes is the lowest; its second frame is `sum`, from 100 to 160.
     left = box["x"] + box["width"] - inner[0] - 5
     page.mouse.click(left + inner[0] * 0.8, box["y"] + box["height"] - 62)
     page.wait_for_function(f"{ends}[0] == 100")

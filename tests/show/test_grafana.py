@@ -1,4 +1,4 @@
-"""The Grafana dashboard and the ways between it and a run."""
+"""The Grafana dashboard, and the links between it and a run."""
 
 import json
 import re

@@ -63,7 +63,7 @@ def test_the_step_is_told_with_its_size_and_its_interval(history):
 
 
 def runs_shown(drawn):
-    """Ids of the runs of a figure with where each lies, and as what."""
+    """Return (y, marker) of each run in a figure, by run id."""
     kept = [r.data_source.data for r in drawn.renderers if r.data_source.name == "runs"]
     return {
         name: (y, marker)

@@ -1,4 +1,4 @@
-"""Issues: through a server that speaks GitHub's API, and as files."""
+"""Issues of regressions: through a server that implements GitHub's API, and as files."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_regression_lives_as_one_issue_from_opening_to_recovery(server):
     assert "https://github.com/dask/dask/compare/2026.7.1...2026.8.0" in issue["body"]
     assert "benchkit bisect 'array.sum' --package dask" in issue["body"]
 
-    assert sync(events) == []  # again: nothing new to tell
+    assert sync(events) == []  # again: nothing new to report
     assert server.comments[1] == []
 
     events.append(event("grown", "2026-08-10T02:00:00", ratio=1.5, low=1.4, high=1.6, after=15.0))
@@ -118,7 +118,7 @@ def test_untrusted_texts_do_nothing(server):
     assert "<two>" not in body
     assert "@maintainers" not in body
     assert "one \\| of" in body
-    assert "`array.sum[k=<b>]`" in body  # code shows it as it is
+    assert "`array.sum[k=<b>]`" in body  # text in backquotes is shown unchanged
 
 
 def test_a_body_never_exceeds_what_github_takes(server):

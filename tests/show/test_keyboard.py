@@ -1,4 +1,4 @@
-"""What keys do on the pages of the dashboard, and what the frame around them must bear."""
+"""Keyboard shortcuts of the dashboard's pages, and errors that the page frame must handle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers.dashboard_server import READY, open_page, served
 from helpers.history_data import SLOWER, fill
 from playwright.sync_api import expect
 
-#: What has the focus, in whatever shadow root.
+#: JavaScript that returns the element with the focus, also inside a shadow root.
 FOCUSED = """(() => {
   let one = document.activeElement;
   while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement;
@@ -33,7 +33,7 @@ def site(store):
 
 
 def press(page, *keys):
-    """Press keys one by one; gives what has the focus then."""
+    """Press keys in sequence; return the element that has the focus afterwards."""
     for key in keys:
         page.keyboard.press(key)
     return page.evaluate(FOCUSED)
@@ -65,7 +65,7 @@ def test_brackets_turn_nights(page, site):
     title, nights = page.get_by_role("heading", level=1), page.get_by_label("Night (UTC)")
     last, before = (nights.locator("option").nth(place).inner_text() for place in (0, 1))
 
-    press(page, "]")  # there is none after the last
+    press(page, "]")  # no night after the last
     press(page, "[")
     expect(title).to_contain_text(before)
     page.wait_for_url("**night=**")
@@ -168,7 +168,7 @@ def test_a_page_is_named_after_what_it_shows(page, site, store):
 
 @pytest.mark.browser
 def test_a_page_without_a_connection_says_why_and_how_to_mend_it(browser, site):
-    page = browser.new_page()  # Bokeh tells the console of it
+    page = browser.new_page()  # Bokeh logs the error to the console
     page.route_web_socket("**/ws*", lambda socket: socket.close())
 
     page.goto(site)
@@ -181,7 +181,7 @@ def test_a_page_without_a_connection_says_why_and_how_to_mend_it(browser, site):
 
 @pytest.mark.browser
 def test_a_page_whose_server_has_ended_says_so(browser, store):
-    page = browser.new_page()  # styles may still be on their way
+    page = browser.new_page()  # styles may still be loading
     with served(store.path) as url:
         open_page(page, url)
         expect(page.get_by_role("alert")).to_be_empty()

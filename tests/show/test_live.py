@@ -1,4 +1,4 @@
-"""An experiment in progress: what all who watch it share, and what one that has stopped says."""
+"""An experiment in progress: the data that viewers share, and the page of a stopped experiment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def store(tmp_path, monkeypatch):
 
 
 def status(n_runs=2):
-    """Return an experiment that has stopped: one measurement is done, one is open."""
+    """Return a stopped experiment with one measurement done and one planned."""
     names = ["block", "variant", "arm", "state", "run", "outcome", "duration"]
     rows = [
         (0, "tests.sum", "main", "done", "", "ok", 1.0),

@@ -1,4 +1,4 @@
-"""Logging in by a provider: a small one of our own speaks the protocol that the large ones do."""
+"""Login by a provider: a small local one implements the protocol of the large ones."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ ADA = "ada@example.org"
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Lets in whom the server's `account` names, without asking for a password."""
+    """Authenticates as the server's `account`, without asking for a password."""
 
     def do_GET(self):
         where, asked = urlsplit(self.path), parse_qs(urlsplit(self.path).query)
@@ -85,7 +85,7 @@ def test_who_is_named_comes_in_and_signs_marks(browser, provider, site):
 
 @pytest.mark.browser
 def test_who_is_not_named_sees_nothing_of_the_store(browser, provider, site):
-    provider.account = "mallory@example.org"  # who calls himself ada
+    provider.account = "mallory@example.org"  # an account whose name is ada
     context = browser.new_context()
     page = context.new_page()
 

@@ -58,9 +58,9 @@ def test_a_run_in_which_nothing_was_watched_says_so(draw):
     ("joined", "left", "threads"),
     [
         ([0, 0], [np.nan, np.nan], 5),
-        ([np.nan, np.nan], [np.nan, np.nan], 5),  # nobody knows since when
-        ([0, 4], [3, np.nan], 3),  # one replaces the other
-        ([0, 2], [3, np.nan], 5),  # for a while there were both
+        ([np.nan, np.nan], [np.nan, np.nan], 5),  # unknown times
+        ([0, 4], [3, np.nan], 3),  # one worker replaces the other
+        ([0, 2], [3, np.nan], 5),  # both exist for some time
     ],
 )
 def test_the_line_of_all_threads_is_as_high_as_threads_were_at_once(a_run, joined, left, threads):
@@ -202,12 +202,12 @@ def test_a_worker_that_has_left_is_no_zero(a_run):
     assert np.isfinite(leaves).any()
     (hatched,) = [each for each in drawn.renderers if isinstance(each.glyph, Quad)]
     told = hatched.data_source.data
-    assert (told["top"][-1], told["bottom"][-1]) == (1, 0)  # the third of three is the lowest
+    assert (told["top"][-1], told["bottom"][-1]) == (1, 0)  # the last of three rows is the lowest
     assert told["right"][-1] == drawn.x_range.end
 
 
 def stream_of(n_tasks, n_threads=4, n_groups=20, seed=0):
-    """A run whose threads are each busy back to back, with some idle time between tasks."""
+    """Return a run whose threads each run tasks in sequence, with some idle time between tasks."""
     rng = np.random.default_rng(seed)
     each = n_tasks // n_threads
     duration = rng.exponential(1.0, (n_threads, each))
@@ -254,14 +254,14 @@ def test_a_pixel_shows_the_group_that_took_most_of_it_and_how_busy_it_was():
     image = stream.raster(0.0, 4.0, width=4).image
     first, second, third, fourth = (int(value) for value in image[0])
 
-    assert first == third == 4  # wholly busy, mostly with a
+    assert first == third == 4  # always busy, mostly with a
     assert second == 1 + 4 + 0  # a fifth busy, with b
     assert fourth == 0  # idle
 
 
 def test_more_threads_than_rows_of_pixels_share_them_and_none_is_lost():
     threads = np.arange(1300)
-    even = threads[threads % 2 == 0]  # these go on for another second
+    even = threads[threads % 2 == 0]  # these run for another second
     tasks = xr.Dataset(
         {
             "start": ("task", np.r_[np.zeros(1300), np.ones(650)]),
@@ -276,7 +276,7 @@ def test_more_threads_than_rows_of_pixels_share_them_and_none_is_lost():
     raster = stream.raster(0.0, 2.0, width=2)
 
     assert raster.busy_s == pytest.approx(1950)
-    assert raster.image.shape == (434, 2)  # three threads a row, in the last there is one
+    assert raster.image.shape == (434, 2)  # three threads per row, one in the last
     assert set(raster.image[:, 0]) == {4}
     assert raster.image[:3, 1].tolist() == [3, 2, 3]  # two, one, two of three are busy
     assert raster.image[-1, 1] == 0
@@ -299,7 +299,7 @@ def test_groups_that_are_chosen_stand_out_in_one_colour_until_none_is():
     chosen = stream.raster(*stream.window).image
     stream.choose()
 
-    # A pixel's number says its group's colour, by steps of busy.
+    # The value of a pixel encodes the colour of its group and the level of busy time.
     stream_colours = {int(value) for value in np.unique(chosen) if value}
     assert len(stream_colours) < len({int(value) for value in np.unique(before) if value})
     assert (stream.raster(*stream.window).image == before).all()

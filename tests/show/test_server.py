@@ -1,4 +1,4 @@
-"""A dashboard by several processes: any of them serves a visitor, all end with the first."""
+"""A dashboard of several processes: any of them serves a visitor, all end with the first."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def test_any_process_serves_a_visitor_and_all_are_gone_when_the_first_is_killed(
     made = psutil.Process(server.pid).children()
     assert len(made) == 2
 
-    for _ in range(3):  # a connection goes to either process
+    for _ in range(3):  # either process may accept a connection
         context = browser.new_context()
         page = context.new_page()
         open_page(page, f"{site}?view=run")

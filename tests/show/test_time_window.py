@@ -1,4 +1,4 @@
-"""What pages look at, without a browser: windows of runs, and what is kept for all visitors."""
+"""The data behind pages, without a browser: windows of runs, and what all visitors share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from benchkit.store.store import Store
 
 
 def light(a_run):
-    """Return a run as the light capture leaves it: groups are counted, tasks have no times."""
+    """Return a run like those of the light capture: groups have counts, tasks have no times."""
     run = with_record(a_run, id=new_id(), capture="light")
     for name in ("tasks", "task_events"):
         if name in run.children:
@@ -46,7 +46,7 @@ def light(a_run):
 
 
 def looked_at(tree, share=0.5, **state):
-    """Return a window that holds the last part of a run."""
+    """Return a window on the last `share` of a run."""
     window = Window(Run(tree), TaskTimeline(tree), state)
     left, right = window.whole
     window.range.update(start=right - share * (right - left), end=right)
@@ -80,7 +80,7 @@ def test_a_run_with_times_of_tasks_shows_its_part(a_run):
     window.range.update(start=float(np.median(within.stop)), end=window.whole[1])
     part = GroupTable(window).view.value
 
-    # Half of the tasks had ended by then.
+    # Half of the tasks ended before the window.
     assert 0 < part["tasks"].sum() <= within.n_tasks / 2 + 1
     assert part["tasks"].sum() < whole["tasks"].sum()
     assert NO_TIMES not in words_of(group_table(window))
@@ -185,7 +185,7 @@ def store(tmp_path, a_run, monkeypatch):
 
 
 class Large:
-    """Stands for a run of a million tasks."""
+    """Stand-in for a run of a million tasks."""
 
 
 def test_an_answer_is_kept_and_not_what_it_was_made_from(store):

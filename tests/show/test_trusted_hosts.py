@@ -1,4 +1,4 @@
-"""By which names the dashboard may be asked for: a page elsewhere must not pass for ours."""
+"""Host names that the dashboard accepts: a page elsewhere must not pass for a page of benchkit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_only_names_that_a_server_has_are_answered(site, host, code):
 
 @pytest.mark.slow
 def test_a_name_that_was_turned_to_this_machine_gets_no_connection(site):
-    """DNS rebinding: Host and Origin agree, so Tornado takes it for one of our own pages."""
+    """Reject DNS rebinding: Host and Origin agree, so Tornado accepts the page as its own."""
     name = f"evil.example.org:{site.port}"
     request = HTTPRequest(
         f"ws://127.0.0.1:{site.port}/ws", headers={"Host": name, "Origin": f"http://{name}"}
@@ -62,7 +62,7 @@ def test_a_name_that_was_turned_to_this_machine_gets_no_connection(site):
     async def connect():
         await websocket_connect(request, subprotocols=["bokeh", "token"])
 
-    # In a thread: Playwright, where other tests have begun it, runs a loop in this one.
+    # Use another thread: Playwright may already run an event loop in this one.
     with ThreadPoolExecutor(1) as pool, pytest.raises(HTTPClientError) as refused:
         pool.submit(asyncio.run, connect()).result()
     assert refused.value.code == 421
