@@ -109,7 +109,7 @@ def add(drawn: Any, glyph: Glyph, source: Any, *, legend: str = "", **options: A
 def add_stack(
     drawn: Any, source: ColumnDataSource, names: list[str], colours: list[str], legend: list[str]
 ) -> None:
-    """Add columns over ``time``, stacked, the first at the bottom."""
+    """Add columns over ``time`` as stacked areas, the first at the bottom."""
     sums = [expr(Stack(fields=names[:count])) for count in range(len(names) + 1)]
     for at, (colour, label) in enumerate(zip(colours, legend, strict=True)):
         glyph = VArea(x="time", y1=sums[at], y2=sums[at + 1], fill_color=colour, fill_alpha=0.85)

@@ -1,4 +1,4 @@
-"""The figure of a bisection: every run of every build, against the good end."""
+"""Figure of a bisection: each run of each build, relative to the good end."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _LOOKS = {
 
 
 def bisection_steps(found: BisectionResult) -> figure:
-    """Draw what a bisection measured, builds in order from left to right.
+    """Draw the measurements of a bisection, with builds in order from left to right.
 
     Parameters
     ----------
     found : BisectionResult
-        As `benchkit.experiment.bisect.result.read_bisection` gives it.
+        Return value of `benchkit.experiment.bisect.result.read_bisection`.
 
     Returns
     -------
     figure
-        Each run's value against the median of the good end, in %; builds that were never measured
-        are left out and counted in the title. Runs without a result are crosses at the bottom, on
-        no height that a value could have.
+        The value of each run relative to the median of the good end, in %; builds without a
+        measurement are omitted and counted in the title. Runs without a result are crosses at the
+        bottom, below all values.
     """
     table = found.table()
     measured = table[table["runs"] > 0]

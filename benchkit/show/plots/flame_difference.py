@@ -1,6 +1,6 @@
-"""The flame graph of what one run spent more or less than another, call by call.
+"""Differential flame graph: the difference in time between two runs for each call.
 
-Two DataTrees in, a Bokeh figure out.
+Input: two DataTrees; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from benchkit.store.run import Run
 
 __all__ = ["flame_difference", "merged_frames"]
 
-#: What a sample stands for, as Dask takes them by default.
+#: Seconds per sample: the default sampling interval of Dask.
 SAMPLE_S = 0.01
 MORE, LESS = "#b2182b", "#2166ac"
-#: The largest difference has this share of its colour: text on it must be read.
+#: Colour saturation of the largest difference, limited so that text on it is readable.
 DEEPEST = 0.6
 #: Differences smaller than this share of the largest have no arrow.
 LEAST = 0.02
@@ -31,23 +31,23 @@ LEAST = 0.02
 def flame_difference(
     a: xr.DataTree, b: xr.DataTree, *, gone: bool = False, names: Sequence[str] = ("A", "B")
 ) -> Any:
-    """Draw where tasks of B spent more or less than those of A.
+    """Draw in which calls tasks of B spent more or less time than tasks of A.
 
     Parameters
     ----------
     a, b : DataTree
-        Runs, captured in full.
+        Runs with full capture.
     gone : bool, default False
-        Whether calls of A that B has not are shown as well; else they are counted in the title.
+        Whether to draw calls that only A has; otherwise the title counts them.
     names : sequence of str, default ("A", "B")
-        What the runs are called.
+        Names of the runs.
 
     Returns
     -------
     figure
-        A box a call, callers below callees, as wide as it took thread-seconds in B; those that
-        only A has are as wide as they were there. The redder, the more than in A, the bluer, the
-        less; an arrow says it too.
+        One box per call, callers below callees; the width is the thread-seconds in B, or in A for
+        calls that only A has. Red is more than in A, blue is less; an arrow also shows the
+        direction.
 
     Notes
     -----
@@ -97,18 +97,18 @@ def flame_difference(
 
 
 def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Lay the call stacks of two runs over one another.
+    """Merge the call stacks of two runs.
 
     Parameters
     ----------
     a, b : DataFrame
-        As `Run.profile` returns them.
+        Return values of `Run.profile`.
 
     Returns
     -------
     DataFrame
         Columns ``parent``, ``prefix``, ``function``, ``file``, ``line``, and the seconds that a
-        call took in each run, ``a`` and ``b``: 0 where it was not. A parent is before its children.
+        call took in each run, ``a`` and ``b``: 0 if absent. A parent precedes its children.
     """
     found: dict[tuple[int, str, str], int] = {}
     rows: list[dict[str, Any]] = []
@@ -127,12 +127,12 @@ def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 
 
 def _file(path: str) -> str:
-    """Return a file's name below wherever an environment keeps its packages."""
+    """Return the path of a file relative to the package folder of its environment."""
     return re.split(r"(?:site-packages|lib/python[\d.]+)/", str(path).replace("\\", "/"))[-1]
 
 
 def _without(merged: pd.DataFrame, gone: pd.Series) -> pd.DataFrame:
-    """Return frames without those that are gone, of which all callees are gone too."""
+    """Return frames without those in `gone`; all callees of a frame in `gone` are in it too."""
     place = np.cumsum(~gone.to_numpy()) - 1
     kept = merged[~gone].reset_index(drop=True)
     parents = kept["parent"].to_numpy()
@@ -141,11 +141,11 @@ def _without(merged: pd.DataFrame, gone: pd.Series) -> pd.DataFrame:
 
 
 def _widths(merged: pd.DataFrame) -> np.ndarray:
-    """Return how wide each frame is: as in B, and what only A has as in A, callers around it."""
+    """Return the width of each frame: from B, or from A if only A has it; callers contain both."""
     b, a = merged["b"].to_numpy(), merged["a"].to_numpy()
     widths = np.where(b > 0, b, a)
     parents = merged["parent"].to_numpy()
-    for row in reversed(range(len(merged))):  # what only A has makes its callers wider
+    for row in reversed(range(len(merged))):  # frames that only A has widen their callers
         if parents[row] >= 0 and b[row] == 0 and b[parents[row]] > 0:
             above = parents[row]
             while above >= 0:

@@ -1,6 +1,6 @@
-"""A table of pairs of workers as a picture: boxes for dozens of workers, pixels for hundreds.
+"""Heat map of pairs of workers: boxes for dozens of workers, an image for hundreds.
 
-Arrays in, a Bokeh figure out, which can show other numbers of the same pairs later.
+Input: arrays; output: a Bokeh figure, which can be updated with other numbers of the same pairs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from benchkit.show.plots.base import INK, add, make_figure, retitle
 
 __all__ = ["Matrix"]
 
-#: More workers than this have no room for numbers in their cells, for names beside them (they are
-#: drawn as a picture then), or for level names below.
+#: Maximum numbers of workers with numbers in the cells, with names on the axes (more are drawn as
+#: an image), and with horizontal names below.
 MOST_NUMBERS, MOST_NAMES, MOST_LEVEL = 16, 40, 8
-#: From almost the ground of the page, by day and by night; what is not known is that ground.
+#: From almost transparent to opaque, in both themes; unknown values are fully transparent.
 _PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(24, 256))
 _LESS_MORE = (
     *(f"#2166ac{alpha:02x}" for alpha in range(255, 15, -2)),
     *(f"#b2182b{alpha:02x}" for alpha in range(16, 256, 2)),
 )
-#: Rows of the matrix lie as they are counted: the axis of senders begins at the top.
+#: JavaScript for the name at a position; row 0 of the matrix is at the top of the sender axis.
 _NAME = "return names[Math.min(names.length - 1, Math.max(0, Math.floor(value)))]"
 
 Cells = Mapping[str, NDArray[np.float64]]
@@ -44,28 +44,28 @@ Tips = Sequence[tuple[str, str]]
 
 
 class Matrix:
-    """Numbers of pairs, senders down, receivers across.
+    """Heat map of numbers of pairs: senders as rows, receivers as columns.
 
     Parameters
     ----------
     title : str
-        What they are.
+        Title of the figure.
     cells : mapping of str to ndarray of float, shape (n_names, n_names)
-        ``value``, which is drawn, and what `tips` name besides. NaN is hatched; in a picture of
-        hundreds it is blank.
+        ``value``, which is drawn, and other columns named in `tips`. NaN is hatched; in the image
+        for hundreds of workers it is blank.
     unit : str
-        Of the value.
+        Unit of ``value``.
     tips : sequence of (str, str)
-        What is told of a pair below the mouse.
+        Lines of the tooltip of a pair: label and format.
     names : list of str
-        Of those that make pairs, each once.
+        Unique names of senders and receivers.
     signed : bool, default False
-        Whether values are differences: more is red, less blue.
+        Whether values are differences: positive is red, negative is blue.
 
     Attributes
     ----------
     figure : figure
-        The picture; `show` draws other numbers into it.
+        The figure; `show` draws other numbers into it.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Matrix:
         self._hover.tooltips = self._tips(tips)
 
     def _title(self, title: str) -> str:
-        # A picture has no names beside it.
+        # The image has no names on its axes.
         count = len(self._names)
         return title if self._as_boxes else f"{title}, {count} senders and receivers"
 
@@ -132,7 +132,7 @@ class Matrix:
         }
 
     def _boxes(self, title: str) -> Any:
-        """Draw a box a pair, with its number where there is room."""
+        """Draw one box per pair, with its number if there is room."""
         names = self._names
         drawn = make_figure(
             title,
@@ -153,7 +153,7 @@ class Matrix:
             hatch_color=INK, hatch_alpha=0.4,
         )  # fmt: skip
         add(drawn, hatched, self._unknown)
-        # Of its own ground: no ink is read on all the colours, by day and by night.
+        # Numbers have a background: no text colour is readable on all box colours in both themes.
         ground: dict[str, Any] = {"background_fill_color": "#eef2f6", "background_fill_alpha": 0.85}
         number = Text(
             x="destination", y="source", text="text", text_align="center",
@@ -167,7 +167,7 @@ class Matrix:
         return drawn
 
     def _picture(self, title: str) -> Any:
-        """Draw a dot a pair: hundreds of workers have a hundred thousand pairs."""
+        """Draw one image pixel per pair: hundreds of workers have a hundred thousand pairs."""
         count = len(self._names)
         drawn = make_figure(
             title,

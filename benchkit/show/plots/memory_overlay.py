@@ -1,6 +1,6 @@
-"""Figures of two runs in one: memory from the start of each.
+"""Figure of two runs: memory over time from the start of each run.
 
-Two DataTrees in, a Bokeh figure out.
+Input: two DataTrees; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchkit.show.theme import OTHER
 
 __all__ = ["PAIR_COLOURS", "memory_overlay"]
 
-#: The first run and the second, everywhere.
+#: Colours of the first and the second run in all figures of pairs.
 PAIR_COLOURS = ("#4477aa", "#cc3311")
 
 
@@ -30,7 +30,7 @@ def memory_overlay(trees: Sequence[xr.DataTree], names: Sequence[str]) -> figure
     trees : sequence of DataTree
         The runs.
     names : sequence of str
-        What they are called.
+        Names of the runs.
 
     Returns
     -------

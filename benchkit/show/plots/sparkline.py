@@ -1,4 +1,4 @@
-"""A series in the height of a line of text."""
+"""Draw a series as a sparkline, in the height of a line of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchkit.show.escape import escape
 
 __all__ = ["BETTER", "WORSE", "sparkline"]
 
-#: Red and blue, which everybody tells apart; words and symbols say it as well.
+#: Red and blue, distinguishable with any colour vision; words and symbols repeat the meaning.
 WORSE, BETTER = "#ee6677", "#4477aa"
 
 
@@ -25,22 +25,22 @@ def sparkline(
     width: int = 130,
     height: int = 26,
 ) -> str:
-    """Return a series as the text of a small SVG in the colour of the text around it.
+    """Return a series as a small SVG in the colour of the surrounding text.
 
     Parameters
     ----------
     values : ndarray, shape (nights,)
-        NaN where nothing was measured: the line breaks there.
+        Values by night; NaN (not measured) interrupts the line.
     changes : sequence of (int, int)
         Night and direction (1 or -1) of each change of level.
     worse : {1, -1, 0}
-        Which direction is for the worse.
+        The direction that is worse.
     failed : sequence of int
-        Nights that gave no result: crosses on the ground.
+        Nights without a result, drawn as crosses at the bottom.
     label : str
-        What it says to those who do not see it.
+        Text for screen readers.
     width, height : int
-        In pixels.
+        Size in pixels.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def sparkline(
     inside: list[str] = []
     if known.any():
         low, high = float(values[known].min()), float(values[known].max())
-        room = max(high - low, 0.1 * abs(high)) or 1.0  # noise of 1 % must not look like a cliff
+        room = max(high - low, 0.1 * abs(high)) or 1.0  # 1 % noise must not look like a step
         low -= (room - (high - low)) / 2
         step = (width - 8) / max(values.size - 1, 1)
         x = 4 + step * np.arange(values.size)

@@ -1,9 +1,9 @@
-"""The task stream: what each thread did, readable and exact from ten tasks to a million.
+"""Task stream: the tasks of each thread over time, exact for ten to a million tasks.
 
-Few tasks in view are rectangles to point at. Many are rasterised: a pixel shows the task group that
-took most of its time, paler the more of it the thread was idle. An own raster, because at a million
-rectangles Bokeh needs 2 s a step and sends 46 MB, and datashader draws lanes of one pixel not at
-all; this one takes a tenth of a second and sends 0.2 MB.
+Few visible tasks are rectangles with tooltips. Many are rasterised: a pixel shows the task group
+with most of its time, paler the longer the thread was idle. The raster is computed here because
+for a million rectangles Bokeh needs 2 s per step and sends 46 MB, and datashader omits lanes of one
+pixel; this raster takes 0.1 s and sends 0.2 MB.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from benchkit.store.run import Run
 
 __all__ = ["TaskStream", "task_stream"]
 
-#: Up to so many tasks in view are drawn as rectangles.
+#: Maximum number of visible tasks that are drawn as rectangles.
 MOST_RECTANGLES = 4000
-#: So many groups keep a colour of their own, by time; the others share a grey.
+#: Number of groups with a separate colour, longest time first; the other groups are grey.
 MOST_COLOURS = 12
-#: Steps from nearly idle to wholly busy.
+#: Number of brightness levels from nearly idle to fully busy.
 LEVELS = 4
-#: A group that is pointed at and has no colour of its own.
+#: Colour of a selected group that has no separate colour.
 CHOSEN = "#cc3311"
 WIDTH = 1200
-#: A screen has no rows of pixels for more threads: they share them.
+#: Maximum number of rows of pixels; more threads share rows.
 MOST_ROWS = 500
-#: Pixels of a lane, and of a line of the legend, which must not reach beyond the figure.
+#: Height in pixels of a lane, and of a legend line (the legend must not exceed the figure).
 LANE, LEGEND_LINE = 26, 17
 
 
@@ -50,8 +50,8 @@ def task_stream(run: Run | xr.DataTree) -> figure:
     Returns
     -------
     figure
-        Time in s after clock on, one lane a worker thread. On a server use `TaskStream`, whose
-        picture follows the window.
+        Time in s after clock on, one lane per worker thread. On a server use `TaskStream`, which
+        redraws the raster for each window.
     """
     tree = to_tree(run)
     if not has(tree, "tasks", "task"):
@@ -61,7 +61,7 @@ def task_stream(run: Run | xr.DataTree) -> figure:
 
 @dataclass(frozen=True)
 class Raster:
-    """A picture of the stream.
+    """The task stream as an image.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Raster:
 def _pieces(
     begin: np.ndarray, end: np.ndarray, first: np.ndarray, last: np.ndarray, pixel: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return tasks that reach over several pixels in pieces: whose, the pixel, its time in it.
+    """Split tasks over their pixels; return index of the task, pixel and time in it per piece.
 
     A thread runs one task at a time, so these are few.
     """
@@ -93,29 +93,29 @@ def _pieces(
 
 
 class TaskStream:
-    """The tasks of a run, drawn for whatever window is looked at.
+    """Figure of the tasks of a run within a time window.
 
     Parameters
     ----------
     tree : DataTree
         A run with the group ``tasks``.
     within : TaskTimeline, optional
-        Its tasks, where they were read before.
+        Tasks of the run, if already read.
 
     Attributes
     ----------
     figure : figure
-        The picture; `show_window` draws another stretch of time into it.
+        The figure; `show_window` draws another time window into it.
     """
 
     def __init__(self, tree: xr.DataTree, within: TaskTimeline | None = None) -> None:
-        self._within = within = within or TaskTimeline(tree)  # not changed, so pages may share it
+        self._within = within = within or TaskTimeline(tree)  # read only, so pages may share it
         self.n_tasks, self.n_unseen = within.n_tasks, within.n_unseen
         self.start, self.stop = within.start, within.stop
         self.threads, self._lane, self._group = within.threads, within.lane, within.group
         self.groups = within.groups
         n_threads = max(1, len(self.threads))
-        #: Threads in a row of the picture, and in each of them: the last may hold fewer.
+        #: Threads per row of the image, and in each row: the last row may have fewer.
         self.per_row = -(-n_threads // MOST_ROWS)
         self._held = np.bincount(np.arange(n_threads) // self.per_row)
         self._names = list(short_names(within.groups).values())
@@ -124,19 +124,19 @@ class TaskStream:
         )[: len(self.groups)]
         self.shown = [int(i) for i in np.argsort(-seconds, kind="stable")[:MOST_COLOURS]]
         self.colours = [*distinct_colours([self.groups[i] for i in self.shown]), OTHER, CHOSEN]
-        #: The colour of what stands out.
+        #: Colour index of the selected groups.
         self._chosen: int | None = None
         self._colour = self._by_rank()
         self.figure = self._draw()
 
     def _by_rank(self) -> np.ndarray:
-        """Return the colour of each group: its own, or the grey of everybody else."""
+        """Return the colour index of each group: a separate colour, or the shared grey."""
         colour = np.full(len(self.groups), len(self.shown))
         colour[self.shown] = np.arange(len(self.shown))
         return colour
 
     def choose(self, *groups: str) -> None:
-        """Let groups stand out, in one colour; the others turn grey. None: all as they were."""
+        """Draw groups in one colour and the others in grey; without arguments reset the colours."""
         self._colour = self._by_rank()
         self._chosen = None
         chosen = [self.groups.index(group) for group in groups if group in self.groups]
@@ -154,23 +154,23 @@ class TaskStream:
         return self._within.whole
 
     def inside(self, left: float, right: float) -> np.ndarray:
-        """Return the indices of the tasks that overlap a stretch of time."""
+        """Return the indices of the tasks that overlap a time window."""
         return self._within.inside(left, right)
 
     def raster(self, left: float, right: float, width: int = WIDTH) -> Raster:
-        """Return the picture of a stretch of time.
+        """Return the image of a time window.
 
         Parameters
         ----------
         left, right : float
-            Ends of the stretch, in s.
+            Ends of the window, in s.
         width : int, default 1200
-            Pixels.
+            Width in pixels.
 
         Returns
         -------
         Raster
-            Each pixel is the group with most of its time; busy time is exact, whatever the zoom.
+            Each pixel is the group with most of its time; busy time is exact at every zoom level.
             More than `MOST_ROWS` threads share rows.
         """
         n_rows, n_colours = len(self._held), len(self.colours)
@@ -180,7 +180,7 @@ class TaskStream:
         end = np.minimum(self.stop[index], right)
         first = np.minimum(((begin - left) / pixel).astype(np.int64), width - 1)
         last = np.minimum(((end - left) / pixel).astype(np.int64), width - 1)
-        owner = np.flatnonzero(first == last)  # most, where many are in view
+        owner = np.flatnonzero(first == last)  # most tasks, if many are visible
         column, piece = first[owner], end[owner] - begin[owner]
         if len(owner) < len(index):
             more = _pieces(begin - left, end - left, first, last, pixel)
@@ -196,7 +196,7 @@ class TaskStream:
         whole = pixel * np.repeat(self._held, width)
         level = np.ceil(np.clip(busy / whole, 0, 1) * LEVELS - 1e-9).astype(np.int64)
         most = time.argmax(axis=1)
-        if self._chosen is not None:  # wherever it ran at all, or a group of short tasks is lost
+        if self._chosen is not None:  # in each pixel where it ran: keeps short tasks visible
             most = np.where(time[:, self._chosen] > 0, self._chosen, most)
         image = 1 + most * LEVELS + np.clip(level, 1, LEVELS) - 1
         image[busy <= 0] = 0
@@ -204,7 +204,7 @@ class TaskStream:
         return Raster(picture, float(np.maximum(end - begin, 0.0).sum()))
 
     def show_window(self, left: float, right: float) -> None:
-        """Draw a stretch of time: rectangles if they are few, the raster otherwise."""
+        """Draw a time window: rectangles for few tasks, otherwise the raster."""
         if not right > left:
             return
         index = self.inside(left, right)
@@ -267,7 +267,7 @@ class TaskStream:
         picture = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
         add(drawn, picture, self._picture)
         sides: dict[str, Any] = {side: side for side in ("left", "right", "top", "bottom")}
-        # An outline, or a task of a thousandth of the window could not be seen.
+        # The outline keeps tasks visible that are shorter than 1/1000 of the window.
         quads = Quad(**sides, fill_color="colour", line_color="colour", line_alpha=0.6)
         bars = add(drawn, quads, self._bars)
         tips = [

@@ -18,23 +18,23 @@ __all__ = ["waterfall"]
 
 ROW_HEIGHT = 22
 MOST_PARTS = 7
-#: Parts smaller than this share of the largest cannot be seen.
+#: Parts smaller than this share of the largest part are omitted, except idle time.
 LEAST_SHARE = 0.005
 
 
 def waterfall(explanation: Explanation) -> figure:
-    """Draw the parts of a difference, the largest on top, and what they sum to.
+    """Draw the parts of a difference, largest on top, and their sum.
 
     Parameters
     ----------
     explanation : Explanation
-        As `benchkit.analysis.compare.explain.explain` gives it.
+        Return value of `benchkit.analysis.compare.explain.explain`.
 
     Returns
     -------
     figure
-        Seconds of wall time that each task group and activity takes more, or less where they are
-        negative; lines are intervals.
+        Additional seconds of wall time of each task group and activity (negative: fewer seconds);
+        lines are intervals.
     """
     slower = explanation.total_s >= 0
     question = "Where did the extra seconds go?" if slower else "Where were seconds saved?"

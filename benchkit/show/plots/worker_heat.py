@@ -1,6 +1,6 @@
-"""Workers down, time across, and how much of something each had as a colour.
+"""Heat map of a variable of each worker over time: one row per worker, values as colours.
 
-A run's DataTree in, a Bokeh figure out.
+Input: the DataTree of a run; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from benchkit.store.run import Run
 
 __all__ = ["worker_heat"]
 
-#: Variable -> question, what the colours are of, unit, divisor, format of a tip.
+#: Variable -> title, name of the value, unit, divisor, number format of the tooltip.
 _KINDS = {
     "process": ("How was memory spread over the workers?", "memory", "GiB", GIB, "0.00"),
     "cpu": ("How busy was each worker?", "CPU", "% of a core", 1.0, "0"),
     "executing": ("How many tasks ran on each worker?", "tasks running", "1", 1.0, "0"),
 }
-#: From the ground of the page, by day and by night.
+#: From transparent to opaque, so that low values show the page background in both themes.
 _PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(256))
 MOST_COLUMNS, MOST_NAMES = 400, 40
 
 
 def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
-    """Draw a variable of each worker over time as colours; readable with hundreds of workers.
+    """Draw a variable of each worker over time as colours, for up to hundreds of workers.
 
     Parameters
     ----------
     run : Run or DataTree
         A run.
     name : {"process", "cpu", "executing"}
-        Process memory in GiB, CPU in % of a core, or the number of tasks that run.
+        Process memory in GiB, CPU in % of a core, or the number of executing tasks.
 
     Returns
     -------
     figure
-        Time in s after clock on, a row a worker in the order they came. Memory goes from 0 to
-        the largest limit. Hatched: the worker was not there, or had not told yet.
+        Time in s after clock on, one row per worker in order of arrival. Memory ranges from 0 to
+        the largest limit. Hatched: the worker was absent or had not yet reported a value.
     """
     tree = to_tree(run)
     title, what, unit, divisor, form = _KINDS[name]
@@ -103,15 +103,15 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
 
 
 def _grid(data: xr.Dataset, name: str) -> tuple[np.ndarray, float, float]:
-    """Return what each worker had told last at evenly spaced moments, and the ends of time.
+    """Return the last reported value of each worker at evenly spaced times, and the time range.
 
-    Rows are workers; NaN before a worker first told and after it had left.
+    Rows are workers; NaN before the first value of a worker and after it left.
     """
     time, values = data["time"].values, data[name].values
     begin, end = float(time.min()), float(time.max())
     end = end if end > begin else begin + 1.0
     n_columns = int(np.clip(len(time), 1, MOST_COLUMNS))
-    edges = np.linspace(begin, end, n_columns + 1)[1:]  # a column tells of its end
+    edges = np.linspace(begin, end, n_columns + 1)[1:]  # a column shows the value at its end
     left = np.nan_to_num(data["left"].values, nan=np.inf)
     grid = np.full((values.shape[1], n_columns), np.nan)
     for worker in range(values.shape[1]):
@@ -125,7 +125,7 @@ def _grid(data: xr.Dataset, name: str) -> tuple[np.ndarray, float, float]:
 
 
 def _gaps(grid: np.ndarray, begin: float, end: float) -> dict[str, list[float]]:
-    """Return the sides of where nothing is known of a worker, a rectangle a stretch of time."""
+    """Return the sides of rectangles that cover the times without data, per worker."""
     count, n_columns = grid.shape
     sides: dict[str, list[float]] = {"left": [], "right": [], "top": [], "bottom": []}
     for worker, unknown in enumerate(np.isnan(grid)):
