@@ -1,4 +1,4 @@
-"""Events of a cluster, which are kept as JSON, in words."""
+"""Format cluster events, which are stored as JSON, as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["in_words"]
 
 
 def in_words(message: str) -> str:
-    """Return what an event says, which is kept as JSON, as a person would write it.
+    """Return the readable text of an event that is stored as JSON.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def in_words(message: str) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
-    """Return one of the facts of an event: counts, sizes, and what is so or is not."""
+    """Return one field of an event as text: counts, sizes and boolean values."""
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"not {words}"

@@ -1,4 +1,4 @@
-"""Markdown that is safe to send: what comes from runs is escaped, what is too long is cut."""
+"""Write Markdown that is safe to send: values of runs are escaped, long texts are cut."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["code", "cut", "fenced", "table", "text"]
 
 
 def text(value: object) -> str:
-    """Return a value as one line of Markdown that shows it and does nothing else.
+    """Return a value as one line of Markdown that is shown literally.
 
-    No markup, no HTML, no table cell of its own, and nobody is notified by an ``@``.
+    Markup, HTML, cell separators of tables and ``@`` mentions have no effect.
     """
     line = " ".join(str(value).split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -19,7 +19,7 @@ def text(value: object) -> str:
 
 
 def code(value: object) -> str:
-    """Return a value as inline code, whatever backticks are in it."""
+    """Return a value as inline code; the value may contain backticks."""
     line = " ".join(str(value).split()).replace("|", "\\|")
     longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
     ticks = "`" * (longest + 1)
@@ -28,22 +28,22 @@ def code(value: object) -> str:
 
 
 def fenced(value: str, language: str = "text") -> str:
-    """Return a text as a block of code, whatever fences are in it."""
+    """Return a text as a fenced code block; the text may contain fences."""
     longest = max((len(run) for run in re.findall(r"`{3,}", value)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{value.rstrip()}\n{fence}"
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; cells are Markdown already."""
+    """Return the lines of a table; the cells must be Markdown."""
     lines = [f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
     return lines + [f"| {' | '.join(row)} |" for row in rows]
 
 
 def cut(lines: Sequence[str], most: int, *, rest: str = "and {n} more lines") -> str:
-    """Return lines as one text of so many bytes at most; what does not fit is counted.
+    """Return lines as one text of at most `most` bytes; omitted lines are counted at the end.
 
-    GitHub refuses comments above 65,536 characters and drops step summaries above 1 MiB whole.
+    GitHub rejects comments above 65,536 characters and discards step summaries above 1 MiB.
     """
     size = 0
     for place, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""What a page says of a run in words and figures, before any picture."""
+"""Summarise a run as text and numbers, for the top of a page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEY_FIGURES = {
 
 
 def heading(run: Run) -> Any:
-    """Return name, outcome and key figures of a run as HTML to display."""
+    """Return the name, outcome and key metrics of a run as HTML to display."""
     symbol, words = OUTCOME_WORDS.get(run.outcome, ("?", run.outcome))
     bad = "" if run.outcome == "ok" else " class='benchkit-bad'"
     metrics = run.metrics
@@ -54,7 +54,7 @@ def heading(run: Run) -> Any:
 
 
 def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:
-    """Return the busiest task groups of a run as text with units; what is 0 is left empty."""
+    """Return the busiest task groups of a run as text with units; zeros are empty cells."""
     groups = run.task_groups().head(most)
     table = pd.DataFrame(index=pd.Index([short_group(name) for name in groups.index]))
     table.index.name = "task group"

@@ -1,6 +1,6 @@
-"""Colours: each activity and kind of memory has its own, the same on every page.
+"""Colours: each activity and kind of memory has a unique colour, the same on every page.
 
-Paul Tol's "bright" scheme, which people with any colour vision can tell apart.
+Paul Tol's "bright" scheme, which people with any colour vision can distinguish.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MEMORY_COLOURS = {
     "unmanaged_recent": "#ee6677",
     "spilled": "#ccbb44",
 }
-#: Lines that have no colour of their own, in order.
+#: Colours of lines without a fixed colour, in order.
 SERIES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bb5566", "#44bb99")
 _GROUPS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
@@ -41,13 +41,13 @@ _GROUPS = (
 
 
 def group_colour(name: str) -> str:
-    """Return the colour of a task group: from its name, so that it is the same in every run."""
+    """Return the colour of a task group, derived from its name: equal in all runs."""
     stem = name.rpartition("-")[0] or name
     return _GROUPS[hashlib.sha256(stem.encode()).digest()[0] % len(_GROUPS)]
 
 
 def distinct_colours(names: list[str]) -> list[str]:
-    """Return a colour for each of up to twelve groups: its own, or the next that is free."""
+    """Return a unique colour for each of up to twelve groups: its colour, or the next free one."""
     taken: list[str] = []
     for name in names:
         first = _GROUPS.index(group_colour(name))

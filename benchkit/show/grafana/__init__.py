@@ -1,1 +1,1 @@
-"""grafana."""
+"""Export a Grafana dashboard, and annotations and links for runs."""

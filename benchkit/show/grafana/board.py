@@ -1,7 +1,7 @@
 """A Grafana dashboard of Dask's metrics, as JSON to import; benchkit's runs are annotations on it.
 
-Built with Grafana's own SDK. The queries name metrics as Dask exposes them, and a test holds them
-against a real scrape.
+Built with Grafana's SDK. The queries use the metric names that Dask exposes; a test compares them
+with a real scrape.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from benchkit.store.run import Run
 
 __all__ = ["ANNOTATION_TAG", "BOARD_UID", "annotation", "grafana_board"]
 
-#: Tag of the annotations that are runs.
+#: Tag of annotations that represent runs.
 ANNOTATION_TAG = "benchkit"
 BOARD_UID = "benchkit-dask"
 _BYTES, _BYTES_PER_S, _SECONDS, _COUNT, _PER_S = "bytes", "binBps", "s", "short", "cps"
-#: Every query is of the jobs that are chosen; those of workers, of the workers that are.
+#: Filters of the queries: the selected jobs, and for worker metrics also the selected workers.
 _JOB, _WORKER = 'job=~"$job"', 'job=~"$job",instance=~"$worker"'
 _WIDTH, _HEIGHT = 8, 8  # of 24 columns
 
@@ -151,17 +151,17 @@ def grafana_board() -> str:
 
 
 def annotation(run: Run) -> dict[str, Any]:
-    """Return a run as Grafana's HTTP API takes an annotation: a stretch of time, tags, a text.
+    """Return a run as an annotation for Grafana's HTTP API: time range, tags, text.
 
     Parameters
     ----------
     run : Run
-        Whose clock ran.
+        A run whose clock was on.
 
     Raises
     ------
     UsageError
-        The clock of the run never ran, so it has no place in time.
+        The clock of the run was never on, so it has no time range.
     """
     attrs = run.tree.attrs
     if "clock_on" not in attrs:
@@ -169,7 +169,7 @@ def annotation(run: Run) -> dict[str, Any]:
     begin, end = float(attrs["clock_on"]), float(attrs.get("clock_off", attrs["clock_on"]))
     end = end if math.isfinite(end) else begin
     tags = [ANNOTATION_TAG, run.workload, str(attrs.get("environment") or ""), run.outcome]
-    # Grafana shows texts as HTML.
+    # Grafana renders the text as HTML.
     lines = [run.workload, run.outcome, run.error, run.id]
     return {
         "time": math.floor(1000 * begin),

@@ -1,4 +1,4 @@
-"""The way from a run to a board of Grafana: a template of an address, filled with its facts."""
+"""Link a run to a Grafana dashboard: a URL template is filled with fields of the run."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from benchkit.store.run import Run
 __all__ = ["LINK_VARIABLE", "check_template", "chosen_template", "grafana_link"]
 
 LINK_VARIABLE = "BENCHKIT_GRAFANA"
-#: Facts of a run that a template may name, beside the ends of its time.
+#: Attributes of a run that a template may use, in addition to its start and end.
 _FACTS = ("id", "workload", "environment", "experiment", "arm", "host", "cluster", "outcome")
 _FIELDS = ("from_ms", "to_ms", "scheduler", *_FACTS)
 
 
 def grafana_link(run: Run, template: str | None = None) -> str:
-    """Return the address of a board at the time of a run; empty if there is no template.
+    """Return the URL of a dashboard at the time of a run; empty if there is no template.
 
     Parameters
     ----------
     run : Run
         The run.
     template : str, optional
-        An address with fields in braces: ``from_ms`` and ``to_ms`` (Unix time in ms at which the
-        clock was on and off), ``scheduler`` (``host:port`` under which Prometheus knew it),
+        A URL with fields in braces: ``from_ms`` and ``to_ms`` (Unix time in ms at which the
+        clock was on and off), ``scheduler`` (``host:port`` as labelled in Prometheus),
         ``id``, ``workload``, ``environment``, ``experiment``, ``arm``, ``host``, ``cluster``,
         ``outcome``. By default ``$BENCHKIT_GRAFANA``, else Dask's configuration
         ``benchkit.grafana``.
@@ -37,12 +37,12 @@ def grafana_link(run: Run, template: str | None = None) -> str:
     Returns
     -------
     str
-        The address; empty without a template, and for a run whose clock never ran.
+        The URL; empty without a template, and for a run whose clock was never on.
 
     Raises
     ------
     UsageError
-        The template is no address, or has a field that runs do not have.
+        The template is not a URL, or has an unknown field.
     """
     if template is None:
         template = chosen_template()
@@ -61,12 +61,12 @@ def grafana_link(run: Run, template: str | None = None) -> str:
 
 
 def chosen_template() -> str:
-    """Return ``$BENCHKIT_GRAFANA``, else Dask's configuration ``benchkit.grafana``; else nothing.
+    """Return ``$BENCHKIT_GRAFANA``, else Dask's configuration ``benchkit.grafana``, else "".
 
     Raises
     ------
     UsageError
-        It is no template of an address, see `check_template`.
+        The template is invalid, see `check_template`.
     """
     template = os.environ.get(LINK_VARIABLE) or dask.config.get("benchkit.grafana", None) or ""
     if template:
@@ -75,12 +75,12 @@ def chosen_template() -> str:
 
 
 def check_template(template: str) -> None:
-    """Refuse what is no template of an address.
+    """Check that a text is a valid URL template.
 
     Raises
     ------
     UsageError
-        It is not http or https, cannot be read, or has a field that runs do not have.
+        The template is not http or https, cannot be parsed, or has an unknown field.
     """
     example = "https://grafana.example/d/dask/dask?from={from_ms}&to={to_ms}"
     try:

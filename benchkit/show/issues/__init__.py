@@ -1,1 +1,1 @@
-"""issues."""
+"""Publish regressions as issues of GitHub or as Markdown files."""

@@ -1,1 +1,1 @@
-"""reports."""
+"""Write reports of runs, experiments, bisections and nights."""
