@@ -97,7 +97,7 @@ class Stage:
         return {f"stamp-{line.split()[0]}": float(line.split()[1]) for line in lines}
 
 
-# -- the faults -----------------------------------------------------------------------------------
+# -- faults ---------------------------------------------------------------------------------------
 
 
 def kill_scheduler(stage: Stage) -> None:
@@ -156,7 +156,7 @@ FAULTS: dict[Callable[[Stage], None], tuple[str, bool, int]] = {
 }
 
 
-# -- the stage ------------------------------------------------------------------------------------
+# -- processes ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ WRONG = {
         "a message is lost": item("large", lambda sums: sums[:-1]),
         "a connection failed": item("connected", lambda count: count - 1),
     },
-    "comm.compression": {  # of incompressible and of compressible data
+    "comm.compression": {  # for all variants: data that compress, and data that do not
         "an array is garbled": item("sums", lambda sums: [sums[0] ^ 1, *sums[1:]]),
         "an array is lost": item("sums", lambda sums: sums[:-1]),
         "a pass is lost": item("seconds", lambda seconds: seconds[:-1]),
