@@ -1,11 +1,11 @@
-"""Decide whether the last nights of a series are a change: the rule, and nothing of its history.
+"""Decide whether the last nights of a series are a change: the rule alone, without state.
 
-Logarithms of values and the level that each night is held against in, alarms out, for all rows
-and nights at once. The last 3 to 18 nights are a change if all of them (but one in five) are far
-enough from the reference, far enough for its noise, if few nights of the reference ever went so
-far, and if they agree with one another. The third condition takes the place of an assumption about
-the noise: it silences bimodal and bursty series by what they did before. The fourth tells a level
-from a burst.
+Takes logarithms of values and the reference level of each night; returns alarms, for all rows and
+nights at once. The last 3 to 18 nights are a change if (1) all of them, but one in five, are far
+enough from the reference, (2) far enough relative to its noise, (3) few nights of the reference
+were as far from its level, and (4) the nights agree with one another. Condition 3 replaces an
+assumption about the noise: it suppresses alarms in series that were bimodal or bursty before.
+Condition 4 separates a new level from a burst.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Nights of the reference, at most and at least.
+#: Most and fewest nights of the reference.
 REFERENCE, FEWEST = 60, 10
-#: The reference is taken anew every so many nights: half or a quarter of the sorting, and on the
-#: development series false alarms and recall move by less than their sampling error.
+#: Nights between updates of the reference: saves half to three quarters of the sorting, and on the
+#: development series false alarms and recall change by less than their sampling error.
 REFRESH = 4
 
 
 class Window(NamedTuple):
-    """What the last m nights must be to be a change; changes are logarithms of ratios."""
+    """Limits that the last m nights must exceed to be a change; changes are logs of ratios."""
 
-    dropped: int  # most extreme nights left out of the mean: an outlier raises no alarm
-    low: float  # all nights but one in five are at least so far away
-    middle: float  # and their median is
-    units: float  # and their mean is, in noise units
+    dropped: int  # most extreme nights left out of the mean, so that an outlier raises no alarm
+    low: float  # least distance of all nights but one in five
+    middle: float  # least distance of their median
+    units: float  # least distance of their mean, in noise units
 
 
-#: Quick answers need 4.5 %: most false alarms are three busy nights of a machine, and most of
-#: those are smaller. Between 13 and 18 nights 3 % will do. Two nights are never enough: on the
-#: development series they add a third to the false alarms and find 1 % of the steps earlier.
+#: Number of nights -> limits. Few nights need 4.5 %: most false alarms are three busy nights of a
+#: machine, and most of those are smaller. With 13 to 18 nights 3 % is enough. Two nights are never
+#: enough: on the development series they add a third to the false alarms and find 1 % of the steps
+#: earlier.
 WINDOWS = {
     3: Window(1, 0.035, 0.045, 2.7),
     4: Window(1, 0.035, 0.045, 2.5),
@@ -59,19 +60,21 @@ WINDOWS = {
     13: Window(4, 0.020, 0.030, 1.35),
     18: Window(6, 0.016, 0.030, 1.08),
 }
-#: A night of the reference goes so far (short windows 0.6 of the change, long ones half) with
-#: probability p, and the next one as well with p^1.4, or as often as it did more than once. All m
-#: nights must be rarer than 3e-4: three are enough if 6 of 60 nights went as far, four if 12 did.
-#: Where more than 0.35 of the nights did, no number of nights will do.
+#: A night of the reference is as far from its level as PART of the change (0.6 in short windows,
+#: 0.5 in long ones) with probability p, and the next night too with probability p^1.4, or with its
+#: observed share if that is larger. All m nights must be rarer than 3e-4: three nights are enough
+#: if 6 of 60 were as far, four if 12 were. If more than a share of 0.35 were, there is no alarm.
 PART, RARE, AGAIN_POWER, COMMON = (0.6, 0.5), 3e-4, 1.4, 0.35
-#: Noise that remembers averages out slowly. Memory is believed beyond its standard error, and its
-#: effect to the power 0.7: in full it costs 1 % of the real steps, which look like memory too.
+#: Autocorrelated noise averages out slowly. Autocorrelation counts beyond its standard error, and
+#: its effect to the power 0.7: the full effect costs 1 % of the real steps, which also look
+#: autocorrelated.
 MEMORY_POWER, CLIP = 0.7, 2.5
-#: Up to five nights must agree within 5 noise units or 0.4 of the change; busy nights do not.
+#: Windows of up to five nights must agree within 5 noise units or 0.4 of the change; busy nights
+#: of a machine do not.
 SHORT, AGREE_UNITS, AGREE_SHARE = 5, 5.0, 0.4
-#: Nights after the first suspicious one that are judged first; the speed depends on it, no more.
+#: Nights after the first candidate that are judged first; affects only the speed.
 FIRST_LOOK = 6
-#: Below this, noise is not believed: clocks and caches make more.
+#: Lowest noise assumed: clocks and caches cause at least this much.
 LEAST_NOISE = 0.006
 
 
@@ -84,7 +87,7 @@ class Alarms:
     row, night, m, sign : ndarray of int
         Row, last night, number of nights, direction.
     chance : ndarray of float
-        Probability that noise like that of the reference does this.
+        Probability that noise like that of the reference causes such a window.
     noise : ndarray of float
         Robust standard deviation of the reference.
     """
@@ -97,7 +100,7 @@ class Alarms:
     noise: Floats
 
     def take(self, at: NDArray) -> Alarms:
-        """Return those at some positions, or where a mask is true."""
+        """Return the alarms at some positions, or where a mask is true."""
         return Alarms(
             self.row[at], self.night[at], self.m[at], self.sign[at], self.chance[at], self.noise[at]
         )
@@ -114,22 +117,22 @@ def find_alarms(
     centre : ndarray, shape (rows, blocks)
         Level before each block of `REFRESH` nights; NaN where no reference is long enough.
     rows : ndarray of int
-        Rows to look at.
+        Rows to judge.
     first, last : int
         Windows end on a night of ``range(first, last)``.
     judged, start : ndarray of int, shape (rows,)
-        Of every row of `y` the first night to judge and the first night of the reference.
+        For every row of `y` the first night to judge and the first night of the reference.
 
     Returns
     -------
     Alarms
-        Of each row at least those that end on the night of its first alarm.
+        For each row at least the alarms that end on the night of its first alarm.
     """
     waiting = _candidates(y, centre, rows, first, last, judged)
     found = []
     span = FIRST_LOOK
     while waiting.row.size:
-        # After a step all nights differ, but only the first alarm of a row counts: look there.
+        # After a step all nights differ, but only the first alarm of a row counts: judge it first.
         begin = np.full(y.shape[0], last)
         np.minimum.at(begin, waiting.row, waiting.night)
         soon = waiting.night < begin[waiting.row] + span
@@ -140,7 +143,7 @@ def find_alarms(
 
 
 def _together(parts: list[Alarms]) -> Alarms:
-    """Return all alarms in one."""
+    """Return the concatenation of several `Alarms`."""
     columns = (field.name for field in fields(Alarms))
     return Alarms(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
@@ -148,7 +151,7 @@ def _together(parts: list[Alarms]) -> Alarms:
 def _candidates(
     y: Floats, centre: Floats, rows: Ints, first: int, last: int, judged: Ints
 ) -> Alarms:
-    """Return the windows of which all nights but a fifth are away."""
+    """Return the windows in which all nights but a fifth are far enough from the reference."""
     begin = max(0, first - max(WINDOWS))
     part = y if rows.size == y.shape[0] else y[rows]
     level = np.repeat(centre[rows, begin // REFRESH :], REFRESH, axis=1)
@@ -169,7 +172,7 @@ def _candidates(
             row, at = np.nonzero(away >= m - _left_out(m))
             night = at + opening + m - 1
             row = rows[row]
-            # Past the end of a row is nothing to judge, though a fifth of a window may be NaN.
+            # Skip windows past the end of a row: a fifth of a window may be NaN, but not the last.
             fresh = (night >= judged[row]) & ~np.isnan(y[row, night])
             row, night = row[fresh], night[fresh]
             hits.append((row, night, np.full(row.size, m), np.full(row.size, sign)))
@@ -179,14 +182,14 @@ def _candidates(
 
 
 def _by_size(values: list[float]) -> Floats:
-    """Return an array that gives each size of window its value."""
+    """Return an array of values, indexed by the size of a window."""
     table = np.full(max(WINDOWS) + 1, np.nan)
     table[list(WINDOWS)] = values
     return table
 
 
 def _left_out(m: int) -> int:
-    """Return how many nights of a window may be anywhere: one in five, none of three."""
+    """Return how many nights of a window need not be far away: one in five, none of three."""
     return (m + 4) // 5 - 1 if m > 3 else 0
 
 
@@ -228,17 +231,17 @@ def _past(y: Floats, windows: Alarms, start: Ints, end: Ints, level: Floats) -> 
 
 
 def _how_often(past: Floats, far: Floats) -> tuple[Floats, Floats]:
-    """Return the share of nights that went so far, and how often the next one did as well."""
+    """Return the share of nights that were so far away, and of those whose next night was too."""
     beyond = past >= far[:, None]
     n_beyond = beyond.sum(axis=1)
     n_again = (beyond[:, 1:] & beyond[:, :-1]).sum(axis=1)
     share = (n_beyond + 1) / (np.isfinite(past).sum(axis=1) + 2)
-    # Once may be chance; believing it costs a tenth of the steps seen on their third night.
+    # One repetition may be chance: counting it costs a tenth of the steps found on night three.
     return share, np.maximum(n_again - 1, 0) / (n_beyond + 2)
 
 
 def _slowness(units: Floats, m: Ints) -> Floats:
-    """Return how much more a mean of m nights varies than without memory from night to night."""
+    """Return how much more a mean of m nights varies than without autocorrelation, as a factor."""
     n = np.isfinite(units).sum(axis=1)
     units = np.where(np.isfinite(units), np.clip(units, -CLIP, CLIP), 0)
     together = (units[:, 1:] * units[:, :-1]).sum(axis=1)
@@ -265,13 +268,13 @@ def _shape(y: Floats, centre: Floats, windows: Alarms) -> tuple[Floats, Floats, 
 
 
 def reference(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floats, Ints]:
-    """Return the nights before others, sorted.
+    """Return the values of the nights of each reference, sorted.
 
     Parameters
     ----------
     y : ndarray, shape (rows, nights)
     row, start, end : ndarray of int, shape (n,)
-        Of each reference the row, the first night that may count, and the night after the last.
+        For each reference its row, the first night that may count, and the night after the last.
 
     Returns
     -------
@@ -299,8 +302,8 @@ def quantile(rising: Floats, n: Ints, share: float) -> Floats:
 def noise_of(nights: Floats, n: Ints, centre: Floats) -> Floats:
     """Return the robust standard deviation of each reference.
 
-    The larger of the scaled median deviation and the scaled 85 % quantile: the first alone calls
-    a series quiet that is bimodal, and a higher quantile is set by one past excursion.
+    The larger of the scaled median deviation and the scaled 85 % quantile: the first alone is too
+    small for a bimodal series, and one past excursion determines a higher quantile.
     """
     away = np.abs(nights - centre[:, None])
     away.sort(axis=1)

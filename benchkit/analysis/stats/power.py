@@ -1,6 +1,6 @@
-"""How many runs it takes to see a change: before an experiment, and for a row left undecided.
+"""Compute how many runs detect a change: before an experiment, and for an undecided row.
 
-Noise and effects in, numbers of runs out. Knows no runs.
+Takes noise and effects; returns numbers of runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 __all__ = ["power_table", "runs_needed", "runs_until_decided"]
 
-#: Nobody repeats a workload more often than this; longer answers are "no number of runs".
+#: Largest number of runs that is computed, more than any experiment makes; above it -1 is returned.
 MOST_RUNS = 1000
 
 
@@ -23,20 +23,20 @@ def runs_needed(
     alpha: float = 0.05,
     most: int = MOST_RUNS,
 ) -> NDArray[np.int64]:
-    """Return how many runs a side see a change.
+    """Return how many runs a side detect a change.
 
     Parameters
     ----------
     effect : array_like
-        Relative change to be seen: 0.05 is 5 %, -0.05 as well. Broadcast with `noise`.
+        Relative change to detect: 0.05 is 5 %, so is -0.05. Broadcast with `noise`.
     noise : array_like
         Coefficient of variation of one run: 0.03 is 3 %.
     power : float, default 0.8
         Probability that the change is found.
     alpha : float, default 0.05
-        Level of the test. In a report of 700 rows Benjamini-Hochberg asks for about 0.005.
+        Level of the test. In a report of 700 rows Benjamini-Hochberg requires about 0.005.
     most : int, default 1000
-        Where so many runs do not do, the answer is -1.
+        Largest number of runs; where it is not enough, the result is -1.
 
     Returns
     -------
@@ -45,15 +45,15 @@ def runs_needed(
 
     Notes
     -----
-    Power of the two-sample t test on logarithms, stepped to from below. statsmodels'
-    ``solve_power`` is not used: it gives NaN when the answer is below two runs.
+    The smallest n that gives the two-sample t test on logarithms this power, found by bisection.
+    statsmodels' ``solve_power`` is not used: it gives NaN when the result is below two runs.
 
     Examples
     --------
     >>> runs_needed([0.05, 0.10, 0.20], 0.05)
     array([18,  6,  3])
     """
-    from statsmodels.stats.power import TTestIndPower  # a second, and few commands need it
+    from statsmodels.stats.power import TTestIndPower  # takes 1 s, few commands need it
 
     effect, noise = np.broadcast_arrays(np.asarray(effect, float), np.asarray(noise, float))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -63,10 +63,10 @@ def runs_needed(
 
     def enough(sizes: NDArray[np.float64], runs: NDArray[np.int64]) -> NDArray[np.bool_]:
         found = [test.power(s, n, alpha) for s, n in zip(sizes, runs, strict=True)]
-        # The tail of a noncentral t far out is NaN, and certain.
+        # SciPy returns NaN far out in the tail of a noncentral t: there the power is 1.
         return ~(np.asarray(found, float) < power)
 
-    # Double, then halve: twenty steps instead of a thousand, and the power only grows with runs.
+    # Double, then bisect: 20 steps instead of 1000. The power only grows with the number of runs.
     low, high = np.ones(len(size), np.int64), np.full(len(size), 2)
     while (open_rows := (high < most) & ~enough(size, high)).any():
         low = np.where(open_rows, high, low)
@@ -88,7 +88,7 @@ def power_table(
     power: float = 0.8,
     alpha: float = 0.05,
 ) -> NDArray[np.int64]:
-    """Return runs a side, shape (noises, effects); -1 where a thousand would not do."""
+    """Return runs a side, shape (noises, effects); -1 where 1000 are not enough."""
     effects, noise = np.atleast_1d(effects), np.atleast_1d(noise)
     return runs_needed(effects[None, :], noise[:, None], power=power, alpha=alpha)
 
@@ -100,23 +100,23 @@ def runs_until_decided(
     *,
     most: int = MOST_RUNS,
 ) -> NDArray[np.int64]:
-    """Return how many runs a side make "nothing changed" a finding with 80 % probability.
+    """Return how many runs a side show "nothing changed" with 80 % probability.
 
     Parameters
     ----------
     spread : ndarray, shape (tests,)
         Standard deviation of the logarithm of one run.
     prior_df : ndarray, shape (tests,)
-        Degrees of freedom that the spread is known to beforehand.
+        Degrees of freedom of the prior estimate of the spread.
     same : float
-        The largest change that counts as none.
+        The largest change that counts as no change.
     most : int, default 1000
-        Where so many do not do, the answer is -1.
+        Largest number of runs; where it is not enough, the result is -1.
 
     Notes
     -----
-    Two one-sided tests at 5 % [1]_ both pass with 80 % when ``(t_0.95 + t_0.90) se`` fits into
-    log(1 + same); at that n a change as large as `same` is found four times in five, too.
+    Two one-sided tests at 5 % [1]_ both pass with 80 % when ``(t_0.95 + t_0.90) se`` is at most
+    log(1 + same); at that n a change as large as `same` is also found four times in five.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""When to stop running blocks: looks at growing data that keep the promise of a single test.
+"""Decide when to stop running blocks: repeated tests that keep the error rate of a single test.
 
-Runs so far in, one decision for each test out. Knows no clusters and keeps no state: what was
-decided at an earlier look is found again from the same runs.
+Takes the runs so far and returns a decision for each test. No state is kept: earlier decisions
+are computed again from the same runs.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-#: Numbers of blocks after which an adaptive experiment looks at its data.
+#: Numbers of blocks after which an adaptive experiment tests its data (the looks).
 LOOKS = (3, 5, 8, 12, 20)
-#: Below this chance of a change being found by the last look, more blocks are not worth it.
+#: Probability of finding a change by the last look below which a test stops.
 HOPE = 0.35
-#: Before any change is found, hopes are set as if this share of the tests would turn out changed.
+#: Share of changed tests that the predictive power assumes before any change is found.
 EXPECTED_SHARE = 0.1
 
 GO_ON, CHANGED, SAME, UNDECIDED = 0, 1, 2, 3
@@ -52,11 +52,11 @@ def next_step(
     looks: tuple[int, ...] = LOOKS,
     hope: float = HOPE,
 ) -> NDArray[np.int64]:
-    """Decide for each test whether another block is worth running.
+    """Return for each test whether to run another block, or its final decision.
 
-    Call it after every block, or after those in `looks` only: in between nothing is decided.
-    Tests that were stopped stay in the arrays with NaN in later columns; they still teach the
-    others how noisy the machine is, and count for the false-discovery rate.
+    Call it after every block, or only after those in `looks`: between looks nothing is decided.
+    Tests that were stopped stay in the arrays with NaN in later columns; they still contribute to
+    the estimate of the machine's noise, and count for the false-discovery rate.
 
     Parameters
     ----------
@@ -69,17 +69,17 @@ def next_step(
     blocked : bool, default True
         Whether a block shares a disturbance.
     level : float, default 0.95
-        1 - level is the false-discovery rate of the tests called changed, all looks together.
+        1 - level is the false-discovery rate of the tests called changed, over all looks.
     looks : tuple of int, default (3, 5, 8, 12, 20)
-        Numbers of blocks after which decisions are made; the last is the most that are run.
+        Numbers of blocks after which decisions are made; the last is the largest number of blocks.
     hope : float, default 0.35
         A test stops undecided when its chance of being called changed at the last look is lower.
 
     Returns
     -------
     ndarray of int, shape (tests,)
-        0 run another block, 1 changed to more, -1 changed to less, 2 the same, 3 undecided: an
-        end is not in sight, or an arm has no run at all.
+        0 run another block, 1 changed to more, -1 changed to less, 2 the same, 3 undecided: a
+        decision is unlikely, or an arm has no run at all.
 
     See Also
     --------
@@ -88,11 +88,11 @@ def next_step(
 
     Notes
     -----
-    At each look the p value of a test is the smallest so far, weighed by what a smallest of that
-    many looks is worth, and goes through Benjamini-Hochberg with all others. It can only fall,
-    so a test once called changed stays changed; stopping for lack of hope cannot add a false
-    discovery, whatever the rule. Hope is the predictive power: the difference at the last look N
-    of n blocks is normal around today's with variance ``se² (1 - n / N)`` [1]_.
+    At each look the p value of a test is the smallest so far, corrected for the number of looks
+    (see `sequential_p`), and then for all tests by Benjamini-Hochberg. It can only fall, so a test
+    once called changed stays changed; stopping for low `hope` cannot add a false discovery, for
+    any rule. `hope` is compared with the predictive power: the difference at the last look N of n
+    blocks is normal around today's with variance ``se² (1 - n / N)`` [1]_.
 
     `Same` is decided by the interval of two one-sided 5 % tests at each look; a true change of
     exactly `same` is called so in up to 10 % of cases.
@@ -130,7 +130,7 @@ def next_step(
             blocked=blocked,
             same=same,
         )
-        # A test without runs since the last look was stopped then: its decision stands.
+        # A test without runs since the last look was stopped at that look: keep its decision.
         fresh = any_run[:, before:look].any(axis=1) & (np.abs(decisions) != CHANGED)
         smallest = np.where(fresh, np.fmin(smallest, found.p), smallest)
         known = np.where(np.isfinite(found.p), sequential_p(smallest, looks), np.nan)
@@ -149,14 +149,14 @@ def next_step(
 
 
 def equivalence_test(found: Effects, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
-    """Where two one-sided tests say that a change is smaller than `same`, shape (tests,)."""
+    """Return where two one-sided tests show a change smaller than `same`, shape (tests,)."""
     less = found.probability([same], below=True)[:, 0]
     more = found.probability([-same])[:, 0]
     return np.minimum(less, more) >= level
 
 
 def _predictive_power(found: Effects, n: int, last: int, level: float) -> Array:
-    """Return the chance that the p value at the last look is below `level`; NaN is unknown."""
+    """Return the probability that p at the last look is below `level`; NaN is unknown."""
     if n >= last:
         return np.zeros(len(found))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -165,19 +165,19 @@ def _predictive_power(found: Effects, n: int, last: int, level: float) -> Array:
         bar = -ndtri(level / 2) * final
         up, down = (found.estimate - bar) / spread, (-found.estimate - bar) / spread
         power = np.where(found.se == 0, 0.0, ndtr(up) + ndtr(down))
-    # An arm that never gave a run will hardly start to.
+    # An arm without any run will hardly have one later.
     return np.where(found.verdict == "failed", 0.0, power)
 
 
 def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
-    """Return the p value of a smallest p over looks: how often chance alone gets as low.
+    """Return the p value of a smallest p over looks: the probability of it by chance alone.
 
     Parameters
     ----------
     p : ndarray
         Smallest two-sided p values up to now; NaN stays NaN.
     looks : tuple of int
-        Numbers of blocks at which there is a look, those to come included.
+        Numbers of blocks at which there is a look, future looks included.
 
     Returns
     -------
@@ -187,11 +187,11 @@ def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
     Notes
     -----
     The standardised sums of growing data are a Markov chain, normal with correlation
-    sqrt(n_i / n_j). The chance that it stays within ±z at all looks follows from one integral a
-    look [1]_, here on a grid of 201 points, for 40 values of p; in between log-log interpolation.
-    t values of few runs go together less than normal ones (an overall level of 0.35 % needs 0.0007
-    at each of five looks, where the integral says 0.0009), so the answer is half-way to the bound
-    of Bonferroni.
+    sqrt(n_i / n_j). The probability that it stays within ±z at all looks follows from one integral
+    per look [1]_, here on a grid of 201 points, for 40 values of p, with log-log interpolation in
+    between. t values of few runs are less correlated than normal ones (an overall level of 0.35 %
+    needs 0.0007 at each of five looks, where the integral gives 0.0009), so the mean of the
+    integral and Bonferroni's bound is returned.
 
     References
     ----------
@@ -207,7 +207,7 @@ def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
     with np.errstate(divide="ignore"):
         log_p = np.log(np.clip(p, 0, 1))
     inside = np.exp(np.interp(log_p, grid, corrected))
-    # Below the table the looks hardly overlap: the bound of Bonferroni is all but exact.
+    # Below the table the looks hardly overlap: Bonferroni's bound is almost exact.
     return np.where(log_p < grid[0], np.minimum(len(looks) * np.clip(p, 0, 1), 1), inside)
 
 
@@ -221,7 +221,7 @@ def _sequential_table(looks: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _crossing_probability(z: float, looks: tuple[int, ...]) -> float:
-    """Return the chance that a standardised sum leaves ±z at any look."""
+    """Return the probability that a standardised sum leaves ±z at any look."""
     if z < 1e-6:
         return 1.0
     points, step = np.linspace(-z, z, 201, retstep=True)
