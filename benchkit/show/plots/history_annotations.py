@@ -200,7 +200,7 @@ def _is_about(mark: Mapping[str, Any], runs: pd.DataFrame) -> bool:
     try:
         table = pa.table({name: _column(known[name]) for name in names})
         return bool(matching(table, **chosen).any())
-    except (UsageError, KeyError, TypeError, ValueError):  # invalid mark; `apply_marks` warns
+    except (UsageError, KeyError, TypeError, ValueError):  # handwritten; `apply_marks` warns
         return False
 
 

@@ -91,7 +91,7 @@ def arm_differences(
             store.load(_ok(runs, arm)["id"].tail(1), ()) for arm in (report.baseline, contender)
         ]
         table = differences(*sides)
-        # The latest runs may belong to different workloads, so that their counts always differ.
+        # Drop counts: the latest runs may belong to different workloads, whose counts differ.
         found[contender] = table[table["kind"] != "count"].reset_index(drop=True)
     return found
 

@@ -310,7 +310,7 @@ def _coded(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
 
 
 def _short(values: Any) -> list[float | None]:
-    """Return values with five digits; what is missing is None."""
+    """Return values with five digits; missing values are None."""
     numbers = np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"), float)
     return [_digits(value) for value in numbers.tolist()]
 
