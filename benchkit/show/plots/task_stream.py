@@ -196,7 +196,7 @@ class TaskStream:
         whole = pixel * np.repeat(self._held, width)
         level = np.ceil(np.clip(busy / whole, 0, 1) * LEVELS - 1e-9).astype(np.int64)
         most = time.argmax(axis=1)
-        if self._chosen is not None:  # draw it in each pixel where it ran: short tasks
+        if self._chosen is not None:  # draw it wherever it ran, so that short tasks are visible
             most = np.where(time[:, self._chosen] > 0, self._chosen, most)
         image = 1 + most * LEVELS + np.clip(level, 1, LEVELS) - 1
         image[busy <= 0] = 0
