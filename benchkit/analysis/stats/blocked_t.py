@@ -1,8 +1,8 @@
-"""Straight-line fits of two means with blocks that share a disturbance: arrays in, arrays out.
+"""Least-squares fits of two means with blocks that share a disturbance, on arrays.
 
-One formula serves every design. With correlation zero it is the pooled t test of two samples, with
-correlation one the paired t test, in between it weighs the two, and any run may be missing. Knows
-nothing of ratios, families of tests or verdicts.
+One formula covers every design. With correlation 0 it is the pooled t test of two samples, with
+correlation 1 the paired t test, in between a weighted mean of the two; any run may be missing.
+Ratios, families of tests and verdicts are in other modules.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Fit", "block_variance_ratio", "fit_means"]
 
 Array = NDArray[np.float64]
 
-#: Share of rows left out at either end when rows agree on one block correlation.
+#: Share of rows left out at either end of the trimmed mean that gives the common log ratio.
 TRIM = 0.15
-#: A row is taken to differ from the agreed log ratio by so many times its size. With 0 intervals
-#: cover up to 97-98 % when a neighbour or a drift hits rows of unequal noise, with 8 they cover
-#: 95-96 %. Where blocks share nothing it costs nothing: 0.40 of the changes found at five blocks,
-#: with either, against 0.33 by the paired test.
+#: Assumed standard deviation of a row's log ratio around the common one, in units of the latter.
+#: With 0 intervals cover up to 97-98 % when a neighbour or a drift affects rows of unequal noise,
+#: with 8 they cover 95-96 %. Where blocks share nothing it costs nothing: at five blocks 0.40 of
+#: the changes are found with either value, against 0.33 by the paired test.
 DOUBT = 8.0
 
 
@@ -41,9 +41,9 @@ class Fit:
     difference : ndarray, shape (tests,)
         Mean of the contender minus mean of the baseline.
     variance : ndarray, shape (tests,)
-        Variance of one run, what its block shares with the other arms taken out.
+        Variance of one run, without the disturbance that its block shares with the other arms.
     df : ndarray, shape (tests,)
-        Degrees of freedom of `variance`; not always whole.
+        Degrees of freedom of `variance`; not always an integer.
     leverage : ndarray, shape (tests,)
         The squared standard error of `difference` is ``leverage * variance``.
     """
@@ -56,7 +56,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class _Sums:
-    """What a fit needs to know of each block of each row, shape (tests, blocks)."""
+    """Counts and sums for each block of each row, shape (tests, blocks)."""
 
     n_baseline: Array
     n_contender: Array
@@ -66,7 +66,7 @@ class _Sums:
 
 
 def _sums(baseline: Array, contender: Array) -> _Sums:
-    # Centred on the row: sums of squares of numbers near log(1e9) would lose eight digits.
+    # Centre each row: sums of squares of numbers near log(1e9) would lose eight digits.
     both = np.concatenate([baseline.reshape(len(baseline), -1), contender], axis=1)
     seen = ~np.isnan(both)
     centre = np.where(seen, both, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
@@ -82,7 +82,7 @@ def _sums(baseline: Array, contender: Array) -> _Sums:
 
 
 def _solve(sums: _Sums, kappa: Array) -> tuple[Array, Array, Array]:
-    """Generalised least squares; `kappa` is what the mean of a block is discounted by."""
+    """Return difference, leverage and residuals of least squares; `kappa` discounts block means."""
     total = sums.sum_baseline + sums.sum_contender
     aa = (sums.n_baseline - kappa * sums.n_baseline**2).sum(axis=1)
     bb = (sums.n_contender - kappa * sums.n_contender**2).sum(axis=1)
@@ -91,7 +91,7 @@ def _solve(sums: _Sums, kappa: Array) -> tuple[Array, Array, Array]:
     b = (sums.sum_contender - kappa * sums.n_contender * total).sum(axis=1)
     quadratic = sums.squares - (kappa * total**2).sum(axis=1)
     determinant = aa * bb - ab**2
-    # With kappa = 1 / size only the difference is known: the matrix is singular, its trace is not.
+    # With kappa = 1 / size only the difference can be estimated: the matrix is singular.
     singular = determinant <= 1e-9 * np.maximum(aa * bb, 1e-300)
     with np.errstate(divide="ignore", invalid="ignore"):
         difference = np.where(singular, b / bb, (aa * b - ab * a - bb * a + ab * b) / determinant)
@@ -125,15 +125,15 @@ def _parts(sums: _Sums) -> _Parts:
 
 
 def block_variance_ratio(parts: _Parts) -> tuple[Array, Array]:
-    """Estimate how much larger the variance between blocks is than within, for each row.
+    """Return the ratio of the variance between blocks to that within blocks, for each row.
 
     Returns
     -------
     theta : ndarray, shape (tests,)
         Ratio of the two variances, one value for all rows but never below 1.
     doubt : ndarray, shape (tests,)
-        Variance of ``log(theta)`` of a row around it: rows differ, and the agreed value itself
-        is uncertain. Infinite when there is no other row to ask.
+        Variance of a row's ``log(theta)`` around the common one: rows differ, and the common value
+        is uncertain. Infinite when there are too few rows for a common value.
     """
     n_tests = len(parts.within)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -149,12 +149,12 @@ def block_variance_ratio(parts: _Parts) -> tuple[Array, Array]:
     values, noise = np.sort(log_ratio[usable]), noise[usable]
     cut = int(TRIM * count)
     centre = values[cut : count - cut].mean()
-    # What blocks share they share with some rows more than with others. The spread of the rows
-    # alone does not tell, for a steady drift makes it smaller than chance would.
+    # The disturbance of a block differs between rows. The spread of the rows does not measure this
+    # alone, because a steady drift makes it smaller than chance would.
     differ = max(values.var(ddof=1) - noise.mean(), (DOUBT * max(centre, 0.0)) ** 2)
     error = (noise.mean() + differ) / count * 1.1  # trimming costs a tenth
-    # Half the logarithm: too small a ratio costs power, too large a one costs truth. With all of
-    # it 7-9 % of unchanged rows changed at three blocks of a 10-20 % drift.
+    # Use half the logarithm: a small ratio costs power, a large one causes false changes. With the
+    # full logarithm, 7-9 % of unchanged rows changed at three blocks of a 10-20 % drift.
     theta = np.exp(max(centre, 0.0) / 2)
     return np.full(n_tests, theta), np.full(n_tests, differ + error)
 
@@ -167,7 +167,7 @@ def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
     baseline : ndarray, shape (tests, blocks, arms)
         Runs of the baseline and of its null arm, or of the baseline alone; NaN is missing.
     contender : ndarray, shape (tests, blocks)
-        Runs of the contender. Not blocked: `blocks` is only a place for a run.
+        Runs of the contender. If not blocked, the position along `blocks` has no meaning.
     blocked : bool
         Whether a block shares a disturbance.
     """
@@ -181,8 +181,8 @@ def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
 
     parts = _parts(sums)
     theta, doubt = block_variance_ratio(parts)
-    # A row of its own correlation makes the variance between blocks a worse witness of the one
-    # within: worth as many degrees of freedom as a variance of that spread would have.
+    # Rows differ in correlation, so the variance between blocks is a weaker estimate of the one
+    # within: count the degrees of freedom that a variance of that uncertainty would have.
     with np.errstate(invalid="ignore", divide="ignore"):
         worth = 2 * inverse_trigamma(trigamma(parts.df_between / 2) + doubt)
     worth = np.where(np.isfinite(doubt) & (parts.df_between > 0), worth, 0.0)

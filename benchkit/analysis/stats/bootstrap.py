@@ -1,8 +1,8 @@
-"""The bootstrap of means, without drawing: every resample there can be, weighed.
+"""Exact bootstrap of means: all possible resamples with their weights, without random numbers.
 
-Runs in, probabilities out. This is the table of coiled/benchmarks to the last digit that its 10 000
-random resamples approach; it is there for comparison. Its intervals are too narrow for few runs
-(five a side: 88 % instead of 95 %): for verdicts use `benchkit.analysis.stats.effects.compare`.
+Takes runs; returns probabilities. The result is the exact value that the 10 000 random resamples of
+coiled/benchmarks' table approximate, for comparison with it. Its intervals are too narrow for few
+runs (five a side: 88 % instead of 95 %); `benchkit.analysis.stats.effects.compare` gives verdicts.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Array = NDArray[np.float64]
 
 #: 0, 5, ..., 80 %, as in the reference's heat map.
 THRESHOLDS = np.linspace(0, 0.8, 17)
-#: Up to so many runs all resamples are listed: 1716 of seven runs, 6435 of eight.
+#: Most runs for which all resamples are listed: 1716 of seven runs, 6435 of eight.
 MOST_LISTED = 7
-#: Steps of the grid on which longer sums are convolved.
+#: Steps of the grid on which sums of more runs are convolved.
 GRID = 512
-#: Two ways of adding up the same runs differ by less than this share.
+#: Largest relative rounding difference between two sums of the same runs.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class ConfidenceTable:
-    """How sure it is that a contender differs by more than each threshold.
+    """Probability that a contender differs by more than each threshold.
 
     Parameters
     ----------
@@ -76,10 +76,10 @@ def compare_bootstrap(
     Notes
     -----
     A resample of n runs is a multiset; there are C(2n - 1, n) of them (126 at n = 5), each with a
-    multinomial weight. Means of all of them, sorted, against all of the other arm's: no Monte
-    Carlo error and no random state. Above seven runs the distribution of the mean is the n-fold
-    convolution of the runs on a grid of 512 steps a run (a step of the mean is 0.02 % of the range
-    of the runs and less).
+    multinomial weight. The sorted means of all resamples of both arms are compared: no Monte Carlo
+    error and no random state. Above seven runs the distribution of the mean is the n-fold
+    convolution of the runs on a grid of 512 steps a run (a step of the mean is at most 0.02 % of
+    the range of the runs).
 
     References
     ----------
@@ -115,7 +115,7 @@ def _row(a: Array, b: Array, x: Array) -> tuple[Array, Array]:
     mean_b, weight_b = _means(b)
     below = np.concatenate([[0.0], np.cumsum(weight_b)])
     slack = ROUNDING * np.abs(mean_a)
-    # Most thresholds are beyond every pair of means, and need no counting.
+    # Most thresholds are beyond every pair of means: skip them.
     low, high = mean_a[0], mean_a[-1]
     less, more = np.zeros(len(x)), np.zeros(len(x))
     open_x = (1 - x) * np.where(x < 1, high, low) > mean_b[0]
@@ -138,7 +138,7 @@ def _means(runs: Array) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=MOST_LISTED)
 def _resamples(n: int) -> tuple[Array, Array]:
-    """Return all multisets of n out of n, as shares (resamples, n), and their probabilities."""
+    """Return all multisets of n of n runs, as shares (resamples, n), and their probabilities."""
     chosen = np.array(list(combinations_with_replacement(range(n), n)))
     counts = (chosen[:, :, None] == np.arange(n)).sum(axis=1)
     factorials = np.array([factorial(k) for k in range(n + 1)])
@@ -155,7 +155,7 @@ def _convolved(runs: Array) -> tuple[Array, Array]:
     left = np.minimum(place.astype(int), GRID - 2)
     length = n * (GRID - 1) + 1
     mass = np.zeros(length)
-    # Split between neighbours so that the mean of the runs stays where it is.
+    # Split each run between two grid points so that the mean of the runs stays the same.
     np.add.at(mass, left, 1 - (place - left))
     np.add.at(mass, left + 1, place - left)
     total = np.fft.irfft(np.fft.rfft(mass / n, 2 * length) ** n, 2 * length)[:length]

@@ -1,7 +1,7 @@
-"""Turn runs into numbers that can be subtracted: one place for logs, zeros, ties and gaps.
+"""Convert runs to a scale of differences; handles logarithms, zeros, ties and missing values.
 
-Arrays of a metric in, arrays on a scale where noise adds and a change is a difference out. Knows
-nothing of tests.
+Takes arrays of a metric; returns arrays on a scale where noise is additive and a change is a
+difference. The tests are in other modules.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class LogValues:
     Parameters
     ----------
     baseline : ndarray, shape (tests, runs, arms)
-        Runs of the baseline, and in a second arm those of its null arm. NaN is missing.
+        Runs of the baseline, and in a second arm those of the null arm. NaN is missing.
     contender : ndarray, shape (tests, runs)
         Runs of the contender.
     logarithmic : ndarray of bool, shape (tests,)
         Where True the scale is log(value). Where a value is zero or negative there is no
-        logarithm, and the scale is value / mean of the baseline: a change of 0.1 is 10 % either
-        way, but noise is then taken to be as large at any level.
+        logarithm, and the scale is value / mean of the baseline: a change of 0.1 is 10 % on both
+        scales, but this one assumes the same noise at any level.
     positive : ndarray of bool, shape (tests,)
         Where no value is below zero.
     step_variance : ndarray, shape (tests,)
-        What rounding adds to the variance: step² / 12, on the same scale.
+        Variance that rounding adds: step² / 12, on the same scale.
     n_missing : ndarray of int, shape (tests,)
-        Cells given as NaN or infinite, all arms together: runs that count for nothing. NaN at the
-        end of a row is none where columns are not blocks: others have more runs.
+        Cells given as NaN or infinite, all arms together: runs that are not used. Where columns
+        are not blocks, NaN at the end of a row does not count: other rows have more runs.
     """
 
     baseline: Array
@@ -50,7 +50,7 @@ class LogValues:
 
 
 def matrix(values: ArrayLike, name: str) -> Array:
-    """Return runs as a (tests, runs) array of floats, or say what is wrong with them."""
+    """Return runs as a (tests, runs) array of floats; raise `UsageError` for another shape."""
     array = np.asarray(values, float)
     if array.ndim != 2:
         raise UsageError(
@@ -68,7 +68,7 @@ def to_log_scale(
     blocked: bool = False,
     resolution: ArrayLike | None = None,
 ) -> LogValues:
-    """Put runs on the scale of the test; see `benchkit.analysis.stats.effects.compare`."""
+    """Return runs on the scale of the test; see `benchkit.analysis.stats.effects.compare`."""
     names = ["baseline", "contender", "null"][: 2 if null is None else 3]
     given = [baseline, contender, null][: len(names)]
     arrays = [matrix(values, name) for values, name in zip(given, names, strict=True)]  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def to_log_scale(
     of_baseline = np.delete(cube, 1, axis=2).reshape(len(cube), -1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         centre = np.where(logarithmic, _mean(runs), _mean(of_baseline))
-        # Nothing before, something now: any unit will do, for the ratio is infinite anyhow.
+        # If the baseline is zero the ratio is infinite, so that any unit serves.
         unit = np.where(centre > 0, centre, np.maximum(_mean(np.abs(runs)), 1e-300))
         by_unit = cube / unit[:, None, None]
         scale = np.where(logarithmic[:, None, None], np.log(cube), by_unit)
@@ -113,7 +113,7 @@ def to_log_scale(
 def _n_missing(array: Array, blocked: bool) -> NDArray[np.int64]:
     """Return how many cells of each row were given without a value.
 
-    Where columns are not blocks, NaN after the last run of a row says that others have more.
+    Where columns are not blocks, NaN after the last run of a row only pads it to the longest row.
     """
     missing = ~np.isfinite(array)
     if not blocked:
@@ -130,8 +130,8 @@ def _mean(runs: Array) -> Array:
 def _tied_steps(runs: Array) -> Array:
     """Return the smallest step between values of rows where values repeat, else 0.
 
-    Values of a fine clock never repeat; where they do, the clock ticks, and the smallest step seen
-    is the best guess of its tick.
+    Values of a fine clock never repeat. Where values repeat the clock is coarse, and the smallest
+    step seen is the best estimate of its resolution.
     """
     gaps = np.diff(np.sort(runs, axis=1), axis=1)  # NaN sorts last
     with np.errstate(invalid="ignore"):

@@ -1,7 +1,6 @@
-"""Empirical Bayes for variances: what the noise of the other workloads says about this one's.
+"""Empirical Bayes for variances: estimate a workload's noise with help of the other workloads.
 
-Variances and degrees of freedom in, variances and degrees of freedom out. Knows nothing of means,
-blocks or tests.
+Takes and returns variances and degrees of freedom, without means, blocks or tests.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-#: With fewer rows a prior is a guess: each row then stands on its own runs.
+#: Fewest rows for a prior; with fewer rows each uses only its own runs.
 FEWEST_TESTS = 10
-#: Steps of the grid of log σ², and how often the prior is refitted on it.
+#: Step of the grid of log σ², and number of refits of the prior on it.
 GRID_STEP = 0.15
 EM_STEPS = 20
-#: The inverse gamma that the prior starts from counts as so many rows.
+#: Weight, in rows, of the inverse gamma distribution that the prior starts from.
 START_WORTH = 8.0
-#: Rows are never taken to be more alike than this: a standard deviation of 5 % in σ.
+#: Smallest variance of log σ² between rows: a standard deviation of 5 % in σ.
 LEAST_SPREAD = 0.01
 
 
 def log_bias(df: Array | float) -> Array:
-    """Return E[log s²] - log σ² of a variance on `df` degrees of freedom: digamma, not zero."""
+    """Return E[log s²] - log σ², the bias of a log variance on `df` degrees of freedom."""
     half = np.asarray(df, float) / 2
     return digamma(half) - np.log(half)
 
@@ -44,7 +43,7 @@ def trigamma(x: Array | float) -> Array:
 
 
 def inverse_trigamma(value: Array | float) -> Array:
-    """Solve ``trigamma(x) = value`` by Newton's method on 1 / trigamma, which is nearly straight.
+    """Solve ``trigamma(x) = value`` by Newton's method on 1 / trigamma, which is nearly linear.
 
     References
     ----------
@@ -57,7 +56,7 @@ def inverse_trigamma(value: Array | float) -> Array:
         slope = trigamma(x)
         step = slope * (slope / target - 1) / (2 * zeta(3, x))
         x = x + step
-        if (np.abs(step) < 1e-7 * x).all():  # and the step after it would be its square
+        if (np.abs(step) < 1e-7 * x).all():  # the next step would be its square
             break
     return x
 
@@ -65,8 +64,8 @@ def inverse_trigamma(value: Array | float) -> Array:
 def successive_variance(history: Array) -> Array:
     """Return the variance of each series of nights, shape (tests,), from successive differences.
 
-    Half the mean squared difference of consecutive nights: a level that shifts once spoils one
-    difference, not the variance. Logarithms in, NaN nights are skipped. NaN below three nights.
+    Half the mean squared difference of consecutive nights: a level that shifts once affects one
+    difference only. `history` holds logarithms; NaN nights are skipped. NaN below three nights.
     """
     result = np.full(len(history), np.nan)
     for i, nights in enumerate(history):
@@ -95,8 +94,8 @@ def _fit_group(log_variance: Array, noise: Array, design: Array) -> tuple[Array,
 def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> tuple[Array, Array]:
     """Return mean and variance of log σ² of each row, given its s² and all the others.
 
-    The prior of log σ² - centre lives on a grid. It starts as the inverse gamma distribution of
-    that spread, and is moved towards the rows by a few steps of expectation and maximisation.
+    The prior of log σ² - centre is given on a grid. It starts as the inverse gamma distribution of
+    that spread, and is fitted to the rows by `EM_STEPS` steps of expectation maximisation.
     """
     rest = log_variance - centre
     width = np.sqrt(spread)
@@ -124,12 +123,12 @@ def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> 
 def shrink(
     variance: Array, df: Array, *, predictor: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Shrink variances towards what the other rows of the family predict.
+    """Shrink variances towards the value that the other rows of the family predict.
 
     Parameters
     ----------
     variance : ndarray, shape (tests,)
-        Variances s²; zero, NaN and those without degrees of freedom are passed through.
+        Variances s²; zero, NaN and those without degrees of freedom are returned unchanged.
     df : ndarray, shape (tests,)
         Their degrees of freedom d.
     predictor : ndarray, shape (tests,), optional
@@ -140,19 +139,19 @@ def shrink(
     variance : ndarray, shape (tests,)
         Shrunk variances.
     df : ndarray, shape (tests,)
-        What they are worth, never more than all rows have together.
+        Degrees of freedom of the shrunk variances, at most the sum over all rows.
     prior_df : ndarray, shape (tests,)
-        How much of that the other rows lent; 0 where the row stands alone.
+        The part of them added by the other rows; 0 where a row uses only its own runs.
 
     Notes
     -----
     Prior of log σ²: a centre, common or linear in the log of the predictor, and a distribution
     around it, both fitted by moments of log s² (digamma, trigamma) [1]_. The distribution starts
-    as inverse gamma, for which the answer is ``(d0 s0² + d s²) / (d0 + d)`` on d0 + d, and is then
-    fitted to the rows on a grid [2]_ [3]_: rows of several kinds of noise are not one gamma, and
-    with one run in ten an outlier the closed form covers 98 % where this covers 96-97 %. The
-    posterior of a row is handed on as the scaled inverse chi-square of the same mean and variance
-    of log σ², so that a t distribution follows whatever the prior.
+    as inverse gamma, for which the result is ``(d0 s0² + d s²) / (d0 + d)`` on d0 + d, and is then
+    fitted to the rows on a grid [2]_ [3]_: one gamma does not describe rows of several kinds of
+    noise, and with one run in ten an outlier, intervals of the closed form cover 98 %, these
+    96-97 %. The posterior of a row is returned as the scaled inverse chi-square with the same mean
+    and variance of log σ², so that the test is a t test for any prior.
 
     References
     ----------
@@ -181,7 +180,7 @@ def shrink(
         if rows.sum() < FEWEST_TESTS:
             continue
         coefficients, spread = _fit_group(unbiased[rows], noise[rows], design[rows])
-        # The spread is a guess from so many rows: half its standard error on the safe side.
+        # The spread is an estimate: add half its standard error to be safe.
         error = np.sqrt(2 / rows.sum()) * (spread + noise[rows].mean())
         spread = max(spread + error / 2, LEAST_SPREAD)
         mean, doubt = _posterior(log_variance[rows], df[rows], design[rows] @ coefficients, spread)

@@ -1,6 +1,7 @@
-"""Where along an ordered row of builds a metric stepped: differences and failures in, chances out.
+"""Estimate where in an ordered sequence of builds a metric stepped.
 
-Numbers only. Knows nothing of packages or of what to measure next.
+Takes differences and failure counts; returns probabilities. Packages, and the choice of the next
+measurement, are in other modules.
 """
 
 from __future__ import annotations
@@ -16,21 +17,20 @@ __all__ = ["chances_of_place", "weight_of_events"]
 
 Array = NDArray[np.float64]
 
-#: Differences are taken for t of so few degrees of freedom: runs have neighbours and hiccups, and
-#: under a normal distribution one such run would settle a step for good.
+#: Degrees of freedom of the t distribution assumed for differences: runs are disturbed at times,
+#: and under a normal distribution one such run would decide the place of a step.
 DF = 4
-#: Sizes of the step that are thought possible, as shares of what the ends showed.
+#: Possible sizes of the step, as shares of the size measured at the two ends.
 SIZES = np.linspace(0.4, 1.6, 61)
-#: Spreads of one difference that are thought possible; none below 5 % of the step, which is what
-#: the sizes resolve.
+#: Possible spreads of one difference; none below 5 % of the step, the resolution of the sizes.
 SPREADS = np.geomspace(0.003, 1.0, 20)
 FINEST_SPREAD = 0.05
-#: Two builds that should be alike differ for good by about so much (placement, memory layout, a
-#: small change of their own), which no number of blocks averages out; with their prior weights.
+#: Lasting differences of two builds without a step between them (placement, memory layout, a small
+#: change of another cause), which do not average out over blocks; with their prior weights.
 OFFSETS = np.array([0.002, 0.01, 0.03])
 _OFFSET_WEIGHTS = np.array([0.3, 0.5, 0.2])
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
-#: Beta priors of how often a run times out or fails: before the step rarely, after it anything.
+#: Beta priors of the share of runs that time out or fail: small before the step, any after it.
 BEFORE, AFTER = (1.0, 19.0), (1.0, 1.0)
 
 
@@ -41,31 +41,31 @@ def chances_of_place(
     *,
     size: float = np.nan,
 ) -> Array:
-    """Return how likely each build is the first after the step.
+    """Return the probability of each build to be the first after the step.
 
     Parameters
     ----------
     n_builds : int
-        Builds in order; the first lies before the step, the last after it.
+        Number of builds; the first is before the step, the last after it.
     pairs : mapping of (int, int) to array_like
-        Differences of blocks: value of the second build less that of the first, which is the
-        earlier one. Logarithms, so that a step is a ratio.
+        Differences of blocks: value of the second build minus that of the first, which is the
+        earlier build. Logarithms, so that a step is a ratio.
     events : array_like of int, shape (n_builds, 2), optional
         How many runs of each build had the event (timed out, failed), and how many had not.
     size : float, optional
-        Size of the step as the ends showed it. Without one only events count.
+        Size of the step, measured at the two ends. Without a size only events count.
 
     Returns
     -------
     ndarray, shape (n_builds,)
-        Adds up to 1; the first is 0.
+        Probabilities that sum to 1; the first is 0.
 
     Notes
     -----
-    One step of unknown size somewhere between the ends, every place as likely as any other before
-    the first measurement. A difference of two builds on one side is spread around 0, of two builds
-    on different sides around the step's size; spread, size and the lasting offset of each pair are
-    integrated out on a grid. So a wrong early step is outvoted by what comes later.
+    The model is one step of unknown size between the ends, with equal prior probability of every
+    place. Differences of two builds on the same side are distributed around 0, of two builds on
+    different sides around the step's size; spread, size and the lasting offset of each pair are
+    integrated out on a grid. So later measurements can correct a wrong early result.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def chances_of_place(
 
 
 def weight_of_events(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return by how much events speak for a step between two builds, as a Bayes factor.
+    """Return the Bayes factor of events for a step between two builds.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _beta(counts: Array, prior: tuple[float, float]) -> Array:
 
 
 def _total(found: Sequence[tuple[Array, Array]], pattern: NDArray[np.bool_]) -> float:
-    """Return the log evidence of one place: sizes, offsets and spreads summed over."""
+    """Return the log evidence of one place, summed over sizes, offsets and spreads."""
     parts = [pair[int(stepped)] for pair, stepped in zip(found, pattern, strict=True)]
     joint = sum(parts) + np.log(_OFFSET_WEIGHTS)[:, None]
     return float(logsumexp(np.broadcast_to(joint, (len(SIZES), *joint.shape[-2:]))))
