@@ -33,12 +33,12 @@ _ORDER = {"changed": 0, "noise": 1, "undecided": 2, "same": 3, "failed": 0}
 
 
 def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return names of metrics; ``all`` stands for every one that has a better direction.
+    """Return names of metrics; ``all`` stands for every metric that has a better direction.
 
     Raises
     ------
     UsageError
-        There is no such metric.
+        A metric is unknown.
     """
     if list(metrics) == ["all"]:
         return tuple(name for name, metric in METRICS.items() if metric.better)
@@ -65,32 +65,31 @@ def compare(
     Parameters
     ----------
     baseline : DataFrame
-        Runs as `Store.runs` gives them. Only those that ended ok, and that no mark sets aside,
-        feed the statistics; the others are counted.
+        Runs as returned by `Store.runs`. The statistics use only runs with outcome ok that no mark
+        excludes; the others are counted.
     contender : DataFrame or mapping of str to DataFrame
-        Runs in question; several sets by their names.
+        Runs to compare with the baseline; several sets by their names.
     null : DataFrame, optional
-        The baseline once more. It buys power, and shows what noise does.
+        Runs of the null arm. They add power, and show the differences that noise alone causes.
     metrics : sequence of str
-        What to judge; ``["all"]`` is every metric that has a better direction.
+        Metrics to compare; ``["all"]`` is every metric that has a better direction.
     blocked : bool, optional
-        Whether runs of one block belong together; by default they do when all come from one
-        experiment.
+        Whether to compare runs within blocks; by default if all come from one experiment.
     level, same : float
         See `benchkit.analysis.stats.effects.compare`.
     names : tuple of str
-        What to call baseline and contender.
+        Names of baseline and contender in messages.
 
     Returns
     -------
-    Report
+    Comparison
 
     Raises
     ------
     NotEnoughRuns
         Baseline and contenders have no workload in common that has a value of a metric.
     UsageError
-        There is no such metric.
+        A metric is unknown.
 
     Examples
     --------
@@ -146,20 +145,20 @@ def compare_experiment(
     Parameters
     ----------
     runs : DataFrame
-        Runs of a store; those of other experiments are left alone.
+        Runs of a store; runs of other experiments are ignored.
     experiment : str
         Id of the experiment, or the beginning of it.
     baseline : str, optional
-        Name of the arm that the others are held against; by default the first that ran.
+        Name of the arm that the others are compared with; by default the first arm that ran.
     **options
-        As for `compare`.
+        Passed to `compare`.
 
     Raises
     ------
     NotEnoughRuns
         The experiment has no runs, or only one arm.
     UsageError
-        It has no arm of that name, or `experiment` begins more than one.
+        The experiment has no arm of that name, or several ids begin with `experiment`.
     """
     mine = runs[runs["experiment"].fillna("").str.startswith(experiment)] if len(runs) else runs
     if mine.empty:
@@ -178,7 +177,7 @@ def compare_experiment(
     others = [arm for arm in arms if arm not in (first, NULL_ARM)]
     sets = {arm: mine[mine["arm"] == arm] for arm in others}
     null = mine[mine["arm"] == NULL_ARM]
-    if not sets and len(null):  # the baseline against itself is all there is
+    if not sets and len(null):  # only the baseline and its null arm
         sets, null = {NULL_ARM: null}, null.iloc[:0]
     if not sets:
         raise NotEnoughRuns(f"experiment {experiment!r} has only the arm {first!r} so far")
@@ -192,7 +191,7 @@ def compare_experiment(
 
 
 def _counts(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that feed statistics."""
+    """Return the runs that the statistics use."""
     if runs.empty:
         return runs
     keep = runs["outcome"] == "ok"
@@ -202,7 +201,7 @@ def _counts(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
-    """Whether all runs come from one experiment and know their block."""
+    """Return whether all runs come from one experiment and have a block."""
     seen: set[Any] = set()
     for table in tables:
         if table.empty:
@@ -210,13 +209,13 @@ def _one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
         if "experiment" not in table or table["block"].isna().any():
             return False
         if _counts(table).duplicated(["workload", "block"]).any():
-            return False  # several runs in one place, such as those of the null arm
+            return False  # several runs in a block, such as those of the null arm
         seen |= set(table["experiment"].fillna(""))
     return len(seen) == 1 and "" not in seen
 
 
 def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of one workload and metric, by block or in order of time, and of which run.
+    """Return values of a workload and metric, by block or in order of time, and their run ids.
 
     A block without a run has NaN and "".
     """
@@ -335,7 +334,7 @@ def _median(values: np.ndarray) -> float:
 
 
 def _noise(points: Mapping[str, np.ndarray]) -> float:
-    """Return the coefficient of variation of one run, of all arms together; NaN of two runs."""
+    """Return the coefficient of variation of one run, pooled over arms; NaN for too few runs."""
     squares, degrees = 0.0, 0
     for values in points.values():
         known = values[np.isfinite(values) & (values > 0)]
@@ -346,7 +345,7 @@ def _noise(points: Mapping[str, np.ndarray]) -> float:
 
 
 def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, float]:
-    """Return the null arm / baseline with its interval: Welch's t on logarithms."""
+    """Return the ratio null arm / baseline and its interval: Welch's t on logarithms."""
     nothing = math.nan, math.nan, math.nan
     if "null" not in points:
         return nothing

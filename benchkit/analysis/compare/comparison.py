@@ -22,7 +22,7 @@ __all__ = ["Comparison"]
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What changed between a baseline and its contenders.
+    """Effects of the contenders on each metric, with intervals and verdicts.
 
     Attributes
     ----------
@@ -68,12 +68,12 @@ class Comparison:
 
     @property
     def testable(self) -> bool:
-        """Whether any row has the two runs a side that a verdict takes."""
+        """Whether any row has the two runs a side that a verdict requires."""
         return bool(self.frame["p"].notna().any())
 
     @property
     def sentence(self) -> str:
-        """The finding in a sentence, with its counts."""
+        """Summary of the verdicts in a sentence, with counts."""
         verdicts = self.frame["verdict"].value_counts()
         parts = [f"{len(self.worse)} worse", f"{len(self.better)} better"]
         parts += [
@@ -97,13 +97,13 @@ class Comparison:
         return self._points[_number(row)]
 
     def run_ids(self, row: Any) -> dict[str, np.ndarray]:
-        """Return of which run each value of `points` is, by arm; "" where a run is missing."""
+        """Return the run id of each value of `points`, by arm; "" where a run is missing."""
         return self._ids[_number(row)]
 
     def numbers(self) -> pd.DataFrame:
         """Return a row per contender, workload, metric and arm: runs, median, mean, deviation.
 
-        As text with units; the null arm apart from the baseline.
+        Values are text with units; the null arm has rows of its own.
         """
         rows = []
         for row in self.frame.to_dict("records"):
@@ -127,7 +127,7 @@ class Comparison:
         return pd.DataFrame(rows).drop_duplicates(ignore_index=True)
 
     def to_table(self, *, all_rows: bool = False) -> str:
-        """Return the rows as text; without `all_rows` those that are the same are counted only."""
+        """Return the rows as text; without `all_rows`, `same` rows are only counted."""
         frame = self.frame if all_rows else self.frame[self.frame["verdict"] != "same"]
         rows = [_text_row(row, self) for row in frame.to_dict("records")]
         lines = [self._table(rows).to_text()] if rows else []
@@ -137,12 +137,12 @@ class Comparison:
         return "\n".join(lines)
 
     def to_markdown(self, *, most_bytes: int = 60_000) -> str:
-        """Return the report as Markdown: changed rows first, cut to what a comment may hold.
+        """Return the report as Markdown: changed rows first, cut to the size of a GitHub comment.
 
         Parameters
         ----------
         most_bytes : int, default 60000
-            GitHub refuses comments above 65,536 characters.
+            Largest size; GitHub rejects comments above 65,536 characters.
         """
         lines = [self.sentence, "", *(f"> **{text}**" for text in self.warnings), ""]
         rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
@@ -157,7 +157,7 @@ class Comparison:
         return "\n".join(lines) + "\n"
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat dictionaries; what is not known is None."""
+        """Return the rows as flat dictionaries; unknown values are None."""
         return [json_safe(row) for row in self.frame.to_dict("records")]
 
     def _repr_html_(self) -> str:

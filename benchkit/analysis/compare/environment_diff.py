@@ -1,6 +1,6 @@
-"""What differs between two arms besides time: packages, configuration, cluster, counts.
+"""Find the differences of two arms besides time: packages, configuration, cluster, counts.
 
-Runs in, a table of what is not equal out; no statistics, because these are facts.
+Takes runs; returns a table of the differences, without statistics, because these are facts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchkit.store.schema import METRICS
 
 __all__ = ["differences"]
 
-#: Counts and bytes that explain without statistics.
+#: Counts and bytes that are compared without statistics.
 _COUNTS = (
     "n_tasks",
     "n_transfers",
@@ -29,19 +29,19 @@ _COUNTS = (
 )
 #: Kind of a difference -> attribute of the run that holds it, as JSON.
 _FACTS = {"package": "packages", "config": "config", "variable": "variables"}
-#: Where the configuration was read from, which differs always and changes nothing.
+#: Facts to ignore: the folder that the configuration was read from always differs, without effect.
 _NO_FACTS = ("config",)
-#: Noise changes counts a little; less than this share is no difference.
+#: Smallest relative difference of counts that is reported; noise changes counts a little.
 SAME_COUNT = 0.01
 
 
 def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFrame:
-    """Return what differs between two sets of runs.
+    """Return the differences between two sets of runs.
 
     Parameters
     ----------
     baseline, contender : sequence of DataTree or Run
-        Runs of both arms; facts are taken from the latest of each, counts are medians.
+        Runs of both arms; facts are those of the latest run of each, counts are medians.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Where a difference comes from: seconds by task group and activity, bytes by kind of memory.
+"""Split a difference into parts: seconds by task group and activity, bytes by kind of memory.
 
-Runs of two arms in, a table that sums to the whole difference out. Draws nothing and judges
-nothing: whether there is a difference is `benchkit.analysis.compare.compare_runs`'s to say.
+Takes runs of two arms; returns a table that sums to the whole difference, without a verdict:
+`benchkit.analysis.compare.compare_runs` decides whether there is a difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchkit.formatting import short_group
 
 __all__ = ["GROUPS_READ", "IDLE", "UNEXPLAINED", "Explanation", "explain"]
 
-#: All that is read of a run beside its root: who opens runs to explain them needs no more.
+#: Groups of a run that `explain` reads, besides the root; callers need to open only these.
 GROUPS_READ = ("task_groups", "scheduler")
 
 IDLE, UNEXPLAINED = "idle", "unexplained"
@@ -41,13 +41,13 @@ class Explanation:
         A row per task group and activity, the largest first: ``seconds`` of wall time (thread-
         seconds over the number of threads) that the contender takes more, with its interval
         ``low`` to ``high`` over the repeats, the values of both arms, and the share of the whole.
-        Then ``idle`` (threads with nothing to do) and ``unexplained``; all sum to `total_s`.
+        Then ``idle`` (threads without work) and ``unexplained``; all sum to `total_s`.
     memory : DataFrame
         A row per kind of memory at the cluster's peak: ``bytes`` more, with interval.
     total_s : float
         Difference of the mean durations, in s.
     n_baseline, n_contender : int
-        Runs that were looked at.
+        Number of runs used.
     """
 
     parts: pd.DataFrame
@@ -58,7 +58,7 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The largest parts in words; idle comes last, for it follows from the others."""
+        """The largest parts in words; idle is last, because it follows from the other parts."""
         same_way = np.sign(self.parts["seconds"]) == np.sign(self.total_s)
         signed = self.parts[same_way & (self.parts["seconds"].abs() > LEAST * abs(self.total_s))]
         rest = signed["group"].isin([IDLE, UNEXPLAINED])
@@ -87,7 +87,7 @@ def explain(
     baseline, contender : sequence of DataTree or Run
         Runs of one workload that ended ok.
     blocked : bool, default False
-        Element i of both comes from block i: intervals are of the differences within blocks.
+        Element i of both is from block i: intervals are those of the differences within blocks.
     level : float, default 0.95
         Confidence of the intervals.
 
@@ -102,14 +102,14 @@ def explain(
 
     Notes
     -----
-    A run of T seconds on n threads has n T thread-seconds. What task groups spent is known for
-    each activity; what is left is idle. So a part is thread-seconds / n, and parts and idle sum
-    to the duration. Fetching data goes on while threads compute, so the sum of a group can
-    exceed the threads' time; that excess is the part called unexplained (not above 0 here, and
-    0 when threads never do two things at once). Intervals are Welch's t, or the paired t in
-    blocks; with one run a side there are none.
+    A run of T seconds on n threads has n T thread-seconds. Those of task groups are recorded by
+    activity; the rest is idle. So a part is thread-seconds / n, and parts and idle sum to the
+    duration. Data are fetched while threads compute, so the sum over groups can exceed the
+    threads' time; the excess is the part called unexplained (never above 0, and 0 when threads
+    never do two things at once). Intervals are Welch's t, or the paired t in blocks; with one run
+    a side there are none.
 
-    Groups are matched by name without Dask's hash; several groups of one name are one part.
+    Groups are matched by name without Dask's hash; groups of equal names are one part.
     """
     trees = [[getattr(run, "tree", run) for run in runs] for runs in (baseline, contender)]
     sides = [[_account(tree) for tree in side] for side in trees]
@@ -143,7 +143,7 @@ def explain(
 
 
 def _account(tree: xr.DataTree) -> tuple[dict[tuple[str, str], float], float]:
-    """Return wall seconds by group and activity, idle and the rest included, and the duration."""
+    """Return wall seconds by group and activity, idle and unexplained included, and duration."""
     duration = float(tree["duration"])
     n_threads = max(int(tree.attrs.get("n_threads") or 1), 1)
     parts: dict[tuple[str, str], float] = {}
@@ -201,7 +201,7 @@ def _memory(sides: list[list[xr.DataTree]], blocked: bool, level: float) -> pd.D
 
 
 def _at_peak(tree: xr.DataTree) -> list[float] | None:
-    """Return memory by kind when process memory of the cluster was highest, in B."""
+    """Return memory by kind in B, at the peak of the cluster's process memory."""
     if "scheduler" not in tree.children or not tree["scheduler"].sizes.get("time"):
         return None
     node: Any = tree["scheduler"]

@@ -1,6 +1,6 @@
-"""Two runs side by side: thread-seconds by task group, and what they differ by.
+"""Compare two runs side by side: thread-seconds by task group, and their differences.
 
-A look, not a verdict: one run a side cannot tell a change from noise.
+There is no verdict: one run a side cannot separate a change from noise.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchkit.formatting import short_group
 __all__ = ["PER", "group_differences"]
 
 
-#: What thread-seconds can be held against, in words -> how many of it are one.
+#: Unit that thread-seconds can be divided by -> its size in tasks or bytes.
 PER = {"task": 1.0, "GiB": 2.0**30}
 
 
@@ -25,20 +25,19 @@ def group_differences(
     Parameters
     ----------
     a, b : TaskTimeline
-        The tasks of each.
+        Tasks of each run.
     window : tuple of float, optional
-        A stretch of both, in s after the start of each; the whole runs without it.
+        Time interval of both, in s after the start of each; the whole runs by default.
     per : {"", "task", "GiB"}
-        Seconds for each task, or for each GiB of the results that a group made: runs of another
-        size, or that were cut into other chunks, are held against one another so.
+        Return seconds per task, or per GiB of the results of a group, to compare runs with
+        different sizes or chunks.
 
     Returns
     -------
     DataFrame
         A row per group, the largest difference first: ``a``, ``b`` and ``difference`` = b - a in
         thread-seconds, ``tasks_a`` and ``tasks_b``. Groups are matched by name without Dask's
-        hash, several of one name together; one that a side does not have is 0 there, and NaN for
-        each of something.
+        hash, groups of equal names as one; a group that a run lacks is 0, or NaN with `per`.
     """
     sides = []
     for within in (a, b):
