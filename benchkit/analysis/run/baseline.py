@@ -1,7 +1,7 @@
-"""One run against earlier ones: which ones it may be held against, and whether it is unusual.
+"""Compare a run with earlier runs: select the comparable ones, and check if the run is unusual.
 
-Tables in, numbers out. Runs are comparable when what they measured and what they ran on agree;
-what differs on purpose (the packages) is what a history is about, so it may differ.
+Takes tables and returns numbers. Runs are comparable when they measured the same variant on the
+same machine and cluster. Their packages may differ: a history shows the effect of packages.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ AGREE = (
     "n_threads",
     "memory_limit",
 )
-#: Older runs say little about tonight: machines age and releases move.
+#: Most earlier runs to use. Older runs predict little, because machines age and packages change.
 MOST_RUNS = 30
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Previous:
-    """One value against those of earlier runs.
+    """One value compared with those of earlier runs.
 
     Attributes
     ----------
     n_runs : int
-        Earlier runs that count.
+        Number of earlier runs used.
     ratio : float
-        Value / geometric mean of the earlier ones.
+        Value / geometric mean of the earlier values.
     low, high : float
-        Where such a ratio lies by chance in 95 % of the cases; NaN with fewer than three.
+        Limits of the ratio in 95 % of cases by chance; NaN with fewer than three earlier runs.
     """
 
     n_runs: int
@@ -59,32 +59,32 @@ class Previous:
 
     @property
     def unusual(self) -> bool | None:
-        """Whether the ratio lies outside; None if there are too few runs to tell."""
+        """Whether the ratio is outside the limits; None if there are too few earlier runs."""
         if np.isnan(self.low):
             return None
         return not self.low <= self.ratio <= self.high
 
 
 def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the runs that ended ok before this one and measured the same on the same.
+    """Return the earlier runs with outcome ok that agree with a run in all fields of `AGREE`.
 
     Parameters
     ----------
     runs : DataFrame
-        As `Store.runs` gives it.
+        As returned by `Store.runs`.
     record : mapping
         The record of a run.
 
     Returns
     -------
     DataFrame
-        The newest 30 at most, oldest first.
+        At most the 30 newest runs, oldest first.
     """
     if runs.empty:
         return runs
     started = pd.Timestamp(record["started"])
     keep = (runs["outcome"] == "ok") & (runs["id"] != record["id"]) & (runs["started"] < started)
-    if "comparable" in runs:  # a mark may have set runs aside
+    if "comparable" in runs:  # a mark may exclude runs
         keep &= runs["comparable"].astype(bool)
     for name in AGREE:
         if name in runs and record.get(name) is not None:
@@ -95,27 +95,27 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
 def against_previous(
     runs: pd.DataFrame, record: Mapping[str, Any], metric: str = "duration"
 ) -> Previous | None:
-    """Hold one metric of a run against earlier comparable runs.
+    """Compare one metric of a run with earlier comparable runs.
 
     Parameters
     ----------
     runs : DataFrame
-        As `Store.runs` gives it.
+        As returned by `Store.runs`.
     record : mapping
         The record of the run.
     metric : str, default "duration"
-        Which number.
+        Name of the metric.
 
     Returns
     -------
     Previous or None
-        None if the run or every earlier one lacks the metric.
+        None if the run or every earlier run lacks the metric.
 
     Notes
     -----
     The limits are those of a prediction interval for one more value, by Student's t on
     logarithms: ``t(n - 1) s sqrt(1 + 1 / n)`` around the mean [1]_. They are no verdict: nights
-    differ by more than runs of one night do; that is what the regression detector is for.
+    differ by more than runs of one night do. The regression detector accounts for this.
 
     References
     ----------
@@ -139,20 +139,20 @@ def against_previous(
 
 
 def beside_previous(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return each metric of a run beside the median of earlier comparable runs, as text.
+    """Return each metric of a run next to the median of earlier comparable runs, as text.
 
     Parameters
     ----------
     runs : DataFrame
-        As `Store.runs` gives it.
+        As returned by `Store.runs`.
     record : mapping
         The record of the run.
 
     Returns
     -------
     DataFrame
-        A row per metric that the run has: this run, the median before, the change, and how many
-        runs the median is of.
+        A row per metric that the run has: this run, the median before, the change, and the number
+        of runs in the median.
     """
     earlier = comparable(runs, record)
     rows = {}

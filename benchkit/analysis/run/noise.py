@@ -1,7 +1,7 @@
 """Estimate the noise of workloads, and the changes that can be detected with it.
 
-Successive comparable runs differ by noise only, except for the few between which a level changed;
-a median ignores those. Neither nights nor null arms are needed.
+Successive comparable runs differ by noise only, except where the level changed in between; a
+median of the differences ignores these few. Neither nights nor null arms are needed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ LARGE_NOISE = 0.15
 FEWEST_RUNS = 5
 #: Standard deviation / median absolute value, of normal noise.
 _SCALE = 1.4826
-#: Runs needed hardly move within so many logarithmic steps of noise, and power is slow to compute.
+#: Steps of noise per e-fold: within a step the runs needed hardly change; power is slow to compute.
 _STEPS = 50
 
 
 def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
-    """Return the noise of each set of comparable runs, and how many runs see a change in it.
+    """Return the noise of each set of comparable runs, and how many runs detect a change in it.
 
     Parameters
     ----------
@@ -47,15 +47,16 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
         newest run first: those columns, ``n_runs`` that ended ok, ``newest`` (when the last one
         started), ``level`` (their median, in the unit of the metric), ``noise`` (coefficient of
         variation of one run: 0.03 is 3 %; NaN with fewer than five runs) and, for each of
-        `EFFECTS`, runs a side that see such a change four times in five: ``needed_2``,
-        ``needed_5``, ``needed_10`` (0 where the noise is not known, -1 where 1000 do not do).
+        `EFFECTS`, runs a side that detect such a change four times in five: ``needed_2``,
+        ``needed_5``, ``needed_10`` (0 where the noise is unknown, -1 where 1000 are not enough).
 
     Notes
     -----
-    1.4826 times the median absolute difference of successive logarithms, divided by the square
-    root of two. Differences of neighbours, because a slow drift or a new level is no noise [1]_;
-    a median, because one run in twenty is an outlier. Of five runs it lies between half the truth
-    and twice of it four times in five, of twenty within 40 %.
+    The noise is 1.4826 times the median absolute difference of successive logarithms, divided by
+    the square root of two. It uses differences of successive runs, because a slow drift or a new
+    level is no noise [1]_, and a median, because one run in twenty is an outlier. Four times in
+    five, the estimate from five runs is between half and twice the true noise, from twenty runs
+    within 40 % of it.
 
     References
     ----------
@@ -84,7 +85,7 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
 
 
 def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
-    """Say which changes so many runs a side will probably see, in workloads of known noise.
+    """Return a sentence on the changes that `n_runs` a side probably detect, by known noise.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
     Returns
     -------
     str
-        Empty where no noise is known.
+        Empty if no noise is known.
     """
     if not noise:
         return ""
@@ -114,7 +115,7 @@ def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
 
 
 def _counting(runs: pd.DataFrame, metric: str) -> pd.Series:
-    """Return which runs count: ended ok, set aside by no mark, and having the metric."""
+    """Return a mask of the runs that ended ok, are excluded by no mark, and have the metric."""
     if runs.empty or metric not in runs:
         return pd.Series(False, index=runs.index)
     keep = (runs["outcome"] == "ok") & (runs[metric].astype(float) > 0) & runs["started"].notna()
@@ -133,7 +134,7 @@ def _needed(noise: np.ndarray) -> np.ndarray:
     return needed
 
 
-# A store has some hundred sets of runs, and each takes 13 ms: most share a step with another.
+# Cached: a store has some hundred sets of runs, each takes 13 ms, and most share a step.
 @lru_cache(maxsize=4096)
 def _needed_at(step: int) -> tuple[int, ...]:
     noise = math.exp(step / _STEPS)

@@ -1,8 +1,8 @@
-"""What happened within a stretch of a run's time: threads busy, seconds by task group and activity.
+"""Sum up a time interval of a run: busy threads, seconds by task group and activity.
 
-A run in, numbers out; made once for a run, then asked for any number of stretches, each of which
-takes hundredths of a second also with a million tasks. Everything is weighed by time, exactly: a
-task that begins before a stretch counts with its part inside.
+A `TaskTimeline` is created once per run and then queried for any number of intervals; each query
+takes hundredths of a second, also with a million tasks. All sums are exact in time: of a task that
+begins before an interval, only the part inside counts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import xarray as xr
 __all__ = ["TaskTimeline"]
 
 COMPUTE, TRANSFER = "compute", "transfer"
-#: Points of a curve of busy threads: more than a screen has pixels to spare for.
+#: Points of a curve of busy threads: enough for the width of a plot on a screen.
 BINS = 300
 
 
 @dataclass(frozen=True)
 class _Spans:
-    """Stretches of time of one activity, sorted by start, with sums that make integrals cheap."""
+    """Time spans of one activity, sorted by start, with cumulative sums for fast integrals."""
 
     start: np.ndarray
     stop: np.ndarray
@@ -54,7 +54,7 @@ class _Spans:
         return index[self.stop[first:last] > left]
 
     def seconds_until(self, moments: np.ndarray) -> np.ndarray:
-        """Return the seconds of all spans before each moment, added up."""
+        """Return the total seconds of all spans before each moment."""
         begun = np.searchsorted(self.start, moments)
         ended = np.searchsorted(self.stops, moments)
         grown = begun * moments - self.start_sums[begun]
@@ -62,27 +62,27 @@ class _Spans:
 
 
 class TaskTimeline:
-    """The tasks of a run, to be asked about stretches of its time.
+    """The tasks of a run, for queries of time intervals.
 
     Parameters
     ----------
     tree : DataTree
-        A run. One without a record of its tasks has a whole, but no parts.
+        A run. Without recorded tasks only the totals of the whole run are available.
 
     Attributes
     ----------
     groups, prefixes : list of str
         Names of the task groups and of their prefixes.
     start, stop : ndarray of float, shape (n_tasks,)
-        When each task computed, in s after clock on, sorted by start.
+        Start and end of each task's computation, in s after clock on, sorted by start.
     group, lane : ndarray of int, shape (n_tasks,)
         Indices into `groups` and `threads`.
     row : ndarray of int, shape (n_tasks,)
-        Of each task in the record of the run.
+        Index of each task in the group `tasks` of the run.
     threads : ndarray of int
         Numbers of the threads that computed.
     n_unseen : int
-        Tasks that were too many to record.
+        Number of tasks that were not recorded, because there were too many.
     """
 
     def __init__(self, tree: xr.DataTree) -> None:
@@ -141,17 +141,17 @@ class TaskTimeline:
 
     @property
     def n_tasks(self) -> int:
-        """Tasks of which it is known when they computed."""
+        """Number of tasks with a known time of computation."""
         return len(self.start)
 
     @property
     def has_moves(self) -> bool:
-        """Whether any fetch of a result is known by its time."""
+        """Whether the time of any fetch of a result is known."""
         return not self._moves.empty
 
     @property
     def activities(self) -> list[str]:
-        """What threads were seen doing at known times."""
+        """Names of the activities of threads with known times."""
         return [name for name, spans in self._spans.items() if len(spans.start)]
 
     @property
@@ -162,24 +162,24 @@ class TaskTimeline:
         return float(self.start[0]), float(self.stop.max())
 
     def inside(self, left: float, right: float) -> np.ndarray:
-        """Return the indices of the tasks that computed in a stretch of time."""
+        """Return the indices of the tasks that computed in a time interval."""
         return self._spans[COMPUTE].inside(left, right)
 
     def group_seconds(self, window: tuple[float, float] | None = None) -> pd.DataFrame:
-        """Return what threads did for each task group.
+        """Return thread-seconds by activity for each task group.
 
         Parameters
         ----------
         window : tuple of float, optional
-            Ends of a stretch, in s. Without it the whole run, as the workers counted it, tasks
-            that were not recorded one by one included.
+            Ends of an interval, in s. By default the whole run, as counted by the workers,
+            including tasks that were not recorded one by one.
 
         Returns
         -------
         DataFrame
-            A row per task group, busiest first: ``tasks`` (those that computed in the stretch),
-            ``total`` and a column per activity, in thread-seconds. Serialising is counted by
-            workers without a time, so that it is in the whole run only.
+            A row per task group, busiest first: ``tasks`` (those that computed in the interval),
+            ``total`` and a column per activity, in thread-seconds. Workers count serialising
+            without a time, so that only the whole run includes it.
         """
         size = len(self.groups)
         index = pd.Index(self.groups, name="task_group")
@@ -209,9 +209,9 @@ class TaskTimeline:
         return table.sort_values("total", ascending=False, kind="stable")
 
     def group_bytes(self, window: tuple[float, float] | None = None) -> pd.Series:
-        """Return the bytes of the results that each task group made.
+        """Return the bytes of the results of each task group.
 
-        Within a stretch of time those of the tasks that computed in it count, whole.
+        In a time interval, every task that computed in it counts with its whole result.
         """
         index = pd.Index(self.groups, name="task_group")
         if window is None:
@@ -225,20 +225,20 @@ class TaskTimeline:
     def busy_threads(
         self, window: tuple[float, float] | None = None, bins: int = BINS
     ) -> pd.DataFrame:
-        """Return how many threads were busy, by activity.
+        """Return the number of busy threads over time, by activity.
 
         Parameters
         ----------
         window : tuple of float, optional
-            Ends of a stretch, in s; by default the whole run.
+            Ends of an interval, in s; by default the whole run.
         bins : int, default 300
-            Points in time.
+            Number of points in time.
 
         Returns
         -------
         DataFrame
-            Threads busy on average around each ``time`` (s), a column per activity. Fetching goes
-            on beside computing, so the sum may exceed the number of threads.
+            Threads busy on average around each ``time`` (s), a column per activity. Workers fetch
+            while they compute, so the sum may exceed the number of threads.
         """
         left, right = window or self.whole
         edges = np.linspace(left, right, bins + 1)
@@ -264,12 +264,12 @@ class TaskTimeline:
         return _pairs(moves[moves["group"] == known], window)
 
     def transfers(self, window: tuple[float, float] | None = None) -> pd.DataFrame:
-        """Return the fetches for tasks of all groups, as `transfers_of` does for one."""
+        """Return the fetches for tasks of all groups, in the form of `transfers_of`."""
         return _pairs(self._moves, window)
 
 
 def _pairs(moves: pd.DataFrame, window: tuple[float, float] | None) -> pd.DataFrame:
-    """Return a row per pair of workers, of the fetches that went on within a stretch of time."""
+    """Return a row per pair of workers, of the fetches that overlap a time interval."""
     if window is not None:
         left, right = window
         moves = moves[(moves["start"] < right) & (moves["start"] + moves["seconds"] > left)]
@@ -279,7 +279,7 @@ def _pairs(moves: pd.DataFrame, window: tuple[float, float] | None) -> pd.DataFr
 
 
 def _dataset(tree: xr.DataTree, group: str, dim: str) -> Any:
-    """Return a group of a run with at least one entry along a dimension, or nothing."""
+    """Return a group of a run with entries along a dimension, else an empty dataset."""
     if group in tree.children and tree[group].sizes.get(dim):
         node: Any = tree[group]
         return node.to_dataset()
