@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests" / "store")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
 
 import numpy as np  # noqa: E402
 import xarray as xr  # noqa: E402
