@@ -70,9 +70,11 @@ def test_derived_ids_sort_by_time():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "../../etc/passwd", str(uuid.uuid4()), new_id().upper(), new_id() + "\n"]
+    "text",
+    ["", "x", "../../etc/passwd", str(uuid.uuid4()), new_id().upper(), new_id() + "\n"],
+    ids=["empty", "letter", "path", "uuid4", "upper", "newline"],
 )
-def test_what_is_not_an_id_is_refused(text):
+def test_id_time_refuses_other_text(text):
     assert not is_id(text)
     with pytest.raises(ValueError, match="UUID of version 7"):
         id_time(text)

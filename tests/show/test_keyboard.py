@@ -76,6 +76,8 @@ def test_brackets_turn_nights(page, site):
 @pytest.mark.browser
 def test_enter_opens_a_row_and_a_list_of_runs_has_rows_and_a_filter_too(page, site):
     open_page(page, f"{site}?view=runs")
+    # The rows of a Tabulator are drawn after the page is complete.
+    page.locator(".tabulator-row a[href]").nth(1).wait_for()
 
     assert press(page, "/") == "filter"
     first = press(page, "Escape", "j")
