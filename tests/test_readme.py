@@ -79,7 +79,7 @@ def test_the_first_two_commands_set_everything_up_themselves():
     assert second.startswith("python3 -m venv .venv && ")
     assert "benchkit run" in first
     assert "benchkit report run" in first
-    assert second.endswith("python -m pytest")
+    assert second.endswith("python -m pytest -n 2")
 
 
 def test_no_path_of_a_machine_is_committed():
