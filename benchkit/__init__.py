@@ -29,7 +29,7 @@ _HOMES = {
     "bisect": "benchkit.experiment.bisect.session",
     "collect": "benchkit.measure.discovery",
     "compare": "benchkit.analysis.compare.compare_runs",
-    "dataset": "benchkit.measure.data.recipes",
+    "dataset": "benchkit.measure.data.dataset",
     "expect": "benchkit.measure.checks",
     "nightly": "benchkit.experiment.nightly.nightly",
     "open_cluster": "benchkit.measure.cluster.spec",

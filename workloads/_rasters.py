@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _recipes.archives
+import _recipes.rasters  # noqa: F401  (declares the datasets)
+
 from benchkit.measure import dataset
 
 LEVELS = 5

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import _recipes.tables  # noqa: F401  (declares the datasets)
+
 from benchkit.measure import dataset
 
 #: One machine makes the data: for more threads it would be at it for half an hour.

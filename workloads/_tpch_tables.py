@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
+import _recipes.tpch_h2o  # noqa: F401  (declares the datasets)
 from _shuffle import warm_up_shuffle
 from _sizes import in_steps
 

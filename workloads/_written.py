@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import zlib
 
-from benchkit.measure.data.recipes import data_folder
+from benchkit.measure.data.dataset import data_folder
 
 
 def new_folder():

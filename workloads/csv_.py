@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _recipes.tables  # noqa: F401  (declares the datasets)
 from _sizes import MOST_THREADS, in_steps
 from _written import new_folder, remove_folder
 

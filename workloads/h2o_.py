@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _recipes.tpch_h2o  # noqa: F401  (declares the datasets)
 from _frames import shuffle_by
 from _shuffle import warm_up_shuffle
 from _sizes import in_steps

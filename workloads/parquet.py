@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+import _recipes.tables  # noqa: F401  (declares the datasets)
 from _sizes import MOST_THREADS, in_steps
 from _store import counts_of_worker, slow_store
 from _written import new_folder, remove_folder

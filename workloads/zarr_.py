@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import _recipes.rasters  # noqa: F401  (declares the datasets)
 from _sizes import MOST_THREADS
 
 from benchkit.measure import dataset, expect, workload

@@ -77,6 +77,7 @@ def _originals(path: Path) -> list[dict[str, Any]]:
 
 
 @data.command("make")
+@common("workloads")
 @click.argument("name")
 @click.option(
     "--size",
@@ -85,16 +86,20 @@ def _originals(path: Path) -> list[dict[str, Any]]:
     show_default=True,
     help="Size of the dataset.",
 )
-def make_data(name: str, size: str) -> None:
+def make_data(folders: tuple[str, ...], name: str, size: str) -> None:
     """Make a dataset, unless it exists.
+
+    Recipes are those of benchkit and those that workload files declare.
 
     \b
     Example:
       benchkit data make tpch --size tiny
     """
-    import benchkit.measure.data.recipes  # noqa: F401  (declares the recipes)
+    from benchkit.experiment.paths import folders_of
     from benchkit.measure.data.dataset import dataset
+    from benchkit.measure.discovery import collect
 
+    collect(folders_of("workloads", folders))  # workload files declare recipes
     made = dataset(name, size=size)
     click.echo(f"{made.label}  {made.url or made.path}")
 
@@ -108,7 +113,6 @@ def clear_data(name: str | None) -> None:
     Example:
       benchkit data clear tpch
     """
-    import benchkit.measure.data.recipes  # noqa: F401  (declares the recipes)
     from benchkit.measure.data.dataset import clear
 
     for removed in clear(name):

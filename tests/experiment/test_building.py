@@ -241,7 +241,11 @@ def test_the_measured_side_comes_alone():
     folder = measured_folder()
 
     assert [path.name for path in folder.iterdir()] == ["benchkit"]
-    assert {path.name for path in (folder / "benchkit").iterdir()} == {"__init__.py", "measure"}
+    assert {path.name for path in (folder / "benchkit").iterdir()} == {
+        "__init__.py",
+        "measure",
+        "shipped",
+    }
     assert measured_folder() == folder
 
 

@@ -11,7 +11,6 @@ import dask
 import pytest
 
 from benchkit.measure.data import dataset as datasets
-from benchkit.measure.data import recipes
 from benchkit.measure.data.dataset import MANIFEST, clear, data_folder, dataset, list_datasets
 from benchkit.measure.data.recipe import recipe
 from benchkit.measure.errors import DatasetError, InvalidParameterError, MissingPackage, UsageError
@@ -264,7 +263,7 @@ def test_who_waits_too_long_is_told_for_whom(script, tmp_path, monkeypatch):
 
 
 def test_answers_come_from_duckdb_once_and_are_then_read(monkeypatch):
-    made = recipes.dataset("h2o", size="tiny")
+    made = dataset("h2o", size="tiny")
     sql = "select count(*) as n, min(id6) as low, max(id6) as high from h2o"
 
     first = made.answer(sql)
@@ -295,7 +294,7 @@ def test_what_an_environment_lacks_the_python_of_benchkit_makes(monkeypatch, tmp
         raise ImportError(package)
 
     monkeypatch.setattr(sys.modules["benchkit.measure.data.recipe"], "import_module", lacks)
-    made = recipes.dataset("h2o", size="tiny")
+    made = dataset("h2o", size="tiny")
     assert made.answer("select count(*) as n from h2o")["n"].tolist() == [20_000]
 
     monkeypatch.setenv("BENCHKIT_PYTHON", "/nowhere/python")

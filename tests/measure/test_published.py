@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchkit.measure.data import remote_copy
-from benchkit.measure.data.recipes import dataset
+from benchkit.measure.data.dataset import dataset
 from benchkit.measure.errors import DatasetError
 
 

@@ -15,7 +15,7 @@ import s3fs
 from uv import find_uv_bin
 
 from benchkit.measure.data import remote_copy
-from benchkit.measure.data.recipes import dataset
+from benchkit.measure.data.dataset import dataset
 
 pytestmark = [pytest.mark.slow, pytest.mark.environment]
 ACCESS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 import zarr
 
-from benchkit.measure.data.recipes import clear, dataset
+from benchkit.measure.data.dataset import clear, dataset
 
 
 @pytest.fixture(autouse=True)

@@ -1,16 +1,44 @@
+import inspect
+import os
 import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 from pyarrow import parquet
 
-from benchkit.measure.data import recipes
-from benchkit.measure.data.recipes import dataset
+from benchkit.cli.data import data
+from benchkit.experiment.environment.measure_copy import measured_folder
+from benchkit.measure.data.dataset import dataset
+from benchkit.measure.data.recipe import _RECIPES, find_recipe, recipe, shipped_recipes
+from benchkit.measure.discovery import collect
 from benchkit.measure.errors import DatasetError, MissingPackage
+
+OWN_RECIPE = """
+from benchkit.measure import recipe
+
+@recipe("own", version=1, sizes={"ci": {"count": 5}})
+def own(folder, *, count=3):
+    return {"rows": {"own": count}}
+"""
+OWN_WORKLOAD = """
+import _recipes.own
+from benchkit.measure import dataset, workload
+
+@workload
+def total(prepared):
+    "Do nothing. Check: none."
+
+@total.prepare
+def _():
+    return dataset("own").label
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +52,53 @@ def schema_of(made, table):
 
 
 def test_each_recipe_has_the_four_named_sizes():
-    every = [each for each in vars(recipes).values() if isinstance(each, recipes.Recipe)]
+    find_recipe("tpch")  # declares the shipped recipes
+    shipped = set(map(str, shipped_recipes()))
+    every = [each for each in _RECIPES.values() if inspect.getfile(each.function) in shipped]
     assert len(every) >= 16
     for each in every:
         assert list(each.sizes) == ["tiny", "ci", "laptop", "cluster"]
         for size in each.sizes:
             assert each.bind(size) == {**each.bind(), **each.sizes[size]}
+
+
+def test_recipe_of_user_replaces_shipped_recipe(monkeypatch):
+    monkeypatch.setattr("benchkit.measure.data.recipe._RECIPES", {})
+
+    @recipe("h2o", version=7)
+    def own(folder, *, rows=1):
+        return {"rows": {"h2o": rows}}
+
+    assert find_recipe("tpch").version == 1  # declares all shipped recipes
+    assert find_recipe("h2o") is own
+
+
+def test_recipes_folder_next_to_workloads_declares_datasets(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchkit.measure.data.recipe._RECIPES", {})
+    (tmp_path / "workloads" / "_recipes").mkdir(parents=True)
+    (tmp_path / "workloads" / "_recipes" / "__init__.py").write_text("")
+    (tmp_path / "workloads" / "_recipes" / "own.py").write_text(OWN_RECIPE)
+    (tmp_path / "workloads" / "x.py").write_text(OWN_WORKLOAD)
+
+    collection = collect(tmp_path / "workloads")
+
+    assert collection.broken == []
+    assert collection.workloads["x.total"].call("prepare") == "own(count=3)"
+    assert "_recipes" not in sys.modules
+    made = CliRunner().invoke(data, ["make", "own", "--workloads", str(tmp_path / "workloads")])
+    assert made.output.startswith("own(count=5)  ")
+
+
+def test_measured_copy_contains_shipped_recipes(folder):
+    script = "from benchkit.measure import dataset; print(dataset('h2o', size='tiny').path)"
+    variables = {**os.environ, "PYTHONPATH": str(measured_folder())}
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=variables, cwd=folder.parent, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+
+    assert dataset("h2o", size="tiny").path == Path(done.stdout.strip())
 
 
 def test_tpch_has_eight_tables_with_the_rows_of_the_specification():

@@ -14,12 +14,13 @@ from uuid import uuid4
 
 import benchkit
 from benchkit.experiment.environment.cache import cache_folder
+from benchkit.measure.data.recipe import shipped_recipes
 
 __all__ = ["measured_folder"]
 
 
 def measured_folder() -> Path:
-    """Return a folder that contains only ``benchkit/__init__.py`` and ``benchkit/measure``.
+    """Return a folder with only ``benchkit/__init__.py``, ``benchkit/measure`` and the recipes.
 
     Returns
     -------
@@ -27,17 +28,21 @@ def measured_folder() -> Path:
         Folder for PYTHONPATH, in the cache.
     """
     package = Path(benchkit.__file__).parent
-    files = [package / "__init__.py", *sorted((package / "measure").rglob("*.py"))]
+    files = {
+        file.relative_to(package): file
+        for file in [package / "__init__.py", *sorted((package / "measure").rglob("*.py"))]
+    }
+    files |= {Path("shipped/workloads/_recipes", file.name): file for file in shipped_recipes()}
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"\0{file.relative_to(package)}\0".encode())
+    for name, file in files.items():
+        digest.update(f"\0{name}\0".encode())
         digest.update(file.read_bytes())
     final = cache_folder() / "measured" / digest.hexdigest()[:16]
     if final.is_dir():
         return final
     draft = final.with_name(f".draft-{uuid4().hex}")
-    for file in files:
-        target = draft / "benchkit" / file.relative_to(package)
+    for name, file in files.items():
+        target = draft / "benchkit" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
     try:

@@ -1,6 +1,6 @@
 """Input datasets on disk: made once by a recipe and reused by key.
 
-Handles folders, locks and manifests; `recipes` defines the contents. A dataset is made under a
+Handles folders, locks and manifests; a `recipe` defines the contents. A dataset is made under a
 temporary name and then renamed, so that it is always complete. Concurrent processes make it once:
 a lock of the kernel protects it, which ends with its process, also with kill -9. On a file system
 without locks both processes make it, and the second copy is removed.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import os
 import shutil
@@ -41,14 +42,21 @@ __all__ = ["Dataset", "clear", "data_folder", "dataset", "list_datasets"]
 MANIFEST = "manifest.json"
 #: Path of the Python of benchkit, which has the packages that make datasets.
 HELPER_VARIABLE = "BENCHKIT_PYTHON"
-_HELPER = """
-import json, os, sys
-wanted = json.load(sys.stdin)
-os.environ["BENCHKIT_DATA"] = wanted["folder"]
-from benchkit.measure.data.recipes import dataset
-made = dataset(wanted["name"], **wanted["params"])
-if wanted["sql"]:
-    made.answer(wanted["sql"])
+_MAKE = """
+import json, os, runpy, sys
+request = json.load(sys.stdin)
+os.environ["BENCHKIT_DATA"] = request["folder"]
+sys.path.append(os.path.dirname(request["file"]))
+runpy.run_path(request["file"])
+from benchkit.measure.data.dataset import dataset
+dataset(request["name"], **request["params"])
+"""
+_ANSWER = """
+import json, sys
+from pathlib import Path
+from benchkit.measure.data.dataset import Dataset
+request = json.load(sys.stdin)
+Dataset(Path(request["path"]), request["manifest"]).answer(request["sql"])
 """
 
 
@@ -142,7 +150,8 @@ class Dataset:
                 self._query_duckdb(sql, draft)
                 os.replace(draft, path)
             except MissingPackage:
-                if not _run_elsewhere(self.manifest["recipe"], self.manifest["params"], sql):
+                request = {"path": str(self.path), "manifest": self.manifest, "sql": sql}
+                if not _run_elsewhere(_ANSWER, request):
                     raise
             finally:
                 draft.unlink(missing_ok=True)
@@ -209,9 +218,13 @@ def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
             # Another process may have made it during the wait.
             return _read(data_folder() / key) or _make(chosen, bound, key)
     except MissingPackage:
-        if not _run_elsewhere(name, bound):
-            raise
-        made = _read(data_folder() / key)
+        request = {
+            "folder": str(data_folder()),
+            "file": inspect.getfile(chosen.function),
+            "name": name,
+            "params": bound,
+        }
+        made = _read(data_folder() / key) if _run_elsewhere(_MAKE, request) else None
         if made is None:
             raise
         return made
@@ -225,15 +238,14 @@ def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
         ) from error
 
 
-def _run_elsewhere(name: str, params: Mapping[str, Any], sql: str | None = None) -> bool:
-    """Make a dataset or a query result with the Python of benchkit; return whether that worked."""
+def _run_elsewhere(script: str, request: Mapping[str, Any]) -> bool:
+    """Run a script with the Python of benchkit, if that is another; return whether it worked."""
     python = os.environ.get(HELPER_VARIABLE)
     if not python or Path(python) == Path(sys.executable):
         return False
-    wanted = {"name": name, "params": dict(params), "sql": sql, "folder": str(data_folder())}
     try:
         done = subprocess.run(
-            [python, "-c", _HELPER], input=json.dumps(wanted), capture_output=True, text=True,
+            [python, "-c", script], input=json.dumps(request), capture_output=True, text=True,
             check=False,
         )  # fmt: skip
     except OSError:

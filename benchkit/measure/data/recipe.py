@@ -1,6 +1,7 @@
 """Declare a recipe: a function with parameters that makes a dataset.
 
-Handles names, sizes, parameters and keys of datasets; `dataset` handles folders.
+Handles names, sizes, parameters and keys of datasets; `dataset` handles folders. The recipes that
+benchkit ships are next to its workloads, in ``workloads/_recipes``.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import hashlib
 import inspect
 import json
 import re
+import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from benchkit.measure.errors import InvalidParameterError, MissingPackage, UsageError, did_you_mean
 
-__all__ = ["Recipe", "find_recipe", "need", "recipe", "versions_of"]
+__all__ = ["Recipe", "find_recipe", "need", "recipe", "shipped_recipes", "versions_of"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -115,7 +118,7 @@ def recipe(
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return a recipe by its name.
+    """Return a recipe by its name; the shipped recipes are declared if there is none yet.
 
     Parameters
     ----------
@@ -132,9 +135,27 @@ def find_recipe(name: str) -> Recipe:
         The recipe does not exist; the message has a similar name.
     """
     if name not in _RECIPES:
+        declared = dict(_RECIPES)
+        for path in shipped_recipes():
+            runpy.run_path(str(path))
+        _RECIPES.update(declared)  # a user's recipe may have the name of a shipped recipe
+    if name not in _RECIPES:
         hint = did_you_mean(name, _RECIPES, f"there are {', '.join(sorted(_RECIPES)) or 'none'}")
         raise UsageError(f"no recipe named {name!r}: {hint}")
     return _RECIPES[name]
+
+
+def shipped_recipes() -> list[Path]:
+    """Return the files of the shipped recipes: in the package, or next to it in a checkout.
+
+    Returns
+    -------
+    list of Path
+    """
+    package = Path(__file__).resolve().parents[2]
+    inside = package / "shipped"
+    root = inside if inside.is_dir() else package.parent
+    return sorted((root / "workloads" / "_recipes").glob("[!_]*.py"))
 
 
 def need(package: str, name: str) -> None:

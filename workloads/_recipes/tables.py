@@ -1,7 +1,7 @@
-"""The shipped recipes of tables: text, folders by year, Parquet files of uneven size.
+"""Recipes of tables: text files, Parquet folders by year, Parquet files of different lengths.
 
-Import recipes from `benchkit.measure.data.recipes`. Known answers (sums,
-counts) are in the manifest under ``known``, so that checks do not read all data again.
+Known answers (sums, counts) are in the manifest under ``known``, so that checks do not read all
+data again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The shipped recipes of arrays: a cube, weather, water, climate and satellite images.
+"""Recipes of arrays in zarr: a cube, weather, water, climate and satellite images.
 
-Import recipes from `benchkit.measure.data.recipes`. Stores have zarr format 2,
-which zarr 2 and 3 read, so that all environments share them. Dimensions and times have the
-attributes that xarray reads.
+Stores have zarr format 2, which zarr 2 and 3 read, so that all environments share them. Dimensions
+and times have the attributes that xarray reads.
 """
 
 from __future__ import annotations

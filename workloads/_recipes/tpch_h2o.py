@@ -1,8 +1,4 @@
-"""The shipped recipes; TPC-H, the h2o group-by table and a wide time series are defined here.
-
-This module exports all recipes and the functions of `benchkit.measure.data.dataset`. Generators are
-imported when a dataset is made, so that measuring does not need them.
-"""
+"""Recipes of TPC-H, the group-by table of db-benchmark, and a wide time series."""
 
 from __future__ import annotations
 
@@ -13,38 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.data.archive_recipes import nex_nc, tarballs
-from benchkit.measure.data.dataset import Dataset, clear, data_folder, dataset, list_datasets
-from benchkit.measure.data.raster_recipes import cmip, era5, era5_surface, int_cube, nwm, sentinel
-from benchkit.measure.data.recipe import Recipe, need, recipe, versions_of
-from benchkit.measure.data.table_recipes import gdelt, hive, rideshare, spark_like, taxi_csv
+from benchkit.measure.data.recipe import need, recipe, versions_of
 from benchkit.measure.errors import DatasetError, MissingPackage
 
-__all__ = [
-    "Dataset",
-    "Recipe",
-    "clear",
-    "cmip",
-    "data_folder",
-    "dataset",
-    "era5",
-    "era5_surface",
-    "gdelt",
-    "h2o",
-    "hive",
-    "int_cube",
-    "list_datasets",
-    "nex_nc",
-    "nwm",
-    "recipe",
-    "rideshare",
-    "sentinel",
-    "spark_like",
-    "tarballs",
-    "taxi_csv",
-    "tpch",
-    "wide",
-]
+__all__ = ["h2o", "tpch", "wide"]
 
 #: The seed of the published db-benchmark data.
 H2O_SEED = 108

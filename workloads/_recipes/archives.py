@@ -1,7 +1,4 @@
-"""The shipped recipes of archives of many files: binaries in tar, and a climate in NetCDF.
-
-Import recipes from `benchkit.measure.data.recipes`.
-"""
+"""Recipes of archives of many files: binary files in tar, and a climate in NetCDF."""
 
 from __future__ import annotations
 
