@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from zlib import crc32
 
-from _conversations import apart, echoing
-from _objects import KINDS, an_object, differs
+from _comm_pairs import apart, echoing
+from _sample_objects import KINDS, an_object, differs
 from _two_workers import two_workers
 
 from benchkit.measure import expect, workload

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import _recipes.tables  # noqa: F401  (declares the datasets)
+from _scratch_data import new_folder, remove_folder
 from _sizes import MOST_THREADS, in_steps
-from _written import new_folder, remove_folder
 
 from benchkit.measure import dataset, expect, workload
 

@@ -8,7 +8,7 @@ import signal
 import time
 
 from _failures import set_allowed_failures
-from _told import new_topic, tell, who_told
+from _task_events import new_topic, tell, who_told
 
 from benchkit.measure import expect, workload
 

@@ -6,8 +6,8 @@ import time
 import zlib
 from uuid import uuid4
 
-from _store import counts_of_worker, slow_store
-from _written import checksums, remove_folder, write_objects
+from _object_store import counts_of_worker, slow_store
+from _scratch_data import checksums, remove_folder, write_objects
 
 from benchkit.measure import expect, workload
 

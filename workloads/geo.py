@@ -20,9 +20,9 @@ from _rasters import (
     three_years,
     water_and_counties,
 )
+from _scratch_data import new_folder, read_here, read_zarr, remove_folder, write_zarr
 from _sizes import MOST_THREADS
 from _tasks import known_since
-from _written import new_folder, read_here, read_zarr, remove_folder, write_zarr
 
 from benchkit.measure import expect, workload
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from _rasters import archive
+from _scratch_data import new_folder, read_zarr, remove_folder, write_zarr
 from _sizes import MOST_THREADS
-from _written import new_folder, read_zarr, remove_folder, write_zarr
 
 from benchkit.measure import expect, workload
 

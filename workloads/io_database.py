@@ -7,7 +7,7 @@ import sqlite3
 from itertools import pairwise
 from pathlib import Path
 
-from _written import new_folder, remove_folder
+from _scratch_data import new_folder, remove_folder
 
 from benchkit.measure import expect, workload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 
-from _told import new_topic, numbers_told, tell
+from _task_events import new_topic, numbers_told, tell
 from _two_workers import two_workers
 
 from benchkit.measure import expect, random_array, workload

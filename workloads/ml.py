@@ -6,7 +6,7 @@ import re
 import tarfile
 
 import _recipes.archives  # noqa: F401  (declares the datasets)
-from _digits import forest_score, random_forests
+from _forests import forest_score, random_forests
 from _regression import regression
 from _sizes import MOST_THREADS, in_steps, rideshare
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _digits import forest_score, random_forests
+from _forests import forest_score, random_forests
 from _regression import regression
 
 from benchkit.measure import expect, workload

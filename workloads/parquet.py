@@ -7,9 +7,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import _recipes.tables  # noqa: F401  (declares the datasets)
+from _object_store import counts_of_worker, slow_store
+from _scratch_data import new_folder, remove_folder
 from _sizes import MOST_THREADS, in_steps
-from _store import counts_of_worker, slow_store
-from _written import new_folder, remove_folder
 
 from benchkit.measure import dataset, expect, random_frame, workload
 from benchkit.measure.data.random import WIDE

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from _written import new_folder, remove_folder
+from _scratch_data import new_folder, remove_folder
 
 from benchkit.measure import expect, workload
 

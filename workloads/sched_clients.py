@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from _passes import timed
 from _tasks import count_tasks, fresh, length_of, same
+from _timing import timed
 from _two_workers import two_workers
 
 from benchkit.measure import expect, workload

@@ -16,7 +16,7 @@ from _graphs import (
     most_alive,
     tasks_of,
 )
-from _passes import timed
+from _timing import timed
 
 from benchkit.measure import expect, workload
 from benchkit.measure.errors import MissingPackage

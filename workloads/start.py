@@ -13,7 +13,7 @@ import zipfile
 from contextlib import ExitStack
 from uuid import uuid4
 
-from _written import new_folder
+from _scratch_data import new_folder
 
 from benchkit.measure import expect, workload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 import _recipes.tpch_h2o  # noqa: F401  (declares the datasets)
-from _passes import timed
+from _timing import timed
 from _tpch_plans import Planned, columns_named, need_planning, readers
 from _tpch_queries import plan_of
 from _tpch_sql import sql_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from _fingerprints import fingerprint
 from _rasters import two_years_of_water
+from _scratch_data import read_zarr
 from _sizes import MOST_THREADS
-from _written import read_zarr
 
 from benchkit.measure import expect, random_array, workload
 

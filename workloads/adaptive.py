@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from _told import events_told, new_topic, numbers_told, tell
+from _task_events import events_told, new_topic, numbers_told, tell
 from _two_workers import two_workers
 
 from benchkit.measure import expect, workload
