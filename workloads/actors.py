@@ -1,4 +1,4 @@
-"""Actor workloads: state that lives on one worker and is called from elsewhere."""
+"""Actor workloads: state on one worker, called by the client."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from benchkit.measure import expect, workload
     tags=["latency", "actors", "ci", "nightly"], metrics={"us_per_fired": "us", "us_per_call": "us"}
 )
 def calls(client, scale):
-    """Count on an actor: many calls fired at once, then as many that are awaited one by one.
+    """Call an actor many times: first all calls at once, then one after another.
 
-    Stresses the direct way from client to worker, which the scheduler does not see: throughput of
-    calls in flight together, and latency of single ones.
+    Stresses the direct connection from client to worker, which bypasses the scheduler: the
+    throughput of concurrent calls and the latency of single calls.
 
-    Scale: 1000 + 1000 calls x the fraction, on any cluster.
+    Scale: 1000 + 1000 calls x fraction, on any cluster.
     About 6 s on 2 x 1 x 1 GiB.
-    Check: the awaited calls return consecutive counts, and the last one is the number of calls.
+    Check: sequential calls return consecutive counts; the last count is the number of calls.
     """
     count = _count(scale)
     counter = client.submit(_Counter, actor=True, pure=False).result()
@@ -38,7 +38,7 @@ def calls(client, scale):
 @calls.check
 def _(result, scale):
     count = _count(scale)
-    # Calls in flight together may overtake one another, but each counts once.
+    # Concurrent calls may run in any order, but each counts once.
     expect(sorted(result["fired"]), equals=list(range(1, count + 1)), what="fired calls")
     awaited = list(range(count + 1, 2 * count + 1))
     expect(result["awaited"], equals=awaited, what="awaited calls")
@@ -48,7 +48,7 @@ def _(result, scale):
 
 
 class _Counter:
-    """Counts its calls."""
+    """Count calls."""
 
     def __init__(self):
         self.count = 0

@@ -11,18 +11,18 @@ from benchkit.measure import expect, workload
 
 NAP_S = 0.2
 TASKS_PER_THREAD = 20
-#: What the barrier tells when it begins and when it ends; other tasks have numbers from 0 on.
+#: Event numbers of the barrier's begin and end; other tasks have numbers from 0 on.
 BEGAN, ENDED = -2, -1
-#: One worker alone takes 8 s for the second fan (4 s at a small fraction). Adapting stands still
-#: while a worker closes: 4 s, until it is killed, if it sends a heartbeat at the wrong moment.
+#: A single worker takes 8 s for the second map (4 s at a small fraction). Adaptive scaling stops
+#: while a worker closes: up to 4 s, until it is killed, if a heartbeat delays its end.
 MOST_ALONE_S = 7.5
-#: An idle cluster has shrunk after a second or two; longer means that it does not.
+#: An idle cluster shrinks within 2 s; after this time it never will.
 SHRINK_TIMEOUT_S = 30.0
-#: What scattered inputs add to each result.
+#: Number that scattered inputs add to each result.
 OFFSET = 1000
-#: Between two tasks of a stream.
+#: Interval of tasks in a stream.
 EVERY_S = 0.25
-#: Of workers in the second half of a steady stream.
+#: Most workers that may start or stop in the second half of a steady stream.
 MOST_LATE_CHANGES = 4
 
 
@@ -40,17 +40,17 @@ MOST_LATE_CHANGES = 4
     },
 )
 def expand_contract_expand(client, scale, prepared):
-    """Fan out, meet in one task, fan out again, on a cluster that starts without workers.
+    """Run a wide map, a single task and another wide map, on a cluster that starts without workers.
 
-    The cluster should grow at once, fall to one worker at the barrier without losing the results
-    that it needs, grow again, and give all workers back at the end. The barrier waits for that
-    one, so that each second fan begins alike. Stresses adaptive scaling, the retirement of workers
-    that hold data, and the start of workers (coiled/benchmarks#134).
+    The cluster should grow at once, shrink to one worker at the single task (the barrier) without
+    losing results that are still needed, grow again, and shrink to zero at the end. The barrier
+    waits for the shrink, so that all runs begin the second map alike. Stresses adaptive scaling,
+    retirement of workers with data, and start of workers (coiled/benchmarks#134).
 
-    Scale: 20 tasks of 0.2 s for each thread, twice: seconds, whatever the cluster; at most as many
-    workers as it had. About 10 s on 2 x 1 x 1 GiB, most of it waiting.
-    Check: the sums at the barrier and at the end, no task ran twice, and the scheduler saw two
-    workers or more before the barrier, one at its end, two or more within 7.5 s, and none at last.
+    Scale: 20 tasks of 0.2 s per thread, twice: the same seconds on any cluster; at most as many
+    workers as the cluster had. About 10 s on 2 x 1 x 1 GiB, mostly waiting.
+    Check: sums at the barrier and at the end; no task ran twice; the scheduler had at least two
+    workers before the barrier, one at its end, two or more within 7.5 s after it, none at the end.
     """
     count, topic = _count(scale), prepared["topic"]
     begin = time.time()
@@ -77,7 +77,7 @@ def expand_contract_expand(client, scale, prepared):
 
 @expand_contract_expand.prepare
 def _(client, scale):
-    two_workers(client)  # one alone cannot contract
+    two_workers(client)  # a cluster of one worker cannot shrink
     return _no_workers(client, scale)
 
 
@@ -121,13 +121,13 @@ def _(result, scale):
 def scale_from_zero(client, scale, prepared, *, inputs):
     """Submit tasks to an adaptive cluster that has no workers.
 
-    Stresses the way up: how long until the scheduler asks for workers, and until the first task
-    runs on one. Data cannot be scattered to no workers at all (distributed#6686, still open), so
-    that the scattered variant sends a task ahead to wake the cluster up.
+    Stresses the first scale-up: the time until the scheduler requests workers, and until the first
+    task runs. Scattering to a cluster without workers fails (distributed#6686, open), therefore the
+    scattered variant first submits a task, which starts a worker.
 
-    Scale: 10 tasks of 0.2 s for each thread x the fraction, whatever the cluster; at most as many
-    workers as it had. About 5 s on 2 x 1 x 1 GiB.
-    Check: each task's result, and that it ran once.
+    Scale: 10 tasks of 0.2 s per thread x fraction, on any cluster; at most as many workers as the
+    cluster had. About 5 s on 2 x 1 x 1 GiB.
+    Check: the result of each task; each ran once.
     """
     begin = time.time()
     _adapt(client, prepared)
@@ -161,15 +161,14 @@ def _(result, scale, *, inputs):
     metrics={"shrink_latency": "s"},
 )
 def retire_with_data(client, scale, prepared):
-    """Let an adaptive cluster give back half its workers while all of them hold results.
+    """Let an adaptive cluster retire half of its workers while all workers hold results.
 
-    Stresses retirement: what a worker holds must go to those that stay before it goes, and
-    nothing may be computed again.
+    Stresses retirement: results must be copied to the remaining workers before a worker stops, and
+    nothing may be recomputed.
 
-    Scale: results of 0.1 x cluster memory x the fraction, eight on each worker.
+    Scale: results of 0.1 x cluster memory x fraction, eight per worker.
     About 1 s on 2 x 1 x 1 GiB.
-    Check: each key is held by one of the workers that are left, its checksum is right, and no
-    task ran twice.
+    Check: a remaining worker holds each result; all checksums; no task ran twice.
     """
     from distributed import wait
 
@@ -223,15 +222,15 @@ def _(result, prepared):
     metrics={"changes": "1", "late_changes": "1"},
 )
 def oscillation(client, scale, prepared):
-    """Give an adaptive cluster a steady stream of tasks, as much as two threads can do.
+    """Submit tasks to an adaptive cluster at a constant rate, the capacity of two threads.
 
-    Stresses the damping of adaptive scaling: the load does not change, so neither should the
-    cluster, once it has found its size (distributed#1604). The metrics are the workers that came
-    or went, in all and in the second half.
+    Stresses the damping of adaptive scaling: the load is constant, so the number of workers should
+    become constant too (distributed#1604). Metrics: workers started or stopped, in total and in the
+    second half.
 
-    Scale: a task of 0.5 s every 0.25 s for 20 s x the fraction, whatever the cluster.
+    Scale: a task of 0.5 s every 0.25 s for 20 s x fraction, on any cluster.
     About 21 s on 2 x 1 x 1 GiB.
-    Check: each task's result, that it ran once, and that at most four workers came or went in the
+    Check: the result of each task; each ran once; at most four workers started or stopped in the
     second half.
     """
     begin, topic = time.time(), prepared["topic"]
@@ -274,7 +273,7 @@ def _no_workers(client, scale):
 @retire_with_data.cleanup
 @oscillation.cleanup
 def _give_back(client, prepared=None):
-    """Stop adapting, and return to as many workers as there were."""
+    """Stop adaptive scaling and restore the number of workers."""
     if prepared and hasattr(client.cluster, "adapt"):
         workers = prepared["workers"]
         client.cluster.adapt(minimum=workers, maximum=workers).stop()
@@ -342,7 +341,7 @@ def _add_up(numbers, *, topic):
 
 
 def _await_workers(client, count):
-    """Wait until the cluster has that many workers; return the moment."""
+    """Wait until the cluster has this number of workers; return the time."""
     end = time.time() + SHRINK_TIMEOUT_S
     while len(client.nthreads()) != count:
         if time.time() > end:
@@ -354,7 +353,7 @@ def _await_workers(client, count):
 
 
 def _changes(client, since):
-    """Return when (s since the epoch) workers came (1) and went (-1)."""
+    """Return the times (s since the epoch) at which workers started (1) and stopped (-1)."""
     counts = {"add-worker": 1, "remove-worker": -1}
     return [
         (moment, counts[event["action"]])

@@ -1,4 +1,8 @@
-"""Array workloads: reductions and products of chunked arrays."""
+"""Array workloads: reductions and products of chunked arrays.
+
+Files such as ``array_.py`` end in an underscore because their folder is on `sys.path` during the
+import of workloads: ``array.py`` would replace the module of the standard library.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from _fingerprints import fingerprint, weights
 
 from benchkit.measure import expect, random_array, workload
 
-#: A little more than memory: what is not let go in time must be spilled.
+#: Slightly more than memory: chunks that are not released in time must be spilled.
 SUM_FACTOR = 1.1
-#: Where the quadratic law meets the linear one: 2 workers x 1 thread x 1 GiB.
+#: Size at which quadratic and linear scaling are equal: 2 workers x 1 thread x 1 GiB.
 DOT_REFERENCE_BYTES = 128 * 2**20
-#: The same for `double_diff`: 0.2 x those 2 GiB.
+#: The same for `double_diff`: 0.2 x 2 GiB.
 DIFF_REFERENCE_BYTES = 0.2 * 2**31
 PERCENTILES, N_BINS = [1, 50, 99], 1000
 
@@ -31,14 +35,15 @@ PERCENTILES, N_BINS = [1, 50, 99], 1000
 def basic_sum(scale, *, kind):
     """Sum an array larger than memory along its rows.
 
-    Thin chunks are single columns, so the sum of a chunk does nothing and whole columns are added
-    in groups of four; square chunks shrink first. Slow chunks take half a second at the reference.
-    Stresses the co-assignment of neighbouring root tasks: where it fails, up to the whole input
-    crosses the network (distributed#4864).
+    Thin chunks are single columns: summing a chunk does nothing, and whole columns are added in
+    groups of four. Square chunks shrink first. Slow chunks take 0.5 s at reference memory. Stresses
+    co-assignment of neighbouring root tasks: without it, up to the whole input is transferred
+    (distributed#4864).
 
-    Scale: 1.1 x cluster memory, linear; a chunk is 100 MiB and its nap 0.5 s at the reference,
-    both by the grain. About 8 s on 2 x 1 x 1 GiB when slow, 3 s when fast.
-    Check: each chunk holds its own number, so a lost, doubled or misplaced one shows.
+    Scale: 1.1 x cluster memory, linear; a chunk is 100 MiB and sleeps 0.5 s, both at reference
+    memory. About 8 s on 2 x 1 x 1 GiB when slow, 3 s when fast.
+    Check: each chunk contains its own number, so that a lost, duplicated or misplaced chunk is
+    seen.
     """
     import dask.array as da
 
@@ -62,7 +67,7 @@ def _(result, scale, *, kind):
 
 
 def _sum_geometry(scale, kind):
-    """Return chunks down, chunks across, and the height and width of a chunk."""
+    """Return chunks per column, chunks per row, and height and width of a chunk."""
     items = scale.chunk("100 MiB") // 8
     n_chunks = max(2 * scale.threads + 1, round(scale.linear(SUM_FACTOR) / items / 8))
     if kind.endswith("thin"):
@@ -74,7 +79,7 @@ def _sum_geometry(scale, kind):
 
 def _number_chunk(block, columns, nap_s, block_id=None):
     time.sleep(nap_s)
-    # A new array: handing back the input would count its memory twice.
+    # Return a new array: returning the input would count its memory twice.
     return block + (block_id[0] * columns + block_id[1] + 1)
 
 
@@ -91,14 +96,14 @@ def _number_chunk(block, columns, nap_s, block_id=None):
     version=2,
 )
 def dot_product(scale, seed, *, data):
-    """Multiply a square array with its transpose and sum the product, plain and weighted.
+    """Multiply a square array with its transpose and sum the product, with and without weights.
 
-    Each chunk is needed by a row and a column of products. Stresses transfers between workers and
+    Each chunk is an input of a row and a column of products. Stresses transfers between workers and
     the order in which partial products are made and added.
 
-    Scale: quadratic, 1/17 x cluster memory where the laws meet (2 GiB), because work grows with
-    the square; about 32 products of two chunks a thread. About 4 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by row and column, from weighted sums of the columns.
+    Scale: quadratic, 1/17 x cluster memory at 2 GiB, because work grows with the square of the
+    data; about 32 products of two chunks per thread. About 4 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by row and column, from weighted sums of the columns.
     """
     array = _dot_operand(scale, seed, data)
     return fingerprint(array @ array.T)
@@ -119,7 +124,7 @@ def _(result, scale, seed, *, data):
 
 def _dot_operand(scale, seed, data):
     side, _ = scale.quadratic(1 / 17, DOT_REFERENCE_BYTES, ("x", "x"))
-    # Not rounded to whole chunks: the last ones are smaller, as they are in life.
+    # Do not round to whole chunks: as in real data, the last chunks are smaller.
     n_chunks = max(3, round((32 * scale.threads) ** (1 / 3)))
     chunk = max(1, round(side / (n_chunks - 0.5)))
     return random_array((side, side), chunks=(chunk, chunk), data=data, seed=seed)
@@ -131,15 +136,15 @@ def _dot_operand(scale, seed, data):
     requires=["numpy", "dask.array"],
 )
 def vorticity(scale, seed, *, data):
-    """Difference two velocity fields with their shifted selves, slab by slab.
+    """Subtract shifted copies from two velocity fields, slab by slab.
 
-    A row is added by wrapping around, and the axis is made one chunk again: every slab is a
-    problem of its own, which the graph hides. Stresses the placing of root tasks: slabs made
-    faster than they are used fill the memory (distributed#6571).
+    A row is added by periodic padding, and the axis becomes a single chunk again: each slab is
+    independent, but the graph does not show it. Stresses placement of root tasks: slabs that are
+    made faster than they are used fill the memory (distributed#6571).
 
-    Scale: 0.35 x cluster memory for each field, linear; a chunk is one slab of 46 MiB at the
-    reference, by the grain. About 3 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by position, with each slab computed by NumPy as a whole.
+    Scale: 0.35 x cluster memory for each field, linear; a chunk is one slab of 46 MiB at reference
+    memory. About 3 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by position, with each slab computed by NumPy.
     """
     import dask.array as da
 
@@ -162,7 +167,7 @@ def _(result, scale, seed, *, data):
 
 
 def _flow(scale, seed, data):
-    """Return both velocities and both spacings; the two differ, or the sums would be about 0."""
+    """Return velocities and spacings; the spacings differ, otherwise the sums would be about 0."""
     side = max(8, round((scale.chunk("46 MiB") / 8) ** 0.5))
     n_slabs = max(2 * scale.threads + 1, round(scale.linear(0.35) / 8 / side**2))
     shape, chunks = (side, side, n_slabs), (side, side, 1)
@@ -189,15 +194,15 @@ def _vorticity_of_slab(u, v, dx, dy):
     requires=["numpy", "dask.array"],
 )
 def double_diff(scale, seed, *, data, law):
-    """Subtract one array from another that is shifted by one row and one column.
+    """Subtract one array from another, shifted by one row and one column.
 
-    Chunks of the two no longer line up, so each output chunk needs pieces of up to four others.
+    The chunks of the two are not aligned, so that an output chunk needs parts of up to four chunks.
     Stresses transfers between neighbours (distributed#6597, coiled/benchmarks#564).
 
-    Scale: 0.2 x cluster memory for each array, by the linear law, which ought to keep the runtime
-    flat, or by the quadratic one, which does where neighbours are not placed together; both meet
-    at 2 GiB. A chunk is 20 MiB at the reference, by the grain. About 5 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by position, from each array alone, without a shift.
+    Scale: 0.2 x cluster memory for each array at 2 GiB, linear (constant run time with co-assigned
+    neighbours) or quadratic (constant run time without); a chunk is 20 MiB at reference memory.
+    About 5 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by position, from each array alone, without a shift.
     """
     a, b = _shifted_pair(scale, seed, data, law)
     return fingerprint(a[1:, 1:] - b[:-1, :-1])
@@ -218,7 +223,7 @@ def _shifted_pair(scale, seed, data, law):
     else:
         shape = scale.quadratic(0.2, DIFF_REFERENCE_BYTES, ("x", "x"))
     side = max(16, round((scale.chunk("20 MiB") / 8) ** 0.5))
-    # One of them is larger: two streams of one size would nearly cancel each other.
+    # One array is larger: values of equal size would nearly cancel.
     a = random_array(shape, chunks=(side, side), data=data, seed=2 * seed)
     return a, random_array(shape, chunks=(side, side), data=data, seed=2 * seed + 1) / 4
 
@@ -228,10 +233,10 @@ def _shifted_pair(scale, seed, data, law):
     requires=["numpy", "dask.array"],
 )
 def map_overlap_sample(scale, seed):
-    """Take 10 x 10 values from the middle of an array of very many chunks with overlap.
+    """Take 10 x 10 values from the middle of an overlapped array of very many chunks.
 
-    What a viewer of images does with each move of the mouse. Stresses building and culling of the
-    graph, of which a handful of tasks is left: overhead, and nothing else.
+    An image viewer does this at each move of the mouse. Stresses building and culling of the graph,
+    of which few tasks are left: pure overhead.
 
     Scale: 80 x 80 chunks of 50 x 50 on any cluster, fewer by the fraction.
     About 6 s on 2 x 1 x 1 GiB.
@@ -251,7 +256,7 @@ def _(result, scale, seed):
 
 def _viewed(scale, seed):
     side = 50 * max(4, round(80 * scale.fraction**0.5))
-    middle = slice(side // 2 - 5, side // 2 + 5)  # where four chunks meet
+    middle = slice(side // 2 - 5, side // 2 + 5)  # the corner of four chunks
     return random_array((side, side), chunks=(50, 50), seed=seed), (middle, middle)
 
 
@@ -266,18 +271,17 @@ def _itself(block):
     version=2,
 )
 def fancy_index(scale, seed, *, indices):
-    """Take as many rows as there are, by random number, from an array in chunks of rows.
+    """Select as many rows as an array has, by random index, from chunks of rows.
 
-    Sorted and drawn with repeats; all of them, shuffled; or drawn with repeats, unsorted. Every
-    output chunk then needs rows of every input chunk. Stresses indexing: how many tasks it makes
-    and what it moves.
+    Indices are sorted with repeats; or a permutation; or unsorted with repeats, where every output
+    chunk needs rows of every input chunk. Stresses indexing: number of tasks and transfers.
 
     Scale: 0.1 x cluster memory, linear, 256 columns; 14.3 chunks x the root of the threads, 64 at
-    the reference: indices that are not sorted make as many pieces as there are chunks, squared,
-    and the pieces of a thread are then as many on every cluster.
+    reference memory: unsorted indices make as many pieces as the square of the number of chunks, so
+    that the pieces per thread are the same on every cluster.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: rows hold their number, so the sum and the sum weighted by position follow from the
-    indices alone.
+    Check: rows contain their number, so that the sum and the sum weighted by position follow from
+    the indices.
     """
     rows, chosen = _chosen_rows(scale, seed, indices)
     return fingerprint(rows[chosen])
@@ -313,14 +317,14 @@ def _chosen_rows(scale, seed, indices):
     requires=["numpy", "dask.array"],
 )
 def percentile_topk(scale, seed):
-    """Take percentiles, the hundred largest and a histogram of one long array.
+    """Compute percentiles, the hundred largest values and a histogram of one long array.
 
-    Three reductions of different shapes share their roots. Stresses reduction where partial
-    results are sorted, merged or counted, not added.
+    Three reductions of different shapes share their root tasks. Stresses reductions in which
+    partial results are sorted, merged or counted, not added.
 
-    Scale: 0.4 x cluster memory, linear; 32 chunks a thread. About 5 s on 2 x 1 x 1 GiB.
-    Check: counts and the hundred largest are those of the chunks, one by one; percentiles, which
-    Dask merges from the chunks', are within 5 sigma of a chunk's.
+    Scale: 0.4 x cluster memory, linear; 32 chunks per thread. About 5 s on 2 x 1 x 1 GiB.
+    Check: counts and the hundred largest values are those of the chunks, computed one by one;
+    percentiles, which Dask merges from those of chunks, are within 5 sigma of those of a chunk.
     """
     import dask.array as da
 
@@ -352,7 +356,7 @@ def _(result, scale, seed):
 
 
 def _large_and_counts(chunk, share):
-    """Return the numbers that are among this share of the largest, and the histogram."""
+    """Return the values in this largest share, and the histogram."""
     import numpy as np
 
     return chunk[chunk > 1 - share], np.histogram(chunk, bins=N_BINS, range=(0, 1))[0]

@@ -11,15 +11,14 @@ from benchkit.measure import expect, random_array, workload
     requires=["numpy", "scipy", "dask.array"],
 )
 def ols(scale, seed):
-    """Fit a linear model by ordinary least squares and take its residuals.
+    """Fit a linear model by ordinary least squares and compute its residuals.
 
-    X'X and X'y are reduced over all rows, solved, and the rows are needed again for what the
-    model leaves unexplained. Stresses memory held between two passes over the same data, and
-    reduction.
+    X'X and X'y are reduced over all rows and solved; the residuals need all rows a second time.
+    Stresses memory that is held between two passes over the same data, and reductions.
 
-    Scale: 0.2 x cluster memory, linear, 50 columns; a chunk is 50 MiB at the reference, by the
-    grain. About 3 s on 2 x 1 x 1 GiB.
-    Check: coefficients are within 5 / sqrt(rows) of those that made y; the residuals' variance is
+    Scale: 0.2 x cluster memory, linear, 50 columns; a chunk is 50 MiB at reference memory.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: coefficients are within 5 / sqrt(rows) of the true ones; the variance of the residuals is
     that of the noise.
     """
     import dask.array as da
@@ -61,15 +60,15 @@ def _regression(scale, seed):
     requires=["numpy", "dask.array"],
 )
 def tall_skinny_qr(scale, seed):
-    """Factor a tall matrix into orthogonal columns and a triangle.
+    """Factor a tall matrix into orthogonal columns and a triangle (QR).
 
     Each block is factored, the triangles are stacked and factored again, and the blocks are
-    multiplied with what came back. Stresses priorities: blocks must wait for the stack, and the
-    scheduler must not make more of them than fit.
+    multiplied with the result. Stresses priorities: blocks wait for the stacked triangles, and the
+    scheduler must not make more blocks than fit into memory.
 
-    Scale: 0.2 x cluster memory, linear, 100 columns; 20 blocks a thread.
+    Scale: 0.2 x cluster memory, linear, 100 columns; 20 blocks per thread.
     About 4 s on 2 x 1 x 1 GiB.
-    Check: Q R is the matrix within 1e-8, in every block; Q'Q is one within 1e-8.
+    Check: Q R equals the matrix within 1e-8 in every block; Q'Q is the identity within 1e-8.
     """
     import dask.array as da
 
@@ -102,15 +101,15 @@ def _tall(scale, seed):
     requires=["numpy", "dask.array"],
 )
 def svd_compressed(scale, seed):
-    """Find the ten largest singular values of a tall matrix by random projection.
+    """Compute the ten largest singular values of a tall matrix by random projection.
 
     Blocks are projected, factored as in `tall_skinny_qr`, and read again. Stresses deep trees of
-    small tasks beside large blocks, and their order.
+    small tasks next to large blocks, and their order.
 
-    Scale: 0.15 x cluster memory, linear, 64 columns; 20 blocks a thread.
+    Scale: 0.15 x cluster memory, linear, 64 columns; 20 blocks per thread.
     About 6 s on 2 x 1 x 1 GiB.
-    Check: the matrix is made from singular values that halve: the first ten come back to 1 %, and
-    the factors give the matrix again but for what the others hold.
+    Check: the singular values of the matrix halve from one to the next: the first ten are correct
+    to 1 %, and the factors reproduce the matrix except for the other values.
     """
     import dask.array as da
 
@@ -128,12 +127,12 @@ def _(result, scale):
     found = np.asarray(s, dtype=float)
     expect(found, close_to=spectrum[:10], rtol=0.01, what="singular values")
     wrong, norm = dask.compute((((u * found) @ v - matrix) ** 2).sum(), (matrix**2).sum())
-    # What ten values leave out of a spectrum that halves is less than 1 in 500 of its norm.
+    # Singular values halve: all after the tenth are less than 1/500 of the norm.
     expect(float((wrong / norm) ** 0.5), at_most=0.002, what="norm of what is left out")
 
 
 def _known_spectrum(scale):
-    """Return a matrix of 64 singular values that halve from one to the next, and those values."""
+    """Return a matrix with 64 singular values, each half of the one before, and those values."""
     import dask.array as da
     import numpy as np
 

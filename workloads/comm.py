@@ -1,4 +1,4 @@
-"""Communication workloads: bytes between client, scheduler and workers."""
+"""Communication workloads: transfers between client, scheduler and workers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchkit.measure import expect, workload
 
 MIB = 2**20
 N_SMALL, N_LARGE = 2000, 8
-#: How often each size is sent.
+#: Transfers of each size.
 ROUNDS = 12
-#: How often arrays are copied to all workers: one time is over before much can be seen of it.
+#: Repeats of copying arrays to all workers: a single time is too short to measure.
 N_COPIES = 8
 WAIT_S = 60.0
 
@@ -25,14 +25,14 @@ WAIT_S = 60.0
     metrics={"scatter_rate": "MiB/s", "gather_rate": "MiB/s"},
 )
 def scatter_gather(client, scale, prepared, *, pieces):
-    """Scatter arrays from the client to the workers, and gather them again.
+    """Scatter arrays from the client to the workers and gather them.
 
-    Stresses the client's way to the workers and back: bandwidth with 8 large arrays, time per
-    message with 2000 small ones.
+    Stresses transfers between client and workers: bandwidth with 8 large arrays, time per message
+    with 2000 small ones.
 
-    Scale: arrays of 64 MiB or of 32 kiB at the reference, by the grain; their number x the
-    fraction, on any cluster. About 2 s on 2 x 1 x 1 GiB.
-    Check: the bytes that come back are those that were sent, in their order.
+    Scale: arrays of 64 MiB or of 32 kiB at reference memory; their number x fraction, on any
+    cluster. About 2 s on 2 x 1 x 1 GiB.
+    Check: gathered bytes equal those that were sent, in order.
     """
     begin = time.perf_counter()
     futures = client.scatter(prepared, hash=False)
@@ -77,14 +77,14 @@ def _pieces(scale, pieces):
 def worker_to_worker(client, scale, prepared):
     """Make arrays on one worker and use them on another, in sizes from 1 kB to 64 MiB.
 
-    Stresses the transfer of dependencies. A line through seconds over bytes gives the latency of
-    a task that needs another's result and the bandwidth between two workers; the workers' own
-    transfer logs give the bandwidth as they see it. The tasks that use them only ask how long
-    they are: anything that read them would count as transfer.
+    Stresses transfers of dependencies. A linear fit of seconds over bytes gives the latency of a
+    task that needs a result of another worker, and the bandwidth between two workers; the transfer
+    logs of the workers give the bandwidth as they measure it. The tasks only return the length of
+    their input: reading it would count as transfer.
 
-    Scale: eight sizes up to 64 MiB at the reference, by the grain, each 12 times x the fraction.
+    Scale: eight sizes up to 64 MiB at reference memory, each 12 times x fraction.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: the checksum of each array where it arrived, and that the log knows of all bytes.
+    Check: the checksum of each array on its destination; the transfer log contains all bytes.
     """
     from distributed import wait
 
@@ -113,7 +113,7 @@ def _(client, result, scale, prepared):
 
     rounds, sizes = _rounds(scale), _sizes(scale)
     sent = [(i, turn, nbytes) for i, nbytes in enumerate(sizes) for turn in range(rounds)]
-    # They are still where they arrived: kept till now, they need not be sent once more.
+    # The arrays are still on their destination and need no second transfer.
     sums = client.map(crc32, result["futures"], workers=prepared["workers"][1:], pure=False)
     wanted = [crc32(_bytes(*each)) for each in sent]
     expect(client.gather(sums), equals=wanted, what="checksums")
@@ -121,7 +121,7 @@ def _(client, result, scale, prepared):
         _received(client, *prepared["workers"]), prepared["before"]
     ).tolist()
     expect(nbytes, at_least=rounds * sum(sizes), what="bytes in the log of transfers")
-    # The median of each size: a slow moment of the machine is no property of the network.
+    # Medians exclude slow moments of the machine.
     medians = np.median(np.reshape(result["seconds"], (len(sizes), rounds)), axis=1)
     slope, latency = np.polyfit(sizes, medians, 1, w=1 / medians)
     return {
@@ -149,16 +149,16 @@ def _rounds(scale):
     version=3,
 )
 def broadcast_replicate(client, scale, prepared, *, how):
-    """Copy arrays of three sizes to every worker, then let the memory manager drop the copies.
+    """Copy arrays of three sizes to every worker, then let the memory manager remove the copies.
 
-    Stresses copies of data: scatter with `broadcast=True`, which sends them from the client and
-    then copies them, or `replicate` of what lies on one worker already; then the active memory
-    manager, which leaves one copy of each.
+    Stresses copies of data: scatter with `broadcast=True`, from the client to all workers, or
+    `replicate` of results of one worker; then the active memory manager, which keeps one copy of
+    each.
 
-    Scale: arrays of 4, 64 and 256 MiB at the reference, by the grain, x the fraction; 8 times. Each
-    goes to every worker, so the time grows with their number.
+    Scale: arrays of 4, 64 and 256 MiB at reference memory x fraction; 8 times. Each is copied to
+    every worker, so that the time grows with the number of workers.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: every worker holds each array, one of them does in the end, and its bytes are right.
+    Check: every worker has each array, one worker at the end, and its bytes are correct.
     """
     told = {"most": [], "left": [], "copying": [], "reducing": []}
     for _ in range(N_COPIES):
@@ -188,7 +188,7 @@ def _(client, scale, seed, *, how):
     workers = sorted(client.nthreads())
     sent = client.scatter(arrays, workers=workers[:1], hash=False) if how == "replicate" else []
     running = client.amm.running()
-    # It would drop copies while they are made.
+    # A running memory manager would remove copies while they are made.
     client.amm.stop()
     return {"arrays": arrays, "sent": sent, "running": running, "workers": workers}
 
@@ -203,7 +203,7 @@ def _(client, result, prepared):
     expect(result["left"], equals=[1] * n, what="copies left of each array")
     sums = client.gather(client.map(crc32, result["futures"], pure=False))
     expect(sums, equals=[crc32(array) for array in arrays], what="checksums")
-    # The median of each size.
+    # Median of each size.
     copied_s = float(np.median(result["copying"], axis=0).sum())
     total = n_workers * sum(map(len, arrays)) / MIB
     return {
@@ -219,10 +219,10 @@ def _(client, prepared=None):
 
 
 def _uncopied(client, prepared, how):
-    """Return the arrays as results of their own on the first worker, if they are to be replicated.
+    """Return new results with the arrays on the first worker, if they are to be replicated.
 
-    The scheduler takes a copy for gone when it asks for that, and its worker may drop the next one
-    instead: the same result is not copied twice.
+    The scheduler regards a copy as removed when it requests the removal, while the worker may
+    remove the next copy instead: no result is replicated twice.
     """
     from distributed import wait
 
@@ -234,7 +234,7 @@ def _uncopied(client, prepared, how):
 
 
 def _reduced(client, futures):
-    """Let the memory manager drop all copies but one of each; return how many are left."""
+    """Let the memory manager keep one copy of each result; return the number of copies left."""
     end = time.perf_counter() + WAIT_S
     client.amm.run_once()
     while max(left := _copies(client, futures)) > 1 and time.perf_counter() < end:
@@ -250,7 +250,7 @@ def _bytes(number, turn, nbytes):
 
 
 def _received(client, source, target):
-    """Return the bytes that the target has had from the source by its log, and the seconds."""
+    """Return the bytes that the target received from the source by its log, and the seconds."""
     return client.run(_log_of_transfers, source, workers=[target])[target]
 
 

@@ -1,4 +1,4 @@
-"""Communication workloads: what a message costs below the scheduler."""
+"""Communication workloads: cost of messages below the scheduler."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from benchkit.measure.data.random import DATA_MODES
 MIB = 2**20
 N_CYCLES = 100
 N_PIECES = 16
-#: How often the pieces are sent.
+#: Passes over the pieces.
 N_PASSES = 5
-#: Half of what compresses is zeros; what lies between is random.
+#: Half of compressible data are zeros, the other half is random.
 COMPRESSED, NOT_COMPRESSED = 0.6, 0.98
 
 
@@ -31,32 +31,32 @@ COMPRESSED, NOT_COMPRESSED = 0.6, 0.98
 def protocol(prepared, *, kind):
     """Serialize and deserialize one kind of object in three sizes, without a cluster.
 
-    Stresses `distributed.protocol` alone: what it makes of arrays, frames, tables, nested
-    dictionaries and graphs of tasks, and what each message costs however small.
+    Stresses `distributed.protocol` alone, with arrays, frames, tables, nested dictionaries and
+    graphs of tasks, and the fixed cost of small messages.
 
-    Scale: objects of 1 kB, 1 MB and 64 MB x the fraction, the small ones many times; nested ones
-    of 16 MB at most, for they are walked item by item.
+    Scale: objects of 1 kB, 1 MB and 64 MB x fraction, the small ones many times; nested
+    dictionaries of 16 MB at most, because each item is visited.
     About 2 s on any cluster.
-    Check: what comes back equals what was sent.
+    Check: deserialized objects equal the originals.
     """
     from types import SimpleNamespace
 
     from distributed.protocol import dumps, loads, to_serialize
     from distributed.protocol.serialize import ToPickle
 
-    # As distributed does itself: graphs are pickled whole, data by its type.
+    # As in distributed: graphs are pickled, data is serialized by its type.
     wrap = ToPickle if kind == "graph" else to_serialize
     back, rates = [], []
     for value, nbytes, times in prepared:
         begin = time.perf_counter()
         for _ in range(times):
             frames = dumps({"op": "put", "data": wrap(value)})
-            # What comes over a network lies in memory of its own.
+            # Data that comes over a network is in separate memory.
             message = loads([bytes(frame) for frame in frames])
         seconds = time.perf_counter() - begin
         back.append(message["data"])
         rates.append(nbytes * times / MIB / seconds)
-    # No collection may be hidden in it: Dask would look for one, inside the clock, in every item.
+    # Hide the objects from Dask, which would search them for collections while timed.
     return SimpleNamespace(back=back, rates=rates)
 
 
@@ -87,16 +87,15 @@ def _(result, prepared):
     version=2,
 )
 def connect_rate(scale, seed, *, protocol):
-    """Open and close connections, and send messages of 20 B and 10 MiB both ways.
+    """Open and close connections, and send messages of 20 B and 10 MiB in both directions.
 
-    Stresses `distributed.comm` alone, both ends in the client's process and no cluster between:
-    the handshake, the time for a message, and the bandwidth. The metrics are medians, without the
-    making of messages and their checksums.
+    Stresses `distributed.comm` alone, with both ends in the client process: the handshake, the time
+    per message, and the bandwidth. Metrics are medians; making messages and checksums is not timed.
 
-    Scale: 100 connections, 100 small and 100 large messages, x the fraction; the large ones are
-    40 MiB at the reference, by the grain, so the time grows with a thread's memory, not with the
-    cluster. About 2 s on 2 x 1 x 1 GiB.
-    Check: each message comes back as it was sent.
+    Scale: 100 connections, 100 small and 100 large messages, x fraction; large messages are 40 MiB
+    at reference memory, so that the time grows with the memory of a thread, not with the cluster.
+    About 2 s on 2 x 1 x 1 GiB.
+    Check: each message returns unchanged.
     """
     large = scale.chunk("40 MiB")
     return apart(lambda: _converse(protocol, _cycles(scale), [20, large]))
@@ -141,7 +140,7 @@ async def _converse(protocol, count, sizes):
 
 
 async def _pinged(comm, count, nbytes):
-    """Send messages there and back; return the checksums of what came, and the seconds of each."""
+    """Send messages that are sent back; return checksums of the replies and seconds of each."""
     from distributed.protocol import to_serialize
 
     sums, seconds = [], []
@@ -171,16 +170,16 @@ def _ping(turn, nbytes):
     version=2,
 )
 def compression(client, scale, prepared, *, compression):
-    """Send arrays from one worker to another over a connection that compresses, or does not.
+    """Send arrays from one worker to another over a connection with or without compression.
 
-    Stresses compression against bandwidth: what does not compress should cost a sample and no
-    more. Between processes of one machine distributed never compresses, so that the two workers
-    open a connection of their own and choose. The rate is that of the middle one of five passes.
+    Stresses compression against bandwidth: incompressible data should cost one sample only.
+    Distributed never compresses between processes of one machine, therefore the two workers open
+    their own connection. The rate is the median of five passes.
 
-    Scale: 0.1 x one worker's memory x the fraction, in 16 pieces, five times.
+    Scale: 0.1 x the memory of a worker x fraction, in 16 pieces, five times.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: the checksum of each array where it arrived last, and the bytes that were sent for one:
-    fewer where it was to be compressed and can be.
+    Check: the checksum of each array at its destination in the last pass, and the bytes sent: fewer
+    if compression was enabled and possible.
     """
     source, target = [prepared["source"]], [prepared["target"]]
     told = client.run(_send, address=prepared["address"], compression=compression, workers=source)
@@ -192,7 +191,7 @@ def _(client, scale, seed, *, compression, data):
     if compression != "none":
         _require_compression(client, compression)
     source, target = two_workers(client)
-    # By one worker, not by all: it holds them all at once, in memory that is never spilled.
+    # Memory of one worker, not of all: it holds all pieces at once and cannot spill them.
     nbytes = 0.1 * scale.memory / scale.workers * scale.fraction
     pieces = {"length": max(1000, int(nbytes) // N_PIECES // 8), "data": data, "seed": seed}
     client.run(_make_pieces, **pieces, workers=[source])
@@ -222,7 +221,7 @@ def _(client, prepared=None):
         client.run(_listen_no_more)
 
 
-# -- a connection between two workers that compresses ---------------------------------------------
+# -- a connection between two workers, with compression -------------------------------------------
 
 
 def _require_compression(client, name):
@@ -240,7 +239,7 @@ def _has_compression(name):
 
 
 async def _listen(dask_worker):
-    """Keep the arrays that come in, the last of each place; return where to send them."""
+    """Keep received arrays, the last for each number; return the address."""
     from contextlib import suppress
 
     from distributed.comm import CommClosedError, get_address_host, listen
@@ -287,7 +286,7 @@ def _make_pieces(dask_worker, **options):
 
 
 async def _send(dask_worker, *, address, compression):
-    """Send all pieces, pass after pass; return the seconds of each and the bytes of all."""
+    """Send all pieces in each pass; return the seconds of each pass and the bytes of all."""
     from distributed.comm import connect
     from distributed.protocol import to_serialize
 

@@ -8,10 +8,10 @@ from benchkit.measure import expect, workload
 
 N_TASKS = 4
 LEASES = 2
-#: How long a task waits for another; longer means that a message was lost.
+#: Limit of a wait for another task; a longer wait means that a message was lost.
 PATIENCE_S = 60
-#: Turns between two in which a task looks whether it was alone: that asks the scheduler for more
-#: than the lock does.
+#: Interval of turns in which a task checks that it has the lock alone: the check needs more
+#: requests to the scheduler than the lock.
 EVERY = 10
 
 
@@ -25,14 +25,14 @@ EVERY = 10
 def primitives(client, scale, prepared, *, kind):
     """Let four tasks take turns through a lock, semaphore, queue, variable or event.
 
-    Stresses the scheduler's extensions: each turn is a few round trips from a worker to the
-    scheduler and back. The tasks leave the thread pool, so that all four run on any cluster.
+    Stresses the extensions of the scheduler: each turn is a few round trips between worker and
+    scheduler. The tasks leave the thread pool, so that all four run at once on any cluster.
 
-    Scale: 200 turns for each of four tasks x the fraction.
+    Scale: 200 turns for each of four tasks x fraction.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: a lock is never held twice and a semaphore never more often than it may, by every tenth
-    turn; a queue delivers each item once and in order; a variable never goes back, is never what
-    nobody set, and is the last value in the end; each event wakes its waiter.
+    Check: a lock has one holder and a semaphore at most its limit, checked in every tenth turn; a
+    queue delivers each item once and in order; a variable only increases, has only values that were
+    set, and ends with the last; each event wakes its waiting task.
     """
     take_turns = {
         "lock": _lock,
@@ -69,7 +69,7 @@ def _(client, result, scale, prepared, *, kind):
     turns, told = _turns(scale), result["told"]
     expect(len(told), equals=N_TASKS, what="tasks that told")
     if kind == "lock":
-        # Each read and wrote the same number: with two in at a time a step is lost.
+        # All tasks increase one number: two lock holders at a time would lose a step.
         steps = sorted(step for each in told for step in each)
         count = N_TASKS * len(range(0, turns, EVERY))
         expect(steps, equals=list(range(1, count + 1)), what="steps under the lock")
@@ -114,11 +114,11 @@ def _last(client, name, kind):
     return Variable(name, client=client).get(timeout=PATIENCE_S) if kind == "variable" else None
 
 
-# -- one task of each kind ------------------------------------------------------------------------
+# -- the task of each kind ------------------------------------------------------------------------
 
 
 def _lock(number, *, turns, name):
-    """Take a lock; in some turns raise a shared number by one, and return what it became."""
+    """Take a lock; in some turns increase a shared number by one, and return its new values."""
     from distributed import Lock, Variable, secede
 
     secede()
@@ -133,7 +133,7 @@ def _lock(number, *, turns, name):
 
 
 def _semaphore(number, *, turns, name):
-    """Enter a semaphore; in some turns take a token that must be there, return how many were."""
+    """Enter a semaphore; in some turns take a token, and return the token counts."""
     from distributed import Queue, Semaphore, secede
 
     secede()
@@ -148,7 +148,7 @@ def _semaphore(number, *, turns, name):
 
 
 def _queue(number, *, turns, name):
-    """Put items if our number is even, get as many if it is odd; return them."""
+    """Put items if the task's number is even, get as many if it is odd; return them."""
     from distributed import Queue, secede
 
     secede()
@@ -176,7 +176,7 @@ def _check_queue(told, turns):
 
 
 def _variable(number, *, turns, name):
-    """Set the variable to 1, 2, ... if we are the first task, else read it as often."""
+    """Set the variable to 1, 2, ... in the first task, read it as often in the others."""
     from distributed import Variable, secede
 
     secede()
@@ -192,7 +192,7 @@ def _variable(number, *, turns, name):
 
 
 def _event(number, *, turns, name):
-    """Play ping-pong with our neighbour; return how often we were woken."""
+    """Set and await events in turn with the neighbouring task; return the number of wake-ups."""
     from distributed import Event, secede
 
     secede()

@@ -1,4 +1,4 @@
-"""CSV workloads: text that must be parsed."""
+"""CSV workloads: parsing of text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from _sizes import MOST_THREADS, in_steps
 
 from benchkit.measure import dataset, expect, workload
 
-#: Columns of few values: a byte each, and with room for missing ones.
+#: Columns of few values: one nullable byte each.
 SMALL = {name: "UInt8" for name in ("VendorID", "passenger_count", "RatecodeID", "payment_type")}
-#: Places of the columns of a GDELT line that hold floats, now and then with a stray "#".
+#: Indices of the float columns of GDELT, which sometimes have a leading "#".
 FLOATS = (30, 34, 39)
 N_COLUMNS = 58
 NEWSPAPERS = "washingtonpost|nytimes"
@@ -22,15 +22,15 @@ NEWSPAPERS = "washingtonpost|nytimes"
     max_threads=MOST_THREADS,
 )
 def basic(scale, prepared):
-    """Read a year of taxi trips from text, keep them in memory, average tips by passengers.
+    """Read a year of taxi trips from text, persist them, and average tips by number of passengers.
 
-    Stresses the parser, which holds the GIL for much of its time, the cutting of files into
-    blocks at line ends, and the conversion of texts.
+    Stresses the parser, which holds the GIL for much of its time, splitting of files into blocks at
+    line ends, and conversion of texts.
 
-    Scale: 600 000 rows (60 MB of text) for each 2 GiB of cluster memory x the fraction, in steps
-    of 1, 2, 5; a block is 16 MiB at the reference, by the grain.
+    Scale: 600 000 rows (60 MB of text) for each 2 GiB of cluster memory x fraction, in steps of 1,
+    2, 5; a block is 16 MiB at reference memory.
     About 1 s on 2 x 1 x 1 GiB, plus 6 s once to make the data.
-    Check: rows and mean tip of each number of passengers, as the recipe counted them.
+    Check: rows and mean tip of each number of passengers, from the manifest of the dataset.
     """
     import dask.dataframe as dd
 
@@ -63,17 +63,17 @@ def _(result, prepared):
     version=2,
 )
 def to_parquet(prepared):
-    """Read tables with faults from text, clean them, keep two newspapers, write Parquet.
+    """Read text tables with format errors, clean them, keep two newspapers, and write Parquet.
 
-    Lines with too many columns are skipped, floats lose a stray "#", each address is kept once a
-    file. Stresses the parser where Python functions convert values, and text methods; one
-    partition is a file, as in most real pipelines of this kind.
+    Lines with too many columns are skipped, floats lose a leading "#", each URL is kept once per
+    file. Stresses the parser with Python functions as converters, and string methods; a partition
+    is one file, as in most real pipelines of this kind.
 
-    Scale: 2000 lines of 58 columns a file (1000 below 10 files), a file for each 40 MiB of cluster
-    memory x the fraction, in steps of 1, 2, 5.
+    Scale: 2000 lines of 58 columns per file (1000 below 10 files), a file for each 40 MiB of
+    cluster memory x fraction, in steps of 1, 2, 5.
     About 5 s on 2 x 1 x 1 GiB, plus 3 s once to make the data.
-    Check: rows and the sum of a cleaned column in the files written, as the recipe planted them;
-    and each row's three cleaned columns, by plain Python from the lines.
+    Check: rows and sum of a cleaned column in the written files, from the manifest of the dataset;
+    the three cleaned columns of each row, by plain Python from the lines.
     """
     import dask.dataframe as dd
 
@@ -125,7 +125,7 @@ def _(prepared=None):
 
 
 def _kept(path):
-    """Return the rows of a file that are to be kept: the address, and the cleaned columns."""
+    """Return the rows of a file that are to be kept: the URL and the cleaned columns."""
     seen = {}
     with open(path) as lines:
         for line in lines:

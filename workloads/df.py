@@ -1,4 +1,4 @@
-"""DataFrame workloads: what people do to columns and small tables."""
+"""DataFrame workloads: operations on columns and on small tables."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from benchkit.measure import expect, workload
 from benchkit.measure.scale import timeseries
 
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
-#: What chains of column operations look for, and what they put there.
+#: The word that `cow_chain` replaces, and its replacement.
 OLD, NEW = "l000", "x"
-#: One row of so many has no number in any column of floats.
+#: One row in this many has NaN in all float columns.
 GAP = 10
-#: What is known of a partition at the end of such a chain.
+#: Columns that describe a partition of the result of `cow_chain`.
 CHAINED = {"columns": int, "rows": int, "floats": float, "integers": float, "new": int,
            "float64": int, "float32": int, "int64": int}  # fmt: skip
-#: Who a license to carry passengers is of.
+#: Company of each license number.
 COMPANIES = {"HV0002": "Juno", "HV0003": "Uber", "HV0004": "Via", "HV0005": "Lyft"}
 
 
 @workload(tags=["alignment", "nightly", "ci"], requires=REQUIRES, version=2)
 def align(prepared):
-    """Subtract two time series that have no moment in common, and take the mean.
+    """Subtract two time series that have no time in common, and compute the mean.
 
-    Their partitions have unlike borders: both are cut again before a row can meet its partner.
-    Stresses the alignment of divisions and the graph that it makes.
+    The divisions of the two differ: both are split again before rows are matched. Stresses the
+    alignment of divisions and its graph.
 
     Scale: 0.25 and 0.125 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 8 s on 2 x 1 x 1 GiB.
-    Check: rows are those of both together, no column is lost, and every mean is of nothing.
+    Check: the result has the rows of both series and all columns, and every mean is NaN.
     """
     early, late = prepared
     difference = late - early
@@ -58,12 +58,12 @@ def _(result, prepared):
 def filter(scale, seed):
     """Keep the rows that have the same word as the first row, one in a hundred.
 
-    Stresses comparison of text, and root tasks whose results are small beside their inputs
+    Stresses comparison of strings, and root tasks whose results are small relative to their inputs
     (coiled/benchmarks#1116).
 
     Scale: 0.5 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 4 s on 2 x 1 x 1 GiB.
-    Check: rows and the sum of one column, with each partition grouped by word.
+    Check: rows and the sum of one column, from partitions grouped by word.
     """
     frame = _named(scale, seed)
     kept = frame[frame["str_0"] == _first_word(frame)]
@@ -84,13 +84,13 @@ def _(result, scale, seed):
 def cow_chain(scale, seed):
     """Rename, replace, fill, convert and select columns, one after another.
 
-    Each step may copy the frame, or only what it changes. Stresses copy-on-write, and memory
-    that Dask does not see.
+    Each step may copy the whole frame, or only what it changes. Stresses copy-on-write, and memory
+    that Dask does not account for.
 
     Scale: 0.25 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: columns and how many are of each type, rows, the sum of all numbers, each times the place
-    of its column and a gap counting as zero, and how often the word that was replaced is there.
+    Check: columns and their types; rows; the sum of all numbers weighted by the index of their
+    column, with NaN as 0; the number of replaced words.
     """
     frame = _mixed(scale, seed)
     frame = frame.rename(columns={name: name.upper() for name in frame.columns})
@@ -105,7 +105,7 @@ def cow_chain(scale, seed):
 def _(result, scale, seed):
     frame = _mixed(scale, seed)
     wanted = frame.map_partitions(_describe_unchained, meta=CHAINED).compute().sum()
-    got = result.sum(skipna=False)  # pandas leaves NaN out: it would hide one
+    got = result.sum(skipna=False)  # pandas skips NaN by default
     for name in set(CHAINED) - {"floats"}:
         expect(got[name], equals=wanted[name], what=name)
     expect(float(got["floats"]), close_to=float(wanted["floats"]), rtol=1e-9, what="sum of floats")
@@ -118,14 +118,14 @@ def _(result, scale, seed):
     version=3,
 )
 def rideshare_eda(prepared):
-    """Ask a table of trips what one asks first: how many, what is missing, who tips, and where.
+    """Explore a table of trips: number of rows, missing values, who tips, and where.
 
-    Files of very different lengths are read and kept, then one short question after another is
-    put to data in memory. Stresses latency: graphs are small, and every answer is waited for.
+    Files of very different lengths are read and persisted; then short queries run one after another
+    on data in memory. Stresses latency: graphs are small, and each query waits for its result.
 
-    Scale: 0.05 x cluster memory x the fraction, at 100 bytes a trip, in 10 files for each thread.
+    Scale: 0.05 x cluster memory x fraction, at 100 bytes a trip, in 10 files per thread.
     About 6 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
-    Check: all answers by DuckDB over the same files.
+    Check: all results, by DuckDB from the same files.
     """
     import dask.dataframe as dd
 
@@ -148,7 +148,7 @@ def rideshare_eda(prepared):
 
 @rideshare_eda.prepare
 def _(scale):
-    warm_up_shuffle()  # behind `value_counts`
+    warm_up_shuffle()  # used by `value_counts`
     return rideshare(scale)
 
 
@@ -200,7 +200,7 @@ def _computed(**collections):
 
 
 def _series(scale, seed):
-    """Return an early and a late series of the same columns."""
+    """Return an early and a late series with the same columns."""
     dtypes = {f"float_{i}": float for i in range(50)}
     rows = max(10, round(scale.memory_per_thread / 128 / 8 / (len(dtypes) + 1)))
     cut = {"freq": "600ms", "partition_freq": f"{rows * 600}ms", "dtypes": dtypes}
@@ -260,7 +260,7 @@ def _types(part):
 
 
 def _sums_by_place(part):
-    """Return the sum of columns, each times its place: of those called float, and of the others."""
+    """Return sums of columns weighted by column index: of float columns, and of the others."""
     sums = {"floats": 0.0, "integers": 0}
     for place, (name, column) in enumerate(part.select_dtypes("number").items(), start=1):
         kind = "floats" if name.upper().startswith("FLOAT") else "integers"

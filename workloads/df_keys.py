@@ -9,12 +9,12 @@ from benchkit.measure import expect, workload
 
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
 START = "2000-01-01"
-#: How often each key is in each partition: most of a partition's rows have to go.
+#: Rows of each key in each partition: most rows of a partition are duplicates.
 REPEATS = 5
-#: Prime beside any number of keys, so that neighbours have keys that are far apart.
+#: Coprime to any number of keys, so that the keys of neighbouring rows differ widely.
 STRIDE = 1_000_003
 
-#: What all are that reduce the same rows, to one partition or to several.
+#: Options of all workloads that reduce the same rows, to one partition or to several.
 reduction = workload(
     category="df",
     variants={"split_out": [1, 8]},
@@ -28,15 +28,15 @@ reduction = workload(
 def drop_duplicates(scale, seed, *, split_out):
     """Keep one row for each key of a frame in which every partition has all keys five times.
 
-    Stresses the reduction of partial results that are alike, so that none shrinks when it meets
-    another: to one partition, or by a shuffle to eight.
+    Stresses the reduction of partial results with equal keys, which do not shrink when they are
+    combined: to one partition, or by a shuffle to eight.
 
     Scale: 0.2 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: every key once, in a row that has it.
+    Check: each key once, in a row that has this key.
     """
     rows = _repeating(scale, seed).drop_duplicates(subset="key", split_out=split_out)
-    # Through a function the optimiser cannot see, so that no column is left out before.
+    # A function hides the selection from the optimiser, which would drop columns earlier.
     return rows.map_partitions(_whole)["key"].compute()
 
 
@@ -56,12 +56,12 @@ def _(result, scale, seed):
 def value_counts(scale, seed, *, split_out):
     """Count the rows of each key of a column in which every partition has all keys five times.
 
-    Stresses the reduction of partial results that are alike, so that none shrinks when it meets
-    another: to one partition, or by a shuffle to eight.
+    Stresses the reduction of partial results with equal keys, which do not shrink when they are
+    combined: to one partition, or by a shuffle to eight.
 
     Scale: 0.2 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: the rows of every key, which are planted evenly.
+    Check: the rows of every key, which are distributed evenly.
     """
     return _repeating(scale, seed)["key"].value_counts(split_out=split_out).compute()
 
@@ -83,14 +83,14 @@ def _(result, scale, seed):
 def nunique(scale, seed, *, split_out):
     """Count the distinct keys of a column in which every partition has all keys five times.
 
-    As `drop_duplicates` of a column alone, of which only a number is left. Stresses the same
-    reduction: to one partition, or by a shuffle to eight.
+    Like `drop_duplicates` on one column, but the result is a number. Stresses the same reduction:
+    to one partition, or by a shuffle to eight.
 
     Scale: 0.2 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: as many as were planted.
+    Check: the number of keys of the input.
     """
-    # What `nunique` does in all releases; of old ones it takes no `split_out`.
+    # Same as `nunique`, which has no `split_out` in old releases.
     return _repeating(scale, seed)["key"].drop_duplicates(split_out=split_out).count().compute()
 
 
@@ -115,13 +115,13 @@ def _(result, scale, seed):
 def groupby_high_cardinality(scale, seed, *, method):
     """Sum and average a column by a key with a fifth as many groups as rows.
 
-    Nearly every row of a partition is of another group: partial results have almost as many rows
-    as the input, so they are shuffled, to four partitions for each thread. Stresses the shuffle
-    behind a group-by, by tasks or P2P.
+    Most rows of a partition belong to different groups: partial results have almost as many rows as
+    the input and are shuffled, to four partitions per thread. Stresses the shuffle of a group-by,
+    by tasks or P2P.
 
     Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 4 s on 2 x 1 x 1 GiB.
-    Check: by NumPy from both columns: groups, the sum of sums, of sums times key, of means.
+    Check: by NumPy from both columns: number of groups, sum of sums, of sums times key, of means.
     """
     with shuffle_by(method):
         grouped = _many_groups(scale, seed).groupby("key")
@@ -151,13 +151,13 @@ def _(result, scale, seed):
 
 
 def _repeating(scale, seed):
-    """Return a frame whose key is known from the number of its row."""
+    """Return a frame whose key is a function of the row number."""
     frame = frame_of(scale, seed, 0.2, {"float": 5}, freq="1s")
     return frame.map_partitions(_plant, _counted(scale, seed)[1])
 
 
 def _counted(scale, seed):
-    """Return how many rows and keys the frame has, which its divisions tell."""
+    """Return the number of rows and keys of the frame, from its divisions."""
     import pandas as pd
 
     divisions = frame_of(scale, seed, 0.2, {"float": 5}, freq="1s").divisions
@@ -178,7 +178,7 @@ def _keys_of(moments, n_keys):
 
 
 def _planted(n_rows, n_keys):
-    """Return the rows of each key: of as many rows as there are keys, each is of another one."""
+    """Return the rows of each key: each sequence of as many rows as there are keys has all keys."""
     import numpy as np
 
     rest = np.arange(n_rows % n_keys) * STRIDE % n_keys
@@ -190,7 +190,7 @@ def _whole(part):
 
 
 def _many_groups(scale, seed):
-    # Rows are 21 values of 8 B; of the keys that may be, nearly all are there.
+    # Rows are 21 values of 8 B; nearly all possible keys occur.
     n_keys = max(10, round(scale.linear(0.15) / 160 / 5))
     return keyed_frame(scale, seed, factor=0.15, n_keys=n_keys)
 

@@ -1,4 +1,4 @@
-"""DataFrame workloads in which the order of rows or their place matters."""
+"""DataFrame workloads in which the order or position of rows matters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from _shuffle import warm_up_shuffle
 from benchkit.measure import expect, random_frame, workload
 
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
-#: Rows a rolling mean sees.
+#: Rows of the window of the rolling mean.
 WINDOW = 60
 SORTED_BY = {"float": ["float_0"], "text": ["str_0", "int_0"]}
 EDGES = {"rows": int, "low": object, "high": object, "is_sorted": bool, "product": float}
 ROLLED = {"rows": int, "total": float, "head": float}
-#: Trades for each quote, and those of them that come within the tolerance.
+#: Trades per quote, and how many of them are within the tolerance.
 TRADES, TIMELY = 10, 7
 
 
@@ -25,14 +25,14 @@ TRADES, TIMELY = 10, 7
     version=2,
 )
 def sort_values(scale, seed, *, by):
-    """Sort rows by a random float, or by a text and an integer.
+    """Sort rows by a random float, or by a string and an integer.
 
-    Texts are a hundred words, so that partitions are of unlike sizes. Stresses the pass over the
-    data that finds the borders, the shuffle, and sorting.
+    There are only a hundred strings, so that partitions differ in size. Stresses the pass over the
+    data that computes divisions, the shuffle, and sorting.
 
     Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 4 s on 2 x 1 x 1 GiB.
-    Check: no row is lost or torn apart, partitions are sorted inside and follow each other.
+    Check: all rows are complete, partitions are sorted, and their ranges are in order.
     """
     columns = SORTED_BY[by]
     ordered = _sortable(scale, seed).sort_values(columns)
@@ -53,15 +53,15 @@ def _(result, scale, seed, *, by):
 
 @workload(category="df", tags=["rolling", "nightly", "ci"], requires=REQUIRES)
 def rolling(scale, seed):
-    """Average the last minute of a series of seconds, at each second.
+    """Compute the rolling mean over a minute of a series with one value per second.
 
-    Each partition needs the end of the one before. Stresses that hand-over, which makes a task
-    of every border.
+    Each partition needs the end of the previous one. Stresses this transfer, with a task for each
+    boundary of partitions.
 
     Scale: 0.25 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 4 s on 2 x 1 x 1 GiB.
-    Check: rows and the sum of all means, as each value counts in sixty of them but at the ends;
-    and pandas on three partitions with the rows before them.
+    Check: rows and the sum of all means, as each value except those at the ends is in sixty
+    windows; and pandas on three partitions with the rows before them.
     """
     rolled = _seconds(scale, seed).rolling("60s").mean()
     return rolled.map_partitions(_describe_rolled, meta=ROLLED).compute()
@@ -78,7 +78,7 @@ def _(result, scale, seed):
     wanted = sums.compute()
     n_rows = int(wanted["rows"].sum())
     expect(int(result["rows"].sum()), equals=n_rows, what="rows")
-    # Each value is in as many windows as there are rows, and its weight is one over their length.
+    # Each value is in as many windows as a window has rows, with weight 1 / rows.
     share = 1 / np.minimum(np.arange(2 * WINDOW) + 1, WINDOW)
     head = np.array([share[i : i + WINDOW].sum() for i in range(WINDOW)]) - 1
     tail = np.arange(WINDOW, 0, -1) / WINDOW - 1
@@ -97,15 +97,15 @@ def _(result, scale, seed):
 
 @workload(category="df", tags=["join", "alignment", "nightly", "ci"], requires=REQUIRES)
 def merge_asof(scale, seed):
-    """Give each trade the last quote before it, unless that is older than two seconds.
+    """Join each trade with the last quote before it that is at most two seconds old.
 
-    Ten trades for each quote; borders of partitions fall between a trade and its quote. Stresses
-    the alignment of two sorted series, and rows that are handed from one partition to the next.
+    There are ten trades per quote; partitions end between a trade and its quote. Stresses the
+    alignment of two sorted series, and transfer of rows from one partition to the next.
 
-    Scale: trades of 0.15 and quotes of 0.015 x cluster memory, linear; a partition is 1/128 of
-    one thread's memory. About 2 s on 2 x 1 x 1 GiB.
-    Check: the number of trades with a quote and the sum of their quotes follow from how trades
-    and quotes are spaced.
+    Scale: trades of 0.15 and quotes of 0.015 x cluster memory, linear; a partition is 1/128 of one
+    thread's memory. About 2 s on 2 x 1 x 1 GiB.
+    Check: the number of trades with a quote and the sum of their quotes, from the intervals of
+    trades and quotes.
     """
     import dask.dataframe as dd
     import pandas as pd
@@ -123,9 +123,9 @@ def _(result, scale, seed):
     import numpy as np
 
     trades, quotes = _market(scale, seed)
-    asked = gathered(quotes["quote"]).to_numpy()  # a fiftieth of the trades' values
+    asked = gathered(quotes["quote"]).to_numpy()  # 1/50 of the values of the trades
     rows, n_quoted, total, product = 0, 0, 0.0, 0.0
-    for begin in range(0, trades.npartitions, scale.threads):  # all at once may not fit here
+    for begin in range(0, trades.npartitions, scale.threads):  # all at once may not fit into memory
         prices = gathered(trades["float_0"].partitions[begin : begin + scale.threads]).to_numpy()
         number = np.arange(rows, rows + len(prices))
         quoted = (number % TRADES < TIMELY) & (number // TRADES < len(asked))
@@ -143,18 +143,18 @@ def _(result, scale, seed):
 @workload(category="df", tags=["memory", "imbalance", "nightly", "ci"], requires=REQUIRES,
           metrics={"largest_over_median": "1"})  # fmt: skip
 def repartition_uneven(scale, seed):
-    """Cut partitions of very unlike sizes into ones of about equal size.
+    """Split and join partitions of very different sizes into partitions of about equal size.
 
-    Sizes are log-normal, the largest forty times the smallest or more. Dask measures all of
-    them, then makes them again, splits the large and joins the small. Stresses that first pass.
+    Sizes are log-normal; the largest is at least forty times the smallest. Dask measures all of
+    them, then makes them again, splits the large and joins the small ones. Stresses the first pass.
 
-    Scale: 0.2 x cluster memory, linear; partitions are to be 1/128 of one thread's memory.
+    Scale: 0.2 x cluster memory, linear; output partitions are 1/128 of one thread's memory.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: rows hold their number: they are all there, in their order.
+    Check: rows contain their number: all exist, in order.
     """
     target = int(scale.memory_per_thread / 128)
-    # Persisted at once: before Python 3.12, Dask 2026.8 hangs when sizes are asked for within a
-    # larger expression (a lock of `cached_property`, where the scheduler is in this process).
+    # Persist first: before Python 3.12, Dask 2026.8 hangs when sizes are computed within a larger
+    # expression (a lock of `cached_property`, if the scheduler is in this process).
     even = _uneven(scale, seed).repartition(partition_size=target).persist()
     meta = {"rows": int, "first": float, "last": float, "total": int, "is_sorted": bool}
     return even.map_partitions(_describe_numbers, meta=meta).compute()
@@ -175,14 +175,14 @@ def _(result, scale, seed):
 
 @workload(category="df", tags=["graph", "overhead", "nightly", "ci"], requires=REQUIRES)
 def to_from_array_delayed(scale, seed):
-    """Turn a frame into an array, delayed objects and a bag, and each back into a frame.
+    """Convert a frame to an array, delayed objects and a bag, and each back to a frame.
 
-    Many small partitions. Stresses the graph, which grows with each turn, and bags, whose rows
-    are Python objects.
+    Partitions are small and many. Stresses the graph, which grows with each conversion, and bags,
+    whose rows are Python objects.
 
-    Scale: 50 partitions of 200 rows for each thread x the fraction.
+    Scale: 50 partitions of 200 rows per thread x fraction.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: rows, their order and all values of the last frame are those of the first.
+    Check: rows, their order and all values of the last frame equal those of the first.
     """
     import dask.dataframe as dd
 
@@ -221,9 +221,9 @@ def _describe_order(part, columns):
 
 
 def _ranks_and_weights(part, columns):
-    """Return a number for each row that is in the order of its keys, and one that is of its keys.
+    """Return for each row a number in the order of its keys, and a number computed from its keys.
 
-    A text has a place among the partition's texts; the number that it ends in is the same in all.
+    The rank of a string is that within the partition; the number at its end is the same everywhere.
     """
     import numpy as np
     import pandas as pd
@@ -251,7 +251,7 @@ def _rows_and_sum(column):
 
 
 def _market(scale, seed):
-    """Return trades every 300 ms, and quotes every 3 s."""
+    """Return trades every 300 ms and quotes every 3 s."""
     trades = frame_of(scale, seed, 0.15, {"float": 4}, freq="300ms")
     quotes = frame_of(scale, seed + 1, 0.015, {"float": 4}, freq="3s")
     return trades, quotes.rename(columns={"float_0": "quote"})[["quote"]]
@@ -269,7 +269,7 @@ def _describe_quoted(part):
 
 
 def _sizes(scale, seed):
-    """Return the rows of each uneven partition; a row has 40 B."""
+    """Return the number of rows of each uneven partition; a row has 40 B."""
     import numpy as np
 
     count = max(8, 16 * scale.threads)

@@ -1,4 +1,4 @@
-"""Other engines on the same data and as many threads: what Dask's seconds are held against."""
+"""Other engines on the same data with as many threads, for comparison with Dask."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ QUERIES = [f"q{number:02d}" for number in range(1, 23)]
     metrics={"engine_threads": "1"},
 )
 def tpch(prepared, scale, *, engine, query):
-    """Answer a query of TPC-H by an engine that runs in one process.
+    """Run a query of TPC-H with an engine that runs in one process.
 
-    The engine runs in the client's process while the cluster waits, with as many threads as the
-    cluster has; the cluster's memory limit does not hold there. Stresses no part of Dask: a ratio
-    of tpch.q03 to this one says how far Dask is from what the machine can do, and
+    The engine runs in the client process while the cluster is idle, with as many threads as the
+    cluster; the memory limit of the cluster does not apply. Stresses no part of Dask: the time of
+    tpch.q03 divided by that of this workload shows the distance of Dask from another engine;
     `benchkit run tpch.q03 'engines.tpch[query=q03]'` prints both times in one table.
 
     Scale: by scale factor, as tpch.q03. About 1 s on 2 x 1 x 1 GiB.
-    Check: the rows, by DuckDB from the same files; what proves DuckDB are Polars and Dask, which
-    are checked by the same rows.
+    Check: the rows, by DuckDB from the same files; DuckDB is confirmed by Polars and Dask, which
+    are compared with the same rows.
     """
     run = {"duckdb": _by_duckdb, "polars": _by_polars}[engine]
     return run(query, prepared["data"], scale.threads)
@@ -63,10 +63,10 @@ def _(result, prepared, scale, *, engine):
     deadline_s=180,
 )
 def tpch_spark(prepared, *, query):
-    """Answer a query of TPC-H by Spark, on this machine, with as many threads as the cluster.
+    """Run a query of TPC-H with Spark on this machine, with as many threads as the cluster.
 
-    A Java process does the work while the cluster waits; it is started before the clock, and has
-    compiled nothing of the query by then. Stresses no part of Dask, as `tpch`. Needs Java.
+    A Java process does the work while the cluster is idle; it starts before the timed step, but has
+    compiled nothing of the query by then. Stresses no part of Dask, like `tpch`. Needs Java.
 
     Scale: by scale factor, as tpch.q03. About 10 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -74,7 +74,7 @@ def tpch_spark(prepared, *, query):
     import pandas as pd
 
     answer = prepared["session"].sql(_spark_sql(query, prepared["data"]))
-    # Not `toPandas`, which knows pandas of its own time only.
+    # Do not use `toPandas`: it does not support newer releases of pandas.
     rows = [tuple(row) for row in answer.collect()]
     return pd.DataFrame(rows, columns=answer.columns)
 
@@ -89,7 +89,7 @@ def _(scale, *, query):
         for table in named.intersection(prepared["data"].manifest["tables"]):
             files = map(str, prepared["data"].files(table))
             session.read.parquet(*files).createOrReplaceTempView(table)
-    except BaseException:  # the cleanup gets nothing from a step that failed
+    except BaseException:  # the cleanup step gets no result of a failed step
         _end_spark(session)
         raise
     return {**prepared, "session": session}
@@ -120,7 +120,7 @@ def _by_polars(query, data, threads):
 
 
 def _import_duckdb():
-    """Import DuckDB, and what it makes frames with."""
+    """Import DuckDB and its conversion to pandas."""
     import duckdb
 
     with duckdb.connect() as connection:
@@ -128,8 +128,8 @@ def _import_duckdb():
 
 
 def _import_polars(threads):
-    """Import Polars, which reads how many threads it may use once and for all."""
-    if find_spec("polars") is None:  # asked for here, because the other engine does without
+    """Import Polars, which reads its number of threads during the import only."""
+    if find_spec("polars") is None:  # not in `requires`: the other engine does not need it
         raise MissingPackage("polars: not installed: pip install polars")
     before = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = str(threads)
@@ -148,7 +148,7 @@ def _polars_threads():
 
 
 def _spark_sql(query, data):
-    """Return the SQL of a query without what Spark does not know: what to keep is up to it."""
+    """Return the SQL of a query without hints that Spark does not support."""
     return with_share(sql_of(query), data).replace("as materialized (", "as (")
 
 
@@ -159,12 +159,12 @@ def _need_java():
 
 
 def _spark(scale):
-    """Start Spark in a Java process of its own, with the threads and memory of the cluster."""
+    """Start Spark in its own Java process, with the threads and memory of the cluster."""
     from pyspark.sql import SparkSession
 
     options = {
         "spark.driver.memory": f"{max(1024, scale.memory >> 20)}m",
-        # The 200 by default are for a cluster: most would be empty.
+        # The default of 200 partitions is for large clusters: most would be empty.
         "spark.sql.shuffle.partitions": 2 * scale.threads,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -179,10 +179,10 @@ def _spark(scale):
 
 
 def _end_spark(session):
-    """Stop Spark and its Java process, which would else stay, and hold memory, to our end."""
+    """Stop Spark and its Java process, which would otherwise run as long as this process."""
     gateway = session.sparkContext._gateway
     session.stop()
-    with suppress(AttributeError):  # of another version, which keeps it elsewhere
+    with suppress(AttributeError):  # attributes differ between versions
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=30)

@@ -1,4 +1,4 @@
-"""Fault workloads: workers that die, hang or fill up while there is work."""
+"""Fault workloads: workers that die, hang or run out of memory during work."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from _task_events import new_topic, tell, who_told
 from benchkit.measure import expect, workload
 
 NAP_S = 0.1
-#: Of a task of `worker_kill`, at the reference.
+#: Duration of a task of `worker_kill` at reference memory.
 MAKE_S = 0.4
-#: How long a worker is kept full, and how full.
+#: Duration and share of memory for which a worker is filled.
 FULL_S, FULL = 3.0, 0.86
-#: How often a worker may die of a task before the task is given up, in `nanny_restart`.
+#: Workers that may die during a task before the task fails, in `nanny_restart`.
 ALLOWED_FAILURES = 1
 RECOVERY_TIMEOUT_S = 60.0
 
@@ -31,15 +31,15 @@ RECOVERY_TIMEOUT_S = 60.0
     metrics={"recomputed": "1", "keys_lost": "1", "time_lost": "s"},
 )
 def worker_kill(client, scale, seed, prepared):
-    """Kill a worker when a third of a map is done; its results must be made again.
+    """Kill a worker when a third of a map is done; its results must be computed again.
 
-    Stresses the scheduler's view of what was lost, the recomputation of just that, and the return
-    of a worker. Tasks made again and the time beyond that of an undisturbed map are metrics.
+    Stresses detection of lost results by the scheduler, their recomputation, and the restart of a
+    worker. Metrics: recomputed tasks, lost results, and the time in excess of an undisturbed map.
 
-    Scale: 30 tasks for each thread x the fraction; a task is 0.4 s at the reference, by the grain,
-    with a result of 1/128 of a thread's memory. About 5 s on 2 x 1 x 1 GiB.
-    Check: the sum of every result; what the dead worker held was made again, and nothing was that
-    it had not begun.
+    Scale: 30 tasks per thread x fraction; a task takes 0.4 s at reference memory, with a result of
+    1/128 of a thread's memory. About 5 s on 2 x 1 x 1 GiB.
+    Check: the sum of every result; only results that the dead worker held or computed were
+    recomputed, and all that it held were.
     """
     from distributed import as_completed
 
@@ -54,7 +54,7 @@ def worker_kill(client, scale, seed, prepared):
     _kill(client, victim)
     sums = client.gather(client.map(_sum, futures, pure=False))
     seconds = time.perf_counter() - begin
-    held = set(map(str, held))  # of an old scheduler they are the names of keys
+    held = set(map(str, held))  # old schedulers return names of keys
     return {
         "sums": sums,
         "ran": who_told(client, prepared, first=0, stop=count),
@@ -103,14 +103,14 @@ def _(client, scale):
     metrics={"paused_time": "s", "share_of_full": "1"},
 )
 def pause(client, scale):
-    """Fill one worker's memory for 3 s with what Dask does not know of, while there is work.
+    """Fill the memory of one worker for 3 s with data unknown to Dask, while tasks run.
 
-    The worker should pause, the others do the work, and it should go on when the memory is free.
+    The worker should pause, the others do its work, and it should resume when the memory is free.
     Stresses the memory monitor, stealing from a paused worker, and recovery.
 
-    Scale: 60 tasks of 0.1 s for each thread x the fraction; the memory is 0.86 x a worker's limit
-    with what it has already. About 8 s on 2 x 1 x 1 GiB.
-    Check: each task's result, the scheduler saw the worker paused, and saw it run again.
+    Scale: 60 tasks of 0.1 s per thread x fraction; the worker is filled to 0.86 x its memory limit.
+    About 8 s on 2 x 1 x 1 GiB.
+    Check: the result of each task; the scheduler saw the worker paused, and later running.
     """
     full = sorted(client.nthreads())[0]
     count = max(20, round(60 * scale.threads * scale.fraction))
@@ -154,26 +154,26 @@ def _(client):
     metrics={"attempts": "1", "recovery_time": "s", "given_up": "1"},
 )
 def nanny_restart(client, scale, prepared):
-    """Let one task take more memory than there is; the others must not suffer.
+    """Run one task that needs more memory than there is, while other tasks run.
 
-    The nanny kills its worker, the task is tried on another, and given up when that has died too.
-    Stresses the nanny's memory monitor, the count of failures that a task is allowed, and the
-    return of workers.
+    The nanny kills its worker, the task is tried on another worker, and fails when that died too.
+    Stresses the memory monitor of the nanny, the count of failures of a task, and the restart of
+    workers.
 
-    Scale: 40 tasks of 0.1 s for each thread x the fraction, beside the one; `allowed-failures`
-    is 1. About 10 s on 2 x 1 x 1 GiB.
-    Check: the one fails with KilledWorker at its second attempt; the others have their results,
-    but for those that can have been on both dead workers (a metric); and all workers come back.
+    Scale: 40 tasks of 0.1 s per thread x fraction, and the one large task; `allowed-failures` is 1.
+    About 10 s on 2 x 1 x 1 GiB.
+    Check: the large task fails with KilledWorker at its second attempt; the other tasks succeed,
+    except those that can have been on both dead workers (a metric); all workers restart.
     """
     from distributed import KilledWorker, wait
 
     culprit = client.submit(_eat, topic=prepared["topic"], pure=False)
-    time.sleep(2 * NAP_S)  # it must run before the others: who waits behind it is suspected too
+    time.sleep(2 * NAP_S)  # it must start first: Dask also suspects tasks that wait on its worker
     count = _others(scale)
     others = client.map(_nap_number, range(count), pure=False, retries=3)
     wait(culprit)
     end = time.perf_counter()
-    wait(others)  # also those that had ended where the culprit ended its second worker
+    wait(others)  # also results that were lost with the second worker
     error = culprit.exception()
     client.wait_for_workers(scale.workers, timeout=RECOVERY_TIMEOUT_S)
     return {
@@ -197,8 +197,8 @@ def _(result, scale, prepared):
     expect(result["killed"], equals=True, what="the greedy task ends as KilledWorker")
     results = result["results"]
     expect(len(results), equals=_others(scale), what="number of the others")
-    # Dask suspects whatever was assigned to a worker that died, and gives up what was on both. That
-    # is as much as a worker is given at once; all, where the scheduler has no queue.
+    # Dask suspects all tasks that are assigned to a worker that dies, and fails those that were on
+    # both. These are at most as many as a worker gets at once; all, if the scheduler has no queue.
     at_once = math.ceil(min(len(results), prepared["saturation"] * scale.threads / scale.workers))
     suspected = sum(found is None for found in results)
     wanted = [number if found is not None else None for number, found in enumerate(results)]
@@ -249,7 +249,7 @@ def _sum(array):
 
 
 def _kill(client, worker):
-    """Kill a worker's process by way of its nanny, which will start another."""
+    """Kill the process of a worker through its nanny, which starts another."""
     client.run(_kill_child, workers=[worker], nanny=True)
 
 
@@ -284,7 +284,7 @@ def _fill(dask_worker, share):
 
     used = psutil.Process().memory_info().rss
     wanted = int(share * dask_worker.memory_manager.memory_limit) - used
-    # Ones, not zeros: pages that nobody writes take no memory.
+    # Ones, not zeros: pages that are never written use no memory.
     dask_worker.benchkit_filling = np.ones(max(1, wanted), dtype="u1")
 
 
@@ -293,13 +293,13 @@ def _empty(dask_worker):
 
 
 def _eat(*, topic):
-    """Take memory, a little at a time, until the process is killed."""
+    """Allocate memory step by step until the process is killed."""
     import numpy as np
     from distributed import get_worker
 
     worker = get_worker()
     worker.log_event(topic, worker.address)
-    time.sleep(3 * NAP_S)  # the event must be on its way before the worker dies
+    time.sleep(3 * NAP_S)  # the event must be sent before the worker dies
     limit = worker.memory_manager.memory_limit
     eaten = []
     for _ in range(150):

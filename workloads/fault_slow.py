@@ -1,4 +1,4 @@
-"""Fault workloads: a worker whose disk or network is slow."""
+"""Fault workloads: a worker with a slow disk or network."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from _scratch_data import checksums, remove_folder, write_objects
 
 from benchkit.measure import expect, workload
 
-#: At the reference: of a task's work; what the slow disk or network takes for each request, and
-#: for the bytes of an object.
+#: Seconds at reference memory: work of a task, latency of a request to the slow disk or network,
+#: and transfer of an object.
 NAP_S, LATENCY_S, OBJECT_S = 0.4, 0.2, 1.0
-#: On the slow worker: the handler that was there before, and how often it was called.
+#: Attributes of the slow worker: its original handler, and the number of calls.
 HANDLER, CALLS = "benchkit_handler", "benchkit_calls"
 
 
@@ -28,15 +28,15 @@ HANDLER, CALLS = "benchkit_handler", "benchkit_calls"
 def slow_disk(client, scale, prepared):
     """Read objects while the disk of one worker is slow.
 
-    Each object takes some work, and on one worker three times as much time more: latency, and what
-    its bytes take at a low bandwidth. Stresses how work is given out when workers are not equal:
-    the scheduler learns one duration for all. The ideal is that all end together.
+    Each object needs some work, and on one worker three times as much extra time: latency, and
+    transfer at a low bandwidth. Stresses the distribution of work to unequal workers: the scheduler
+    keeps one duration for all. In the ideal case all workers finish together.
 
-    Scale: 40 objects for each thread x the fraction, of 1/128 of its memory each; 0.4 s of work,
-    0.2 s of latency and 1 s for the bytes at the reference, by the grain.
+    Scale: 40 objects per thread x fraction, of 1/128 of its memory each; 0.4 s of work, 0.2 s of
+    latency and 1 s of transfer at reference memory.
     About 8 s on 2 x 1 x 1 GiB.
-    Check: the checksum of every object, and that the slow disk was read as often as the slow
-    worker told of.
+    Check: the checksum of every object; requests to the slow disk equal the tasks that report the
+    slow worker.
     """
     slow = sorted(client.nthreads())[0]
     nap_s, latency_s, object_s = _times(scale)
@@ -86,19 +86,18 @@ def _(prepared=None):
     metrics={"over_ideal": "1", "requests": "1"},
 )
 def slow_net(client, scale, prepared):
-    """Add up arrays of which a share must come from a worker with a slow network.
+    """Add pairs of arrays, some of which are on a worker with a slow network.
 
-    What that worker sends takes half a task's time for each request, and 2.5 times that of a task
-    for the bytes of an array. Each task needs two arrays of different workers, and may run where
-    either lies: the best is never to fetch from the slow one, of which Dask knows nothing.
-    Stresses that choice, how many arrays a request asks for, and fetching while there is other
-    work.
+    Transfers from that worker take half the time of a task per request, and 2.5 times that of a
+    task for the bytes of an array. Each task needs two arrays of different workers, and may run on
+    either: the optimum is never to fetch from the slow worker, which Dask does not know. Stresses
+    this choice, the number of arrays per request, and transfers during other work.
 
-    Scale: 30 tasks for each thread x the fraction, arrays of 1/128 of its memory; a task is 0.4 s
-    at the reference, by the grain.
+    Scale: 30 tasks per thread x fraction, arrays of 1/128 of its memory; a task takes 0.4 s at
+    reference memory.
     About 6 s on 2 x 1 x 1 GiB.
-    Check: each sum of two arrays; the slow worker was asked no more often than there are tasks
-    that need something of it.
+    Check: each sum of two arrays; requests to the slow worker are at most as many as the tasks that
+    need one of its arrays.
     """
     nap_s, *_ = _times(scale)
     arrays, others = prepared["arrays"], prepared["others"]
@@ -115,7 +114,7 @@ def _(client, scale, seed):
 
     workers = sorted(client.nthreads())
     length, count = int(scale.memory_per_thread / 128 / 8), _pairs(scale)
-    # Each second array lies on the worker after that of the first.
+    # The second array is on the worker after that of the first.
     places = {"arrays": workers, "others": workers[1:] + workers[:1]}
     held = {
         name: [
@@ -184,7 +183,7 @@ def _array(number, length, seed):
 
 
 def _read_and_nap(path, *, slow, nap_s, options):
-    """Return the checksum of a file, and which worker read it, slowly on one of them."""
+    """Return the checksum of a file and the worker that read it; one worker reads slowly."""
     from distributed import get_worker
 
     here = get_worker().address

@@ -1,4 +1,4 @@
-"""Futures workloads: work that is submitted piece by piece, not as one graph."""
+"""Futures workloads: tasks that are submitted one by one, not as one graph."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from _tasks import count_tasks, fresh
 
 from benchkit.measure import expect, workload
 
-#: A nap of each step of a pipeline, and the longest job of a queue, at the reference.
+#: Sleep of each step of a pipeline, and the longest job of a queue, at reference memory.
 NAP_S, JOB_S = 0.4, 1.2
-#: A queue of jobs must be done in 1.15 times what it takes if all are of the longest, and a little
-#: for what jobs cost that hardly last.
+#: A queue of jobs must end within 1.15 times the time that jobs of the largest length would take,
+#: plus the overhead of very short jobs.
 MOST_OF_LONGEST, OVERHEAD_S = 1.15, 5.0
 N_ROUNDS = 3
-#: How long the scheduler may take to forget what was cancelled.
+#: Time in which the scheduler must forget cancelled tasks.
 FORGET_S = 60.0
 
 
@@ -22,12 +22,12 @@ FORGET_S = 60.0
 def single(client, scale):
     """Submit one small task after another and wait for each.
 
-    Stresses latency: every task is a round trip from client to scheduler to worker and back, with
-    nothing to hide it. Noisy by nature; a change of a millisecond in any hop shows.
+    Stresses latency: every task is a round trip from client to scheduler to worker and back, and
+    nothing runs meanwhile. Noisy; a change of a millisecond in any of the messages is visible.
 
-    Scale: 400 tasks x the fraction, on any cluster.
+    Scale: 400 tasks x fraction, on any cluster.
     About 7 s on 2 x 1 x 1 GiB.
-    Check: each answer is its argument plus one.
+    Check: each result is its argument plus one.
     """
     return [client.submit(_inc, i, pure=False).result() for i in range(_singles(scale))]
 
@@ -44,12 +44,12 @@ def _(result, scale):
 def large_map(client, scale, *, kind):
     """Map a trivial function over many items.
 
-    Stresses the scheduler: rootish tasks are queued there and handed out a few at a time, tasks
-    that also take the results of five others are placed by their data, and may be stolen.
+    Stresses the scheduler: root-like tasks are queued there and sent a few at a time; tasks that
+    also need the results of five others are placed by their data, and may be stolen.
 
-    Scale: 4000 tasks x the fraction, on any cluster.
+    Scale: 4000 tasks x fraction, on any cluster.
     About 12 s on 2 x 1 x 1 GiB.
-    Check: the results are those of all items, each once.
+    Check: the result of each item, once.
     """
     from distributed import wait
 
@@ -67,13 +67,13 @@ def _(client, result, scale):
 def large_map_first(client, scale):
     """Map a trivial function over many items and wait for the first result, three times.
 
-    Stresses submission: how long until anything runs, when everything was sent at once. The tasks
-    that are left are cancelled before the next round, which the metric leaves out: it is the time
-    to the first result in the middle round.
+    Stresses submission: the time until the first task has run when all are submitted at once. The
+    remaining tasks are cancelled before the next round, which the metric excludes: it is the time
+    to the first result in the median round.
 
-    Scale: 4000 tasks x the fraction, on any cluster.
+    Scale: 4000 tasks x fraction, on any cluster.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: the first result is that of its own item, in each round.
+    Check: the first result of each round is that of its item.
     """
     import numpy as np
     from distributed import as_completed
@@ -104,14 +104,13 @@ def _(result):
 
 @workload(tags=["memory", "pipeline", "ci", "nightly"], version=2)
 def memory_efficient(client, scale, seed):
-    """Run many arrays through two slow steps, and drop each as soon as it is done.
+    """Process many arrays in two slow steps, and release each when it is done.
 
-    Stresses the order of work: a scheduler that finishes what it began needs memory for a few
-    arrays, one that makes all inputs first needs it for all of them: look at the run's peak of
-    memory (`memory_peak`).
+    Stresses the order of work: a scheduler that finishes started work first needs memory for a few
+    arrays, one that makes all inputs first needs memory for all: see metric `memory_peak`.
 
-    Scale: 0.5 x cluster memory in all; an array is 1/32 of one thread's memory. A step naps for
-    0.4 s at the reference, by the grain.
+    Scale: 0.5 x cluster memory in total; an array is 1/32 of one thread's memory. A step sleeps 0.4
+    s at reference memory.
     About 4 s on 2 x 1 x 1 GiB.
     Check: the mean of all numbers is that of uniform ones within 5 sigma, and all were counted.
     """
@@ -141,16 +140,16 @@ def _(result, scale):
 
 @workload(tags=["memory", "imbalance", "ci", "nightly"], metrics={"idle_share": "1"}, version=2)
 def jobqueue(client, scale, seed):
-    """Run independent jobs that allocate memory and last between nothing and 0.3 s.
+    """Run independent jobs that allocate memory and take between 0 and 0.3 s.
 
-    Stresses the queue on the scheduler: a thread that is done should have its next job at once,
-    whatever the lengths of the others. Sleeping jobs hide what the processor is asked for; the
-    metric is the share of the threads' time in which no job ran.
+    Stresses the queue of the scheduler: an idle thread should get its next job at once, whatever
+    the lengths of other jobs. Jobs sleep, so that the processor is free; the metric is the share of
+    thread time without a job.
 
-    Scale: 40 jobs for each thread x the fraction; a job has 160 MiB and up to 1.2 s at the
-    reference, both by the grain. About 7 s on 2 x 1 x 1 GiB.
-    Check: each job ran once, as long as it should, and held what it allocated; and all were done
-    in 1.15 x the time that they would take if each were as long as the longest may be.
+    Scale: 40 jobs per thread x fraction; a job has 160 MiB and takes up to 1.2 s, both at reference
+    memory. About 7 s on 2 x 1 x 1 GiB.
+    Check: each job ran once, for its duration, and held its memory; all ended within 1.15 x the
+    time of as many jobs of the largest duration.
     """
     naps = _job_naps(scale, seed)
     begin = time.perf_counter()

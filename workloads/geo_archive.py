@@ -1,4 +1,4 @@
-"""An archive of many files that becomes one store."""
+"""Conversion of an archive of many files to one store."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ VARIABLES = ("tas", "pr")
     version=2,
 )
 def cloud_optimize(prepared):
-    """Turn an archive of NetCDF files, one for each variable and year, into one zarr store.
+    """Convert an archive of NetCDF files, one for each variable and year, to one zarr store.
 
-    Files are opened in parallel, joined along time without comparing them, rechunked to long
-    series and written. Stresses opening many files, the graph of readers, the shuffle and the
-    file system, one after the other.
+    Files are opened in parallel, joined along time without comparison, rechunked to long series and
+    written. Stresses opening many files, the graph of readers, the shuffle and the file system.
 
-    Scale: 0.1 x cluster memory, linear, float32, two variables; a file is 32 MiB at the reference,
-    by the grain. About 6 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
-    Check: the values of some 200 random places and the sum of each day, as the recipe noted them,
-    and the sum at each place, as h5netcdf reads the files one by one.
+    Scale: 0.1 x cluster memory, linear, float32, two variables; a file is 32 MiB at reference
+    memory.
+    About 6 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
+    Check: about 200 random values and the sum of each day, from the manifest of the dataset; the
+    sum at each position, by h5netcdf from the files.
     """
     import fsspec
     import xarray as xr
 
     parts = [
         xr.open_mfdataset(
-            # Files, not names: older releases of xarray open no URL.
+            # Pass open files: older releases of xarray cannot open URLs.
             [each.open() for each in fsspec.open_files(files)],
             engine="h5netcdf", parallel=True, combine="nested", concat_dim="time",
             data_vars="minimal", coords="minimal", compat="override", join="override", chunks={},

@@ -1,4 +1,4 @@
-"""GIL workloads: tasks that keep the interpreter to themselves."""
+"""GIL workloads: tasks that hold the global interpreter lock."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from benchkit.measure import expect, workload
 #: Iterations of one task: about 0.3 s of pure Python.
 ITERATIONS = 3_000_000
 TASKS_PER_THREAD = 12
-#: What a worker is asked to send back meanwhile.
+#: Data that a worker sends back while tasks run.
 PAYLOAD = bytes(range(250)) * 4
-#: Between two such questions.
+#: Interval of these requests.
 PAUSE_S = 0.02
 
 
@@ -20,15 +20,15 @@ PAUSE_S = 0.02
     metrics={"iterations_per_thread": "1/s", "ping_median": "ms", "ping_worst": "ms"},
 )
 def holding(client, scale):
-    """Loop in pure Python on every thread, and meanwhile ask all workers to echo 1 kB.
+    """Loop in pure Python on every thread, while all workers send back 1 kB on request.
 
-    Stresses a worker's event loop beside tasks that hold the GIL: messages wait for the switch
-    interval, and threads of one worker share one interpreter. Compare many workers of one thread
-    with few workers of many.
+    Stresses the event loop of a worker while tasks hold the GIL: messages wait for the switch
+    interval, and the threads of a worker share one interpreter. Compare many workers of one thread
+    with few workers of many threads.
 
-    Scale: 12 loops of 3 million iterations for each thread x the fraction; CPU bound.
+    Scale: 12 loops of 3 million iterations per thread x fraction; CPU bound.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: the last number of each loop by its closed form, and each echo.
+    Check: the last number of each loop by its closed form, and each reply.
     """
     count = _count(scale)
     begin = time.perf_counter()
@@ -48,7 +48,7 @@ def _(result, scale):
     import statistics
 
     count, iterations = _count(scale), _iterations(scale)
-    # The loop adds number + 0, number + 1, ..., and keeps the sum.
+    # The loop adds number + 0, number + 1, ...
     sums = [iterations * number + iterations * (iterations - 1) // 2 for number in range(count)]
     expect(result["numbers"], equals=sums, what="sums of the loops")
     right = all(echo == PAYLOAD for echoes in result["echoes"] for echo in echoes.values())
@@ -67,7 +67,7 @@ def _count(scale):
 
 
 def _iterations(scale):
-    # A loop shorter than a few switch intervals of 5 ms would hold nothing up.
+    # A loop shorter than a few switch intervals of 5 ms would delay nothing.
     return max(ITERATIONS // 10, round(ITERATIONS * min(1.0, 2 * scale.fraction)))
 
 

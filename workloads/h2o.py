@@ -1,4 +1,4 @@
-"""Group-by workloads on the h2o (db-benchmark) table."""
+"""Group-by workloads on the table of db-benchmark (h2o.ai)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from _sizes import in_steps
 from benchkit.measure import dataset, expect, workload
 
 ROWS_PER_FILE = 250_000
-#: Cluster memory for each row: of what Dask itself does, and of what calls Python for each group.
+#: B of cluster memory per row: for queries of Dask, and for those with a Python call per group.
 BYTES_PER_ROW, SLOW_BYTES_PER_ROW = 200, 2000
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
 METHODS = {"method": ["tasks", "p2p"]}
@@ -36,7 +36,7 @@ Q8 = """
     qualify row_number() over (partition by id6 order by v3 desc) <= 2
     order by id6, v3
 """
-#: A correlation is not defined in a group of one row, or of one value.
+#: The correlation is undefined for a group with a single row or value.
 Q9 = """
     select id2, id4, coalesce(nullif(corr(v1, v2) ^ 2, 'nan'), -1) as r2
     from h2o group by id2, id4 order by id2, id4
@@ -44,7 +44,7 @@ Q9 = """
 
 
 def query(sql, *tags, bytes_per_row=BYTES_PER_ROW, **options):
-    """Declare a query: a workload whose answer is that of DuckDB."""
+    """Declare a query: a workload whose result is compared with that of DuckDB."""
 
     def declare(function):
         found = workload(tags=["groupby", "nightly", *tags], requires=REQUIRES, **options)(function)
@@ -59,8 +59,8 @@ def query(sql, *tags, bytes_per_row=BYTES_PER_ROW, **options):
 def q1(prepared):
     """Sum one column by a key with a hundred values.
 
-    Partial results are tiny: what is left is reading, and to bring them together. Stresses
-    Parquet reading of text, and the overhead of a reduction.
+    Partial results are tiny: reading and combining are left. Stresses Parquet reading of strings,
+    and the overhead of a reduction.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -73,8 +73,8 @@ def q1(prepared):
 def q2(prepared):
     """Sum one column by two keys with a hundred values each.
 
-    Ten thousand groups, all of them in every partition. Stresses group-by on several columns of
-    text, and partial results that do not shrink: Dask shuffles them to a few partitions.
+    All ten thousand groups are in every partition. Stresses group-by of several string columns, and
+    partial results that do not shrink: Dask shuffles them to a few partitions.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 3 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -85,9 +85,9 @@ def q2(prepared):
 
 @query(Q3, "io", "ci", version=2)
 def q3(prepared):
-    """Sum one column and average another by a text key with a hundredth as many groups as rows.
+    """Sum one column and average another by a string key with a hundredth as many groups as rows.
 
-    As `q5`, but with keys of twelve letters. Stresses text in group-by and in partial results.
+    Like `q5`, with keys of twelve characters. Stresses strings in group-by and in partial results.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 3 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -101,7 +101,7 @@ def q3(prepared):
 def q4(prepared):
     """Average three columns by an integer key with a hundred values.
 
-    As `q1`, without text. Stresses Parquet reading, and means, which are two reductions each.
+    Like `q1`, without strings. Stresses Parquet reading, and means, which are two reductions each.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -115,9 +115,9 @@ def q4(prepared):
 def q5(prepared):
     """Sum three columns by an integer key with a hundredth as many groups as rows.
 
-    Each partition holds most groups, so partial results hardly shrink. Stresses Parquet reading,
-    the shuffle of large partial results to a few partitions (a tree over them before Dask-expr),
-    and pandas' group-by.
+    Each partition contains most groups, so that partial results hardly shrink. Stresses Parquet
+    reading, the shuffle of large partial results to a few partitions (a tree reduction before
+    dask-expr), and the group-by of pandas.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 2 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -129,10 +129,10 @@ def q5(prepared):
 
 @query(Q6, *SHUFFLED, variants=METHODS, version=2)
 def q6(scale, prepared, *, method):
-    """Take the median and standard deviation of one column by two keys.
+    """Compute the median and standard deviation of one column by two keys.
 
-    A median needs all rows of its group in one place, so all rows are shuffled, to eight places
-    for each thread. Stresses the shuffle of many small rows, by tasks or P2P.
+    A median needs all rows of its group in one partition: all rows are shuffled, to eight
+    partitions per thread. Stresses the shuffle of many small rows, by tasks or P2P.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 6 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -146,10 +146,10 @@ def q6(scale, prepared, *, method):
 
 @query(Q7, "io", "ci", version=2)
 def q7(prepared):
-    """Subtract the least of one column from the largest of another, by a text key.
+    """Subtract the minimum of one column from the maximum of another, by a string key.
 
-    A hundredth as many groups as rows. Stresses text in group-by, and an aggregation of which
-    one column is left.
+    There are a hundredth as many groups as rows. Stresses strings in group-by, and an aggregation
+    that ends with one column.
 
     Scale: a row for each 200 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 3 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -161,10 +161,10 @@ def q7(prepared):
 
 @query(Q8, *SHUFFLED, variants=METHODS, bytes_per_row=SLOW_BYTES_PER_ROW)
 def q8(prepared, *, method):
-    """Take the two largest values of each group, a hundredth as many groups as rows.
+    """Select the two largest values of each group, with a hundredth as many groups as rows.
 
-    All rows are shuffled, then a function is called for each group. Stresses the shuffle and,
-    most of all, Python under the interpreter's lock.
+    All rows are shuffled, then a Python function is called for each group. Stresses the shuffle
+    and, most of all, Python code that holds the GIL.
 
     Scale: a row for each 2000 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 9 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -177,10 +177,10 @@ def q8(prepared, *, method):
 
 @query(Q9, *SHUFFLED, variants=METHODS, bytes_per_row=SLOW_BYTES_PER_ROW)
 def q9(prepared, *, method):
-    """Square the correlation of two columns in each of ten thousand groups.
+    """Compute the squared correlation of two columns in each of ten thousand groups.
 
-    All rows are shuffled, then a function is called for each group. Stresses as `q8`, with groups
-    of two keys, one of them text.
+    All rows are shuffled, then a Python function is called for each group. Stresses the same as
+    `q8`, with groups of two keys, one of them a string.
 
     Scale: a row for each 2000 B of cluster memory, in steps of 1, 2, 5; files of 250 000 rows.
     About 4 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
@@ -192,10 +192,10 @@ def q9(prepared, *, method):
 
 
 def _table_and_answer(scale, sql, bytes_per_row):
-    """Return the table's files and DuckDB's answer, sorted by key."""
-    warm_up_shuffle()  # Dask reduces many partial results by a shuffle, unless it is an old one
+    """Return the files of the table and the result of DuckDB, sorted by key."""
+    warm_up_shuffle()  # recent Dask combines many partial results by a shuffle
     rows = int(in_steps(max(20_000, scale.linear(1) / bytes_per_row)))
-    # With a hundred of them, a small table would have a row or two for each pair of keys.
+    # With a hundred groups, a small table would have one or two rows per pair of keys.
     groups = 100 if rows >= 1_000_000 else 20
     data = dataset("h2o", rows=rows, groups=groups, files=max(2, rows // ROWS_PER_FILE))
     return data.files("h2o"), data.answer(sql)
@@ -210,7 +210,7 @@ def _grouped(prepared, keys, columns):
 
 
 def _same_groups(result, prepared):
-    """Compare all columns with the known answer, whose first column is a key: in any order."""
+    """Compare all columns with the known result, whose first column is a key, in any order."""
     _, wanted = prepared
     got = result.rename(wanted.columns[-1]) if result.ndim == 1 else result
     got = got.reset_index([name for name in got.index.names if name in wanted])
@@ -219,7 +219,7 @@ def _same_groups(result, prepared):
     for name in wanted:
         known = wanted[name].to_numpy()
         if known.dtype.kind == "f":
-            # Of a correlation that is none, rounding alone is left.
+            # A correlation of zero has only rounding errors.
             expect(got[name].to_numpy(), close_to=known, rtol=1e-6, atol=1e-12, what=name)
         else:
             expect(got[name].to_numpy(), equals=known, what=name)
