@@ -1,4 +1,4 @@
-"""IO workloads: objects in a store that is slow, and sometimes fails."""
+"""IO workloads: objects in a slow and sometimes failing store."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from _scratch_data import checksums, remove_folder, write_objects
 from benchkit.measure import expect, workload
 
 LATENCY_S = 0.03
-#: Of one thread's requests; a request of one object then takes a tenth of a second.
+#: Bandwidth and latency of one thread's requests; a request of an object takes 0.1 s.
 OBJECT_S = 0.07
-#: One object in so many fails when it is asked for first.
+#: The first request of one object in this many fails.
 FAILS_EVERY = 7
 
 
@@ -26,18 +26,17 @@ FAILS_EVERY = 7
     metrics={"over_ideal": "1", "requests": "1"},
 )
 def simulated_store(client, scale, prepared, *, kind):
-    """Read objects from a store with latency and little bandwidth, and add up their bytes.
+    """Read objects from a store with latency and limited bandwidth, and compute their checksums.
 
-    The store is made of local files, and sleeps: 0.03 s for each request, 0.07 s for the bytes of
-    an object, whatever else its worker reads: as stores do, it slows down each connection. A
-    "flaky" one refuses the first request for every seventh object, and the task is tried again.
-    Stresses how well workers are kept waiting for something: there is nothing to compute, so what
-    is beyond the ideal is the scheduler's and the retries'.
+    The store consists of local files, and sleeps: 0.03 s per request and 0.07 s for the bytes of an
+    object, independent of other requests of the worker, as stores limit each connection. A "flaky"
+    store fails the first request of every seventh object, and the task is retried. Stresses the
+    scheduling of tasks that wait: there is nothing to compute, so that time in excess of the ideal
+    is overhead of the scheduler and of retries.
 
-    Scale: 25 objects for each thread x the fraction, of 1/64 of its memory each.
+    Scale: 25 objects per thread x fraction, of 1/64 of its memory each.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: the checksum of every object; the store saw one request for each, and one more for each
-    that failed.
+    Check: the checksum of every object; one request per object, and one more for each that failed.
     """
     label, paths = uuid4().hex, prepared["paths"]
     options = {
@@ -50,7 +49,7 @@ def simulated_store(client, scale, prepared, *, kind):
     futures = client.map(_read, paths, options=options, retries=5, pure=False)
     sums = client.gather(futures)
     seconds = time.perf_counter() - begin
-    # Workers in one process share one count, which is given out once.
+    # Workers in one process share one count, which is returned once.
     counts = client.run(counts_of_worker(label)).values()
     return {
         "sums": sums,

@@ -11,10 +11,10 @@ from _scratch_data import new_folder, remove_folder
 
 from benchkit.measure import expect, workload
 
-#: Bytes of a row in memory; partitions for each thread.
+#: Bytes of a row in memory; partitions per thread.
 ROW_BYTES, PARTS = 40, 8
 SHOPS = 50
-#: How long a writer waits for another, in seconds.
+#: Longest wait of a writer for another writer in s.
 BUSY_S = 120
 
 
@@ -27,17 +27,17 @@ BUSY_S = 120
     version=2,
 )
 def database(prepared, *, job):
-    """Read a table by ranges of its key, and add sales up by shop; or write a cleaned copy of it.
+    """Read a table by ranges of its key, and sum sales by shop; or write a cleaned copy of it.
 
-    A query for each partition, as connectors for warehouses do; SQLite stands for the warehouse.
-    "etl" leaves rows without a price out, adds a column, and writes each partition into another
-    database, to which one may write at a time; workers on several machines need a shared folder
-    that locks files. Stresses reading rows through a cursor, conversion to
-    columns, and writers that wait for each other.
+    Each partition is a query, as in connectors for data warehouses; SQLite takes the place of the
+    warehouse. "etl" drops rows without a price, adds a column, and writes each partition to another
+    database, which accepts one writer at a time; workers on several machines need a shared folder
+    with file locks. Stresses reading rows through a cursor, conversion to columns, and writers that
+    wait for each other.
 
-    Scale: 0.02 x cluster memory, linear; 8 partitions for each thread.
+    Scale: 0.02 x cluster memory, linear; 8 partitions per thread.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: rows and sum of each shop, by one query of the database itself.
+    Check: rows and sum of each shop, by one query of the database.
     """
     import dask.dataframe as dd
 
@@ -67,8 +67,8 @@ def _(scale, seed):
         frame.to_sql("sales", database, index_label="id")
         database.execute("CREATE UNIQUE INDEX by_id ON sales (id)")
         database.commit()
-    # A file of its own, so that readers do not wait for the writer. One file would need SQLite's
-    # write-ahead log, which is memory that machines cannot share.
+    # A second file, so that readers do not wait for the writer. One file would need the write-ahead
+    # log of SQLite, which is in memory and cannot be shared between machines.
     with contextlib.closing(sqlite3.connect(target)) as database:
         database.execute("CREATE TABLE clean (id INTEGER, shop INTEGER, price REAL, cents INTEGER)")
         database.commit()

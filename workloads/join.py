@@ -1,4 +1,4 @@
-"""Join workloads: rows that must meet, or be sorted, across all partitions."""
+"""Join workloads: rows that are matched or sorted across all partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from _shuffle import warm_up_shuffle
 from benchkit.measure import expect, workload
 
 N_COLUMNS = 20
-#: Range of the key. Nearly every key is unique on a laptop; of 300 GiB a few rows in ten share one.
+#: Range of the key. Nearly all keys are unique on a laptop, about 70 % of rows with 300 GiB.
 KEY_RANGE = 10**9
 PAYLOAD = "float_1"
 
@@ -34,18 +34,18 @@ PAYLOAD = "float_1"
 def join_big(scale, seed, *, factor):
     """Join two large frames on an integer key with about as many values as rows.
 
-    Both sides are shuffled whole. Stresses P2P: its transfer, its buffers on disk, and two
-    shuffles at once that feed one output.
+    Both frames are shuffled. Stresses P2P: its transfers, its buffers on disk, and two concurrent
+    shuffles with one output.
 
     Scale: `factor` x cluster memory each, linear; a partition is 1/128 of one thread's memory.
     About 6 s on 2 x 1 x 1 GiB with a factor of 0.1, 45 s with 0.5; with 1 workers of 1 GiB die.
-    Check: by NumPy, from one key and one payload column a side: matches, the sum of their keys,
-    and the sum of payload products, which changes when a row meets another's payload; and every
-    column of every match is there.
+    Check: by NumPy, from key and one payload column of each frame: number of matches, sum of their
+    keys, and sum of payload products, which changes if a row is matched with another payload; all
+    columns of all matches.
     """
     left, right = _sides(scale, seed, factor)
     joined = left.merge(right, on="key", how="inner")
-    # Through a function the optimiser cannot see, so that no column is left out of the shuffle.
+    # A function hides the selection from the optimiser, which would not shuffle all columns.
     meta = {"rows": int, "keys": int, "cells": int, "product": float}
     return joined.map_partitions(_count_matches, meta=meta)
 
@@ -62,14 +62,14 @@ def _(result, scale, seed, *, factor):
     rows, key_sum, product = 0, 0, 0.0
     sides = [side[["key", PAYLOAD]] for side in _sides(scale, seed, factor)]
     for bucket in by_bucket(scale, *sides):
-        # By key: how many rows a side has, and the sum of their payload.
+        # By key: rows of each frame, and the sum of their payload.
         (left, n_left, sum_left), (right, n_right, sum_right) = map(sums_by_key, bucket)
         keys, i, j = np.intersect1d(left, right, assume_unique=True, return_indices=True)
         matches = n_left[i] * n_right[j]
         rows += int(matches.sum())
         key_sum += int((keys * matches).sum())
         product += float((sum_left[i] * sum_right[j]).sum())
-    got = result.compute().sum(skipna=False)  # pandas leaves NaN out: it would hide one
+    got = result.compute().sum(skipna=False)  # pandas skips NaN by default
     expect(int(got["rows"]), equals=rows, what="matches")
     expect(int(got["keys"]), equals=key_sum, what="sum of the matches' keys")
     expect(int(got["cells"]), equals=int(got["rows"]) * (2 * N_COLUMNS + 1), what="cells")
@@ -100,14 +100,14 @@ def _count_matches(part):
 def set_index(prepared):
     """Sort a frame by a column of random floats.
 
-    A pass over the column estimates quantiles, then P2P moves every row. Data that is not
-    persisted is made twice. Stresses the quantiles' tree, the shuffle, and memory of rows that
-    have no place yet.
+    A first pass over the column estimates quantiles, then P2P moves every row. Data that is not
+    persisted is made twice. Stresses the reduction of quantiles, the shuffle, and memory of rows
+    that wait for their output partition.
 
     Scale: `factor` x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 5 s on 2 x 1 x 1 GiB with a factor of 0.15, 45 s with 1.
-    Check: no row is lost or torn apart, partitions are sorted inside, do not overlap, and lie
-    within their divisions.
+    Check: all rows are complete; partitions are sorted, do not overlap, and are within their
+    divisions.
     """
     ordered = prepared.set_index("float_0")
     meta = {"rows": int, "low": float, "high": float, "is_sorted": bool, "product": float}
@@ -166,15 +166,15 @@ def _describe_rows(part, by):
 def join_big_small(scale, seed, prepared, *, method):
     """Join a large frame with one that fits into a partition, on an integer key.
 
-    The small side goes to every partition of the large one, which need not move, whatever method
-    is set for shuffles. Stresses the choice of that plan, and the transfer of one result to all;
-    smaller small sides told nothing but noise (coiled/benchmarks#820).
+    The small frame is sent to every partition of the large one, which need not move, whatever
+    method is set for shuffles. Stresses the choice of this plan, and the transfer of one result to
+    all workers; smaller frames only showed noise (coiled/benchmarks#820).
 
-    Scale: the large frame is 0.3 x cluster memory, linear, with partitions of 1/128 of one
-    thread's memory; the small one is 20 MiB at the reference, by the grain.
+    Scale: the large frame is 0.3 x cluster memory, linear, with partitions of 1/128 of one thread's
+    memory; the small one is 20 MiB at reference memory.
     About 4 s on 2 x 1 x 1 GiB.
-    Check: by NumPy, from the key and one payload column of each side: matches, the sum of their
-    keys, and the sum of payload products; and every column of every match is there.
+    Check: by NumPy, from key and one payload column of each frame: number of matches, sum of their
+    keys, and sum of payload products; all columns of all matches.
     """
     with shuffle_by(method):
         joined = _large_side(scale, seed).merge(prepared, on="key", how="inner")
@@ -212,15 +212,15 @@ def _(result, scale, seed, prepared):
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def set_index_rideshare(prepared, *, method):
-    """Sort trips by the zone that they began in: 263 keys, a few of which own most rows.
+    """Sort trips by the zone of their pickup: 263 keys, a few of which have most rows.
 
-    Quantiles of so few values repeat, so that partitions are of very different sizes, and some
-    may be left out. Stresses the choice of divisions and the memory of the largest partition.
+    Quantiles of so few values repeat, so that partitions differ widely in size, and some may be
+    missing. Stresses the choice of divisions and the memory of the largest partition.
 
     Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: no row is lost or torn apart, partitions are sorted inside, do not overlap, and lie
-    within their divisions.
+    Check: all rows are complete; partitions are sorted, do not overlap, and are within their
+    divisions.
     """
     with shuffle_by(method):
         ordered = prepared.set_index("zone")
@@ -245,7 +245,7 @@ def _large_side(scale, seed):
 
 
 def _small_side(scale, seed):
-    """Return a pandas frame whose keys are some of those of the large side, and some twice."""
+    """Return a pandas frame with some keys of the large frame, some of them twice."""
     import numpy as np
     import pandas as pd
 

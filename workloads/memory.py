@@ -1,4 +1,4 @@
-"""Memory workloads: what stays, what piles up, what must move."""
+"""Memory workloads: memory that is not released, accumulates, or must be moved."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from _two_workers import two_workers
 
 from benchkit.measure import expect, random_array, workload
 
-#: Sizes of the small objects of `fragmentation`, in B, and how many of them are kept at first.
+#: Sizes of the small objects of `fragmentation` in B, and the share that is kept at first.
 SMALLEST, LARGEST = 700, 3700
 KEPT_EVERY = 50
 PARTS = 6
 NAP_S = 0.1
-#: What a process may keep of each repeat of `leak_slope` (B): a small chunk is within its noise.
+#: Largest growth of a process per repeat of `leak_slope` in B: a small chunk is within the noise.
 LEAST_LEAK = 2**22
-#: The share of its memory limit that a worker holds when it is retired.
+#: Share of the memory limit that a worker holds when it is retired.
 HELD = 0.3
 
 
@@ -26,19 +26,18 @@ HELD = 0.3
     metrics={"memory_freed": "B", "memory_trimmed": "B", "memory_peak": "B", "memory_used": "B"},
 )
 def fragmentation(client, scale, seed):
-    """Fill the workers with small objects, free them, and see what memory the process keeps.
+    """Fill the workers with small objects, free most, and measure the memory of the processes.
 
-    A few objects among the others stay, so that the allocator cannot give back what lies between
-    them. Stresses the allocator: the metrics are the workers' process memory, beyond that from
-    before, at the peak, when most is freed, and after it was told to give back what it can; and
-    what is still in use. Compare settings of the allocator by experiments; they hold for new
-    processes only.
+    Some objects are kept, so that the allocator cannot return the memory between them. Stresses the
+    allocator: metrics are the growth of the process memory at the peak, when most objects are
+    freed, and after a trim of the allocator; and the bytes still in use. Compare settings of the
+    allocator in experiments; they apply to new processes only.
 
-    Scale: 0.25 x cluster memory x the fraction in objects of 0.7 to 3.7 kB, in 6 parts a worker.
+    Scale: 0.25 x cluster memory x fraction in objects of 0.7 to 3.7 kB, in 6 parts per worker.
     About 1 s on 2 x 1 x 1 GiB.
-    Check: number and bytes of all objects, as drawn.
+    Check: number and bytes of all objects, from the formula of their sizes.
     """
-    # Sizes come from a formula that is quick: drawing them must not be what takes the time.
+    # Sizes come from a fast formula: drawing random sizes would take most of the time.
     count = _small_objects(scale)
     workers = sorted(client.nthreads())
     before = client.run(_process_memory)
@@ -87,24 +86,24 @@ def _(client):
     metrics={"peak_over_ideal": "1"},
 )
 def root_overproduction(client, scale, seed, *, saturation):
-    """Make chunks faster than they are used, which is slowly and in pairs.
+    """Make chunks faster than they are used: slowly and in pairs.
 
-    A scheduler that hands out all root tasks at once fills the memory with their results; one
-    that holds them back needs two for each thread. Stresses the queue of root tasks, by its
-    `worker-saturation` (distributed#5555, #6560, #7273). The peak of what the workers hold, over
-    the ideal, is the metric.
+    A scheduler that assigns all root tasks at once fills the memory with their results; one that
+    queues them needs two per thread. Stresses the queue of root tasks, with option
+    `worker-saturation` (distributed#5555, #6560, #7273). The metric is the peak of bytes held by
+    workers relative to the ideal.
 
-    Scale: 20 chunks for each thread x the fraction, of 1/64 of one thread's memory; a pair takes
-    0.1 s. About 3 s on 2 x 1 x 1 GiB.
-    Check: the sum of each pair, as NumPy draws it, each with two chunks held at least; and the
-    scheduler had the saturation that was asked for.
+    Scale: 20 chunks per thread x fraction, of 1/64 of one thread's memory; a pair takes 0.1 s.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: the sum of each pair, by NumPy; at least two chunks were held for each; the scheduler had
+    the requested saturation.
     """
     from dask import delayed
 
     count, length = _roots(scale)
     make, add_pair = delayed(_make, pure=False), delayed(_add_pair, pure=False)
     roots = [make(i, length=length, seed=seed) for i in range(count)]
-    # One graph: what comes later has a lower priority.
+    # One graph: tasks of later graphs have a lower priority.
     pairs = client.compute([add_pair(*pair) for pair in zip(roots[::2], roots[1::2], strict=True)])
     return {
         "pairs": client.gather(pairs),
@@ -144,18 +143,18 @@ def _(client, prepared=None):
     metrics={"scheduler_slope": "B", "worker_slope": "B", "tasks_left": "1"},
 )
 def leak_slope(client, scale, seed, prepared):
-    """Do the same computation again and again, and see whether memory grows.
+    """Repeat the same computation, and measure whether memory grows.
 
-    Stresses forgetting: tasks, events, logs, what plugins keep. The growth of the process memory
-    by repeat, over the later half, should be about 0 in the scheduler and the mean worker; a local
-    cluster's scheduler shares its process with the client, and is measured with it.
+    Stresses the release of tasks, events, logs and data of plugins. The growth of process memory
+    per repeat, over the second half, should be about 0 in the scheduler and the mean worker; the
+    scheduler of a local cluster shares its process with the client, and is measured with it.
 
-    Scale: 50 repeats x the fraction, of 0.02 x cluster memory x the fraction each, in chunks of
-    1/256 of a thread's memory.
+    Scale: 50 repeats x fraction, of 0.02 x cluster memory x fraction each, in chunks of 1/256 of a
+    thread's memory.
     About 10 s on 2 x 1 x 1 GiB.
-    Check: each repeat gives the same sum, that of the first one's numbers by another order, no task
-    is left on the scheduler, and neither it nor the mean worker keeps as much as a chunk (4 MiB at
-    the reference) of each repeat.
+    Check: each repeat gives the same sum, that of the same numbers in another order; no task is
+    left on the scheduler; scheduler and mean worker grow by less than a chunk (4 MiB at reference
+    memory) per repeat.
     """
     seen = []
     for number in range(_repeats(scale)):
@@ -201,15 +200,15 @@ def _(result, scale, seed):
     metrics={"retire_rate": "MiB/s", "recomputed": "1"},
 )
 def amm_retire(client, scale, seed, prepared):
-    """Retire a worker that holds data, and wait until they are elsewhere.
+    """Retire a worker that holds data, and wait until the data is on other workers.
 
     Stresses the active memory manager: it must copy every result to another worker before this one
-    goes, and nothing may be computed again.
+    stops, and nothing may be recomputed.
 
-    Scale: 0.3 x one worker's memory x the fraction, in arrays of 1/128 of one thread's memory.
+    Scale: 0.3 x one worker's memory x fraction, in arrays of 1/128 of one thread's memory.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: the sum of every array as it is afterwards, each was made once, at least half of them
-    were on the worker, and it is gone.
+    Check: the sum of every array afterwards; each was made once; at least half of them were on the
+    worker, and it is gone.
     """
     from distributed import wait
 
@@ -220,7 +219,7 @@ def amm_retire(client, scale, seed, prepared):
         workers=[leaving], allow_other_workers=True, pure=False,
     )  # fmt: skip
     wait(arrays)
-    # Other workers may have stolen some.
+    # Other workers may have stolen some tasks.
     leaves = len(client.has_what([leaving])[leaving])
     begin = time.perf_counter()
     client.retire_workers([leaving])
@@ -255,7 +254,7 @@ def _(result, scale, seed, prepared):
 
 
 def _small_objects(scale):
-    """Return how many small objects a worker gets: a whole number in each part."""
+    """Return the number of small objects of a worker, divisible by the number of parts."""
     nbytes = 0.25 * scale.memory / scale.workers * scale.fraction
     return max(100, round(nbytes / ((SMALLEST + LARGEST) / 2) / PARTS)) * PARTS
 
@@ -269,7 +268,7 @@ def _size(number, seed):
 
 
 def _churn(count, seed):
-    """Make all objects, part by part, and free most of them; return what there was."""
+    """Make all objects, part by part, and free most of them; return their number and bytes."""
     from distributed import get_worker
 
     seen, nbytes, peak, parts = 0, 0, 0, []
@@ -280,7 +279,7 @@ def _churn(count, seed):
         parts.append(made)
         peak = max(peak, _own_memory())
     kept = [each for made in parts for each in made[::KEPT_EVERY]]
-    get_worker().benchkit_kept = kept  # they lie among those that are freed when this returns
+    get_worker().benchkit_kept = kept  # between objects that are freed at the return
     return {"count": seen, "nbytes": nbytes, "peak": peak, "kept": sum(map(len, kept))}
 
 
@@ -305,7 +304,7 @@ def _trim(dask_worker):
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     except (OSError, AttributeError):
-        pass  # no GNU C library: the metric then equals the other
+        pass  # no GNU C library: both metrics are equal
     return _own_memory()
 
 
@@ -355,7 +354,7 @@ def _count_tasks(dask_scheduler):
 
 
 def _await_tasks(client, wanted):
-    """Wait until the scheduler has no more tasks than before; return how many it has."""
+    """Wait until the scheduler has at most the wanted number of tasks; return the number."""
     end = time.monotonic() + 5
     while (count := client.run_on_scheduler(_count_tasks)) > wanted and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Machine-learning workloads: preparation, training, many independent trials."""
+"""Machine-learning workloads: preparation, training, independent trials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchkit.measure import dataset, expect, workload
 
 XGBOOST_ROUNDS = 5
 WORD = re.compile(rb"matplotlib", re.IGNORECASE)
-#: Trips that take longer than this times the third quartile are left out.
+#: Trips longer than this times the third quartile are dropped.
 OUTLIER = 2.5
 
 
@@ -25,16 +25,16 @@ OUTLIER = 2.5
     metrics={"rmse": "1"},
 )
 def xgboost_train(client, scale, seed, prepared):
-    """Train trees on data that lie on the workers, then predict the rest of them.
+    """Train boosted trees on data that is persisted on the workers, then predict the test data.
 
-    Stresses handing data to a library that opens its own network between the workers, and placing
-    one task on each of them at once.
+    Stresses handing data over to a library that opens its own network between the workers, and
+    placing one task on each of them at once.
 
-    Scale: 0.01 x cluster memory, linear; 20 features, 4 chunks for each thread; 5 rounds.
+    Scale: 0.01 x cluster memory, linear; 20 features, 4 chunks per thread; 5 rounds.
     About 1 s on 2 x 1 x 1 GiB.
-    Check: there is a prediction for each row of the test data, and of some 10 000 rows it is what
-    the trees predict here; the error on the training data, from predictions, is what the
-    training's log says last; and it is below that of the mean.
+    Check: there is a prediction for each row of the test data; about 10 000 of them equal local
+    predictions; the error of predictions of the training data equals the last one in the log of the
+    training; it is below that of the mean.
     """
     from xgboost import dask as xgb
 
@@ -85,23 +85,22 @@ def _(result, prepared):
     deadline_s=180,
 )
 def preprocess(prepared, scale):
-    """Make features of for-hire trips: times, cleaned fees, boroughs, categories.
+    """Compute features of for-hire trips: times, cleaned fees, boroughs, categories.
 
-    Month, weekday and hour of the pickup, a flag for what is missing, fees that were texts, trips
-    that took far too long left out, both places' boroughs merged in, texts made categories that
-    all partitions know. Stresses what a real preparation does: uneven files, cut to parts of one
-    size before and after, a quantile in the middle, merges with a small table, and categories,
-    which need a pass of their own.
+    Month, weekday and hour of the pickup; a flag for missing values; fees converted from strings;
+    outliers dropped; boroughs of both ends merged in; strings converted to categories known in all
+    partitions. Stresses a realistic preparation: files of different lengths, repartitioned before
+    and after, a quantile, merges with a small table, and categories, which need another pass.
 
-    Scale: 0.05 x cluster memory x the fraction, at 100 bytes a trip, in 10 files for each thread,
-    of very different lengths; partitions are to be 100 MB at the reference, by the grain.
+    Scale: 0.05 x cluster memory x fraction, at 100 bytes a trip, in 10 files per thread of very
+    different lengths; partitions are 100 MB at reference memory.
     About 4 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
     Check: rows, sums and counts by borough, by pandas from the same files.
     """
     import dask.dataframe as dd
 
     size = int(scale.chunk("100 MB"))
-    # Persisted at once, as in df.repartition_uneven.
+    # Persist first, as in df.repartition_uneven.
     frame = dd.read_parquet(prepared.files("trips")).repartition(partition_size=size).persist()
     frame = frame.map_partitions(_clean, meta=_clean(frame._meta)).dropna(subset=["trip_time"])
     limit = OUTLIER * frame["trip_time"].quantile(0.75).compute()
@@ -136,8 +135,8 @@ def _(result, prepared):
 
     files = prepared.files("trips", here=True)
     frame = _clean(pd.concat(map(pd.read_parquet, files), ignore_index=True))
-    # Dask's quantile of partitions of different lengths is an estimate (on a tiny cluster its value
-    # was 10 % off), and is taken as it is when its rank is near.
+    # The quantile of Dask is an estimate if partitions differ in length (wrong by 10 % on a tiny
+    # cluster): check its rank, then use its value.
     below = float((frame["trip_time"] < result["limit"] / OUTLIER).mean())
     expect(below, close_to=0.75, rtol=0, atol=0.08, what="rank of the third quartile")
     frame = frame[frame["trip_time"] < result["limit"]]
@@ -165,16 +164,16 @@ def _(result, prepared):
     metrics={"best_score": "1"},
 )
 def hpo_random_search(client, scale, seed):
-    """Try parameters of a classifier at random, a task for each trial, and note what came of it.
+    """Try random parameters of a classifier, one task per trial, and record the scores.
 
     Each trial is a threefold cross-validation on handwritten digits, and puts its score into a
-    queue on the scheduler, as a study's storage would be. Stresses many small tasks that hold the
+    queue on the scheduler, as into the storage of a study. Stresses many small tasks that hold the
     GIL for part of the time, and several clients of one shared object.
 
-    Scale: 20 trials for each thread x the fraction.
+    Scale: 20 trials per thread x fraction.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: every trial came through the queue once, with the score that its task returned; the
-    best one has that score when it is done again here, and is better than chance by far.
+    Check: the queue received each trial once, with the score that its task returned; the best score
+    is reproduced locally, and is far above chance.
     """
     from distributed import Queue
 
@@ -203,15 +202,15 @@ def _(result, scale, seed):
 
 @workload(tags=["ml", "io", "cpu", "ci", "nightly"], max_threads=MOST_THREADS)
 def embarrassingly_parallel(client, prepared):
-    """Count in monthly archives how many files name a certain word, a task for each archive.
+    """Count the files that contain a word in monthly archives, one task per archive.
 
-    Stresses little of Dask: tasks are long, alike and independent, and results are tiny. What
-    shows is the start of tasks, and work that holds the GIL beside the worker's own.
+    Stresses little of Dask: tasks are long, similar and independent, and results are tiny. Visible
+    are the start of tasks, and work that holds the GIL next to the event loop of the worker.
 
-    Scale: 12 archives for each GiB of cluster memory x the fraction, in steps of 1, 2, 5, of 40
-    files of 50 kB. About 1 s on 2 x 1 x 1 GiB, plus 1 s once to make the data.
-    Check: the count of every month is what was planted, and so are the first month with any, and
-    those with most and fewest.
+    Scale: 12 archives for each GiB of cluster memory x fraction, in steps of 1, 2, 5, of 40 files
+    of 50 kB. About 1 s on 2 x 1 x 1 GiB, plus 1 s once to make the data.
+    Check: the count of every month, the first month with any, and the months with most and fewest,
+    from the manifest of the dataset.
     """
     counts = dict(client.gather(client.map(_count_in_tar, prepared.files("tarballs"), pure=False)))
     months = sorted(counts)
@@ -246,7 +245,7 @@ def _(result, prepared):
 
 
 def _count_in_tar(path):
-    """Return the month of an archive, and how many of its files have the word, and how many not."""
+    """Return the month of an archive, and the numbers of files with the word and of all files."""
     hits = total = 0
     month = ""
     import fsspec
@@ -272,7 +271,7 @@ def _try(number, params, *, study):
 
 
 def _zones(prepared):
-    """Return the number of each zone, and the group of boroughs that it is in as ``borough``."""
+    """Return the number of each zone, and its group of boroughs as ``borough``."""
     import pandas as pd
 
     zones = pd.read_parquet(prepared.files("zones", here=True)[0])

@@ -1,4 +1,4 @@
-"""Machine-learning workloads: searches of Optuna, whose study the cluster keeps or serves."""
+"""Machine-learning workloads: searches by Optuna, with a study on the cluster or in the client."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ N_TRIALS, N_ROUNDS = 3, 4
     metrics={"best_score": "1"},
 )
 def optuna_hpo(client, scale, seed):
-    """Search parameters of a classifier by Optuna, a task for each trial of one study.
+    """Search parameters of a classifier with Optuna, one task per trial of a single study.
 
-    The study's storage lives on the scheduler. Parameters are drawn here and put into it; each
-    task takes one that nobody has, cross-validates on handwritten digits, and stores the score.
-    Stresses the scheduler as a server of many small requests from workers, beside its own work.
+    The storage of the study is on the scheduler. Parameters are drawn locally and enqueued; each
+    task takes the next set, cross-validates on handwritten digits, and stores the score. Stresses
+    the scheduler as a server of many small requests from workers, in addition to its own work.
 
-    Scale: 10 trials for each thread x the fraction.
+    Scale: 10 trials per thread x fraction.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: each set of parameters was tried once, to the end; the best has its score when it is
-    done again here, and is better than chance by far.
+    Check: each set of parameters was tried once and completed; the best score is reproduced
+    locally, and is far above chance.
     """
     import optuna
     from distributed import wait
@@ -39,7 +39,7 @@ def optuna_hpo(client, scale, seed):
     count = len(_trials(scale, seed))
     futures = [client.submit(study.optimize, _score, n_trials=1, pure=False) for _ in range(count)]
     wait(futures)
-    client.gather(futures)  # an error of a trial is one of the run
+    client.gather(futures)  # raises the error of a trial
     return [
         {"params": trial.params, "score": trial.value, "state": trial.state.name}
         for trial in study.get_trials(deepcopy=False)
@@ -68,15 +68,15 @@ def _(result, scale, seed):
     metrics={"rmse": "1"},
 )
 def optuna_xgb_distributed(client, scale, seed, prepared):
-    """Search parameters of trees by Optuna, each trial a training on all workers.
+    """Search parameters of boosted trees with Optuna, where each trial trains on all workers.
 
-    Three trials of four rounds, one after another, with data that stay where they are. Stresses
-    opening and closing a network of the workers' own again and again, between short computations.
+    Three trials of four rounds, one after another, with persisted data. Stresses opening and
+    closing a network between the workers repeatedly, between short computations.
 
-    Scale: 0.01 x cluster memory, linear; 20 features, 4 chunks for each thread.
+    Scale: 0.01 x cluster memory, linear; 20 features, 4 chunks per thread.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: the error of every trial is what predictions of the test data say when the best one is
-    trained again, no worse than that of the mean; and the study names the best.
+    Check: the error of every trial is at most that of the mean; the best error is reproduced when
+    the best parameters, as the study returns them, are trained again.
     """
     import optuna
 
@@ -120,7 +120,7 @@ def _score(trial):
 
 
 def _train(trial, client, prepared):
-    """Train with a trial's parameters; return the root mean squared error on the test data."""
+    """Train with the parameters of a trial; return the root mean squared error on the test data."""
     import numpy as np
     from xgboost import dask as xgb
 

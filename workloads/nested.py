@@ -1,23 +1,23 @@
-"""Nested workloads: tasks that are clients themselves."""
+"""Nested workloads: tasks that submit tasks."""
 
 from __future__ import annotations
 
 from benchkit.measure import expect, workload
 
-#: Calls that the largest Fibonacci number may take: 177 for the tenth.
+#: Largest number of calls: the tenth Fibonacci number needs 177.
 MOST_CALLS = 180
 
 
 @workload(tags=["nested", "latency", "ci", "nightly"], deadline_s=120)
 def worker_client(client, scale):
-    """Compute a Fibonacci number by recursion: each task submits two more and waits for them.
+    """Compute a Fibonacci number by recursion: each task submits two tasks and waits for them.
 
-    Stresses tasks that leave the worker's thread pool while they wait (`worker_client`). A
-    cluster with few threads would stand still if they kept their threads.
+    Stresses tasks that leave the thread pool of the worker while they wait (`worker_client`). If
+    they kept their threads, a cluster with few threads would deadlock.
 
-    Scale: the largest number that takes 180 calls x the fraction; the tenth, on any cluster.
+    Scale: the largest number that needs at most 180 calls x fraction: the tenth, on any cluster.
     About 1 s on 2 x 1 x 1 GiB.
-    Check: the number, and that each call was a task of its own.
+    Check: the number, and the number of calls, each a task.
     """
     return client.submit(_fibonacci, _which(scale), pure=False).result()
 
@@ -30,7 +30,7 @@ def _(result, scale):
 
 
 def _fibonacci(which):
-    """Return the number, and how many calls it took."""
+    """Return the number and the number of calls."""
     from distributed import worker_client
 
     if which < 2:
@@ -42,7 +42,7 @@ def _fibonacci(which):
 
 
 def _which(scale):
-    """Return the largest number that takes no more calls than it may."""
+    """Return the index of the largest number within the limit of calls."""
     which = 4
     while 2 * _numbers(which + 2)[which + 2] - 1 <= MOST_CALLS * scale.fraction:
         which += 1

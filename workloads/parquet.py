@@ -1,4 +1,4 @@
-"""Parquet workloads."""
+"""Parquet workloads: reading and writing of tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchkit.measure import dataset, expect, random_frame, workload
 from benchkit.measure.data.random import WIDE
 
 READ_BACK = ["float_7", "int_11"]
-#: Of the rows; they are in row groups of their own.
+#: Share of rows that the filter selects; they are in separate row groups.
 SELECTED = 0.05
 ROW_GROUPS = 20
 
@@ -25,16 +25,16 @@ ROW_GROUPS = 20
     requires=["pandas", "pyarrow", "dask.dataframe"],
 )
 def write_wide(prepared):
-    """Write a wide frame to Parquet, then read two of its 100 columns back.
+    """Write a wide frame to Parquet, then read two of its 100 columns.
 
-    25 columns each of strings, floats, integers and categories, as a time series that is in
-    memory already. Stresses Arrow conversion, encoding and the file system, and little else; the
-    folder must be one that client and workers share (see `benchkit data`).
+    The frame is a persisted time series with 25 columns each of strings, floats, integers and
+    categories. Stresses conversion to Arrow, encoding and the file system, and little else; client
+    and workers must share the folder (see `benchkit data`).
 
-    Scale: 0.2 x cluster memory, linear; a partition is 1/100 of one thread's memory. About 5 s on
-    2 x 1 x 1 GiB.
-    Check: the sums of the two columns; the rows, columns and row groups that the files' footers
-    list; and one file in the middle, read by pandas, is its partition, value by value.
+    Scale: 0.2 x cluster memory, linear; a partition is 1/100 of one thread's memory.
+    About 5 s on 2 x 1 x 1 GiB.
+    Check: the sums of the two columns; rows, columns and row groups in the footers of the files;
+    all values of one file in the middle, read by pandas.
     """
     import dask.dataframe as dd
 
@@ -73,7 +73,7 @@ def _(result, prepared):
     expect(min(footer.num_row_groups for footer in footers), at_least=1, what="row groups")
     middle = frame.npartitions // 2
     read = pd.read_parquet(Path(prepared["folder"]) / f"part.{middle}.parquet")
-    # Strings and categories may come back in another type that holds the same values.
+    # Strings and categories may have another type with the same values.
     pd.testing.assert_frame_equal(
         read, frame.partitions[middle].compute(), check_dtype=False, check_categorical=False,
         check_freq=False,
@@ -91,13 +91,13 @@ def _(prepared=None):
     max_threads=16,
 )
 def read_hive(prepared):
-    """Read a table that is laid out in folders by year and quarter, and take the first rows.
+    """Read a table in folders by year and quarter, and select the first row of each.
 
-    Stresses finding the files and making columns of folder names, and reading columns that are
-    not needed for long: texts, mostly.
+    Stresses listing of files, columns made from folder names, and reading of columns, mostly
+    strings, of which few values are needed.
 
-    Scale: 16 files of 50 000 rows for each 2 GiB of cluster memory x the fraction, in steps of
-    1, 2, 5. About 2 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
+    Scale: 16 files of 50 000 rows for each 2 GiB of cluster memory x fraction, in steps of 1, 2, 5.
+    About 2 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
     Check: every value, by PyArrow from the first row of each file.
     """
     import dask.dataframe as dd
@@ -137,15 +137,15 @@ def _(result, prepared):
     max_threads=MOST_THREADS,
 )
 def read_spark_like(prepared):
-    """Read many small row groups of wide texts with a text index, and take the first row of each.
+    """Read small row groups of long strings with a string index, and select their first rows.
 
-    As Spark leaves its tables: a canary for readers that are slow with them, as PyArrow 12 was by
-    a factor of 50 (coiled/benchmarks#998). Stresses opening files and the decoding of texts.
+    Spark writes such tables. Detects readers that are slow with them, as PyArrow 12 was by a factor
+    of 50 (coiled/benchmarks#998). Stresses opening of files and decoding of strings.
 
-    Scale: 1000 rows for each of three samples of a file of 20 row groups, a file for each 32 MiB
-    of cluster memory x the fraction, in steps of 1, 2, 5.
+    Scale: 1000 rows for each of three samples of a file of 20 row groups, a file for each 32 MiB of
+    cluster memory x fraction, in steps of 1, 2, 5.
     About 3 s on 2 x 1 x 1 GiB, plus 3 s once to make the data.
-    Check: there is each sample once, with the text and the number of its first row.
+    Check: each sample once, with the string and the number of its first row.
     """
     import dask.dataframe as dd
 
@@ -177,14 +177,13 @@ def _(result, prepared):
     metrics={"build_time": "s", "partitions": "1"},
 )
 def small_files(prepared):
-    """Add up a column of a table in very many small files.
+    """Sum a column of a table in very many small files.
 
-    Stresses what is paid for each file: listing them, reading their footers, a task. The time to
-    build the collection, and how many partitions are left when files were put together, are
-    metrics of their own.
+    Stresses the cost per file: listing, reading the footer, and a task. Metrics: the time to build
+    the collection, and the number of partitions after files were combined.
 
-    Scale: 200 files for each thread x the fraction; a file is 384 kB in memory at the reference,
-    by the grain. About 10 s on 2 x 1 x 1 GiB.
+    Scale: 200 files per thread x fraction; a file is 384 kB in memory at reference memory.
+    About 10 s on 2 x 1 x 1 GiB.
     Check: rows, sum and a sum weighted by file, in closed form.
     """
     import dask.dataframe as dd
@@ -208,7 +207,7 @@ def _(client, scale):
     folder = new_folder()
     files = max(10, round(200 * scale.threads * scale.fraction))
     rows = max(10, scale.chunk(384_000) // 24)
-    # Many files a task: one task each would take longer than the workload.
+    # Many files per task: one task per file would take longer than the workload.
     batches = [range(begin, min(begin + 25, files)) for begin in range(0, files, 25)]
     client.gather(client.map(_write_small_files, batches, folder=folder, rows=rows, pure=False))
     return {"folder": folder, "files": files, "rows": rows}
@@ -235,15 +234,15 @@ def _(prepared=None):
     metrics={"read_over_needed": "1", "requests": "1"},
 )
 def column_projection_filter(client, prepared):
-    """Read 2 of 100 columns, and only the twentieth of the rows that a filter leaves.
+    """Read 2 of 100 columns, and the twentieth of the rows that match a filter.
 
-    The rows are in row groups of their own, which their footers tell. The file system counts what
-    is read on the workers: bytes read over the bytes of the columns' chunks that hold the answer.
-    Stresses the reader's use of footers, of ranges, and of reading ahead.
+    The rows are in separate row groups, which can be seen from the footers. The file system counts
+    the bytes read on the workers; the metric is this number relative to the size of the column
+    chunks with the selected rows. Stresses use of footers, of range requests, and of read-ahead.
 
-    Scale: 0.1 x cluster memory x the fraction, in files of 20 row groups of 1/20 of a thread's
-    memory. About 1 s on 2 x 1 x 1 GiB.
-    Check: rows and sums, by PyArrow from the row groups that the filter leaves.
+    Scale: 0.1 x cluster memory x fraction, in files of 20 row groups of 1/20 of a thread's memory.
+    About 1 s on 2 x 1 x 1 GiB.
+    Check: rows and sums, by PyArrow from the row groups that match the filter.
     """
     import dask.dataframe as dd
 

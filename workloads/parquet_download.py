@@ -1,4 +1,4 @@
-"""Parquet workloads: whole files over HTTP, by each way that people fetch them."""
+"""Parquet workloads: download of whole files over HTTP, by five common methods."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from _scratch_data import new_folder, remove_folder
 
 from benchkit.measure import expect, workload
 
-#: What the server waits before each answer, and what the bytes of a whole file take.
+#: Latency of the server, and duration of the transfer of a file.
 DELAY_S, FILE_S = 0.03, 0.4
 FILES_PER_THREAD = 5
 COLUMNS = 8
-#: Serves one file under any name, as slowly as it is told, until its input is closed.
+#: Serves one file under any name at a given speed, until its standard input is closed.
 _SERVER = """
 import os, re, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -68,17 +68,17 @@ sys.stdin.read()
     metrics={"over_ideal": "1", "throughput": "MiB/s"},
 )
 def download_throughput(client, prepared, *, reader):
-    """Fetch Parquet files from a web server of known speed, by one of five ways.
+    """Download Parquet files from a web server of known speed, by one of five methods.
 
-    "raw" and "fsspec" fetch bytes, by one request of the standard library or as fsspec does;
-    "pandas" reads the address, "pandas-bytes" what was fetched raw, and "dask" is a frame of all
-    files. The server waits 0.03 s and gives each connection as many bytes a second as make a file
-    in 0.4 s; no file is asked for twice, as stores become faster at that (coiled/benchmarks#821).
-    Stresses little of Dask: what is beyond the server's time is the reader's overhead.
+    "raw" and "fsspec" download bytes, by one request of the standard library or by fsspec; "pandas"
+    reads the URL, "pandas-bytes" the bytes of "raw", and "dask" is a frame of all files. The server
+    waits 0.03 s and limits each connection so that a file takes 0.4 s; no file is requested twice,
+    as stores become faster then (coiled/benchmarks#821). Stresses little of Dask: time in excess of
+    that of the server is overhead of the reader.
 
-    Scale: 5 files for each thread x the fraction, of 1/64 of its memory each.
+    Scale: 5 files per thread x fraction, of 1/64 of its memory each.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: rows and sum of each file, by the way it was read.
+    Check: rows and sum of each file, by the chosen method.
     """
     from distributed import wait
 
@@ -93,7 +93,7 @@ def download_throughput(client, prepared, *, reader):
         futures = client.map(_fetch, prepared["urls"], reader=reader, pure=False)
         wait(futures)
     seconds = time.perf_counter() - begin
-    if reader in ("raw", "fsspec"):  # that they are the right bytes is no part of fetching them
+    if reader in ("raw", "fsspec"):  # outside of the measured download
         futures = client.map(_parse_and_describe, futures, pure=False)
     if reader != "dask":
         told = client.gather(futures)
@@ -141,7 +141,7 @@ def _(result, scale, prepared):
     totals = [each["total"] for each in result["told"]]
     expect(totals, close_to=[known["total"]] * count, rtol=1e-12, what="sum of each file")
     seconds, nbytes = result["seconds"], count * prepared["nbytes"]
-    # Threads that have no whole number of files each wait for the last.
+    # If files are not a multiple of threads, some threads wait for the last file.
     ideal = -(-count // scale.threads) * (DELAY_S + FILE_S)
     return {"over_ideal": seconds / ideal, "throughput": nbytes / 2**20 / seconds}
 

@@ -1,4 +1,4 @@
-"""Rechunk workloads: the same array, cut another way."""
+"""Rechunk workloads: one array in other chunks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from benchkit.measure.errors import MissingPackage
 
 METHODS = ["tasks", "p2p-disk", "p2p-memory"]
 P2P = ("p2p[method=p2p-disk]", "p2p[method=p2p-memory]")
-#: Sizes of chunks at the reference: those of a fine grid, and what Dask chooses by itself.
+#: Sizes of chunks at reference memory: a fine grid, and the default of Dask.
 SMALL, AUTO = 8.5 * 2**20, 128 * 2**20
-#: By names, for workloads that take their input in chunks of either size.
+#: Names of both sizes, for workloads with chunks of either size.
 CHUNKS = {"small": SMALL, "auto": AUTO}
 
 
@@ -31,15 +31,15 @@ CHUNKS = {"small": SMALL, "auto": AUTO}
     version=2,
 )
 def swap_axes_in_memory(scale, seed, *, chunks, method):
-    """Rechunk an array from whole columns to whole rows, all of it in memory.
+    """Rechunk an array in memory from whole columns to whole rows.
 
-    Every output chunk needs a piece of every input chunk. Stresses the shuffle itself: with
-    "tasks" the graph grows with the square of the number of chunks, with P2P only transfer and
-    buffers do, on disk or in memory.
+    Every output chunk needs a piece of every input chunk. Stresses the shuffle: with "tasks" the
+    graph grows with the square of the number of chunks, with P2P only transfers and buffers do, on
+    disk or in memory.
 
-    Scale: 0.12 x cluster memory, linear; a chunk is 32 or 128 MiB at the reference, by the grain:
-    8.5 MiB, as elsewhere, would make pieces by the million. About 3 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by row and column equal those before the swap.
+    Scale: 0.12 x cluster memory, linear; a chunk is 32 or 128 MiB at reference memory: 8.5 MiB, as
+    in other workloads, would make millions of pieces. About 3 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by row and column equal those before the swap.
     """
     source, rows = _columns_in_memory(scale, seed, chunks)
     return _rechunked(source, rows, method)
@@ -72,14 +72,14 @@ def _columns_in_memory(scale, seed, chunks):
 def swap_axes_out_of_core(scale, seed, *, method):
     """Rechunk an array larger than memory from whole columns to whole rows.
 
-    Every output chunk needs a piece of every input chunk, and no output can be finished before
-    the last input is there. Stresses what happens to the rest: pieces are spilled with "tasks",
-    and written to files of their own with P2P.
+    Every output chunk needs a piece of every input chunk, and no output can be finished before the
+    last input exists. Stresses storage of the pieces: they are spilled with "tasks", and written to
+    files with P2P.
 
-    Scale: 1.1 x cluster memory, linear; a chunk is 64 MiB at the reference, by the grain.
-    About 20 s on 2 x 1 x 1 GiB by tasks; P2P was seen there to lose workers, whose unmanaged memory
-    grew up to their limit, with larger and with smaller chunks, too.
-    Check: the sum and a sum weighted by row and column equal those before the swap.
+    Scale: 1.1 x cluster memory, linear; a chunk is 64 MiB at reference memory.
+    About 20 s on 2 x 1 x 1 GiB with tasks; there P2P sometimes lost workers, whose unmanaged memory
+    grew to their limit, also with larger and with smaller chunks.
+    Check: the sum and the sum weighted by row and column equal those before the swap.
     """
     source, rows = _columns_out_of_core(scale, seed)
     return _rechunked(source, rows, method)
@@ -110,13 +110,13 @@ def _columns_out_of_core(scale, seed):
 def tiles_to_rows(scale, seed, *, chunks, method):
     """Rechunk an array from small squares to large chunks that are whole along one axis.
 
-    An output chunk needs the tiles of one stripe, so the stripes are problems of their own.
-    Stresses how well the scheduler sees that: stripes done one after the other need little
-    memory and little transfer, with "tasks" as with P2P.
+    An output chunk needs the tiles of one stripe, so that stripes are independent. Stresses whether
+    the scheduler uses this: stripes that are done one after the other need little memory and few
+    transfers, with "tasks" as with P2P.
 
-    Scale: 0.4 x cluster memory, linear; a tile is 8.5 or 128 MiB and an output chunk 128 MiB at
-    the reference, both by the grain. About 6 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by row and column equal those before.
+    Scale: 0.4 x cluster memory, linear; a tile is 8.5 or 128 MiB and an output chunk 128 MiB, both
+    at reference memory. About 6 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by row and column equal those before.
     """
     source, stripes = _tiles(scale, seed, chunks)
     return _rechunked(source, stripes, method)
@@ -149,13 +149,12 @@ def _tiles(scale, seed, chunks):
 def adjacent_groups(scale, seed, *, chunks, method):
     """Rechunk an array so that chunks of two in a group become chunks of five.
 
-    The third of five input chunks along the second axis belongs to both outputs, so neighbours
-    share a part of their inputs. Stresses finding problems that are nearly, but not quite,
-    independent of each other.
+    The third of five input chunks along the second axis belongs to two outputs, so that neighbours
+    share some inputs. Stresses detection of problems that are nearly, but not fully, independent.
 
     Scale: 0.4 x cluster memory, linear, 10 x 10 000 values a row; an input chunk is 8.5 or 128 MiB
-    and an output chunk 128 MiB at the reference, both by the grain. About 5 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by all three positions equal those before.
+    and an output chunk 128 MiB, both at reference memory. About 5 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by all three positions equal those before.
     """
     source, groups = _groups(scale, seed, chunks)
     return _rechunked(source, groups, method)
@@ -186,15 +185,15 @@ def _groups(scale, seed, chunks):
     requires=["numpy", "dask.array"],
 )
 def heal_oversplit(scale, seed, *, method):
-    """Rechunk an array from too many small squares to squares of a good size.
+    """Rechunk an array from too many small squares to squares of a suitable size.
 
-    Sides grow by about 3.9, so most inputs belong to one output and some to two or four. Stresses
-    merging: there is little to shuffle, and P2P, which shuffles nevertheless, ought to gain
-    nothing. Where it is much slower than "tasks", that is a finding.
+    Sides grow by about 3.9, so that most inputs belong to one output and some to two or four.
+    Stresses merging: little data is exchanged, and P2P, which shuffles all of it, should have no
+    advantage. If P2P is much slower than "tasks", that is a finding.
 
-    Scale: 0.4 x cluster memory, linear; a chunk is 8.5 MiB before and 128 MiB after at the
-    reference, both by the grain. About 6 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by row and column equal those before.
+    Scale: 0.4 x cluster memory, linear; a chunk is 8.5 MiB before and 128 MiB after, both at
+    reference memory. About 6 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by row and column equal those before.
     """
     source, healed = _oversplit(scale, seed)
     return _rechunked(source, healed, method)
@@ -222,15 +221,16 @@ def _oversplit(scale, seed):
     requires=["numpy", "dask.array"],
 )
 def pancake_to_pencil(scale, seed, *, method):
-    """Rechunk a map over time from single moments to long series of small regions.
+    """Rechunk maps over time from single time steps to long series of small regions.
 
-    What most analyses of weather archives begin with: data are written moment by moment, and
-    read place by place. Each moment is cut into 25 regions. Stresses the graph, which has a piece
-    for each moment and region (dask#11162, distributed#8656), its submission, and P2P's buffers.
+    Many analyses of weather archives begin with this: data are written by time step, and read by
+    position. Each time step is split into 25 regions. Stresses the graph, which has a piece for
+    each time step and region (dask#11162, distributed#8656), its submission, and the buffers of
+    P2P.
 
-    Scale: 0.2 x cluster memory, linear, float32; a moment is 721 x 1440 values at the reference,
-    by the grain, and a series covers 1/threads of the time. About 6 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by time, latitude and longitude equal those before.
+    Scale: 0.2 x cluster memory, linear, float32; a map is 721 x 1440 values at reference memory,
+    and a series covers 1/threads of the time. About 6 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by time, latitude and longitude equal those before.
     """
     source, pencils = _pancakes(scale, seed)
     return _rechunked(source, pencils, method)
@@ -248,7 +248,7 @@ def _(result, scale, seed):
 
 
 def _pancakes(scale, seed):
-    """Return the array in chunks of one moment, and the chunks of long series."""
+    """Return the array in chunks of one time step, and the chunks of long series."""
     height = max(10, round((scale.chunk(721 * 1440 * 4) / 4 / 2) ** 0.5))
     width = 2 * height
     times = max(2 * scale.threads, round(scale.linear(0.2) / 4 / height / width))
@@ -263,7 +263,7 @@ def _square(scale, reference_bytes):
 
 
 def _rechunked(source, chunks, method):
-    """Return the fingerprint of an array after it was rechunked."""
+    """Return the fingerprint of an array after rechunking."""
     with _rechunk_by(method):
         return fingerprint(source.rechunk(chunks)).compute()
 
@@ -275,7 +275,7 @@ def _expect_same(result, source):
 
 
 def _warm_up(method):
-    # The first P2P of a cluster takes seconds for its imports and plugins.
+    # The first P2P shuffle of a cluster takes seconds for imports and plugins.
     with _rechunk_by(method):
         random_array((20, 20), chunks=(20, 10)).rechunk((10, 20)).sum().compute()
 
@@ -292,6 +292,6 @@ def _rechunk_by(method):
                 "this release of distributed keeps P2P data on disk only: "
                 "pip install 'distributed>=2023.11'"
             )
-        # Releases that cannot choose refuse P2P unless fusion is off, too.
+        # Some releases require that fusion is disabled for P2P.
         options |= {known[0]: storage == "disk"} if known else {"optimization.fuse.active": False}
     return dask.config.set(options)

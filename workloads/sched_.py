@@ -9,7 +9,7 @@ from _tasks import count_tasks, fresh, length_of, same
 
 from benchkit.measure import expect, workload
 
-#: How long the scheduler may take to forget what nobody wants any more.
+#: Time in which the scheduler must forget unneeded tasks.
 FORGET_S = 60.0
 NAP_S = 0.01
 ROUNDS = 10
@@ -31,13 +31,13 @@ N_BATCHES = 5
 def task_throughput(client, scale, *, n):
     """Run many tasks that return their argument, submitted at once.
 
-    Stresses nothing but overhead: building and sending the graph, the scheduler's transitions,
-    messages to and from workers. Time per task should not grow with their number
-    (distributed#5715, #2611).
+    Stresses overhead only: building and sending the graph, transitions in the scheduler, and
+    messages to and from workers. Time per task should not grow with their number (distributed#5715,
+    #2611).
 
-    Scale: `n` x the fraction, on any cluster: the scheduler is one process. Up to a million
-    makes sense with --set. About 1 s per 1000 tasks on 2 x 1 x 1 GiB.
-    Check: each task's result is its argument.
+    Scale: `n` x fraction, on any cluster: the scheduler is one process. Up to a million is useful
+    with --set. About 1 s per 1000 tasks on 2 x 1 x 1 GiB.
+    Check: the result of each task is its argument.
     """
     from distributed import wait
 
@@ -59,15 +59,15 @@ def _(client, result, scale, *, n):
 def deep_chain(client, scale):
     """Run a chain of increments, each of which needs the one before.
 
-    Stresses latency inside the cluster: the graph is sent at once and not fused, so that each
-    task waits for a worker's message to the scheduler and one back.
+    Stresses latency inside the cluster: the graph is sent at once and not fused, so that each task
+    waits for a message from worker to scheduler and one back.
 
-    Scale: 2000 tasks x the fraction, on any cluster.
+    Scale: 2000 tasks x fraction, on any cluster.
     About 14 s on 2 x 1 x 1 GiB.
     Check: the last value is the length of the chain.
     """
     name, length = fresh("link"), length_of(scale, 2000)
-    # Functions of the standard library: ours would be pickled by value, once for each task.
+    # Functions of the standard library: functions of this file are pickled by value for each task.
     graph = {f"{name}-0": (operator.add, 0, 1)}
     for i in range(1, length):
         graph[f"{name}-{i}"] = (operator.add, f"{name}-{i - 1}", 1)
@@ -83,10 +83,10 @@ def _(result, scale):
 def fan_in_out(client, scale):
     """Run one task, very many that need it, and one that needs them all.
 
-    Stresses the scheduler where one task has thousands of neighbours: what it does for each of
-    them must not grow with their number.
+    Stresses the scheduler where one task has thousands of dependents: its work for each of them
+    must not grow with their number.
 
-    Scale: 3000 tasks x the fraction, on any cluster.
+    Scale: 3000 tasks x fraction, on any cluster.
     About 4 s on 2 x 1 x 1 GiB.
     Check: the sum.
     """
@@ -105,12 +105,12 @@ def _(result, scale):
 
 @workload(tags=["overhead", "graph", "transfer", "ci", "nightly"])
 def tree(client, scale):
-    """Add up numbers in pairs, and their sums in pairs, down to one.
+    """Add numbers in pairs, and their sums in pairs, until one is left.
 
-    Stresses placement: pairs should be computed where they meet, or half of all results cross the
-    network.
+    Stresses placement: pairs should be computed where both inputs are, otherwise half of all
+    results are transferred.
 
-    Scale: 2048 leaves x the fraction, on any cluster.
+    Scale: 2048 leaves x fraction, on any cluster.
     About 5 s on 2 x 1 x 1 GiB.
     Check: the sum.
     """
@@ -138,15 +138,14 @@ def _(result, scale):
     metrics={"ms_per_round": "ms"},
 )
 def recompute_in_memory(client, scale, prepared):
-    """Ask again and again for results that the cluster holds already.
+    """Submit repeatedly a graph whose results are in the memory of the cluster.
 
-    Stresses what is done in vain: 200 tasks that depend on one another are in memory, and
-    submitting their graph once more should cost a look (distributed#3293).
+    Stresses avoidable work: the results of 200 dependent tasks are in memory, so that submitting
+    their graph again should only need a lookup (distributed#3293).
 
-    Scale: 10 rounds x the fraction, of 200 tasks on any cluster.
+    Scale: 10 rounds x fraction, of 200 tasks on any cluster.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: the values of each round, against the same tasks in plain Python, and that the workers
-    ran nothing.
+    Check: the values of each round, by the same tasks in plain Python; the workers ran no task.
     """
     begin = time.perf_counter()
     rounds = [
@@ -188,15 +187,15 @@ def _(result, scale, prepared):
 
 @workload(tags=["overhead", "memory", "ci", "nightly"], metrics={"us_per_task": "us"}, version=2)
 def release_storm(client, prepared):
-    """Let go of very many results at once, five times.
+    """Release very many results at once, five times.
 
-    Stresses forgetting: the scheduler's transitions of each task, the messages to the workers,
-    and theirs. The clock of a batch stops when the scheduler and all workers know none of them any
-    more; the metric is the middle one of the batches.
+    Stresses the release of tasks: transitions of each task in the scheduler, messages to the
+    workers, and transitions there. A batch ends when the scheduler and all workers have forgotten
+    its tasks; the metric is the median of the batches.
 
-    Scale: 5 batches of 2000 tasks x the fraction, on any cluster.
+    Scale: 5 batches of 2000 tasks x fraction, on any cluster.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: of each batch all were known before, and none is afterwards.
+    Check: all tasks of a batch are on the scheduler before, and none afterwards.
     """
     told = {"known": [], "left": [], "seconds": []}
     for name, futures in prepared.items():
@@ -235,13 +234,13 @@ def _(result, scale):
 def cancel_storm(client, scale, prepared):
     """Cancel very many tasks at once, most of which wait while a few run.
 
-    Stresses cancellation: what is queued must be forgotten, what runs must be waited for or
-    dropped, and the cluster must be of use afterwards.
+    Stresses cancellation: queued tasks must be forgotten, running ones awaited or dropped, and the
+    cluster must work afterwards.
 
-    Scale: 5000 tasks of 10 ms x the fraction, on any cluster.
+    Scale: 5000 tasks of 10 ms x fraction, on any cluster.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: none is known afterwards, all futures say that they were cancelled, and a task that
-    is submitted then has its result.
+    Check: no task is on the scheduler afterwards, all futures are cancelled, and a task that is
+    submitted then succeeds.
     """
     futures = prepared["futures"]
     begin = time.perf_counter()
@@ -285,15 +284,15 @@ def _nap(number):
 
 
 def _known(client, name):
-    """Return how many tasks of a name the scheduler knows, and how many results workers hold."""
+    """Return the numbers of tasks of a name on the scheduler and of their results on workers."""
     in_scheduler = client.run_on_scheduler(count_tasks, name)
     return [in_scheduler, sum(client.run(_count_results, name).values())]
 
 
 def _left_of(client, name):
-    """Wait until nobody knows tasks of a name; return what scheduler and workers still do.
+    """Wait until scheduler and workers have forgotten tasks of a name; return the numbers left.
 
-    Each waits by itself: to ask them again and again would keep them from forgetting.
+    Each process waits by itself, because repeated requests would delay the release.
     """
     in_scheduler = client.run_on_scheduler(_left_in_scheduler, name)
     return [in_scheduler, sum(client.run(_left_on_worker, name).values())]
@@ -313,7 +312,7 @@ async def _until_none(keys, name):
     import asyncio
 
     end = time.perf_counter() + FORGET_S
-    # The search ends at the first that it finds.
+    # The search ends at the first match.
     while any(str(key).startswith(name) for key in keys) and time.perf_counter() < end:
         await asyncio.sleep(0.002)
 

@@ -1,4 +1,4 @@
-"""Scheduler workloads: what clients and workers ask of it beside a graph."""
+"""Scheduler workloads: several clients, retries, resources, and the state machine of a worker."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from benchkit.measure import expect, workload
 N_CLIENTS, N_ROUNDS = 8, 5
 NAP_S = 0.01
 N_PASSES = 10
-#: A worker that fetches: the size of a result, and the limits of a message and of their number.
-#: Those are distributed's own of today, told so that its defaults may change and this does not: a
-#: state made by hand has none, and would ask all workers at once, each for all it has.
+#: Options of a worker that fetches: size of a result, and limits of the size and the number of
+#: messages. These are the defaults of distributed, fixed here because a state machine without a
+#: worker has none, and would request all results from all workers at once.
 RESULT_BYTES, MESSAGE_BYTES, MOST_FETCHES = 10**6, 50 * 10**6, 50
 
 
@@ -29,10 +29,10 @@ RESULT_BYTES, MESSAGE_BYTES, MOST_FETCHES = 10**6, 50 * 10**6, 50
 def many_clients(client, scale, prepared):
     """Let eight clients submit tasks at the same time, and wait for them, five times.
 
-    Stresses fairness and the scheduler's bookkeeping by client: each is a connection and a set of
-    wanted keys of its own. The metrics are those of the middle round.
+    Stresses fairness and the data that the scheduler keeps by client: each has a connection and a
+    set of wanted keys. Metrics are those of the median round.
 
-    Scale: 5 rounds of 50 tasks for each client x the fraction, on any cluster.
+    Scale: 5 rounds of 50 tasks per client x fraction, on any cluster.
     About 5 s on 2 x 1 x 1 GiB.
     Check: each client has its own results, in order.
     """
@@ -86,18 +86,18 @@ def _(prepared=()):
 
 @workload(category="sched", tags=["fault", "overhead", "ci", "nightly"], deadline_s=120, version=2)
 def failing_tasks(client, scale, prepared):
-    """Run tasks, every tenth of which fails at its first attempt and may be retried.
+    """Run tasks, every tenth of which fails at its first attempt and is retried.
 
-    Stresses retries: an error travels to the scheduler, which sends the task once more.
+    Stresses retries: the scheduler receives the error and sends the task again.
 
-    Scale: 2000 tasks x the fraction, on any cluster.
+    Scale: 2000 tasks x fraction, on any cluster.
     About 6 s on 2 x 1 x 1 GiB.
-    Check: all results are there; those that failed were tried twice, and the others once.
+    Check: all results; tasks that failed ran twice, the others once.
     """
     count, workers = length_of(scale, 2000), prepared["workers"]
     options = {"name": prepared["name"], "retries": 2, "pure": False}
     futures = {}
-    # Those that fail stay on one worker, which remembers that they did.
+    # Failing tasks are restricted to one worker, which records their first attempt.
     for place, worker in enumerate(workers):
         numbers = range(10 * place, count, 10 * len(workers))
         failing = client.map(_attempt, numbers, fails=True, workers=[worker], **options)
@@ -131,22 +131,22 @@ def _(result, scale):
     metrics={"share_of_second": "1", "rank_correlation": "1"},
 )
 def resources_annotations(client, scale, prepared, *, kind):
-    """Run tasks that need a resource of a worker, or that come with priorities.
+    """Run tasks that need a resource of a worker, or that have priorities.
 
-    Stresses what users ask of the scheduler beside the graph: tasks with a resource run where it
-    is, also on a worker that gets it when they are placed already; and urgent tasks come first.
+    Stresses annotations: tasks with a resource run on workers that have it, also on a worker that
+    gets the resource when the tasks are placed already; tasks of high priority run first.
 
-    Scale: 200 tasks of 10 ms, or 25 for each thread; two workers or more.
+    Scale: 200 tasks of 10 ms, or 25 per thread; two workers or more.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: each result; no task ran without the resource, and both workers that had it had some
-    (where work is stolen);
-    or the order of the tasks' starts is that of their priorities (rank correlation).
+    Check: each result; no task ran without the resource, and both workers with the resource ran
+    some (if work is stolen); or the order in which tasks start is that of their priorities (rank
+    correlation).
     """
     from distributed import Event
 
     numbers = range(_annotated(scale))
     if kind == "priority":
-        # All threads are busy until the scheduler knows every task.
+        # All threads are busy until the scheduler has received every task.
         name = prepared["resource"]
         blockers = [
             client.submit(_hold, name, workers=[address], priority=1000, pure=False)
@@ -195,7 +195,7 @@ def _(result, scale, prepared, *, kind):
     places = [where for _, _, where in told]
     allowed = prepared["workers"]
     expect(set(places) <= set(allowed), equals=True, what="tasks ran where the resource is")
-    if prepared["steals"]:  # what was placed before can come to the second in no other way
+    if prepared["steals"]:  # the only way for placed tasks to reach the second worker
         expect(sorted(set(places)), equals=allowed, what="workers that ran the tasks")
     second = places.count(prepared["workers"][1])
     return {"share_of_second": second / count, "rank_correlation": float("nan")}
@@ -209,17 +209,17 @@ def _(result, scale, prepared, *, kind):
     version=2,
 )
 def worker_state_machine(prepared, *, workers):
-    """Drive one worker's state machine through the fetching of very many results, ten times.
+    """Drive the state machine of a worker through fetching very many results, ten times.
 
-    Stresses what a worker decides, in pure Python and without a network: from whom to fetch next,
-    and what to ask for together. A tenth of the results lie on two workers. It fetches from at
-    most 50 at a time, so that from 50 on it is at its limit and 49 are just below. The number of
-    messages is the same on every machine.
+    Stresses decisions of a worker, in pure Python and without a network: the worker to fetch from
+    next, and the results to request together. A tenth of the results is on two workers. A worker
+    fetches from at most 50 others at a time, so that 50 reaches this limit and 49 does not. The
+    number of messages is the same on every machine.
 
-    Scale: 5000 results x the fraction, on 5, 49, 50 or 250 workers that do not exist.
+    Scale: 5000 results x fraction, on 5, 49, 50 or 250 simulated workers.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: each result was fetched once, from a worker that has it, in messages below the limit,
-    and that in every pass.
+    Check: in every pass, each result was fetched once, from a worker that has it, in messages below
+    the limit.
     """
     from types import SimpleNamespace
 
@@ -276,7 +276,7 @@ def _a_state():
 
 
 def _fetch_all(state, who_has):
-    """Let a state ask for all results, and answer at once; return whom it asked for what."""
+    """Let a state machine request all results, and reply at once; return the requests by worker."""
     from collections import deque
 
     from distributed.worker_state_machine import (
@@ -304,7 +304,7 @@ def _fetch_all(state, who_has):
 
 
 def _attempt(number, *, name, fails):
-    """Note the attempt on the worker: a message for each would be timed as well."""
+    """Record the attempt on the worker: a message for each would be timed as well."""
     from distributed import get_worker
 
     notes = get_worker().__dict__.setdefault(f"benchkit_{name}", {})
@@ -315,7 +315,7 @@ def _attempt(number, *, name, fails):
 
 
 def _attempts(name, dask_worker):
-    """Return the numbers of the tasks that ran, one that ran twice two times; forget them."""
+    """Return the numbers of the tasks that ran, once for each attempt; clear the record."""
     notes = dask_worker.__dict__.pop(f"benchkit_{name}", {})
     return [number for number, times in notes.items() for _ in range(times)]
 
@@ -336,7 +336,7 @@ def _when(number):
 
 
 def _annotated(scale):
-    # A few tasks for each thread are sent ahead, whatever their priority; and 2 s of them are left
+    # A few tasks per thread are sent in advance, independent of priority; and tasks of 2 s are left
     # when the second worker gets its resource.
     return max(200, 25 * scale.threads)
 

@@ -1,4 +1,4 @@
-"""Scheduler workloads: graphs that are built, ordered and sent for their shape or their size."""
+"""Scheduler workloads: graphs that are large or have a difficult shape."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from _timing import timed
 from benchkit.measure import expect, workload
 from benchkit.measure.errors import MissingPackage
 
-#: Blocks along each side of what is built: about a second each.
+#: Blocks along each side of the arrays: about 1 s each.
 SIDES = {"rechunk": 36, "overlap": 20, "tensordot": 16, "groupby": 24}
 N_PAYLOADS = 500
 N_PASSES = 7
@@ -34,13 +34,13 @@ N_PASSES = 7
     metrics={"submission": "s"},
 )
 def graph_submit(client, scale, prepared, *, megabytes):
-    """Submit a graph that carries its data within, as user code often does by mistake.
+    """Submit a graph that contains its data, which is a common mistake.
 
-    Stresses the way of a graph from client to scheduler: serialization, one large message, and
-    the scheduler's own reading of it. The metric is the time until the scheduler knows the tasks,
-    by its own record of events; the rest is their execution. Dask warns from 10 MB on.
+    Stresses the transfer of a graph from client to scheduler: serialization, one large message, and
+    its processing by the scheduler. The metric is the time until the scheduler knows the tasks,
+    from its own events; the rest is execution. Dask warns from 10 MB on.
 
-    Scale: 500 payloads that make up 1, 10 or 100 MB x the fraction, on any cluster.
+    Scale: 500 payloads of 1, 10 or 100 MB in total x fraction, on any cluster.
     About 2 s on 2 x 1 x 1 GiB.
     Check: the checksum of each payload.
     """
@@ -84,20 +84,20 @@ def _(client, result, prepared):
     metrics={"graph_tasks": "1"},
 )
 def graph_build(scale, *, kind):
-    """Build and optimise the graph of an array on the client, and compute nothing.
+    """Build and optimise the graph of an array on the client, without computing it.
 
-    Stresses the client: rechunking, overlaps, contractions and xarray's groups (without flox) make
-    thousands of tasks before the first of them can run (distributed#3750). The number of tasks is
-    the same on every machine.
+    Stresses the client: rechunking, overlaps, contractions and groups of xarray (without flox) make
+    thousands of tasks before the first can run (distributed#3750). The number of tasks is the same
+    on every machine.
 
     Scale: blocks by the fraction, on any cluster: the client is one process.
     About 1 s on 2 x 1 x 1 GiB.
-    Check: the last block, computed from the graph that was built, against NumPy.
+    Check: the last block, computed from the graph, equals that of NumPy.
     """
     from types import SimpleNamespace
 
     graph, keys = built(kind, _side(scale, kind))
-    # No graph may be returned bare: Dask would look for collections in it.
+    # Hide the graph from Dask, which would search it for collections.
     return SimpleNamespace(graph=graph, keys=keys)
 
 
@@ -113,7 +113,7 @@ def _(result, scale, *, kind):
 
     side = _side(scale, kind)
     blocks = [key for row in result.keys for key in row]
-    # A contraction's blocks are as many as the array's; a rechunked one has columns only.
+    # A contraction has as many blocks as the array; the rechunked array has columns only.
     expect(len(set(blocks)), equals=side if kind == "rechunk" else side**2, what="blocks")
     block = last_block(result.graph, result.keys)
     known = last_block_known(kind, side)
@@ -130,16 +130,15 @@ def _(result, scale, *, kind):
     version=2,
 )
 def order(prepared, *, graph):
-    """Order the tasks of a graph as the scheduler would, seven times, and run none of them.
+    """Order the tasks of a graph as the scheduler does, seven times, without running them.
 
-    Stresses `dask.order` with the shapes that have been slow or badly ordered: overlaps, an SVD,
-    layers in which all depend on all, a chain with danglers, and many chains apart. The metrics are
-    the middle pass, and the largest number of results that are alive at a time, which is the same
-    on every machine.
+    Stresses `dask.order` with shapes that have been slow or badly ordered: overlaps, an SVD, fully
+    connected layers, a chain with side branches, and many independent chains. Metrics: the median
+    pass, and the largest number of results alive at a time, which is the same on every machine.
 
     Scale: tasks by the fraction, on any cluster: the scheduler is one process.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: every task has a place of its own, after all that it needs, the same in every pass.
+    Check: every task has a unique position after its dependencies, the same in every pass.
     """
     from types import SimpleNamespace
 
@@ -147,7 +146,7 @@ def order(prepared, *, graph):
 
     passes, seconds = [], []
     for _ in range(N_PASSES):
-        # Some releases change what they are told of the needs.
+        # Some releases modify the dependencies that they are given.
         needs = {key: set(others) for key, others in prepared["needs"].items()}
         places, took = timed(order, prepared["tasks"], dependencies=needs)
         passes.append(places)

@@ -1,4 +1,4 @@
-"""Shuffle workloads: rows that move to where the others of their key are."""
+"""Shuffle workloads: rows move to the partition of their key."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from _shuffle import warm_up_shuffle
 from benchkit.measure import expect, random_frame, workload
 
 N_KEYS = 10_000
-#: A nap of each output partition, at the reference.
+#: Sleep of each output partition at reference memory.
 NAP_S = 0.4
-#: What the skewed frame has of the cluster's memory, and what the hot key owns of its rows: at
-#: most so much of one worker's memory, which does not grow with the cluster.
+#: Size of the skewed frame relative to cluster memory; share of rows with the hot key; their
+#: largest size relative to the memory of a worker, which does not grow with the cluster.
 SKEWED, HOT_SHARE, HOT_OF_A_WORKER = 0.08, 0.5, 0.2
 ROWS = 1000
 REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
@@ -28,14 +28,13 @@ REQUIRES = ["pandas", "pyarrow", "dask.dataframe"]
 def plain(scale, seed, *, method):
     """Shuffle a frame by an integer key.
 
-    Each input partition holds rows for each output partition. Stresses the shuffle itself: with
-    "tasks" the graph, its splits and its merges, with "p2p" transfer and buffers, with "disk"
-    the file system, which all workers must share.
+    Each input partition has rows for each output partition. Stresses the shuffle: with "tasks" the
+    graph and its splits and merges, with "p2p" transfers and buffers, with "disk" the file system,
+    which all workers must share.
 
     Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: each key is in one partition only, with as many rows and the same sum of payload as
-    before the shuffle.
+    Check: each key is in one partition only, with the number of rows and sum of payload of before.
     """
     with shuffle_by(method):
         return count_by_key(_source(scale, seed).shuffle("key")).compute()
@@ -63,16 +62,16 @@ def _source(scale, seed, factor=0.15):
     metrics={"peak_over_mean": "1"},
 )
 def skew(scale, seed, *, method):
-    """Shuffle a frame in which one key owns half of the rows, then count rows by key.
+    """Shuffle a frame in which half of the rows have the same key, then count rows by key.
 
-    One output partition is as large as all the others together. Stresses memory: the shuffle's
-    buffers show in the peak of the worst worker long before they cost time.
+    One output partition is as large as all the others together. Stresses memory: buffers of the
+    shuffle increase the peak of one worker long before they increase the run time.
 
     Scale: 0.08 x cluster memory, linear; a partition is 1/128 of one thread's memory. With more
-    than five workers the hot key owns less: a fifth of one worker's memory.
+    than five workers the hot key has fewer rows: a fifth of one worker's memory.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: each key is in one partition only, with as many rows and the same sum of payload as
-    before the shuffle; the hot one with its share of them.
+    Check: each key is in one partition only, with the number of rows and sum of payload of before;
+    the hot key has its share of rows.
     """
     with shuffle_by(method):
         return count_by_key(_skewed(scale, seed).shuffle("key")).compute()
@@ -85,7 +84,7 @@ def _(client):
 
 @skew.check
 def _(client, result, scale, seed):
-    peaks = list(client.run(_peak_memory).values())  # before the check adds its own
+    peaks = list(client.run(_peak_memory).values())  # before the check uses memory
     expect_by_key(result, _skewed(scale, seed))
     hot = result["rows"].max() / result["rows"].sum()
     expect(float(hot), close_to=_hot_share(scale), rtol=0.05, what="share of the hot key")
@@ -101,13 +100,12 @@ def _(client, result, scale, seed):
 def many_partitions(scale, seed, *, method):
     """Shuffle very many small partitions by an integer key.
 
-    Stresses pure overhead: the time of "p2p" should grow with the number of partitions, that of
-    "tasks" with that times its logarithm.
+    Stresses overhead: the time of "p2p" should grow with the number of partitions n, that of
+    "tasks" with n log n.
 
-    Scale: 100 partitions of 1000 rows for each thread x the fraction.
+    Scale: 100 partitions of 1000 rows per thread x fraction.
     About 18 s on 2 x 1 x 1 GiB.
-    Check: each key is in one partition only, with as many rows and the same sum of payload as
-    before the shuffle.
+    Check: each key is in one partition only, with the number of rows and sum of payload of before.
     """
     with shuffle_by(method):
         return count_by_key(_crumbs(scale, seed).shuffle("key")).compute()
@@ -133,15 +131,15 @@ def _(result, scale, seed):
 def p2p_worker_loss(client, scale, seed, prepared):
     """Shuffle by P2P and kill a worker when half of the input has been transferred.
 
-    The output that lay on the lost worker cannot be had again piece by piece: the shuffle must
-    begin anew, under another number, and use none of what the first one left. Stresses exactly
-    that, and the scheduler's view of who takes part.
+    The output on the lost worker cannot be recovered in parts: the shuffle must restart with a new
+    number, without data of the first attempt. Stresses this restart, and the scheduler's list of
+    participating workers.
 
-    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory, and the
-    nap of an output partition 0.4 s at the reference, by the grain.
+    Scale: 0.15 x cluster memory, linear; a partition is 1/128 of one thread's memory, and an output
+    partition sleeps 0.4 s at reference memory.
     About 10 s on 2 x 1 x 1 GiB.
-    Check: the worker is gone, the shuffle began at least twice, and each key is in one partition
-    only, with as many rows and the same sum of payload as before.
+    Check: the worker is gone, the shuffle started at least twice, and each key is in one partition
+    only, with the number of rows and sum of payload of before.
     """
     with shuffle_by("p2p"):
         shuffled = _source(scale, seed).shuffle("key")
@@ -209,7 +207,7 @@ def _peak_memory():
 
 
 def _progress(dask_scheduler):
-    """Return the share of transfers that are done, and the numbers of the shuffles at work."""
+    """Return the share of finished transfers, and the run numbers of the active shuffles."""
     prefixes = [p for name, p in dask_scheduler.task_prefixes.items() if "transfer" in str(name)]
     counts = [prefix.states for prefix in prefixes]
     total = sum(sum(states.values()) - states["forgotten"] for states in counts)
@@ -223,5 +221,5 @@ def _die_soon():
     import signal
     import threading
 
-    # Not at once: the answer must go out first.
+    # Delay the kill until the reply has been sent.
     threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGKILL]).start()

@@ -9,15 +9,15 @@ from _memory import bytes_spilled, bytes_written
 
 from benchkit.measure import expect, random_array, random_frame, workload
 
-#: Below this share of the full size a cluster of 512 MiB workers does not spill.
+#: Smallest share of the full size at which a cluster of 512 MiB workers spills.
 SMALLEST_FRACTION = 0.9
 FACTOR = 0.95
-#: The least of its operand's bytes that `dot_product` writes to disk.
+#: Smallest share of its input that `dot_product` writes to disk.
 DOT_SPILLED = 0.3
 ROUNDS = 3
-#: The least of both frames that a round of `repeated_merge` writes to disk, at full size.
+#: Smallest share of both frames that a round of `repeated_merge` writes to disk at full size.
 MERGE_SPILLED = 0.1
-#: The frames of `repeated_merge` as shares of the cluster's memory.
+#: Sizes of the frames of `repeated_merge` relative to cluster memory.
 SERIES = (0.1, 0.06)
 
 
@@ -37,19 +37,18 @@ SERIES = (0.1, 0.06)
     metrics={"spilled_share": "1"},
 )
 def spilling(client, scale, seed, *, data, end):
-    """Hold an array that does not fit into memory, then sum it.
+    """Persist an array that does not fit into memory, then sum it.
 
-    First everything is made, and most of it must go to disk; then it is read back. "release"
-    drops the array before its sum is fetched, so that chunks are freed as they are read; "keep"
-    holds on to it, so that reading one chunk means writing another. Stresses the spill buffer,
-    its thresholds and serialisation, in small workers, where the margin is smallest.
+    All chunks are made first, and most are written to disk; then they are read. "release" drops the
+    array before the sum is computed, so that chunks are freed as they are read; "keep" holds it, so
+    that reading a chunk requires writing another. Stresses the spill buffer, its thresholds and
+    serialisation, in small workers, where the margin is smallest.
 
     Scale: 0.95 x cluster memory, linear, of workers with 512 MiB; a chunk is 1/64 of one thread's
-    memory; not made smaller than 0.9 of that, or nothing would spill. Needs a disk of twice the
-    data. About 8 s on 2 x 1 x 512 MiB.
-    Check: the mean is that of the same numbers, drawn again; what was kept has each in its place,
-    as a fingerprint tells; more than 0.3 of the data was on disk; no task may fail from lost memory
-    (`allowed-failures` is 0).
+    memory; at least 0.9 of that size, otherwise nothing spills. Needs a disk of twice the data.
+    About 8 s on 2 x 1 x 512 MiB.
+    Check: the mean is that of the same numbers, drawn again; a kept array has the same fingerprint;
+    more than 0.3 of the data was on disk; no worker was lost (`allowed-failures` is 0).
     """
     from distributed import wait
 
@@ -65,7 +64,7 @@ def spilling(client, scale, seed, *, data, end):
 
 @spilling.prepare
 def _(client):
-    # A worker that dies of memory is a failure of this workload, not something to try again.
+    # A worker that dies of memory is a failure of this workload: do not retry its tasks.
     return client.run_on_scheduler(set_allowed_failures, value=0)
 
 
@@ -98,20 +97,21 @@ def _(client, prepared=None):
     metrics={"spilled_share": "1"},
 )
 def dot_product(client, scale, seed, prepared, *, data):
-    """Multiply a square array with its transpose, where array and products fill the memory.
+    """Multiply a square array with its transpose, where inputs and products fill the memory.
 
-    The same as array.dot_product, larger beside the cluster: chunks go to disk between the two
-    products that need them. Stresses the choice of what is spilled, and transfers of spilled data.
+    Like array.dot_product, but larger relative to the cluster: chunks are spilled between the two
+    products that need them. Stresses the choice of spilled chunks, and transfers of spilled data.
 
-    Scale: 0.2 x cluster memory, linear, of workers with 512 MiB, or larger clusters would not
-    spill; so the time grows with the square root of the cluster. A chunk is 1/50 of one thread's
-    memory; not made smaller than 0.9 of that, or nothing would spill. About 10 s on
-    2 x 1 x 512 MiB. The metric is what was written to disk, as a share of the array.
-    Check: the sum over columns of their sums squared, and at least 0.3 of the array was written.
+    Scale: 0.2 x cluster memory, linear, of workers with 512 MiB, as larger clusters would not spill
+    otherwise; run time grows with the square root of the cluster. A chunk is 1/50 of one thread's
+    memory; at least 0.9 of that size, otherwise nothing spills. The metric is the share of the
+    array that was written to disk.
+    About 10 s on 2 x 1 x 512 MiB.
+    Check: the sum over columns of their squared sums; at least 0.3 of the array was written.
     """
     array = _dot_operand(scale, seed, data)
     total = float((array @ array.T).sum().compute())
-    # Beside the result, in a moment: later ones would count what the check writes.
+    # Measure now: the check also writes to disk.
     written = sum(client.run(bytes_written).values()) - prepared
     return {"total": total, "spilled_share": written / array.nbytes}
 
@@ -140,18 +140,19 @@ def _(result, scale, seed, *, data):
     metrics={"spilled_share": "1"},
 )
 def repeated_merge(client, scale, seed):
-    """Average, merge, average again, with new workers between rounds.
+    """Average, merge and average again, with a restart of all workers between rounds.
 
-    Two time series of different length are merged on their times, which are a column like any
-    other: all rows move. What counts is survival: such rounds once ended in a deadlock
-    (distributed#6110). Stresses restarts, and shuffles of more than a worker keeps in memory.
+    Two time series of different lengths are merged on their times as a normal column: all rows
+    move. Such rounds once ended in a deadlock (distributed#6110). Stresses restarts, and shuffles
+    of more data than a worker keeps in memory.
 
-    Scale: 3 rounds; 0.1 x cluster memory x the fraction on the left, three fifths of it on the
-    right; a partition is 1/32 of one thread's memory. About 15 s on 2 x 1 x 512 MiB; with 0.25 x
-    it does not end in two minutes there. The metric is what a round wrote to disk, as a share of
-    both frames: 0.6 to 0.8 there.
-    Check: both means of every round, by pandas from the frames' own columns; at 0.9 of the full
-    size or more at least 0.1 of the frames was written, a round.
+    Scale: 3 rounds; 0.1 x cluster memory x fraction for the left frame, three fifths of it for the
+    right one; a partition is 1/32 of one thread's memory. The metric is the share of both frames
+    that a round wrote to disk: 0.6 to 0.8 on this cluster; with 0.25 x it does not end in two
+    minutes.
+    About 15 s on 2 x 1 x 512 MiB.
+    Check: both means of every round, by pandas from the columns of the frames; at 0.9 of the full
+    size or more, each round wrote at least 0.1 of the frames.
     """
     means, written = [], 0
     for number in range(ROUNDS):
@@ -164,7 +165,7 @@ def repeated_merge(client, scale, seed):
         merged = left.reset_index().merge(
             right.reset_index(), on=left.index.name or "index", suffixes=("_l", "_r")
         )
-        # Every column is asked for, or most of them would stay where they are.
+        # Use every column, otherwise most of them are not moved.
         columns = [name for name in merged.columns if name.startswith("float")]
         second = merged[columns].sum(axis=1).mean().compute()
         means.append((float(first), float(second)))
@@ -179,7 +180,7 @@ def _(result, scale, seed):
     first = left["float_0"].mean() + left["float_1"].mean()
     second = left.loc[both].sum(axis=1).mean() + right.loc[both].sum(axis=1).mean()
     expect(result["means"], close_to=[(first, second)] * ROUNDS, rtol=1e-9, what="means by round")
-    # Smaller ones fit into memory.
+    # Smaller frames fit into memory.
     least = MERGE_SPILLED if scale.fraction >= SMALLEST_FRACTION else 0
     expect(result["spilled_share"], at_least=least, what="share of the frames written to disk")
     return {"spilled_share": result["spilled_share"]}

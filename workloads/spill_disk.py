@@ -1,4 +1,4 @@
-"""Spill workloads: what writing to disk and reading from it costs."""
+"""Spill workloads: the cost of writing to disk and reading from it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from _two_workers import two_workers
 
 from benchkit.measure import expect, workload
 
-#: A small object is as small on every worker, or its own costs would not be seen; writing and
-#: reading one takes 0.6 ms.
+#: Size of small objects, the same on every worker, so that the cost per object (0.6 ms for writing
+#: and reading) is visible; and their largest number.
 SMALL_BYTES, MOST_SMALL = 2**16, 2**11
-#: Bytes of a text with its place in an array, in memory; pickled it takes 15.
+#: Bytes of a string and its pointer in memory; 15 when pickled.
 TEXT_BYTES = 72
-#: How often `bandwidth` writes and reads, and how many objects at a time `unspill_transfer` makes.
+#: Write and read cycles of `bandwidth`, and objects that `unspill_transfer` makes at a time.
 CYCLES = 5
 AT_ONCE = 4
-#: Workers look after their memory every 0.1 s.
+#: Wait for the memory monitor of workers, which runs every 0.1 s.
 NAP_S = 0.2
 
 
@@ -37,18 +37,18 @@ NAP_S = 0.2
     metrics={"serialise_rate": "MiB/s", "write_rate": "MiB/s", "read_rate": "MiB/s"},
 )
 def bandwidth(client, prepared):
-    """Write objects to each worker's disk as spilling does, and read them back, five times.
+    """Write objects to the disk of each worker as spilling does, and read them back, five times.
 
-    One task a worker empties a spill buffer of its own to disk and takes everything out again.
-    Serialisation alone is measured beside it, so that it can be told from the disk. Stresses what
-    is paid for each object when they are small, and the disk when they are large; texts in objects
-    must be pickled. Reads come from the operating system's cache, the first ones too, for what is
-    read was just written. A rate is the middle one of the five.
+    One task per worker evicts all objects of a separate spill buffer to disk and reads them again.
+    Serialisation alone is measured too, to separate it from disk time. Stresses the cost per object
+    when objects are small, and the disk when they are large; arrays of strings must be pickled.
+    Reads are from the cache of the operating system, because the data was just written. A rate is
+    the median of five.
 
-    Scale: 0.2 x a worker's memory x the fraction for each worker; objects of 1/32 of it, or of
-    64 KiB each and 2048 of them at most. Texts take a fifth of that on disk. About 2 s on
-    2 x 1 x 1 GiB.
-    Check: the checksum of every object is that from before it was written, and all were on disk.
+    Scale: 0.2 x the memory of a worker x fraction on each worker; objects of 1/32 of it, or of 64
+    KiB each and 2048 of them at most. Strings need a fifth of that on disk.
+    About 2 s on 2 x 1 x 1 GiB.
+    Check: the checksum of every object is the same after reading, and all were on disk.
     """
     futures = [
         client.submit(_write_and_read, workers=[worker], pure=False)
@@ -104,17 +104,18 @@ def _(client):
     metrics={"spilled_share": "1", "transfer_rate": "MiB/s"},
 )
 def unspill_transfer(client, prepared):
-    """Let one worker ask for data that another has on disk.
+    """Let one worker fetch data that another worker has on disk.
 
-    One worker holds more than fits; then another takes each array once. Those in memory are asked
-    for last, and have made room by then for those that were read: all come from disk. Stresses
-    reading from disk to send, which should not push out again what was read
+    One worker holds more than fits into memory; then another fetches each array once. Arrays that
+    are in memory are requested last, and are spilled by then: all arrays come from disk. Stresses
+    reading from disk to send, which should not evict data that was just read
     (coiled/benchmarks#136).
 
-    Scale: 2 x one worker's memory, of 512 MiB, x the fraction, but not less than 0.9 of it, or
-    nothing would spill; an array is 1/64 of it. About 4 s on 2 x 1 x 512 MiB.
-    Check: the sum of every array as the other worker has it is that of the numbers drawn, and
-    more than 0.3 of the data was on disk. A worker that is lost ends the run.
+    Scale: 2 x the memory of one worker, of 512 MiB, x fraction, but at least 0.9 of it, otherwise
+    nothing spills; an array is 1/64 of it.
+    About 4 s on 2 x 1 x 512 MiB.
+    Check: the sum of every array on the other worker is that of the numbers drawn, and more than
+    0.3 of the data was on disk. A lost worker ends the run.
     """
     source, target = prepared["workers"]
     begin = time.perf_counter()
@@ -133,7 +134,7 @@ def _(client, scale, seed):
     source, target = two_workers(client)
     count, length = _far_arrays(scale)
     arrays = []
-    # A worker makes them faster than it writes them, and would be killed for its memory.
+    # A worker makes arrays faster than it writes them, and would exceed its memory limit.
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))
         arrays += client.map(drawn, numbers, length=length, seed=seed, workers=[source], pure=False)
@@ -162,7 +163,7 @@ def _(result, scale, seed):
 
 
 def _objects(scale, objects):
-    """Return how many objects a worker gets, and their bytes."""
+    """Return the number of objects of a worker, and their bytes."""
     held = 0.2 * worker_memory(scale) * scale.fraction
     if objects == "many-small":
         return min(MOST_SMALL, max(4, round(held / SMALL_BYTES))), SMALL_BYTES
@@ -171,7 +172,7 @@ def _objects(scale, objects):
 
 
 def _fill(count, nbytes, *, data, seed):
-    """Leave a spill buffer with objects on this worker; return their checksums."""
+    """Fill a spill buffer on this worker with objects; return their checksums."""
     from distributed import get_worker
     from distributed.spill import SpillBuffer
 
@@ -184,7 +185,7 @@ def _fill(count, nbytes, *, data, seed):
 
 
 def _write_and_read():
-    """Empty this worker's buffer to disk and fill it from there; return what each time took."""
+    """Evict the buffer of this worker to disk and read it back; return the times."""
     from distributed import get_worker
     from distributed.protocol import serialize_bytelist
 
@@ -194,7 +195,7 @@ def _write_and_read():
     on_disk = []
     for _ in range(CYCLES):
         begin = time.perf_counter()
-        # Nothing may go on referring to an object, or it would not be read from disk again.
+        # Keep no reference to an object, otherwise it would not be read from disk again.
         nbytes = sum(
             memoryview(part).nbytes for key in keys for part in serialize_bytelist(buffer[key])
         )
@@ -244,7 +245,7 @@ def _far_arrays(scale):
 
 
 def _wait_with(client, workers, futures):
-    """Wait for futures that only these workers may run: without one they would never come."""
+    """Wait for futures; fail if one of the workers that must run them is lost."""
     from distributed import wait
     from distributed.comm import CommClosedError
 

@@ -1,4 +1,4 @@
-"""Stability workloads: the same cluster, for long, with all sorts of work."""
+"""Stability workloads: long runs of many kinds of work on one cluster."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from _memory import await_tasks, count_tasks, own_memory
 from benchkit.measure import expect, random_array, random_frame, workload
 from benchkit.measure.deadline import deadline
 
-#: A round that takes longer than this hangs.
+#: Longest time of a round: longer ones hang.
 ROUND_DEADLINE_S = 30.0
-#: Rounds of a kind work on so many different data, whose answers are then computed once.
+#: Number of different inputs of rounds of a kind; expected results are computed once for each.
 N_DATA = 5
-#: A worker's memory may grow so fast, in B/s, in the later half of a run of at least so many
-#: seconds; in shorter ones it is noise. It grew by 7 MiB a minute with Dask 2026.8 in ten minutes,
-#: and as fast in two without capture: among others, workers keep profiles of 1000 s. Four times
-#: that is a leak.
+#: Largest growth of the memory of a worker in B/s, in the second half of a run of at least LONG_S
+#: seconds; in shorter runs it is noise. It grew by 7 MiB per minute with Dask 2026.8 over ten
+#: minutes, also without capture: among others, workers keep profiles of 1000 s. Four times that
+#: is a leak.
 STEEPEST, LONG_S = 28 * 2**20 / 60, 300
 
-#: By this an error that a task was meant to raise is known in a log.
+#: Text of intended errors, to find them in logs.
 MEANT = "fails at its first attempt"
 
 
@@ -38,19 +38,20 @@ MEANT = "fails at its first attempt"
     },
 )  # fmt: skip
 def soak(client, scale, seed, prepared, *, seconds):
-    """Do small pieces of work of many kinds in random order, and see that nothing is left behind.
+    """Run small computations of many kinds in random order, and check that nothing is left behind.
 
-    Stresses what only shows in time: tasks that are not forgotten, memory that is not given back,
-    rounds that hang, errors in logs. Kinds: a sum and a product of arrays, a group-by, a map of
-    futures, a tree, a scatter with a gather, tasks that fail at first, futures that are dropped and
-    cancelled. The clock tells nothing, for it decides when to stop; the rate of rounds does. The
-    slope is that of the mean worker's memory in the later half.
+    Stresses problems that need time to appear: tasks that are not forgotten, memory that is not
+    released, rounds that hang, errors in logs. Kinds: a sum and a product of arrays, a group-by, a
+    map of futures, a tree, a scatter with a gather, tasks that fail at first, futures that are
+    dropped and cancelled. The duration is fixed, so that the rate of rounds is the metric of speed.
+    The memory slope is that of the mean worker in the second half.
 
-    Scale: rounds of 0.02 x cluster memory x the fraction, or of 50 tasks, for 20 s (or 600) x the
-    fraction, and each kind at least twice. About 21 s on 2 x 1 x 1 GiB.
-    Check: the answer of each round, by NumPy or in closed form; no round takes longer than 30 s; no
-    task is left on the scheduler; no error in a log but those that were meant; and in 300 s or
-    more, a slope of at most 28 MiB a minute: four times that of Dask 2026.8.
+    Scale: rounds of 0.02 x cluster memory x fraction, or of 50 tasks, for 20 s (or 600 s) x
+    fraction, and each kind at least twice.
+    About 21 s on 2 x 1 x 1 GiB.
+    Check: the result of each round, by NumPy or in closed form; no round takes longer than 30 s; no
+    task is left on the scheduler; no unintended error in the logs; and in 300 s or more, a slope of
+    at most 28 MiB per minute: four times that of Dask 2026.8.
     """
     rng = random.Random(seed)
     rounds = []
@@ -89,7 +90,7 @@ def _(result, scale, *, seconds):
     import numpy as np
 
     rounds = result["rounds"]
-    # The clock is looked at a moment after the last round has ended.
+    # The time is read shortly after the end of the last round.
     expect(rounds[-1]["at"], at_least=0.9 * seconds * scale.fraction, what="seconds")
     expect(len(rounds), at_least=2 * len(_KINDS), what="rounds")
     wanted = cache(lambda kind, number: _KINDS[kind][1](scale, number))
@@ -117,13 +118,13 @@ def _(client):
 
 
 def _order(rng, number):
-    # Each kind comes once before any comes again, so that short runs have all.
+    # Each kind runs once before any runs again, so that short runs have all kinds.
     names = sorted(_KINDS)
     return names[number] if number < len(names) else rng.choice(names)
 
 
 def _errors(client):
-    """Return the errors in the logs of all processes, with how often each is there."""
+    """Return the errors in the logs of all processes, with their number."""
     logs = [client.get_scheduler_logs(), *client.get_worker_logs().values()]
     return Counter(
         line
@@ -201,7 +202,7 @@ def _scatter_and_gather(client, scale, number):
 
 
 def _failing(client, scale, number):
-    # Each worker fails once at a number: so many attempts are enough on any cluster.
+    # Each worker fails once for a number: this many attempts suffice on any cluster.
     retries = len(client.nthreads()) + 1
     turn = uuid4().hex
     return client.gather(client.map(_fail_first, range(20), turn=turn, retries=retries, pure=False))
@@ -216,7 +217,7 @@ def _dropped_and_cancelled(client, scale, number):
     return client.gather(kept)
 
 
-#: What a round of each kind does, and what it should give.
+#: Kind -> function of a round, and function of its expected result.
 _KINDS = {
     "sum": (_sum_of_array, _wanted_sum),
     "product": (_product_of_arrays, _wanted_product),
@@ -243,7 +244,7 @@ def _nap(number):
 
 
 def _fail_first(number, *, turn):
-    """Fail on the first attempt of every fourth number on each worker, as it remembers them."""
+    """Fail at the first attempt of every fourth number on each worker, which records attempts."""
     from distributed import get_worker
 
     tried = get_worker().__dict__.setdefault("benchkit_tried", set())

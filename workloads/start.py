@@ -1,4 +1,4 @@
-"""Start workloads: how long it takes until there is something to work with."""
+"""Start workloads: time until a cluster, client or module is ready."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ seconds = time.perf_counter() - begin
 print(json.dumps({"name": module.__name__, "modules": len(sys.modules), "seconds": seconds}))
 """
 STARTUP_TIMEOUT_S = 60
-#: The package that `plugin_install` makes and installs.
+#: The package that `plugin_install` builds and installs.
 PACKAGE = "benchkit_installed"
 _METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1.0\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: benchkit\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -45,13 +45,13 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: benchkit\nRoot-Is-Purelib: true\nTag: p
 def cluster(scale, prepared):
     """Start a cluster on this machine, and time each step until its first task is done.
 
-    It is another than the one that is measured on, with as many workers as that, up to two. The
-    parts are metrics: scheduler up, first worker there, all there, first task done.
-    Stresses overhead only.
+    The cluster is a second one, with as many workers as the measured cluster, but at most two.
+    Metrics are the steps: scheduler started, first worker connected, all connected, first task
+    done. Stresses overhead only.
 
     Scale: one cluster, whatever the size. About 1 s on 2 x 1 x 1 GiB.
-    Check: the steps are in order, there are as many workers as asked for, each with a process of
-    its own, and the task's answer.
+    Check: the steps are in order, there are as many workers as requested, each in a separate
+    process, and the result of the task.
     """
     from distributed import Client, LocalCluster
 
@@ -80,7 +80,7 @@ def cluster(scale, prepared):
 
 @cluster.prepare
 def _():
-    return ExitStack()  # what is started is closed outside the clock
+    return ExitStack()  # closed outside of the timed step
 
 
 @cluster.check
@@ -102,12 +102,12 @@ def _(prepared=None):
 
 @workload(tags=["startup", "latency", "ci", "nightly"], metrics={"per_client": "s"})
 def connect(client, scale):
-    """Connect new clients to a running cluster one after another; each asks one question.
+    """Connect new clients to a running cluster one after another; each runs one task.
 
-    Stresses overhead only: opening the connections, registering, and closing again.
+    Stresses overhead only: opening the connections, registering, and closing.
 
-    Scale: 30 clients x the fraction, on any cluster. About 1 s on 2 x 1 x 1 GiB.
-    Check: each one's answer, and that the scheduler knows no more clients than before.
+    Scale: 30 clients x fraction, on any cluster. About 1 s on 2 x 1 x 1 GiB.
+    Check: the result of each client; the scheduler has no more clients than before.
     """
     from distributed import Client
 
@@ -146,13 +146,13 @@ def _(client, result, scale, prepared):
     metrics={"slowest": "s"},
 )
 def restart(client, scale):
-    """Restart all workers of a cluster twice, and give each new one a task.
+    """Restart all workers of a cluster twice, and run a task on each new worker.
 
-    Stresses nannies and the scheduler's forgetting of all that was there; restarts have hung when
-    machines were busy (distributed#7312).
+    Stresses nannies and the reset of the scheduler; restarts have hung on busy machines
+    (distributed#7312).
 
     Scale: 2 restarts, whatever the size. About 5 s on 2 x 1 x 1 GiB.
-    Check: as many workers as before, each a new process, and no task or result is left.
+    Check: as many workers as before, each a new process; no task or result is left.
     """
     rounds = []
     for _ in range(2):
@@ -192,12 +192,12 @@ def _(result, scale):
 def import_(scale, *, module):
     """Import a part of Dask in a new Python process.
 
-    Stresses overhead only: it is what every new worker and every short script pays. How many
-    modules are imported with it is a metric that does not depend on the machine.
+    Stresses overhead only: the cost of every new worker and every short script. The number of
+    imported modules is a metric that does not depend on the machine.
 
-    Scale: 3 processes x the fraction, one after another, whatever the cluster.
+    Scale: 3 processes x fraction, one after another, whatever the cluster.
     About 3 s on 2 x 1 x 1 GiB.
-    Check: it was that module, in each process, with as many modules each time.
+    Check: each process imported this module, with the same number of modules.
     """
     answers = []
     for _ in range(max(2, round(3 * scale.fraction))):
@@ -225,18 +225,18 @@ def _(result, *, module):
     deadline_s=150,
 )
 def plugin_install(client, prepared, *, restart):
-    """Install a package on all workers by a plugin, and use it there.
+    """Install a package on all workers with a plugin, and use it there.
 
-    The package is a wheel made on the spot, so there is no network in it. Without a restart the
-    workers themselves install and import it; with one their nannies do, and start them again.
-    Stresses overhead only: what everyone pays who brings packages to a running cluster.
+    The package is a wheel that is built locally, so that no network is needed. Without a restart
+    the workers install and import it; with a restart their nannies install it and restart the
+    workers. Stresses overhead only: the cost of adding packages to a running cluster.
 
     Scale: one package, whatever the cluster. About 1 s on 2 x 1 x 1 GiB, more with a restart.
     Check: each worker imports this package, not an earlier one; its process is new, or not.
     """
     before = client.run(os.getpid)
     plugin = _install_plugin(prepared, restart=restart)
-    # Before `register_plugin` there was one method for each kind.
+    # Releases before `register_plugin` have one method for each kind.
     register = getattr(client, "register_plugin", None) or client.register_worker_plugin
     register(plugin, name=prepared["label"])
     client.wait_for_workers(len(before), timeout=STARTUP_TIMEOUT_S)
@@ -291,7 +291,7 @@ def _install_plugin(prepared, *, restart):
         restart = True
 
         def setup(self, nanny):
-            _install(prepared["wheel"])  # a process that is spawned looks where its parent does
+            _install(prepared["wheel"])  # a spawned process has the import path of its parent
 
         def teardown(self, nanny):
             _remove()
@@ -300,7 +300,7 @@ def _install_plugin(prepared, *, restart):
 
 
 def _install(wheel):
-    """Install a wheel into a folder of this process's own, beside it, and look there first."""
+    """Install a wheel into a folder next to it for this process, first on the import path."""
     target = os.path.join(tempfile.mkdtemp(dir=os.path.dirname(wheel)), PACKAGE)
     command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet"]
     subprocess.run([*command, "--target", target, wheel], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Stealing workloads: tasks that were placed on one worker and had better run on another."""
+"""Stealing workloads: tasks that should move from the worker on which they were placed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from benchkit.measure import expect, workload
 
 SEED = 42
 NAP_S = 0.1
-#: Of a task of `heavy_deps`, at the reference.
+#: Duration of a task of `heavy_deps` at reference memory.
 HEAVY_NAP_S = 0.2
-#: Tasks with fewer inputs than this are queued on the scheduler, and what is queued is not stolen.
+#: Tasks with fewer inputs are queued on the scheduler, and queued tasks are not stolen.
 N_ROOTS = 6
-#: When the cluster of `scaling_up` gets its other workers.
+#: Time after which the cluster of `scaling_up` gets its other workers.
 GROW_AFTER_S = 1.5
 BLOCK_S, EVERY_S = 0.2, 0.3
 
 
 @workload(tags=["stealing", "overhead", "ci", "nightly"], metrics={"spread": "1"})
 def trivial_fanout(client, scale):
-    """Hand the same few arrays to very many tasks that do nothing with them.
+    """Use a few arrays in very many tasks that do nothing with them.
 
-    Stresses stealing where it does not pay: every task depends on data that lies on one worker
-    and takes no time, so moving one costs more than it saves (distributed#6573, #6624).
+    Stresses stealing where it does not pay: every task depends on data on one worker and takes no
+    time, so that moving a task costs more than it saves (distributed#6573, #6624).
 
-    Scale: 3000 tasks x the fraction, on any cluster; the arrays are 1 MiB at the reference, by
-    the grain. About 4 s on 2 x 1 x 1 GiB.
-    Check: each task's result is its number.
+    Scale: 3000 tasks x fraction, on any cluster; arrays are 1 MiB at reference memory.
+    About 4 s on 2 x 1 x 1 GiB.
+    Check: the result of each task is its number.
     """
     from distributed import wait
 
@@ -49,14 +49,14 @@ def _(client, result, scale):
 
 @workload(tags=["stealing", "imbalance", "ci", "nightly"], metrics={"over_ideal": "1"})
 def inhomogeneous(client, scale):
-    """Run tasks whose durations differ a thousandfold, all placed at once.
+    """Run tasks whose durations differ by a factor of 1000, all placed at once.
 
-    Stresses stealing where it pays: the scheduler knows one duration for all of them, places them
-    evenly by number, and some workers end up with most of the work.
+    Stresses stealing where it pays: the scheduler has one expected duration for all tasks, places
+    equal numbers, and some workers get most of the work.
 
-    Scale: 50 naps for each thread x the fraction, log-normal, the longest 1 s.
+    Scale: 50 sleeps per thread x fraction, log-normal, the longest 1 s.
     About 6 s on 2 x 1 x 1 GiB.
-    Check: each task napped as long as it should.
+    Check: each task took at least its duration.
     """
     from distributed import wait
 
@@ -78,14 +78,14 @@ def _(result, scale):
 
 @workload(tags=["stealing", "scaling", "ci", "nightly"], features=["scale"])
 def scaling_up(client, scale):
-    """Begin with one worker, and get the others when the work is placed already.
+    """Start with one worker, and add the others when all tasks are placed.
 
-    Stresses stealing onto new workers: what was assigned to the first must move, and then every
-    task takes what its neighbours made.
+    Stresses stealing to new workers: tasks that were assigned to the first must move, and then
+    every task needs the results of its neighbours.
 
-    Scale: 30 naps of 0.1 s for each thread x the fraction; the others come after 1.5 s.
+    Scale: 30 sleeps of 0.1 s per thread x fraction; the other workers start after 1.5 s.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: the sum of all tasks' numbers with those of their neighbours; the others came.
+    Check: the sum of the numbers of all tasks and their neighbours; the other workers started.
     """
     numbers = range(_blocks(scale))
     grow = threading.Timer(GROW_AFTER_S, client.cluster.scale, [scale.workers])
@@ -114,7 +114,7 @@ def _(client):
 @scaling_up.check
 def _(result, scale):
     count = _blocks(scale)
-    # Each number counts three times, but for the two at the ends, which have one neighbour.
+    # Each number counts three times, except the two at the ends, which have one neighbour.
     wanted = 3 * sum(range(count)) - (count - 1)
     expect(result["total"], equals=wanted, what="sum with neighbours")
     expect(result["workers"], equals=scale.workers, what="workers at the end")
@@ -124,12 +124,12 @@ def _(result, scale):
 def straggler(client, scale, prepared):
     """Run equal tasks while the event loop of one worker is blocked most of the time.
 
-    Stresses stealing from a worker that hardly answers: it takes tasks, finishes them late, and
-    its messages wait.
+    Stresses stealing from a worker that hardly responds: it takes tasks, finishes them late, and
+    its messages are delayed.
 
-    Scale: 60 naps of 0.05 s for each thread x the fraction.
+    Scale: 60 sleeps of 0.05 s per thread x fraction.
     About 5 s on 2 x 1 x 1 GiB.
-    Check: each task ran and told its number; the share that the slow worker ran is kept.
+    Check: each task ran and returned its number; the share on the slow worker is a metric.
     """
     from distributed import wait
 
@@ -156,7 +156,7 @@ def _(result, scale):
 
 @straggler.cleanup
 def _(client):
-    # A worker whose loop is blocked may never finish closing.
+    # A worker with a blocked event loop may never finish closing.
     client.run(_block_no_more)
 
 
@@ -167,16 +167,16 @@ def _(client):
     version=2,
 )
 def heavy_deps(client, scale, prepared, *, stealing):
-    """Run tasks whose inputs are large and all lie on one worker, while the others idle.
+    """Run tasks whose large inputs are all on one worker, while the others are idle.
 
-    Stresses the weighing of work against transfer: each task needs an array of its own, and an
-    idle worker that takes it must fetch that first. What was moved is the metric, with stealing
-    on, and off to compare.
+    Stresses the comparison of work with transfer: each task needs a different array, which an idle
+    worker must fetch first. The metric is the number of moved tasks, with stealing enabled, and
+    disabled for comparison.
 
-    Scale: 40 tasks for each thread of the worker that holds the inputs x the fraction, whatever
-    the cluster: a third of its memory; a task is 0.2 s and an input 32 MiB at the reference, both
-    by the grain. About 2 s on 2 x 1 x 1 GiB.
-    Check: each task told the checksum of its own input.
+    Scale: 40 tasks per thread of the worker with the inputs x fraction, whatever the cluster: a
+    third of its memory; a task takes 0.2 s and an input has 32 MiB, both at reference memory.
+    About 2 s on 2 x 1 x 1 GiB.
+    Check: each task returned the checksum of its input.
     """
     begin = time.perf_counter()
     nap_s = scale.seconds(HEAVY_NAP_S)
@@ -235,7 +235,7 @@ def _nap_checksum(data, *, nap_s):
 
 
 async def _set_stealing(on, dask_scheduler):
-    """Turn stealing on or off; return what it was. Without the extension it stays off."""
+    """Enable or disable stealing, if the scheduler has the extension; return the last setting."""
     was_on = "stealing" in dask_scheduler.periodic_callbacks
     extension = dask_scheduler.extensions.get("stealing")
     if extension is not None and on != was_on:
