@@ -1,8 +1,8 @@
-"""The climatology of each hour and day of the year, by NumPy."""
+"""Climatology for each hour and day of the year, with NumPy."""
 
 from __future__ import annotations
 
-#: Days of the window of a climatology, and of a year that has all of them.
+#: Days of the window of a climatology, and of a leap year.
 WINDOW, DAYS = 61, 366
 HOURS = (0, 6, 12, 18)
 

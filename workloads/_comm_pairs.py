@@ -1,4 +1,4 @@
-"""Two ends of a connection of distributed's own, without a scheduler between them."""
+"""Two ends of a connection of distributed, without a scheduler."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 
 
 def apart(make):
-    """Run a coroutine in a thread of its own, and return what it returns.
+    """Run a coroutine in a new thread, and return its result.
 
-    The main thread may have an event loop already, as in a notebook.
+    The main thread may have a running event loop, as in a notebook.
     """
     told = {}
 
@@ -30,9 +30,9 @@ def apart(make):
 
 @asynccontextmanager
 async def echoing(protocol):
-    """Listen on this machine; yield the address and the options to connect with.
+    """Listen on this machine and send messages back; yield the address and options to connect with.
 
-    What comes in is sent back, until the other end hangs up.
+    The connection is served until the other end closes it.
     """
     from distributed.comm import CommClosedError, listen
 

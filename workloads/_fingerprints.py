@@ -1,16 +1,16 @@
-"""Two numbers that tell whether an array holds the right values in the right places."""
+"""Two numbers that detect wrong or misplaced values of an array."""
 
 from __future__ import annotations
 
-#: 2**64 over the golden ratio: its multiples are spread evenly.
+#: 2**64 divided by the golden ratio: its multiples are evenly distributed.
 GOLDEN = 0x9E3779B97F4A7C15
 
 
 def fingerprint(array, begin=None):
     """Return a Dask array of two numbers: the sum, and the sum weighted by position.
 
-    Values are taken as float64. With `begin`, only values from these indices on count, and
-    positions are counted from there.
+    Values are converted to float64. With `begin`, only values from these indices on are included,
+    and positions are relative to these indices.
     """
     begin = tuple(begin or (0,) * array.ndim)
     ones = tuple((1,) * count for count in array.numblocks)
@@ -19,10 +19,10 @@ def fingerprint(array, begin=None):
 
 
 def weights(places, axis):
-    """Return a weight in [0, 1) for each place along an axis.
+    """Return a weight in [0, 1) for each position along an axis.
 
-    As good as random, and other ones for each axis: weights that repeat, or that grow steadily,
-    do not see, or hardly, that chunks have changed places.
+    Weights are pseudo-random and differ between axes: periodic or linear weights would not detect
+    that chunks were exchanged.
     """
     import numpy as np
 
@@ -35,7 +35,7 @@ def _sums_of_block(block, begin, block_info=None):
 
     plain = weighted = np.asarray(block)
     edges = block_info[0]["array-location"]
-    # The last axis first: each product then runs along memory.
+    # Start with the last axis: each product is then along contiguous memory.
     for axis, (low, high) in reversed(list(enumerate(edges))):
         places = np.arange(low, high) - begin[axis]
         counted = (places >= 0).astype(float)

@@ -1,10 +1,10 @@
-"""Trials of a classifier on handwritten digits: parameters drawn at random, and their score."""
+"""Trials of a classifier on handwritten digits: random parameters and their score."""
 
 from __future__ import annotations
 
 
 def random_forests(count, seed):
-    """Return parameters of random forests, so many of them."""
+    """Return this many random sets of parameters of random forests."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -19,7 +19,7 @@ def random_forests(count, seed):
 
 
 def forest_score(params):
-    """Return the accuracy of a forest, by threefold cross-validation; the same each time."""
+    """Return the accuracy of a forest by threefold cross-validation; it is deterministic."""
     from sklearn.datasets import load_digits
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.model_selection import cross_val_score

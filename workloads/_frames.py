@@ -1,4 +1,4 @@
-"""Help for workloads on frames: how they shuffle, and rows whose keys are known."""
+"""Functions for workloads with frames: shuffle method, input frames, and sums by key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dask
 from benchkit.measure import expect, random_frame
 
 PAYLOAD = "float_1"
-#: Zones of a city, as many as New York's taxis know.
+#: Taxi zones of New York.
 N_ZONES = 263
 META = {"key": "int64", "rows": "int64", "payload": float}
 
@@ -17,7 +17,7 @@ META = {"key": "int64", "rows": "int64", "payload": float}
 def shuffle_by(method):
     """Return a context in which Dask shuffles frames by this method."""
     old = "dataframe.shuffle.algorithm"
-    # The release's own table tells whether the name has changed already.
+    # The table of deprecations has the current name of the option.
     return dask.config.set({dask.config.deprecations.get(old, old): method})
 
 
@@ -28,9 +28,9 @@ def keyed_frame(scale, seed, *, factor, n_keys, n_columns=20):
 
 
 def gathered(frame):
-    """Return a frame as the client's own, piece by piece.
+    """Return a frame in the client, partition by partition.
 
-    ``frame.compute()`` joins all pieces on one worker first, which may have no room for them.
+    ``frame.compute()`` concatenates all partitions on one worker, which may not have enough memory.
     """
     import pandas as pd
 
@@ -38,9 +38,9 @@ def gathered(frame):
 
 
 def by_bucket(scale, *frames):
-    """Yield the rows of each frame as the client's own, those of some keys at a time.
+    """Yield the rows of each frame in the client, for some keys at a time.
 
-    All of them at once need a client as large as the cluster.
+    All rows at once would need a client as large as the cluster.
     """
     frames = dask.persist(*frames)
     for number in range(scale.workers):
@@ -48,7 +48,7 @@ def by_bucket(scale, *frames):
 
 
 def sums_by_key(frame):
-    """Return the keys of a pandas frame, and for each its rows and the sum of its payload."""
+    """Return the keys of a pandas frame, and the number of rows and sum of payload of each."""
     import numpy as np
 
     keys, place, rows = np.unique(frame["key"], return_inverse=True, return_counts=True)
@@ -56,7 +56,7 @@ def sums_by_key(frame):
 
 
 def rows_by_key(part, nap_s=0.0):
-    """Return `sums_by_key` of a partition as a frame, after a nap."""
+    """Return `sums_by_key` of a partition as a frame, after a sleep."""
     import pandas as pd
 
     time.sleep(nap_s)
@@ -81,12 +81,12 @@ def expect_by_key(got, source):
 
 
 def expect_sorted(edges, rows, product):
-    """Compare what is known of sorted partitions, one a row, with what their rows were.
+    """Compare a frame with one row per sorted partition with the rows before sorting.
 
-    `product` is the sum of sort key times payload, of all rows.
+    `product` is the sum of sort key times payload over all rows.
     """
     expect(int(edges["rows"].sum()), equals=int(rows), what="rows")
-    # pandas leaves NaN out of a sum: it would hide one.
+    # pandas skips NaN by default.
     expect(float(edges["product"].sum(skipna=False)), close_to=float(product), rtol=1e-9,
            what="sum of key times payload")  # fmt: skip
     expect(bool(edges["is_sorted"].all()), equals=True, what="order inside partitions")
@@ -97,22 +97,22 @@ def expect_sorted(edges, rows, product):
 
 
 def trips(scale, seed, *, factor, n_columns=10):
-    """Return trips of which each begins in one of 263 zones, the first of which are busy.
+    """Return trips, each with its zone of pickup, one of 263; zones with small numbers are busy.
 
-    Zone numbers follow a power law: one owns a sixth of the rows, most less than a four-hundredth.
+    Zone numbers follow a power law: one has a sixth of the rows, most less than 1/400.
     """
     frame = frame_of(scale, seed, factor, {"float": n_columns})
     return frame.assign(zone=(frame["float_0"] ** 3 * N_ZONES).astype("int64") + 1)
 
 
 def frame_of(scale, seed, factor, columns, freq=None):
-    """Return a random frame of a share of the cluster's memory; its partitions are small."""
+    """Return a random frame of a share of cluster memory, in small partitions."""
     part = scale.memory_per_thread / 128
     return random_frame(scale.linear(factor), columns, partition_bytes=part, freq=freq, seed=seed)
 
 
 def one_row(**values):
-    """Return a frame of one row: what is known of a partition."""
+    """Return a frame of one row, which describes a partition."""
     import pandas as pd
 
     return pd.DataFrame({name: [value] for name, value in values.items()})

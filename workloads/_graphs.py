@@ -1,8 +1,8 @@
-"""Graphs of fixed shapes: what is ordered, and what is built on the client's side alone."""
+"""Graphs of fixed shapes, to be ordered by `dask.order`, or to be built by the client."""
 
 from __future__ import annotations
 
-#: Families of graphs that `dask.order` has had trouble with, after the suite dask-benchmarks.
+#: Families of graphs that were difficult for `dask.order`, from the suite dask-benchmarks.
 FAMILIES = (
     "overlap",
     "svd",
@@ -15,21 +15,21 @@ FAMILIES = (
     "groups-1x9999",
     "groups-999x10",
 )
-#: Rows and columns of a block: its values are made in the check alone.
+#: Rows and columns of a block; its values are computed in the check only.
 BLOCK = 8
-#: What is built of arrays.
+#: Operations on arrays whose graphs are built.
 BUILDS = ("rechunk", "overlap", "tensordot", "groupby")
 
 
 def a_family(name, fraction):
-    """Return one of `FAMILIES` as {key: keys that it needs}."""
+    """Return one of `FAMILIES` as {key: dependencies}."""
     family, _, shape = name.partition("-")
     if family in ("overlap", "svd"):
         return needs_of(_array_graph(family, fraction))
     if family == "danglers":
         return _danglers(max(20, round(1000 * fraction)))
     width, depth = map(int, shape.split("x"))
-    if width > depth:  # the long side is what gets shorter
+    if width > depth:  # the fraction reduces the longer side
         width = max(3, round(width * fraction))
     else:
         depth = max(3, round(depth * fraction))
@@ -37,7 +37,7 @@ def a_family(name, fraction):
 
 
 def needs_of(graph):
-    """Return {key: keys that its task needs} of a low-level graph, old tasks or new."""
+    """Return {key: dependencies} of a low-level graph with old or new tasks."""
     from dask.core import get_dependencies
 
     return {key: set(get_dependencies(graph, key)) for key in graph}
@@ -57,7 +57,7 @@ def _array_graph(family, fraction):
 
 
 def _layers(width, depth):
-    """Return layers in which each task needs every one of the layer before."""
+    """Return layers in which each task depends on all tasks of the layer before."""
     needs = {("layer", 0, i): set() for i in range(width)}
     for layer in range(1, depth):
         below = {("layer", layer - 1, i) for i in range(width)}
@@ -66,7 +66,7 @@ def _layers(width, depth):
 
 
 def _danglers(length):
-    """Return a chain, each link of which has a leaf below it and one above."""
+    """Return a chain in which each link has an extra dependency and an extra dependent."""
     needs = {}
     for i in range(length):
         needs["leaf", i] = set()
@@ -76,7 +76,7 @@ def _danglers(length):
 
 
 def _groups(count, length):
-    """Return chains that have nothing to do with one another."""
+    """Return independent chains."""
     return {
         ("group", group, i): {("group", group, i - 1)} if i else set()
         for group in range(count)
@@ -85,9 +85,9 @@ def _groups(count, length):
 
 
 def tasks_of(needs):
-    """Return a graph of tasks with these needs; what they compute does not matter.
+    """Return a graph of tasks with these dependencies, for ordering only.
 
-    They are as the scheduler orders them: what a task needs is noted on it, and not sought in it.
+    Tasks are in the format of the scheduler, with explicit dependencies.
     """
     tasks = {key: (sum, sorted(others, key=str)) for key, others in needs.items()}
     try:
@@ -98,7 +98,7 @@ def tasks_of(needs):
 
 
 def most_alive(needs, order):
-    """Return how many results lie in memory at most, when tasks run one by one in an order."""
+    """Return the largest number of results in memory if tasks run one by one in an order."""
     users = {key: 0 for key in needs}
     for others in needs.values():
         for other in others:
@@ -113,14 +113,14 @@ def most_alive(needs, order):
     return most
 
 
-# -- what is built --------------------------------------------------------------------------------
+# -- graphs that are built ------------------------------------------------------------------------
 
 
 def built(kind, side):
-    """Build one of `BUILDS` of `side` x `side` blocks; return its optimised graph and its keys."""
+    """Build one of `BUILDS` with `side` x `side` blocks; return its optimised graph and keys."""
     import dask
 
-    # Else a client that is connected makes it a shuffle between workers.
+    # With a connected client, the default is a P2P shuffle between workers.
     with dask.config.set({"array.rechunk.method": "tasks"}):
         array = _array_of(kind, side)
         keys = array.__dask_keys__()
@@ -142,7 +142,7 @@ def _array_of(kind, side):
 
 
 def _group_means(array, count):
-    """Return the means of every `count`-th row, as xarray groups without flox."""
+    """Return the means of every `count`-th row, grouped by xarray without flox."""
     import numpy as np
     import xarray as xr
 
@@ -153,7 +153,7 @@ def _group_means(array, count):
 
 
 def last_block(graph, keys):
-    """Compute the last block of a graph, by itself."""
+    """Compute the last block of a graph only."""
     from dask.local import get_sync
     from dask.optimization import cull
 

@@ -1,10 +1,10 @@
-"""Weights that interpolate maps to another grid, once as one matrix and once axis by axis."""
+"""Weights that interpolate maps to another grid, as one matrix or by axis."""
 
 from __future__ import annotations
 
 
 def axis_weights(shape, to):
-    """Return the weights of interpolation from pole to pole, and around the globe."""
+    """Return the weights of interpolation along latitudes and around the globe."""
     import numpy as np
 
     ratio = {"coarse": 1 / 4, "finer": 5 / 4, "finest": 5 / 2}[to]

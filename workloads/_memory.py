@@ -1,4 +1,4 @@
-"""What workers hold and the scheduler knows: arrays drawn by number, memory, disk, tasks."""
+"""State of workers and scheduler: arrays by number, memory, disk, tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def worker_memory(scale):
 
 
 def drawn(number, *, length, seed):
-    """Return the array of this number: whoever draws it gets the same."""
+    """Return the random array of this number, which is the same on every machine."""
     import numpy as np
 
     return np.random.default_rng([seed, number]).random(length)
@@ -25,22 +25,22 @@ def own_memory():
 
 
 def bytes_spilled(dask_worker):
-    """Return the size in memory of what a worker has on disk now."""
+    """Return the size in memory of the data that a worker has on disk now."""
     return getattr(dask_worker.data, "spilled_total", (0, 0))[0]
 
 
 def bytes_written(dask_worker):
-    """Return what a worker has written to disk in its life."""
+    """Return the bytes that a worker has written to disk since its start."""
     return getattr(dask_worker.data, "cumulative_metrics", {}).get(("disk-write", "bytes"), 0)
 
 
 def count_tasks(dask_scheduler):
-    """Return how many tasks a scheduler knows."""
+    """Return the number of tasks on the scheduler."""
     return len(dask_scheduler.tasks)
 
 
 def await_tasks(client, wanted, timeout_s=10):
-    """Wait until the scheduler has no more tasks than these; return how many it has."""
+    """Wait until the scheduler has at most this many tasks; return the number."""
     end = time.monotonic() + timeout_s
     while (count := client.run_on_scheduler(count_tasks)) > wanted and time.monotonic() < end:
         time.sleep(0.05)

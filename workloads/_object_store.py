@@ -1,11 +1,11 @@
-"""A slow, unreliable store made of local files: latency, bandwidth and errors as one likes."""
+"""A slow, unreliable store of local files, with given latency, bandwidth and errors."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-#: Kept by each process: bytes and requests that went through the store, by the store's label.
+#: Attribute of each process with bytes and requests by label of a store.
 ATTRIBUTE = "benchkit_store_counts"
 
 
@@ -15,14 +15,13 @@ def slow_store(*, label, latency_s=0.0, bytes_per_s=0.0, fail_first=()):
     Parameters
     ----------
     label : str
-        Under which bytes and requests are counted, see `counts_of_worker`.
+        Name under which bytes and requests are counted, see `counts_of_worker`.
     latency_s : float
-        Before each request.
+        Delay of each request in s.
     bytes_per_s : float
-        For the requests of one thread; 0 is without limit.
+        Bandwidth of the requests of one thread in B/s; 0: unlimited.
     fail_first : iterable of str
-        Files whose first request of all fails with an OSError: seen by a marker beside the file,
-        so that it does not matter which worker asks.
+        Files whose first request by any worker fails with an OSError; a marker file records it.
     """
     return _store_class()(
         label=label,
@@ -33,9 +32,9 @@ def slow_store(*, label, latency_s=0.0, bytes_per_s=0.0, fail_first=()):
 
 
 def counts_of_worker(label):
-    """Return a function for `Client.run` that tells what went through a store, in B and requests.
+    """Return a function for `Client.run` that returns bytes and requests of a store.
 
-    It forgets the numbers: who asks twice gets zeros.
+    The function resets the counts, so that a second call returns zeros.
     """
 
     def counts():
@@ -50,8 +49,8 @@ def _make_store(options):
 
 
 def _store_class():
-    # Made when asked for: a collection of workloads imports nothing but Dask. The class itself
-    # cannot be pickled, as fsspec keeps locks in it: a store is made anew where it goes.
+    # Defined on use: collecting workloads imports Dask only. The class cannot be pickled, because
+    # fsspec keeps locks in it: each process defines it again.
     from fsspec.implementations.local import LocalFileSystem
     from fsspec.spec import AbstractBufferedFile
 
@@ -80,7 +79,7 @@ def _store_class():
         def _open(self, path, mode="rb", block_size=None, **options):
             if mode != "rb":
                 return super()._open(path, mode, block_size, **options)
-            # Only what is asked for is read: no reading ahead.
+            # Read only what was requested, without read-ahead.
             return SlowFile(self, path, mode, cache_type="none", size=self.size(path))
 
         def cat_file(self, path, start=None, end=None, **options):
@@ -106,7 +105,7 @@ def _store_class():
             raise OSError(f"{path}: the simulated store failed this request")
 
         def _count(self, nbytes):
-            # On a module that every process has, because this class is made anew where it goes.
+            # Keep the counts in a module of each process, which defines this class again.
             if not hasattr(threading, ATTRIBUTE):
                 setattr(threading, ATTRIBUTE, {})
             kept = getattr(threading, ATTRIBUTE)

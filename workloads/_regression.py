@@ -1,4 +1,4 @@
-"""Rows to learn from, and rows to try what was learnt."""
+"""Training and test data of a regression."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ N_FEATURES = 20
 
 
 def regression(scale, seed):
-    """Return features and targets that lie on the workers, as ``train`` and ``test``.
+    """Return persisted features and targets, as ``train`` and ``test``.
 
-    They are 0.01 x cluster memory in all, in 4 chunks for each thread; 30 % are for the test.
+    They are 0.01 x cluster memory in total, in 4 chunks per thread; 30 % are test data.
     """
     import dask
     import dask.array as da
@@ -18,7 +18,7 @@ def regression(scale, seed):
     chunk = max(100, rows // (4 * scale.threads))
     x = da.random.default_rng(seed).random((rows, N_FEATURES), chunks=(chunk, N_FEATURES))
     y = 10 * x[:, 0] + 5 * x[:, 1] * x[:, 2] - 3 * x[:, 3]
-    # Rows are in no order: the last 30 % are as good as any.
+    # Rows are in random order: take the last 30 %.
     cut = rows * 7 // 10
     persisted = dask.persist(x[:cut], y[:cut], x[cut:], y[cut:])
     wait(persisted)

@@ -1,4 +1,4 @@
-"""Objects of many kinds, of about the bytes asked for, and whether two of them differ."""
+"""Objects of many kinds with a given size, and their comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = (
 
 
 def an_object(kind, nbytes, seed):
-    """Return a seeded object of one of `KINDS` that takes about `nbytes`."""
+    """Return a seeded object of one of `KINDS` with about `nbytes`."""
     import numpy as np
 
     makers = {
@@ -34,7 +34,7 @@ def an_object(kind, nbytes, seed):
 
 
 def differs(one, other):
-    """Tell whether two objects of `an_object` differ, in type, values or order."""
+    """Return whether two objects of `an_object` differ in type, values or order."""
     import numpy as np
     import pandas as pd
 
@@ -99,7 +99,7 @@ def _arrow(nbytes, rng):
 
 
 def _nested(nbytes, rng):
-    """Return records in dictionaries in lists, as metadata is."""
+    """Return records in dictionaries in lists, like metadata."""
     words = _words(max(2, nbytes // 120), rng)
     return {
         "version": 1,
@@ -111,7 +111,7 @@ def _nested(nbytes, rng):
 
 
 def _graph(nbytes, rng):
-    """Return a graph of tasks, 640 B a task: 64 MB are 100 000 of them."""
+    """Return a graph of tasks with 640 B per task: 64 MB are 100 000 tasks."""
     count = max(2, nbytes // 640)
     links = rng.integers(0, 2**31, count).tolist()
     return {

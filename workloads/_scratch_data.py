@@ -1,4 +1,4 @@
-"""What workloads write: folders of their own for it, zarr stores, and objects of random bytes."""
+"""Temporary data of workloads: folders, zarr stores, and objects of random bytes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from benchkit.measure.data.dataset import data_folder
 
 
 def new_folder():
-    """Return the path of a new empty folder that client and workers share; who asks removes it."""
+    """Return a new empty folder that client and workers share; the caller removes it."""
     root = data_folder() / "written"
     root.mkdir(parents=True, exist_ok=True)
     return tempfile.mkdtemp(dir=root)
 
 
 def remove_folder(prepared):
-    """Remove the folder that a workload had prepared, if it came so far."""
+    """Remove the folder of the prepare step, if that step made it."""
     if prepared is not None and "folder" in prepared:
         shutil.rmtree(prepared["folder"], ignore_errors=True)
 
 
 def write_zarr(dataset, folder):
-    """Write a dataset to a zarr store in a folder, in chunks of its own; return the path."""
+    """Write a dataset to a zarr store in a folder, in its own chunks; return the path."""
     store = f"{folder}/written.zarr"
     for name in dataset.variables:
-        dataset[name].encoding.clear()  # the chunks of where it was read
+        dataset[name].encoding.clear()  # chunks of the source
     dataset.to_zarr(store, mode="w", consolidated=False)
     return store
 
@@ -40,14 +40,14 @@ def read_zarr(store):
 
 
 def read_here(store):
-    """Return the dataset of a zarr store as the client's own, read without Dask."""
+    """Return the dataset of a zarr store in the client, without Dask."""
     import xarray as xr
 
     return xr.open_zarr(store, consolidated=False, chunks=None)
 
 
 def write_objects(client, count, *, nbytes, seed):
-    """Return the paths of new files of random bytes, and the folder that is theirs."""
+    """Write new files of random bytes; return their paths and folder."""
     folder = new_folder()
     paths = [os.path.join(folder, f"{number:05d}.bin") for number in range(count)]
     client.gather(client.map(_write, paths, nbytes=nbytes, seed=seed, pure=False))

@@ -1,20 +1,20 @@
-"""What tasks tell the scheduler while they run, by numbers, however many they are."""
+"""Numbered events of running tasks on the scheduler, for any number of tasks."""
 
 from __future__ import annotations
 
-#: A scheduler keeps the last 1000 events of a topic; so many tasks share one, and may run twice.
+#: Tasks per topic: a scheduler keeps the last 1000 events of a topic, and tasks may run twice.
 TOGETHER = 400
 
 
 def new_topic(what):
-    """Return a topic that no earlier run has used: a cluster keeps the events of those."""
+    """Return a new topic: a cluster keeps the events of earlier runs."""
     from uuid import uuid4
 
     return f"benchkit-{what}-{uuid4().hex}"
 
 
 def tell(topic, number):
-    """Let a task tell its number."""
+    """Log an event with the number and worker of the running task."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -23,18 +23,18 @@ def tell(topic, number):
 
 
 def numbers_told(client, topic, *, first, stop):
-    """Return what tasks of these numbers told, sorted; a number twice for one that ran twice."""
+    """Return the numbers of events, sorted; a number occurs twice if its task ran twice."""
     return sorted(number for _, number in events_told(client, topic, first=first, stop=stop))
 
 
 def events_told(client, topic, *, first, stop):
-    """Return when (s since the epoch) tasks of these numbers told them, and the numbers."""
+    """Return times (s since the epoch) and numbers of events."""
     told = _told(client, topic, first, stop)
     return [(moment, event["number"]) for moment, event in told]
 
 
 def who_told(client, topic, *, first, stop):
-    """Return what tasks of these numbers told, and the workers that they ran on."""
+    """Return numbers and workers of events."""
     told = _told(client, topic, first, stop)
     return [(event["number"], event["worker"]) for _, event in told]
 

@@ -1,37 +1,37 @@
-"""Tasks that do nothing, how many, and what a scheduler still knows of them."""
+"""Tasks that do nothing, their number, and their state on the scheduler."""
 
 from __future__ import annotations
 
 import time
 
-#: How long the scheduler may take to take in a graph.
+#: Longest time until the scheduler has a graph.
 SUBMISSION_TIMEOUT_S = 100.0
 
 
 def same(number):
-    """Return what is given."""
+    """Return the argument."""
     return number
 
 
 def length_of(scale, full):
-    """Return so many tasks times the fraction, but ten."""
+    """Return this many tasks x fraction, at least ten."""
     return max(10, round(full * scale.fraction))
 
 
 def fresh(what):
-    """Return a name that no earlier run has used: results of the same key would be reused."""
+    """Return a new name: results with the key of an earlier run would be reused."""
     from uuid import uuid4
 
     return f"benchkit-{what}-{uuid4().hex}"
 
 
 def count_tasks(name, dask_scheduler):
-    """Return how many tasks the scheduler knows whose keys begin so."""
+    """Return the number of tasks on the scheduler whose keys have this prefix."""
     return sum(key.startswith(name) for key in list(dask_scheduler.tasks) if isinstance(key, str))
 
 
 def known_since(client, begin):
-    """Wait until the scheduler has taken in a graph that was sent after `begin`; return when."""
+    """Wait until the scheduler has a graph that was sent after `begin`; return the time."""
     end = time.monotonic() + SUBMISSION_TIMEOUT_S
     while time.monotonic() < end:
         for moment, event in client.get_events(client.id):

@@ -1,4 +1,4 @@
-"""Time what is over in a blink: call after call, and the middle one of their times."""
+"""Measure short calls: repeated calls, without garbage collection."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import time
 
 
 def timed(function, *arguments, **options):
-    """Return what a call returns and its seconds, in which no garbage is collected.
+    """Return the result and the seconds of a call, without garbage collection.
 
-    The collector would come in some calls and not in others, and stay as long as the heap is large.
+    Garbage collection would be part of some calls only, and its time depends on the size of the
+    heap.
     """
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-"""What an optimised plan of TPC-H says of itself."""
+"""Inspect optimised plans of TPC-H."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from benchkit.measure.errors import MissingPackage
 
 
 class Planned:
-    """An optimised collection, where what persists the results of a run does not find it.
+    """An optimised collection, hidden from the code that persists results of a run.
 
-    With the seconds that it took to plan, each time that it was planned.
+    It has the seconds of each planning.
     """
 
     def __init__(self, collection, seconds=()):
@@ -18,7 +18,7 @@ class Planned:
 
 
 def need_planning():
-    """Refuse a Dask whose frames are not planned before they are computed."""
+    """Raise for a release of Dask without query planning."""
     import dask.dataframe as dd
 
     if not hasattr(dd.DataFrame, "optimize"):
@@ -34,7 +34,7 @@ def readers(collection):
         step = stack.pop()
         if isinstance(step, (list, tuple)):
             stack.extend(step)
-        # By the class: a Delayed, which `isin` makes, has any attribute.
+        # Compare the class: a Delayed, which `isin` makes, has every attribute.
         elif hasattr(type(step), "_parameters") and id(step) not in seen:
             seen.add(id(step))
             stack.extend(step.operands)

@@ -1,4 +1,4 @@
-"""The 22 queries of TPC-H for Polars: lazy frames, nothing is computed here."""
+"""The 22 queries of TPC-H for Polars, as lazy frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def polars_plan(query, data):
     return plans[int(query[1:]) - 1](data)
 
 
-# Polars is imported when a plan is asked for: it reads then how many threads it may use.
+# Polars is imported on use, because it reads its number of threads during the import.
 
 
 def col(name):
@@ -42,7 +42,7 @@ def _table(data, name):
 
 
 def _within(frame, column, begin, end):
-    """Return the rows whose moment is in [begin, end), each given as (year, month, day)."""
+    """Return the rows whose time is in [begin, end), each given as (year, month, day)."""
     ends = datetime(*begin), datetime(*end)
     return frame.filter(col(column).is_between(*ends, closed="left"))
 

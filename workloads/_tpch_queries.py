@@ -1,8 +1,8 @@
-"""The 22 queries of TPC-H as Dask DataFrame code: plans, nothing is computed here.
+"""The 22 queries of TPC-H in Dask DataFrame, as lazy collections.
 
-Written as a careful user writes them: plain merges in the order of the SQL, filters early. Which
-columns are read, and when filters run, is for the optimiser to find out. Runs on Dask with and
-without query planning.
+The code is that of a careful user: plain merges in the order of the SQL, early filters. The
+optimiser selects the columns that are read, and moves filters. It runs on Dask with and without
+query planning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def suppliers_in(data, nation):
 
 
 def revenue_of(lines):
-    """Return what was paid for each line."""
+    """Return the price of each line after discount."""
     return lines["l_extendedprice"] * (1 - lines["l_discount"])
 
 
@@ -313,7 +313,7 @@ def small_quantities(data):
 def large_orders(data):
     """Query 18."""
     lines = table(data, "lineitem")
-    # As many groups as orders: one partition could not hold them.
+    # One group per order: too many for one partition.
     sums = lines.groupby("l_orderkey").agg(
         {"l_quantity": "sum"}, split_out=len(data.files("lineitem"))
     )

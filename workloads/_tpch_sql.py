@@ -1,8 +1,8 @@
-"""The 22 queries of TPC-H in SQL: the known answers, by DuckDB.
+"""The 22 queries of TPC-H in SQL, for the known results of DuckDB.
 
-The standard's text and parameters, with three liberties: orders are total (a key breaks ties), so
-that rows can be compared one by one; sums that are compared with each other are rounded to the
-decimals they really have; and days are moments, as in our files.
+The text and parameters of the standard with three changes: orders are total (a key breaks ties), so
+that rows can be compared one by one; sums that are compared with each other are rounded to their
+real decimals; and days are timestamps, as in the files.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ Q14 = """
       and l_shipdate >= timestamp '1995-09-01' and l_shipdate < timestamp '1995-10-01'
 """
 
-#: The standard makes a view first. Made twice, its sums may differ in the last bit and no supplier
-#: has the largest: hence the rounding.
+#: The standard defines a view. If its sums are computed twice, their last bit may differ and no
+#: supplier has the largest revenue: therefore they are rounded.
 Q15 = """
     with revenue as materialized (
         select l_suppkey, round(sum(l_extendedprice * (1 - l_discount)), 4) as total_revenue

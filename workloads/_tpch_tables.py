@@ -1,4 +1,4 @@
-"""What the queries of TPC-H share: data and answers, semi and anti joins, order."""
+"""Common functions of the queries of TPC-H: data and results, semi and anti joins, order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIB = 2**30
 
 
 def data_and_answer(scale, sql, *, shuffles=True):
-    """Make the tables, ask DuckDB for the answer to a query, and import what shuffles need."""
+    """Make the tables, compute the result of a query with DuckDB, and prepare shuffles."""
     sf = in_steps(max(0.01, scale.linear(1) / (4 * GIB)))
     data = dataset("tpch", sf=sf, parts=max(2, math.ceil(16 * sf)))
     answer = data.answer(with_share(sql, data))
@@ -25,7 +25,7 @@ def data_and_answer(scale, sql, *, shuffles=True):
 
 
 def same_rows(result, prepared):
-    """Expect the rows of DuckDB's answer, in its order; a single number is a row."""
+    """Compare the rows with those of DuckDB, in order; a single number is a row."""
     wanted = prepared["answer"]
     if not hasattr(result, "columns"):
         expect(float(result), close_to=float(wanted.iloc[0, 0]), atol=1e-6, what=wanted.columns[0])
@@ -47,12 +47,12 @@ def same_rows(result, prepared):
 
 
 def with_share(sql, data):
-    """Return SQL with the one parameter that depends on the data."""
+    """Return SQL with its parameter that depends on the data."""
     return sql.replace("{share}", repr(important_share(data)))
 
 
 def important_share(data):
-    """Return which share of the stock makes a part important in query 11."""
+    """Return the share of the stock above which a part is important in query 11."""
     return 0.0001 / data.manifest["params"]["sf"]
 
 
@@ -64,20 +64,20 @@ def table(data, name):
 
 
 def in_order(frame, by, ascending=True, first=None):
-    """Return rows in order, or the first of them, in one partition.
+    """Return sorted rows, or the first of them, in one partition.
 
-    Not `sort_values`, which computes everything below it once more to find its divisions, and
-    which knows one direction only on older Dask.
+    `sort_values` would compute its input a second time to find divisions, and old releases of Dask
+    support one direction only.
     """
 
-    def ordered(part):  # in here, or workers would look for this file
+    def ordered(part):  # nested, so that it is pickled by value
         part = part.sort_values(by, ascending=ascending, ignore_index=True)
         return part if first is None else part.head(first)
 
     kinds = frame._meta
     if first is not None:
         frame = frame.map_partitions(ordered, meta=kinds)
-    # Also of what looks like one partition: a group-by may get more when it is optimised.
+    # Repartition also a single partition: a group-by may get more when it is optimised.
     frame = frame.repartition(npartitions=1)
     return frame.map_partitions(ordered, meta=kinds)
 
@@ -100,5 +100,5 @@ def not_found_in(left, right, left_on, right_on):
 
 
 def within(column, begin, end):
-    """Return which moments are in [begin, end), each given as (year, month, day)."""
+    """Return whether times are in [begin, end), each given as (year, month, day)."""
     return (column >= datetime(*begin)) & (column < datetime(*end))

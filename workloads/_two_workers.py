@@ -1,4 +1,4 @@
-"""Two workers of a cluster, for what passes between them."""
+"""Two workers of a cluster, for transfers between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchkit.measure.errors import ClusterError
 
 
 def two_workers(client):
-    """Return the addresses of the first two; a cluster of one is an infrastructure error."""
+    """Return the addresses of the first two workers; fewer are an infrastructure error."""
     addresses = sorted(client.nthreads())
     if len(addresses) < 2:
         raise ClusterError("needs two workers; the cluster has one")

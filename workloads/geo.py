@@ -26,11 +26,11 @@ from _tasks import known_since
 
 from benchkit.measure import expect, workload
 
-#: Products of anomalies of two fields: what moves momentum, heat and air.
+#: Products of anomalies of two fields: transport of momentum and heat.
 PRODUCTS = ("UV", "VT", "UW")
-#: A resource that no worker has: tasks that need it are known to the scheduler and stay there.
+#: A resource that no worker has: tasks that need it stay on the scheduler.
 NOBODY = "benchkit-nobody"
-#: A chunk of two or more dimensions, among the files of a dataset that workloads read lazily.
+#: File name of a chunk of two or more dimensions, in variables that workloads read lazily.
 CHUNK = re.compile(r"(?!expected|counties).*/\d+(\.\d+)+")
 
 
@@ -41,16 +41,16 @@ CHUNK = re.compile(r"(?!expected|counties).*/\d+(\.\d+)+")
     version=2,
 )
 def atmospheric_circulation(prepared):
-    """Average products of anomalies around the globe, by day, and write them.
+    """Compute daily means of zonal covariances of four fields, and write them.
 
-    Four fields are read: zonal means, anomalies, their products, the products' zonal means, and
-    daily means of those: 24 of the input chunks shrink to three short columns. Stresses the order
-    of tasks where four roots meet, and the graph.
+    Zonal means, anomalies, their products, zonal means of the products, and daily means: 24 input
+    chunks are reduced to three short columns. Stresses the order of tasks with four inputs, and the
+    graph.
 
-    Scale: 0.2 x cluster memory for the four fields, linear, hourly, float32; a chunk is one hour
-    of 3 MiB at the reference, by the grain.
+    Scale: 0.2 x cluster memory for the four fields, linear, hourly, float32; a chunk is one hour of
+    3 MiB at reference memory.
     About 13 s on 2 x 1 x 1 GiB, plus 4 s once to make the data.
-    Check: the daily covariances that the recipe found with NumPy.
+    Check: the daily covariances, which the recipe of the dataset computed with NumPy.
     """
     import xarray as xr
 
@@ -74,7 +74,7 @@ def _(result, prepared):
         got = written[name].transpose("time", "level", "lat").to_numpy()
         wanted = known[name].to_numpy()
         expect(got.shape, equals=wanted.shape, what=f"shape of {name}")
-        # Fields are float32, and so are their products.
+        # Fields and their products are float32.
         furthest = float(abs(got - wanted).max())
         expect(furthest, at_most=1e-6, what=f"furthest value of {name}")
 
@@ -91,16 +91,16 @@ def _(prepared=None):
     version=2,
 )
 def era5_rechunk(prepared, scale):
-    """Rewrite an archive of sea surface temperature so that a place's whole series is one read.
+    """Rewrite an archive of sea surface temperatures so that the series of a position is one read.
 
-    Chunks of one moment become chunks of all moments of a region, and are written to zarr.
-    Stresses the shuffle and, behind it, the file system.
+    Chunks of one time become chunks of all times of a region, and are written to zarr. Stresses the
+    shuffle and the file system.
 
-    Scale: 0.25 x cluster memory, linear, float32; a moment is 721 x 1440 values and a chunk
-    written is 128 MiB at the reference, both by the grain.
+    Scale: 0.25 x cluster memory, linear, float32; a map is 721 x 1440 values and a written chunk is
+    128 MiB, both at reference memory.
     About 11 s on 2 x 1 x 1 GiB, plus 9 s once to make the data.
-    Check: the sum and a sum weighted by position of what was written, and of what of it is
-    missing (land), equal those of the source; the sum of each moment is what the recipe counted.
+    Check: the sum and the sum weighted by position of values and of missing values (land) equal
+    those of the source; the sum of each time, from the manifest of the dataset.
     """
     series = read_zarr(prepared["data"].at("surface.zarr"))
     side = (scale.chunk("128 MiB") / 4 / series.sizes["time"]) ** 0.5
@@ -147,16 +147,16 @@ def _(prepared=None):
     version=2,
 )
 def climatology_highlevel(prepared):
-    """Average hours of days of the year over three years and 61 days, in the words of xarray.
+    """Compute means by hour and day of the year over three years and 61 days, with xarray.
 
-    Unstack to hours, days and years, fill the leap day, pad around the year's end, roll and
-    average with weights. Stresses the graph that these words make, its size, and the chunks that
-    they leave behind.
+    Unstack to hours, days and years, fill the leap day, pad around the end of the year, and compute
+    weighted rolling means. Stresses the graph of these methods, its size, and the resulting chunks.
 
-    Scale: 0.005 x cluster memory, linear, 4384 moments of float32; a chunk is 8 MiB at the
-    reference, by the grain. About 24 s on 2 x 1 x 1 GiB.
-    Check: on one latitude, NumPy's product with the matrix of weights; everywhere, means over the
-    days, which no window changes.
+    Scale: 0.005 x cluster memory, linear, 4384 times of float32; a chunk is 8 MiB at reference
+    memory.
+    About 24 s on 2 x 1 x 1 GiB.
+    Check: on one latitude, the product with the matrix of weights by NumPy; everywhere, means over
+    all days, which do not depend on the window.
     """
     import xarray as xr
 
@@ -192,14 +192,15 @@ def _(result, prepared):
     version=2,
 )
 def climatology_map_blocks(prepared, scale):
-    """Average hours of days of the year as `climatology_highlevel` does, by NumPy in each block.
+    """Compute the same means as `climatology_highlevel`, by NumPy in each block.
 
-    Chunks of some days become whole series of a region, a function makes their climatology, and
-    the result is cut into days. Stresses rechunking there and back, and moves no more than that.
+    Chunks of some days become whole series of a region, a function computes the climatology, and
+    the result is split into days. Stresses rechunking in both directions, without other transfers.
 
-    Scale: 0.005 x cluster memory, linear, 4384 moments of float32; a chunk is 8 MiB at the
-    reference, by the grain. About 3 s on 2 x 1 x 1 GiB.
-    Check: that of `climatology_highlevel`.
+    Scale: 0.005 x cluster memory, linear, 4384 times of float32; a chunk is 8 MiB at reference
+    memory.
+    About 3 s on 2 x 1 x 1 GiB.
+    Check: as for `climatology_highlevel`.
     """
     import numpy as np
     import xarray as xr
@@ -227,7 +228,7 @@ def _(result, prepared):
 
 
 def _expect_known_sums(maps, prepared):
-    """Compare the sum of each moment (time, lat, lon) with what the recipe counted."""
+    """Compare the sum of each time (time, lat, lon) with the manifest of the dataset."""
     known = prepared["data"].manifest["known"]["sums"]
     sums = maps.astype(float).sum(axis=(1, 2)).compute()
     expect(sums, close_to=known, rtol=1e-9, what="sum of each moment as it was read")
@@ -246,7 +247,7 @@ def _expect_climatology(result, prepared):
     _expect_known_sums(series.data, prepared)
     time, middle = series["time"].to_index(), series.shape[1] // 2
     expect(result.shape, equals=(len(HOURS), DAYS, *series.shape[1:]), what="shape")
-    # The last day of a year without a leap day counts twice.
+    # The last day of a year without leap day counts twice.
     is_twice = (time.day_of_year == 365) & ~time.is_leap_year
     weights = np.where(is_twice, 2.0, 1.0) / (len(set(time.year)) * len(HOURS) * DAYS)
     means, one_latitude, got = dask.compute(
@@ -266,17 +267,17 @@ def _expect_climatology(result, prepared):
     version=2,
 )
 def zonal_average(prepared):
-    """Average the depth of water over the area of each county, moment by moment.
+    """Average water depth over the area of each county, for each day.
 
-    The counties are another raster, whose coordinates differ in the ninth digit and are taken to
-    be equal. Stresses flox's reduction over two dimensions, where each tile holds few of the
+    The counties are another raster, whose coordinates differ in the ninth digit and are treated as
+    equal. Stresses the reduction of flox over two dimensions, where each tile has few of the
     groups.
 
-    Scale: 0.1 x cluster memory, linear, 100 days of float32; a chunk is ten days of a tile,
-    4.25 MiB at the reference, by the grain; three counties for two tiles.
+    Scale: 0.1 x cluster memory, linear, 100 days of float32; a chunk is ten days of a tile, 4.25
+    MiB at reference memory; three counties per two tiles.
     About 7 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
-    Check: at the first and the last moment, NumPy's `bincount`; at all, the sum over all
-    counties, which the recipe counted.
+    Check: the first and the last day, by `bincount` of NumPy; for all days the sum over all
+    counties, from the manifest of the dataset.
     """
     import numpy as np
     import xarray as xr
@@ -309,7 +310,7 @@ def _(result, prepared):
         moment = depth[place].to_numpy().reshape(-1)
         wanted = np.bincount(flat, weights=moment)[1:] / counts
         expect(got[place], close_to=wanted, rtol=1e-4, what=f"moment {place}")
-    # Depths are float32, and some ways to add them stay there.
+    # Depths are float32, and some methods add them as float32.
     known = data.manifest["known"]["sums"]
     expect(got @ counts, close_to=known, rtol=1e-5, what="sum over all counties")
 
@@ -321,15 +322,16 @@ def _(result, prepared):
     version=2,
 )
 def satellite_filter(prepared):
-    """Make monthly means of a humidity index of satellite images, and write them.
+    """Compute monthly means of a humidity index of satellite images, and write them.
 
-    Two bands of 16-bit numbers lose the offset that they have from a certain day on, and make an
-    index; images without data are left out. Stresses many small steps on each chunk, whose type
+    An offset is subtracted from two bands of 16-bit numbers from a date on, and the bands make an
+    index; pixels without data are excluded. Stresses many small steps on each chunk, whose type
     grows from two bytes to eight, and a reduction.
 
-    Scale: 0.15 x cluster memory for each band, linear, 60 images; a chunk is 4 MiB at the
-    reference, by the grain. About 17 s on 2 x 1 x 1 GiB, plus 9 s once to make the data.
-    Check: one band is two to five times the other, by month and place: the index is known.
+    Scale: 0.15 x cluster memory for each band, linear, 60 images; a chunk is 4 MiB at reference
+    memory. About 17 s on 2 x 1 x 1 GiB, plus 9 s once to make the data.
+    Check: one band is two to five times the other, by month and position, so that the index is
+    known.
     """
     import pandas as pd
     import xarray as xr
@@ -375,22 +377,22 @@ def _(prepared=None):
     version=3,
 )
 def regrid(prepared):
-    """Interpolate maps to another grid by one sparse matrix of weights, which is there already.
+    """Interpolate maps to another grid with one sparse matrix of weights, which is an input.
 
-    Bilinear, and periodic around the globe: to a grid of 1/4, 5/4 or 5/2 as many points each way.
-    Each task needs the same matrix. Stresses shipping it, from the client to all workers: it is
-    as large as one map, 20 maps or 75.
+    Bilinear and periodic around the globe, to a grid of 1/4, 5/4 or 5/2 as many points per axis.
+    Each task needs the same matrix. Stresses its transfer from the client to all workers: it is as
+    large as one map, 20 maps or 75.
 
-    Scale: 0.1 x cluster memory, linear, float32; a chunk is one map of 721 x 1440 values at the
-    reference, by the grain. About 4 s on 2 x 1 x 1 GiB, plus 4 s once to make the data.
-    Check: the sum and a sum weighted by position equal those of maps interpolated along one axis,
-    then the other, from products with two small matrices.
+    Scale: 0.1 x cluster memory, linear, float32; a chunk is one map of 721 x 1440 values at
+    reference memory. About 4 s on 2 x 1 x 1 GiB, plus 4 s once to make the data.
+    Check: the sum and the sum weighted by position equal those of maps interpolated along one axis,
+    then the other, with two small matrices.
     """
     import dask
     import xarray as xr
 
     maps = read_zarr(prepared["data"].at("surface.zarr"))["t2m"].data
-    # One object that tasks depend on, not a copy in each.
+    # A single dependency of all tasks, not a copy in each.
     weights = dask.delayed(prepared["weights"], pure=True)
     height, width = prepared["grid"]
     regridded = maps.map_blocks(
@@ -428,7 +430,7 @@ def _maps_and_weights(scale, to):
     }
 
 
-# Functions, not workloads: what a workload's source is follows functions.
+# Functions, not workloads: the source of a workload includes functions that it uses.
 _circulation, _era5, _highlevel, _map_blocks, _zonal, _satellite, _regrid = (
     each.main
     for each in (
@@ -444,7 +446,7 @@ _circulation, _era5, _highlevel, _map_blocks, _zonal, _satellite, _regrid = (
 
 
 class _Submitted(Exception):
-    """Ends a computation whose graph the scheduler was sent: there is nothing to wait for."""
+    """Ends a computation after its graph was sent to the scheduler, because no task will run."""
 
 
 @workload(
@@ -466,16 +468,16 @@ class _Submitted(Exception):
     metrics={"building": "s", "submission": "s", "graph_tasks": "1"},
 )
 def submission(client, scale, prepared, *, of):
-    """Submit another workload of this category and run no task of it.
+    """Submit another workload of this category without running its tasks.
 
-    Tasks ask for a resource that no worker has. Stresses the client, which builds and optimises
-    the graph, and the scheduler, which takes it in: at a large scale that alone takes minutes.
-    Metrics are the seconds until the graph is sent and until the scheduler knows it, by its own
-    record of events. `cloud_optimize` is left out: workers open its files while it is built.
+    Tasks need a resource that no worker has. Stresses the client, which builds and optimises the
+    graph, and the scheduler, which receives it: at a large scale this takes minutes. Metrics are
+    the seconds until the graph is sent and until the scheduler has it, by its own events.
+    `cloud_optimize` is excluded: workers open its files while the graph is built.
 
     Scale: that of the other workload. About 3 s on 2 x 1 x 1 GiB.
-    Check: the scheduler knows as many tasks as the graph has, all that is asked for is among
-    them, and none of them ran.
+    Check: the scheduler has as many tasks as the graph, including all requested results, and none
+    of them ran.
     """
     import dask
 
@@ -503,7 +505,7 @@ def submission(client, scale, prepared, *, of):
         except _Submitted as told:
             sent, graph, keys, futures = told.args
     known = known_since(client, begin)
-    # No futures may be returned bare: they would be waited for.
+    # Hide the futures: benchkit would wait for them.
     return SimpleNamespace(
         building=sent - begin, submission=known - begin, graph=graph, keys=keys, futures=futures
     )
@@ -529,12 +531,12 @@ def _(client, result, prepared):
     from dask.core import flatten
 
     tasks = client.run_on_scheduler(_tasks_of_nobody)
-    graph = result.graph  # of an old Dask a dict
+    graph = result.graph  # a dict in old releases of Dask
     count = len(dict(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph))
     expect(len(tasks), equals=count, what="tasks that the scheduler knows")
     chunks = sum(CHUNK.fullmatch(name) is not None for name in prepared["data"].manifest["files"])
     expect(count, at_least=chunks, what="tasks, one at least for each chunk that is read")
-    # Old schedulers have the names of keys.
+    # Old schedulers have names of keys.
     unknown = set(map(str, flatten(result.keys))) - set(map(str, tasks))
     expect(len(unknown), equals=0, what="results it does not know")
     expect(set(tasks.values()), equals={"no-worker", "waiting"}, what="states of tasks")

@@ -170,7 +170,7 @@ def heavy_deps(client, scale, prepared, *, stealing):
     """Run tasks whose large inputs are all on one worker, while the others are idle.
 
     Stresses the comparison of work with transfer: each task needs a different array, which an idle
-    worker must fetch first. The metric is the number of moved tasks, with stealing enabled, and
+    worker must fetch first. The metric is the size of moved inputs, with stealing enabled, and
     disabled for comparison.
 
     Scale: 40 tasks per thread of the worker with the inputs x fraction, whatever the cluster: a

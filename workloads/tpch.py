@@ -59,7 +59,7 @@ from benchkit.measure import workload
 
 
 def query(*tags):
-    """Declare a query: a workload whose answer is that of DuckDB."""
+    """Declare a query: a workload whose result is compared with that of DuckDB."""
 
     def declare(function):
         found = workload(
@@ -73,10 +73,10 @@ def query(*tags):
 
 @query("scan", "groupby", "ci", "nightly")
 def q01(prepared):
-    """Sum up the lines shipped until a day, by return flag and status (TPC-H query 1).
+    """Sum the lines shipped until a date, by return flag and status (TPC-H query 1).
 
-    Nearly every line is read and four groups are left. Stresses Parquet reading, arithmetic on
-    columns and a group-by of eight aggregates that shrinks at once.
+    Nearly all lines are read and four groups are left. Stresses Parquet reading, arithmetic on
+    columns and a group-by of eight aggregates with a tiny result.
 
     Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -89,10 +89,10 @@ q01.prepare(lambda scale: data_and_answer(scale, Q01))
 
 @query("join", "nightly")
 def q02(prepared):
-    """Find the cheapest supplier in Europe of each brass part of one size (TPC-H query 2).
+    """Find the cheapest European supplier of each brass part of one size (TPC-H query 2).
 
-    Many small joins, then a minimum by part joined back to what it came from. Stresses the
-    planning of joins, and that a subtree used twice is computed once.
+    Many small joins, then a minimum by part that is joined with its own input. Stresses the
+    planning of joins, and reuse of a subtree that occurs twice.
 
     Scale: by scale factor, as q03. About 5 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -105,13 +105,14 @@ q02.prepare(lambda scale: data_and_answer(scale, Q02))
 
 @query("join", "ci", "first-twelve", "quick", "nightly")
 def q03(prepared):
-    """Find the ten unshipped orders of one market segment that are worth most (TPC-H query 3).
+    """Find the ten unshipped orders of one market segment with the largest value (TPC-H query 3).
 
-    Three tables are filtered, joined twice, grouped and cut to the top. Stresses the optimiser
-    (columns and filters pushed down to Parquet), two shuffles in a row and a large group-by.
+    Three tables are filtered, joined twice, grouped and limited to the first rows. Stresses the
+    optimiser (columns and filters pushed down to Parquet), two successive shuffles and a large
+    group-by.
 
-    Scale: scale factor 1 for each 4 GiB of cluster memory, in steps of 1, 2, 5; 16 files of a
-    large table for each unit. About 2 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
+    Scale: scale factor 1 for each 4 GiB of cluster memory, in steps of 1, 2, 5; 16 files of a large
+    table per unit. About 2 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
     Check: the ten rows, by DuckDB from the same files.
     """
     return unshipped_orders(prepared["data"]).compute()
@@ -124,7 +125,7 @@ q03.prepare(lambda scale: data_and_answer(scale, Q03))
 def q04(prepared):
     """Count the orders of a quarter that have a late line, by priority (TPC-H query 4).
 
-    Stresses the semi join: lines only say which orders count, and must not multiply them.
+    Stresses the semi join: lines only select orders, and must not multiply them.
 
     Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -137,10 +138,10 @@ q04.prepare(lambda scale: data_and_answer(scale, Q04))
 
 @query("join", "ci", "nightly")
 def q05(prepared):
-    """Sum what customers in Asia bought from suppliers of their own nation in a year (query 5).
+    """Sum sales of a year within each Asian nation (TPC-H query 5).
 
-    Five joins, one of them on two keys. Stresses shuffles of the two largest tables, and
-    filters on small tables that reach the large ones only through joins.
+    Five joins, one of them on two keys. Stresses shuffles of the two largest tables, and filters on
+    small tables that reach the large ones only through joins.
 
     Scale: by scale factor, as q03. About 4 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -153,10 +154,10 @@ q05.prepare(lambda scale: data_and_answer(scale, Q05))
 
 @query("scan", "ci", "nightly")
 def q06(prepared):
-    """Sum the discounts that were given on small quantities in a year (TPC-H query 6).
+    """Sum the discounts on small quantities in a year (TPC-H query 6).
 
-    No join and no groups. Stresses filters close to the reading of Parquet, and that four
-    columns of 16 are read.
+    No join and no groups. Stresses filters at the reading of Parquet, and the selection of four of
+    16 columns.
 
     Scale: by scale factor, as q03. About 1 s on 2 x 1 x 1 GiB.
     Check: the number, by DuckDB from the same files.
@@ -169,10 +170,10 @@ q06.prepare(lambda scale: data_and_answer(scale, Q06))
 
 @query("join", "nightly")
 def q07(prepared):
-    """Sum what France and Germany sold each other, by year (TPC-H query 7).
+    """Sum trade between France and Germany, by direction and year (TPC-H query 7).
 
-    The same joins twice, with the nations exchanged, and a concatenation. Stresses the
-    recognition of common subtrees: what both halves read should be read once.
+    The same joins twice, with the nations exchanged, and a concatenation. Stresses detection of
+    common subtrees: the input of both halves should be read once.
 
     Scale: by scale factor, as q03. About 9 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -185,10 +186,10 @@ q07.prepare(lambda scale: data_and_answer(scale, Q07))
 
 @query("join", "nightly")
 def q08(prepared):
-    """Compute the share of Brazil in the American market of one kind of steel, by year (query 8).
+    """Compute the market share of Brazil in America for one steel type, by year (TPC-H query 8).
 
-    Seven joins over eight tables. Stresses planning, which takes longer here than anywhere
-    else, and joins of large tables with few rows of a small one.
+    Seven joins of eight tables. Stresses planning, which takes longer than in any other query, and
+    joins of large tables with few rows of a small one.
 
     Scale: by scale factor, as q03. About 7 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -203,7 +204,7 @@ q08.prepare(lambda scale: data_and_answer(scale, Q08))
 def q09(prepared):
     """Sum the profit on parts named after a colour, by nation and year (TPC-H query 9).
 
-    Stresses a search in strings, six joins without a filter on the largest tables, one of them
+    Stresses a search in strings, and six joins without a filter on the largest tables, one of them
     on two keys.
 
     Scale: by scale factor, as q03. About 5 s on 2 x 1 x 1 GiB.
@@ -217,9 +218,9 @@ q09.prepare(lambda scale: data_and_answer(scale, Q09))
 
 @query("join", "groupby", "nightly")
 def q10(prepared):
-    """Find the twenty customers who lost most by returns in a quarter (TPC-H query 10).
+    """Find the twenty customers with the largest returns in a quarter (TPC-H query 10).
 
-    Stresses a group-by of seven keys, most of them strings that travel through all the joins.
+    Stresses a group-by of seven keys, most of them strings, which are columns of all joins.
 
     Scale: by scale factor, as q03. About 9 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -232,10 +233,10 @@ q10.prepare(lambda scale: data_and_answer(scale, Q10))
 
 @query("join", "groupby", "nightly")
 def q11(prepared):
-    """Find the parts that hold the largest shares of the stock in Germany (TPC-H query 11).
+    """Find the parts with the largest shares of the stock in Germany (TPC-H query 11).
 
-    The sum of all is the bound for each. Stresses a single value fed back into a filter of the
-    frame that it was computed from.
+    The sum over all parts is the limit for each. Stresses a scalar that is used in a filter of the
+    frame from which it was computed.
 
     Scale: by scale factor, as q03. About 3 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -248,10 +249,10 @@ q11.prepare(lambda scale: data_and_answer(scale, Q11))
 
 @query("join", "nightly")
 def q12(prepared):
-    """Count urgent and other orders that came late, by two modes of shipping (TPC-H query 12).
+    """Count urgent and other late orders by two shipping modes (TPC-H query 12).
 
-    Stresses filters that compare columns of the largest table, before a join and two
-    conditional sums.
+    Stresses filters that compare columns of the largest table, before a join and two conditional
+    sums.
 
     Scale: by scale factor, as q03. About 3 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -264,7 +265,7 @@ q12.prepare(lambda scale: data_and_answer(scale, Q12))
 
 @query("join", "groupby", "nightly")
 def q13(prepared):
-    """Count customers by how many orders they have (TPC-H query 13).
+    """Count customers by number of orders (TPC-H query 13).
 
     Stresses a regular expression on long strings, a left join, and a group-by of a group-by.
 
@@ -279,9 +280,9 @@ q13.prepare(lambda scale: data_and_answer(scale, Q13))
 
 @query("join", "nightly")
 def q14(prepared):
-    """Compute which share of a month's revenue was promoted (TPC-H query 14).
+    """Compute the share of promoted parts in the revenue of a month (TPC-H query 14).
 
-    Stresses a join of few lines with all parts, and two sums of one frame in one ratio.
+    Stresses a join of few lines with all parts, and a ratio of two sums of one frame.
 
     Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
     Check: the number, by DuckDB from the same files.
@@ -296,8 +297,8 @@ q14.prepare(lambda scale: data_and_answer(scale, Q14))
 def q15(prepared):
     """Find the supplier with the largest revenue in a quarter (TPC-H query 15).
 
-    Stresses a largest value fed back into a filter of the sums that it was found in, which must
-    not be computed twice: the last bit may differ (the standard makes a view first).
+    Stresses a maximum that is used in a filter of the sums from which it was computed. The sums
+    must not be computed twice: their last bit may differ (the standard defines a view).
 
     Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -310,7 +311,7 @@ q15.prepare(lambda scale: data_and_answer(scale, Q15))
 
 @query("join", "groupby", "nightly")
 def q16(prepared):
-    """Count suppliers by brand, type and size of parts, without those complained about (query 16).
+    """Count suppliers without complaints by brand, type and size of parts (TPC-H query 16).
 
     Stresses a regular expression, an anti join, and distinct counts in very many groups.
 
@@ -327,8 +328,8 @@ q16.prepare(lambda scale: data_and_answer(scale, Q16))
 def q17(prepared):
     """Compute the yearly revenue lost without small orders of one kind of part (TPC-H query 17).
 
-    A mean of all lines by part is joined back to the lines of few parts. Stresses a large
-    group-by and a join of its result, where a filter could have come first.
+    The mean of all lines by part is joined with the lines of few parts. Stresses a large group-by
+    and a join of its result, where a filter could be applied first.
 
     Scale: by scale factor, as q03. About 2 s on 2 x 1 x 1 GiB.
     Check: the number, by DuckDB from the same files.
@@ -341,10 +342,10 @@ q17.prepare(lambda scale: data_and_answer(scale, Q17))
 
 @query("join", "groupby", "nightly")
 def q18(prepared):
-    """Find the hundred dearest orders of more than 300 units (TPC-H query 18).
+    """Find the hundred most expensive orders of more than 300 units (TPC-H query 18).
 
-    Stresses the largest group-by of the set, as many groups as orders in several partitions,
-    and a semi join that leaves next to nothing of them.
+    Stresses the largest group-by of all queries, with one group per order in several partitions,
+    and a semi join that keeps very few of them.
 
     Scale: by scale factor, as q03. About 6 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -357,10 +358,10 @@ q18.prepare(lambda scale: data_and_answer(scale, Q18))
 
 @query("join", "nightly")
 def q19(prepared):
-    """Sum the revenue of parts by air that fit one of three descriptions (TPC-H query 19).
+    """Sum the revenue of parts shipped by air that match one of three conditions (TPC-H query 19).
 
-    Stresses a condition over two tables that is a union of three, which can only be applied
-    after the join.
+    Stresses a disjunction of three conditions on two tables, which can only be applied after the
+    join.
 
     Scale: by scale factor, as q03. About 4 s on 2 x 1 x 1 GiB.
     Check: the number, by DuckDB from the same files.
@@ -373,9 +374,9 @@ q19.prepare(lambda scale: data_and_answer(scale, Q19))
 
 @query("join", "groupby", "nightly")
 def q20(prepared):
-    """Find suppliers in Canada with more stock of some parts than they need (TPC-H query 20).
+    """Find suppliers in Canada with a surplus of some parts (TPC-H query 20).
 
-    Stresses semi joins inside each other and a join on two keys with a large group-by.
+    Stresses nested semi joins and a join on two keys with a large group-by.
 
     Scale: by scale factor, as q03. About 4 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -388,11 +389,10 @@ q20.prepare(lambda scale: data_and_answer(scale, Q20))
 
 @query("join", "groupby", "ci", "nightly")
 def q21(prepared):
-    """Find the suppliers in Saudi Arabia who alone kept others' orders waiting (TPC-H query 21).
+    """Find suppliers in Saudi Arabia who were the only late supplier of an order (TPC-H query 21).
 
-    The largest table is used three times: all lines, late ones, and those of finished orders.
-    Stresses joins of large tables with each other and distinct counts in as many groups as
-    orders.
+    The largest table is used three times: all lines, late lines, and lines of finished orders.
+    Stresses joins of large tables with each other, and distinct counts with one group per order.
 
     Scale: by scale factor, as q03. About 5 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.
@@ -405,10 +405,9 @@ q21.prepare(lambda scale: data_and_answer(scale, Q21))
 
 @query("join", "nightly")
 def q22(prepared):
-    """Sum up customers above the mean balance who have no orders, by country (TPC-H query 22).
+    """Count customers with a high balance and no orders, by country (TPC-H query 22).
 
-    Stresses an anti join with a whole table, a mean fed back into a filter, and parts of
-    strings.
+    Stresses an anti join with a whole table, a mean that is used in a filter, and substrings.
 
     Scale: by scale factor, as q03. About 3 s on 2 x 1 x 1 GiB.
     Check: the rows, by DuckDB from the same files.

@@ -1,4 +1,4 @@
-"""The planning of TPC-H's queries alone: what the client does before anything is computed."""
+"""Planning of the queries of TPC-H alone: work of the client before the computation."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PASSES = 5
     version=2,
 )
 def optimize(prepared, *, query):
-    """Build and optimise the plan of a query of TPC-H, again and again, and compute nothing.
+    """Build and optimise the plan of a query of TPC-H repeatedly, without computing it.
 
-    All of it happens in the client, while the cluster waits. Stresses the planner: how columns
-    and filters move down a tree of joins, and how often equal subtrees are gone over. Skipped
-    where Dask has no query planning.
+    All of it runs in the client, while the cluster is idle. Stresses the planner: moving columns
+    and filters down a tree of joins, and repeated visits of equal subtrees. Skipped for releases of
+    Dask without query planning.
 
-    Scale: the smallest scale factor in 16 files of a large table x the fraction, on any cluster.
+    Scale: the smallest scale factor in 16 files of a large table x fraction, on any cluster.
     Planned 5 times. About 2 s on 2 x 1 x 1 GiB, from 0.3 s for q06 to 8 s for q08.
-    Check: the readers ask for the columns that the SQL of the query names, and no others; the
-    optimised plan, computed outside the clock, gives the rows of DuckDB.
+    Check: the readers read exactly the columns that the SQL of the query names; the optimised plan,
+    computed outside of the timed step, gives the rows of DuckDB.
     """
     return _planned(query, prepared["data"])
 
@@ -58,15 +58,15 @@ def _(result, prepared, *, query):
     version=2,
 )
 def optimize_files(prepared):
-    """Build and optimise the plan of query 3 of TPC-H, again and again, over more and more files.
+    """Build and optimise the plan of query 3 of TPC-H repeatedly, with a growing number of files.
 
-    The data are always the same. Stresses what the planner does for each file or partition, where
-    it should look at tables only (dask-expr#796).
+    The data is always the same. Stresses work of the planner per file or partition, where work per
+    table should suffice (dask-expr#796).
 
-    Scale: `files` of each large table x the fraction, on any cluster. Planned 5 times.
+    Scale: `files` of each large table x fraction, on any cluster. Planned 5 times.
     About 1 s on 2 x 1 x 1 GiB, plus 30 s once to make the data.
-    Check: the readers ask for the columns that the SQL of the query names, and no others; the
-    optimised plan, computed outside the clock, gives the rows of DuckDB.
+    Check: the readers read exactly the columns that the SQL of the query names; the optimised plan,
+    computed outside of the timed step, gives the rows of DuckDB.
     """
     return _planned("q03", prepared["data"])
 
@@ -82,7 +82,7 @@ def _(result, prepared):
 
 
 def _ready_to_plan(query, files):
-    """Make the data and plan once: Dask keeps what it read of the files' footers."""
+    """Make the data and plan once, because Dask caches the footers of the files."""
     need_planning()
     data = dataset("tpch", sf=0.01, parts=files)
     plan_of(query, data).optimize()
@@ -101,10 +101,10 @@ def _expect_planned(result, prepared, query):
 
 
 def _planned(query, data):
-    """Return the last of several plans, with the seconds that each took."""
+    """Return the last of several plans, with the seconds of each."""
     seconds = []
     for _ in range(PASSES):
-        plan = None  # Dask would find the parts of one that lives, and have less to do
+        plan = None  # Dask would reuse parts of a plan that still exists
         plan, took = timed(lambda: plan_of(query, data).optimize())
         seconds.append(took)
     return Planned(plan, seconds)

@@ -1,4 +1,4 @@
-"""Workloads through xarray."""
+"""Workloads that use xarray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from _sizes import MOST_THREADS
 
 from benchkit.measure import expect, random_array, workload
 
-#: Dates that fall into one group of `climatic_mean` are so many apart.
+#: Interval of the dates of one group of `climatic_mean`.
 N_DATE_GROUPS = 10
 
 
@@ -27,15 +27,16 @@ N_DATE_GROUPS = 10
     requires=["numpy", "dask.array", "xarray"],
 )
 def anom_mean(scale, seed, *, data):
-    """Average the anomalies against a climatology: group mean, difference, mean over time.
+    """Compute the mean over time of anomalies from a climatology: group means, difference, mean.
 
-    Each root chunk is needed twice, for the group means and for the difference. Stresses
-    back-pressure: a scheduler that makes roots faster than they can be let go fills the memory
-    (distributed#2602). Moments have weights, as plain means are zero whatever the groups.
+    Each root chunk is used twice, for the group means and for the difference. Stresses
+    back-pressure: a scheduler that makes root chunks faster than they can be released fills the
+    memory (distributed#2602). Times have weights, because unweighted means are zero for any groups.
 
-    Scale: 0.3 x cluster memory, linear; a chunk is one row of 10 MiB at the reference, by the
-    grain; a group for each 100 rows. About 8 s on 2 x 1 x 1 GiB.
-    Check: every column, by plain Dask from the array's weighted sum and the means of its slices.
+    Scale: 0.3 x cluster memory, linear; a chunk is one row of 10 MiB at reference memory; a group
+    per 100 rows. About 8 s on 2 x 1 x 1 GiB.
+    Check: every column, by Dask without xarray from the weighted sum of the array and the means of
+    its slices.
     """
     import numpy as np
     import xarray as xr
@@ -77,9 +78,9 @@ def _n_days(rows):
 
 
 def _weights(rows):
-    """Return what each moment counts: days differ, and so do the moments of one day.
+    """Return the weight of each time: days differ, and so do the times of one day.
 
-    With the same sum for each day, means of one day would pass for those of another.
+    If all days had the same sum, means of the wrong day would not be noticed.
     """
     import numpy as np
 
@@ -98,16 +99,16 @@ def _geometry(scale):
     requires=["numpy", "pandas", "dask.array", "dask.dataframe", "xarray"],
 )
 def quadratic_mean(scale, seed, *, result_as):
-    """Average the squares and the product of two velocities over time.
+    """Compute the means over time of the squares and the product of two velocities.
 
-    Three reductions share their roots, and none of the roots is needed for long. Stresses the
-    order of tasks: a chunk of one velocity must not wait long for its partner. As a frame, the
-    result takes another way through Dask's optimisation (dask#10384).
+    Three reductions share their root tasks, and no root chunk is needed for long. Stresses the
+    order of tasks: a chunk of one velocity must not wait long for the matching chunk of the other.
+    A result as a frame is optimised in another way (dask#10384).
 
-    Scale: 0.5 x cluster memory for each velocity, linear; a chunk is 10 moments of 987 x 1920
-    values at the reference, by the grain. About 5 s on 2 x 1 x 1 GiB.
-    Check: squares average to 1/3 and the product to 1/4 within 5 sigma, and every cell within
-    8 sigma; on one latitude the means are those of NumPy.
+    Scale: 0.5 x cluster memory for each velocity, linear; a chunk is 10 times of 987 x 1920 values
+    at reference memory. About 5 s on 2 x 1 x 1 GiB.
+    Check: means of squares are 1/3 and that of the product 1/4, within 5 sigma, and in every cell
+    within 8 sigma; on one latitude the means are those of NumPy.
     """
     import xarray as xr
 
@@ -168,18 +169,18 @@ def _velocities(scale, seed):
     version=2,
 )
 def groupby_reduction(prepared, *, method):
-    """Average two years of depths of water by month of the year, place by place.
+    """Average two years of water depths by month of the year, for each position.
 
-    Chunks are short in time, so that each holds days of one month or two. With flox: all months
-    are reduced together, in cohorts of months that share chunks, or in cohorts after the chunks
-    were cut at the months' ends; and without flox. Stresses the reduction's graph, and transfer
-    where months are reduced across workers.
+    Chunks are short in time: each has days of one or two months. With flox, all months are reduced
+    together, or in cohorts of months that share chunks, or in cohorts after the chunks were split
+    at the ends of months; or without flox. Stresses the graph of the reduction, and transfers where
+    months are reduced across workers.
 
-    Scale: 0.04 x cluster memory, linear, 730 days of float32; a chunk is ten days of a tile,
-    0.75 MiB at the reference, by the grain.
+    Scale: 0.04 x cluster memory, linear, 730 days of float32; a chunk is ten days of a tile, 0.75
+    MiB at reference memory.
     About 8 s on 2 x 1 x 1 GiB, plus 2 s once to make the data.
-    Check: every place's months, weighted by their number and added, are what one product of the
-    days with those weights gives.
+    Check: for each position, the sum of months weighted by their number equals one product of the
+    days with these weights.
     """
     import xarray as xr
 
@@ -213,7 +214,7 @@ def _(result, prepared):
     expect(result.shape, equals=(12, *days.shape[1:]), what="shape")
     wanted = da.tensordot(weights, days.data, axes=(0, 0)).compute()
     got = np.tensordot(np.arange(1.0, 13.0), np.asarray(result), axes=(0, 0))
-    # Depths are float32, and so are their means.
+    # Depths and means are float32.
     expect(got, close_to=wanted, rtol=1e-6, what="weighted sum of the months")
 
 
@@ -227,14 +228,14 @@ def _days(prepared):
     requires=["numpy", "dask.array", "xarray"],
 )
 def climatic_mean(scale, seed, *, data):
-    """Average an ensemble of forecasts by the date they began on, without flox.
+    """Average an ensemble of forecasts by start date, without flox.
 
-    Dates of one group lie in chunks far from each other. Stresses back-pressure, as `anom_mean`
-    does, with chunks that are 20 times as large (distributed#2602, coiled/benchmarks#253).
+    Dates of one group are in chunks far apart. Stresses back-pressure, like `anom_mean`, with
+    chunks that are 20 times as large (distributed#2602, coiled/benchmarks#253).
 
-    Scale: 1.2 x cluster memory, linear, about 20 dates in 10 groups; a chunk is one forecast of
-    199 MiB at the reference, by the grain. About 15 s on 2 x 1 x 1 GiB.
-    Check: the sum and a sum weighted by all six positions equal those of arrays sliced and
+    Scale: 1.2 x cluster memory, linear, about 20 dates in 10 groups; a chunk is one forecast of 199
+    MiB at reference memory. About 15 s on 2 x 1 x 1 GiB.
+    Check: the sum and the sum weighted by all six positions equal those of arrays sliced and
     averaged by Dask, without xarray.
     """
     import numpy as np

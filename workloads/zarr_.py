@@ -9,11 +9,11 @@ from _sizes import MOST_THREADS
 
 from benchkit.measure import dataset, expect, workload
 
-#: What the recipe of a climate model calls its output.
+#: Store of the dataset `cmip`.
 STORE = "zg.zarr"
-#: Two of the cube's 64 chunks for each.
+#: Most threads: two of the 64 chunks of the cube for each.
 CUBE_THREADS = 32
-#: How often what takes some hundredths of a second is done: once alone tells noise.
+#: Repeats of operations of some 0.01 s, which alone would measure noise only.
 TIMES = 20
 
 
@@ -26,13 +26,13 @@ TIMES = 20
 def filter_average(prepared, *, threshold):
     """Average the values of a cube that are above a threshold.
 
-    The higher the threshold the fewer are left; above 255 there is none, and the mean is not a
-    number. Stresses flattening, which shuffles the cube by P2P, and arrays of unknown chunk sizes;
-    reading and decompressing are the least of it.
+    The higher the threshold, the fewer values are left; above 255 there is none, and the mean is
+    NaN. Stresses flattening, which shuffles the cube by P2P, and arrays with unknown chunk sizes;
+    reading and decompression need little time.
 
-    Scale: 0.125 x cluster memory, linear, in steps of 40 a side; 64 chunks.
+    Scale: 0.125 x cluster memory, linear, in steps of 40 per side; 64 chunks.
     About 5 s on 2 x 1 x 1 GiB, plus 5 s once to make the data.
-    Check: the mean by the histogram that the recipe counted.
+    Check: the mean, from the histogram in the manifest of the dataset.
     """
     cube = _cube(prepared)
     return cube[cube > threshold].mean()
@@ -64,14 +64,14 @@ def _(result, prepared, *, threshold):
     version=2,
 )
 def access_slices(prepared, scale, *, part):
-    """Fetch parts of a cube one by one: a third of each side, less than a chunk, or one item.
+    """Read parts of a cube one by one: a third of each side, less than a chunk, or one item.
 
-    Stresses the culling of chunks that are not needed, and the way of the data to the client; for
-    one item everything is overhead.
+    Stresses culling of unneeded chunks, and transfer of the data to the client; a single item is
+    pure overhead.
 
-    Scale: as zarr.filter_average; one third, or 20 smaller parts x the fraction along the diagonal.
+    Scale: as zarr.filter_average; one third, or 20 smaller parts x fraction along the diagonal.
     About 2 s on 2 x 1 x 1 GiB.
-    Check: every value, as zarr reads it without Dask.
+    Check: every value, by zarr without Dask.
     """
     cube = _cube(prepared)
     return [cube[place].compute() for place in _places(cube.shape[0], part, scale)]
@@ -102,14 +102,14 @@ def _(result, prepared, scale, *, part):
     max_threads=CUBE_THREADS,
 )
 def sum_residuals(prepared):
-    """Subtract the mean along one axis from a cube, and add up what is left.
+    """Subtract the mean along one axis from a cube, and sum the residuals.
 
-    The cube is read for the mean and needed again for the difference. Stresses the order of work:
-    chunks are either kept, which takes memory, or read twice.
+    The cube is read for the mean and used again for the difference. Stresses the order of work:
+    chunks are either kept, which needs memory, or read twice.
 
     Scale: as zarr.filter_average. About 2 s on 2 x 1 x 1 GiB.
-    Check: the sum is 0 but for rounding; weighted by the place along the axis, it is that of the
-    sums of the planes, which the recipe counted.
+    Check: the sum is 0 except for rounding; the sum weighted by the position along the axis is that
+    of the sums of planes in the manifest of the dataset.
     """
     import dask.array as da
 
@@ -145,14 +145,14 @@ def _(result, prepared):
     version=3,
 )
 def select_scalar(prepared):
-    """Open a climate model's output and look up one point of it by time, level and place, 20 times.
+    """Open the output of a climate model and select one value by coordinates, 20 times.
 
-    Stresses what is not data: decoding times of a calendar without leap days, building graphs for
-    all chunks, and culling all but one of them.
+    Stresses work other than reading: decoding of times of a calendar without leap days, graphs for
+    all chunks, and culling of all chunks except one.
 
-    Scale: 0.05 x cluster memory, linear, a chunk is a year of months on 19 levels; 20 points x the
-    fraction, each in a file that is opened anew. About 1 s on 2 x 1 x 1 GiB.
-    Check: the values, as zarr reads them there without Dask.
+    Scale: 0.05 x cluster memory, linear, a chunk is a year of months on 19 levels; 20 values x
+    fraction, each from a newly opened store. About 1 s on 2 x 1 x 1 GiB.
+    Check: the values, by zarr without Dask.
     """
     import xarray as xr
 
@@ -205,7 +205,7 @@ def _cube(prepared):
 
 
 def _places(side, part, scale):
-    """Return where the parts of a cube are, as slices: a corner, then along the diagonal."""
+    """Return slices of the parts of a cube: at a corner, then along the diagonal."""
     n = {"third": round(0.35 * side), "chunk": max(2, round(0.0375 * side)), "item": 1}[part]
     times = 1 if part == "third" else max(2, round(TIMES * scale.fraction))
     step = (side - n) // max(1, times - 1)
@@ -213,5 +213,5 @@ def _places(side, part, scale):
 
 
 def _years(scale):
-    year_bytes = 4 * 12 * 19 * 30 * 48  # months, levels, latitudes and longitudes of the recipe
+    year_bytes = 4 * 12 * 19 * 30 * 48  # months, levels, latitudes and longitudes of the dataset
     return max(4, round(scale.linear(0.05) / year_bytes))
