@@ -7,25 +7,25 @@ import threading
 from contextlib import asynccontextmanager, suppress
 
 
-def apart(make):
+def run_in_new_thread(make):
     """Run a coroutine in a new thread, and return its result.
 
     The main thread may have a running event loop, as in a notebook.
     """
-    told = {}
+    reports = {}
 
     def run():
         try:
-            told["value"] = asyncio.run(make())
+            reports["value"] = asyncio.run(make())
         except BaseException as error:
-            told["error"] = error
+            reports["error"] = error
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    if "error" in told:
-        raise told["error"]
-    return told["value"]
+    if "error" in reports:
+        raise reports["error"]
+    return reports["value"]
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ BLOCK = 8
 BUILDS = ("rechunk", "overlap", "tensordot", "groupby")
 
 
-def a_family(name, fraction):
+def graph_family(name, fraction):
     """Return one of `FAMILIES` as {key: dependencies}."""
     family, _, shape = name.partition("-")
     if family in ("overlap", "svd"):

@@ -15,7 +15,7 @@ KINDS = (
 )
 
 
-def an_object(kind, nbytes, seed):
+def sample_object(kind, nbytes, seed):
     """Return a seeded object of one of `KINDS` with about `nbytes`."""
     import numpy as np
 

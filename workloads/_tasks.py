@@ -30,7 +30,7 @@ def count_tasks(name, dask_scheduler):
     return sum(key.startswith(name) for key in list(dask_scheduler.tasks) if isinstance(key, str))
 
 
-def known_since(client, begin):
+def await_graph(client, begin):
     """Wait until the scheduler has a graph that was sent after `begin`; return the time."""
     end = time.monotonic() + SUBMISSION_TIMEOUT_S
     while time.monotonic() < end:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from _task_events import events_told, new_topic, numbers_told, tell
+from _task_events import log_number, logged_numbers, logged_times, new_topic
 from _two_workers import two_workers
 
 from benchkit.measure import expect, workload
@@ -70,7 +70,7 @@ def expand_contract_expand(client, scale, prepared):
         "sums": sums,
         "begin": begin,
         "end": end,
-        "told": events_told(client, topic, first=BEGAN, stop=2 * count),
+        "told": logged_times(client, topic, first=BEGAN, stop=2 * count),
         "changes": _changes(client, since=begin),
     }
 
@@ -133,14 +133,14 @@ def scale_from_zero(client, scale, prepared, *, inputs):
     _adapt(client, prepared)
     count, topic, offset = _few(scale), prepared["topic"], 0
     if inputs == "scattered":
-        woken = client.submit(_nap_topic, -1, topic=topic, pure=False)
+        woken = client.submit(_log_and_sleep, -1, topic=topic, pure=False)
         offset = client.scatter(OFFSET, timeout=SHRINK_TIMEOUT_S)
-    futures = client.map(_nap_topic, range(count), offset=offset, topic=topic, pure=False)
+    futures = client.map(_log_and_sleep, range(count), offset=offset, topic=topic, pure=False)
     results = client.gather(futures)
     if inputs == "scattered":
         woken.result()
-    told = events_told(client, topic, first=-1, stop=count)
-    return {"results": results, "begin": begin, "told": told}
+    reports = logged_times(client, topic, first=-1, stop=count)
+    return {"results": results, "begin": begin, "told": reports}
 
 
 @scale_from_zero.check
@@ -187,7 +187,7 @@ def retire_with_data(client, scale, prepared):
     return {
         "held": [len(each) for each in holders.values()],
         "sums": client.gather(client.map(_checksum, futures, pure=False)),
-        "ran": numbers_told(client, prepared["topic"], first=0, stop=prepared["count"]),
+        "ran": logged_numbers(client, prepared["topic"], first=0, stop=prepared["count"]),
         "s": shrunk - begin,
     }
 
@@ -237,13 +237,13 @@ def oscillation(client, scale, prepared):
     _adapt(client, prepared)
     futures = []
     for number in range(_stream(scale)):
-        futures.append(client.submit(_nap_topic, number, nap_s=0.5, topic=topic, pure=False))
+        futures.append(client.submit(_log_and_sleep, number, nap_s=0.5, topic=topic, pure=False))
         time.sleep(max(0.0, begin + (number + 1) * EVERY_S - time.time()))
     half = begin + _stream(scale) * EVERY_S / 2
     results, end = client.gather(futures), time.time()
     return {
         "results": results,
-        "ran": numbers_told(client, topic, first=0, stop=_stream(scale)),
+        "ran": logged_numbers(client, topic, first=0, stop=_stream(scale)),
         "changes": [each for each, _ in _changes(client, since=begin) if each <= end],
         "half": half,
     }
@@ -272,7 +272,7 @@ def _no_workers(client, scale):
 @scale_from_zero.cleanup
 @retire_with_data.cleanup
 @oscillation.cleanup
-def _give_back(client, prepared=None):
+def _restore_workers(client, prepared=None):
     """Stop adaptive scaling and restore the number of workers."""
     if prepared and hasattr(client.cluster, "adapt"):
         workers = prepared["workers"]
@@ -298,14 +298,14 @@ def _stream(scale):
     return max(16, round(80 * scale.fraction))
 
 
-def _nap_topic(number, *, topic, offset=0, nap_s=NAP_S):
-    tell(topic, number)
+def _log_and_sleep(number, *, topic, offset=0, nap_s=NAP_S):
+    log_number(topic, number)
     time.sleep(nap_s)
     return number + offset
 
 
 def _filled(number, *, nbytes, topic):
-    tell(topic, number)
+    log_number(topic, number)
     return _made(number, nbytes)
 
 
@@ -326,7 +326,7 @@ def _count(scale):
 
 
 def _nap(number, *, topic, after=None):
-    tell(topic, number)
+    log_number(topic, number)
     time.sleep(NAP_S)
     return number
 
@@ -334,9 +334,9 @@ def _nap(number, *, topic, after=None):
 def _add_up(numbers, *, topic):
     from distributed import get_client
 
-    tell(topic, BEGAN)
+    log_number(topic, BEGAN)
     _await_workers(get_client(), 1)
-    tell(topic, ENDED)
+    log_number(topic, ENDED)
     return sum(numbers)
 
 

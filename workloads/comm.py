@@ -160,7 +160,7 @@ def broadcast_replicate(client, scale, prepared, *, how):
     About 3 s on 2 x 1 x 1 GiB.
     Check: every worker has each array, one worker at the end, and its bytes are correct.
     """
-    told = {"most": [], "left": [], "copying": [], "reducing": []}
+    reports = {"most": [], "left": [], "copying": [], "reducing": []}
     for _ in range(N_COPIES):
         futures, seconds = _uncopied(client, prepared, how), []
         for i, array in enumerate(prepared["arrays"]):
@@ -170,12 +170,12 @@ def broadcast_replicate(client, scale, prepared, *, how):
             else:
                 client.replicate(futures[i])
             seconds.append(time.perf_counter() - begin)
-        told["copying"].append(seconds)
-        told["most"] += _copies(client, futures)
+        reports["copying"].append(seconds)
+        reports["most"] += _copies(client, futures)
         begin = time.perf_counter()
-        told["left"] += _reduced(client, futures)
-        told["reducing"].append(time.perf_counter() - begin)
-    return {**told, "futures": futures}
+        reports["left"] += _reduced(client, futures)
+        reports["reducing"].append(time.perf_counter() - begin)
+    return {**reports, "futures": futures}
 
 
 @broadcast_replicate.prepare

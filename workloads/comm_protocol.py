@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from zlib import crc32
 
-from _comm_pairs import apart, echoing
-from _sample_objects import KINDS, an_object, differs
+from _comm_pairs import echoing, run_in_new_thread
+from _sample_objects import KINDS, differs, sample_object
 from _two_workers import two_workers
 
 from benchkit.measure import expect, workload
@@ -66,7 +66,7 @@ def _(scale, seed, *, kind):
     sizes = [1000, round(1e6 * scale.fraction), round(largest * scale.fraction)]
     times = [1000, 20, 2]
     return [
-        (an_object(kind, nbytes, seed), nbytes, max(1, round(number * scale.fraction)))
+        (sample_object(kind, nbytes, seed), nbytes, max(1, round(number * scale.fraction)))
         for nbytes, number in zip(sizes, times, strict=True)
     ]
 
@@ -98,7 +98,7 @@ def connect_rate(scale, seed, *, protocol):
     Check: each message returns unchanged.
     """
     large = scale.chunk("40 MiB")
-    return apart(lambda: _converse(protocol, _cycles(scale), [20, large]))
+    return run_in_new_thread(lambda: _converse(protocol, _cycles(scale), [20, large]))
 
 
 @connect_rate.check
@@ -182,8 +182,10 @@ def compression(client, scale, prepared, *, compression):
     if compression was enabled and possible.
     """
     source, target = [prepared["source"]], [prepared["target"]]
-    told = client.run(_send, address=prepared["address"], compression=compression, workers=source)
-    return {**told[source[0]], "sums": client.run(_sums_of_arrived, workers=target)[target[0]]}
+    reports = client.run(
+        _send, address=prepared["address"], compression=compression, workers=source
+    )
+    return {**reports[source[0]], "sums": client.run(_sums_of_arrived, workers=target)[target[0]]}
 
 
 @compression.prepare

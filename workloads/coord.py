@@ -43,9 +43,9 @@ def primitives(client, scale, prepared, *, kind):
     }[kind]
     begin = time.perf_counter()
     tasks = client.map(take_turns, range(N_TASKS), turns=_turns(scale), name=prepared, pure=False)
-    told = client.gather(tasks)
+    reports = client.gather(tasks)
     seconds = time.perf_counter() - begin
-    return {"told": told, "last": _last(client, prepared, kind), "seconds": seconds}
+    return {"told": reports, "last": _last(client, prepared, kind), "seconds": seconds}
 
 
 @primitives.prepare
@@ -66,29 +66,29 @@ def _(client, *, kind):
 
 @primitives.check
 def _(client, result, scale, prepared, *, kind):
-    turns, told = _turns(scale), result["told"]
-    expect(len(told), equals=N_TASKS, what="tasks that told")
+    turns, reports = _turns(scale), result["told"]
+    expect(len(reports), equals=N_TASKS, what="tasks that told")
     if kind == "lock":
         # All tasks increase one number: two lock holders at a time would lose a step.
-        steps = sorted(step for each in told for step in each)
+        steps = sorted(step for each in reports for step in each)
         count = N_TASKS * len(range(0, turns, EVERY))
         expect(steps, equals=list(range(1, count + 1)), what="steps under the lock")
     elif kind == "semaphore":
-        free = [number for each in told for number in each]
+        free = [number for each in reports for number in each]
         count = N_TASKS * len(range(0, turns, EVERY))
         expect(len(free), equals=count, what="turns under the semaphore")
         expect(free, at_least=1, at_most=LEASES, what="leases free for one that was let in")
     elif kind == "queue":
-        _check_queue(told, turns)
+        _check_queue(reports, turns)
     elif kind == "variable":
-        for each in told:
+        for each in reports:
             expect(each, equals=sorted(each), what="values read one after the other")
             expect(len(each), equals=turns, what="values")
             expect(each, at_least=0, at_most=turns, what="values read")
-        expect(told[0], equals=list(range(1, turns + 1)), what="values set")
+        expect(reports[0], equals=list(range(1, turns + 1)), what="values set")
         expect(result["last"], equals=turns, what="value in the end")
     else:
-        expect(told, equals=[turns] * N_TASKS, what="events waited for")
+        expect(reports, equals=[turns] * N_TASKS, what="events waited for")
     return {"ms_per_turn": result["seconds"] / turns * 1e3}
 
 
@@ -163,9 +163,9 @@ def _queue(number, *, turns, name):
     return items
 
 
-def _check_queue(told, turns):
-    put = [tuple(item) for each in told[::2] for item in each]
-    got = [[tuple(item) for item in each] for each in told[1::2]]
+def _check_queue(reports, turns):
+    put = [tuple(item) for each in reports[::2] for item in each]
+    got = [[tuple(item) for item in each] for each in reports[1::2]]
     expect(len(put), equals=turns * N_TASKS // 2, what="items put")
     all_got = sorted(item for each in got for item in each)
     expect(all_got, equals=sorted(put), what="items got")

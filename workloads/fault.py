@@ -8,7 +8,7 @@ import signal
 import time
 
 from _failures import set_allowed_failures
-from _task_events import new_topic, tell, who_told
+from _task_events import log_number, logged_workers, new_topic
 
 from benchkit.measure import expect, workload
 
@@ -57,7 +57,7 @@ def worker_kill(client, scale, seed, prepared):
     held = set(map(str, held))  # old schedulers return names of keys
     return {
         "sums": sums,
-        "ran": who_told(client, prepared, first=0, stop=count),
+        "ran": logged_workers(client, prepared, first=0, stop=count),
         "victim": victim,
         "lost": [number for number, future in enumerate(futures) if str(future.key) in held],
         "seconds": seconds,
@@ -167,14 +167,14 @@ def nanny_restart(client, scale, prepared):
     """
     from distributed import KilledWorker, wait
 
-    culprit = client.submit(_eat, topic=prepared["topic"], pure=False)
+    large_task = client.submit(_fill_memory, topic=prepared["topic"], pure=False)
     time.sleep(2 * NAP_S)  # it must start first: Dask also suspects tasks that wait on its worker
     count = _others(scale)
     others = client.map(_nap_number, range(count), pure=False, retries=3)
-    wait(culprit)
+    wait(large_task)
     end = time.perf_counter()
     wait(others)  # also results that were lost with the second worker
-    error = culprit.exception()
+    error = large_task.exception()
     client.wait_for_workers(scale.workers, timeout=RECOVERY_TIMEOUT_S)
     return {
         "killed": isinstance(error, KilledWorker),
@@ -233,7 +233,7 @@ def _others(scale):
 
 
 def _make_slowly(number, *, length, seed, nap_s, topic):
-    tell(topic, number)
+    log_number(topic, number)
     time.sleep(nap_s)
     return _array(number, length, seed)
 
@@ -292,7 +292,7 @@ def _empty(dask_worker):
     dask_worker.benchkit_filling = None
 
 
-def _eat(*, topic):
+def _fill_memory(*, topic):
     """Allocate memory step by step until the process is killed."""
     import numpy as np
     from distributed import get_worker
@@ -301,9 +301,9 @@ def _eat(*, topic):
     worker.log_event(topic, worker.address)
     time.sleep(3 * NAP_S)  # the event must be sent before the worker dies
     limit = worker.memory_manager.memory_limit
-    eaten = []
+    allocated = []
     for _ in range(150):
-        eaten.append(np.ones(limit // 100, dtype="u1"))
+        allocated.append(np.ones(limit // 100, dtype="u1"))
         time.sleep(NAP_S / 5)
     time.sleep(RECOVERY_TIMEOUT_S / 4)
-    return len(eaten)
+    return len(allocated)

@@ -49,10 +49,10 @@ def slow_disk(client, scale, prepared):
     futures = client.map(
         _read_and_nap, prepared["paths"], slow=slow, nap_s=nap_s, options=options, pure=False
     )
-    told = client.gather(futures)
+    reports = client.gather(futures)
     seconds = time.perf_counter() - begin
     counts = client.run(counts_of_worker(options["label"]), workers=[slow])[slow]
-    return {"told": told, "seconds": seconds, "slow": slow, "requests": counts["requests"]}
+    return {"told": reports, "seconds": seconds, "slow": slow, "requests": counts["requests"]}
 
 
 @slow_disk.prepare
@@ -62,14 +62,14 @@ def _(client, scale, seed):
 
 @slow_disk.check
 def _(result, scale, prepared):
-    told = [checksum for checksum, _ in result["told"]]
-    expect(told, equals=checksums(prepared["paths"]), what="checksums")
+    reports = [checksum for checksum, _ in result["told"]]
+    expect(reports, equals=checksums(prepared["paths"]), what="checksums")
     on_slow = sum(where == result["slow"] for _, where in result["told"])
     expect(result["requests"], equals=on_slow, what="requests to the slow disk")
     per_worker = scale.threads / scale.workers
     nap_s, *more = _times(scale)
     rate = (scale.threads - per_worker) / nap_s + per_worker / (nap_s + sum(more))
-    count = len(told)
+    count = len(reports)
     return {"over_ideal": result["seconds"] * rate / count, "share_of_slow": on_slow / count}
 
 

@@ -154,22 +154,22 @@ def jobqueue(client, scale, seed):
     naps = _job_naps(scale, seed)
     begin = time.perf_counter()
     jobs = client.map(_job, range(len(naps)), naps, nbytes=scale.chunk("160 MiB"), pure=False)
-    told = client.gather(jobs)
-    return {"told": told, "seconds": time.perf_counter() - begin}
+    reports = client.gather(jobs)
+    return {"told": reports, "seconds": time.perf_counter() - begin}
 
 
 @jobqueue.check
 def _(result, scale, seed):
-    naps, told = _job_naps(scale, seed), result["told"]
-    expect([number for number, _, _ in told], equals=list(range(len(naps))), what="jobs")
+    naps, reports = _job_naps(scale, seed), result["told"]
+    expect([number for number, _, _ in reports], equals=list(range(len(naps))), what="jobs")
     held = scale.chunk("160 MiB")
-    expect([nbytes for _, nbytes, _ in told], equals=[held] * len(naps), what="bytes held")
-    short = [nap - took for nap, (_, _, took) in zip(naps, told, strict=True)]
+    expect([nbytes for _, nbytes, _ in reports], equals=[held] * len(naps), what="bytes held")
+    short = [nap - took for nap, (_, _, took) in zip(naps, reports, strict=True)]
     expect(max(short), at_most=0.001, what="seconds that a job was too short")
     longest = len(naps) / scale.threads * scale.seconds(JOB_S)
     most = MOST_OF_LONGEST * longest + OVERHEAD_S
     expect(result["seconds"], at_most=most, what="seconds until all were done")
-    busy = sum(took for _, _, took in told)
+    busy = sum(took for _, _, took in reports)
     return {"idle_share": 1 - busy / (result["seconds"] * scale.threads)}
 
 

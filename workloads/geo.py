@@ -22,14 +22,14 @@ from _rasters import (
 )
 from _scratch_data import new_folder, read_here, read_zarr, remove_folder, write_zarr
 from _sizes import MOST_THREADS
-from _tasks import known_since
+from _tasks import await_graph
 
 from benchkit.measure import expect, workload
 
 #: Products of anomalies of two fields: transport of momentum and heat.
 PRODUCTS = ("UV", "VT", "UW")
 #: A resource that no worker has: tasks that need it stay on the scheduler.
-NOBODY = "benchkit-nobody"
+ABSENT_RESOURCE = "benchkit-nobody"
 #: File name of a chunk of two or more dimensions, in variables that workloads read lazily.
 CHUNK = re.compile(r"(?!expected|counties).*/\d+(\.\d+)+")
 
@@ -496,15 +496,15 @@ def submission(client, scale, prepared, *, of):
 
     def submit(graph, keys, **options):
         sent = time.time()
-        futures = client.get(graph, keys, sync=False, resources={NOBODY: 1})
+        futures = client.get(graph, keys, sync=False, resources={ABSENT_RESOURCE: 1})
         raise _Submitted(sent, graph, keys, futures)
 
     with dask.config.set(scheduler=submit):
         try:
             dask.compute(run(**asked_for))
-        except _Submitted as told:
-            sent, graph, keys, futures = told.args
-    known = known_since(client, begin)
+        except _Submitted as reports:
+            sent, graph, keys, futures = reports.args
+    known = await_graph(client, begin)
     # Hide the futures: benchkit would wait for them.
     return SimpleNamespace(
         building=sent - begin, submission=known - begin, graph=graph, keys=keys, futures=futures
@@ -530,7 +530,7 @@ def _(scale, *, of):
 def _(client, result, prepared):
     from dask.core import flatten
 
-    tasks = client.run_on_scheduler(_tasks_of_nobody)
+    tasks = client.run_on_scheduler(_tasks_with_absent_resource)
     graph = result.graph  # a dict in old releases of Dask
     count = len(dict(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph))
     expect(len(tasks), equals=count, what="tasks that the scheduler knows")
@@ -553,9 +553,9 @@ def _(prepared=None):
     remove_folder(prepared)
 
 
-def _tasks_of_nobody(dask_scheduler):
+def _tasks_with_absent_resource(dask_scheduler):
     return {
         key: task.state
         for key, task in dask_scheduler.tasks.items()
-        if NOBODY in (task.resource_restrictions or {})
+        if ABSENT_RESOURCE in (task.resource_restrictions or {})
     }

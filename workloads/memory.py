@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 
-from _task_events import new_topic, numbers_told, tell
+from _task_events import log_number, logged_numbers, new_topic
 from _two_workers import two_workers
 
 from benchkit.measure import expect, random_array, workload
@@ -75,7 +75,7 @@ def _(result, scale, seed):
 
 @fragmentation.cleanup
 def _(client):
-    client.run(_let_go)
+    client.run(_release)
 
 
 @workload(
@@ -215,7 +215,7 @@ def amm_retire(client, scale, seed, prepared):
     leaving = prepared["leaving"]
     count, length = _held(scale)
     arrays = client.map(
-        _make_and_tell, range(count), length=length, seed=seed, topic=prepared["topic"],
+        _make_and_log, range(count), length=length, seed=seed, topic=prepared["topic"],
         workers=[leaving], allow_other_workers=True, pure=False,
     )  # fmt: skip
     wait(arrays)
@@ -229,7 +229,7 @@ def amm_retire(client, scale, seed, prepared):
         "sums": sums,
         "leaves": leaves,
         "seconds": seconds,
-        "made": numbers_told(client, prepared["topic"], first=0, stop=count),
+        "made": logged_numbers(client, prepared["topic"], first=0, stop=count),
         "workers": list(client.nthreads()),
     }
 
@@ -283,7 +283,7 @@ def _churn(count, seed):
     return {"count": seen, "nbytes": nbytes, "peak": peak, "kept": sum(map(len, kept))}
 
 
-def _let_go(dask_worker):
+def _release(dask_worker):
     vars(dask_worker).pop("benchkit_kept", None)
 
 
@@ -367,8 +367,8 @@ def _held(scale):
     return max(4, round(share / 8 / length)), length
 
 
-def _make_and_tell(number, *, length, seed, topic):
-    tell(topic, number)
+def _make_and_log(number, *, length, seed, topic):
+    log_number(topic, number)
     return _make(number, length=length, seed=seed)
 
 

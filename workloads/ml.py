@@ -181,17 +181,19 @@ def hpo_random_search(client, scale, seed):
     trials = _trials(scale, seed)
     futures = client.map(_try, range(len(trials)), trials, study=study.name, pure=False)
     scores = client.gather(futures)
-    told = study.get(batch=True)
+    reports = study.get(batch=True)
     study.close()
-    return {"scores": scores, "told": sorted(tuple(each) for each in told)}
+    return {"scores": scores, "told": sorted(tuple(each) for each in reports)}
 
 
 @hpo_random_search.check
 def _(result, scale, seed):
     trials, scores = _trials(scale, seed), result["scores"]
     expect(len(scores), equals=len(trials), what="trials")
-    told = [list(each) for each in result["told"]]
-    expect(told, equals=[[i, score] for i, score in enumerate(scores)], what="scores in the queue")
+    reports = [list(each) for each in result["told"]]
+    expect(
+        reports, equals=[[i, score] for i, score in enumerate(scores)], what="scores in the queue"
+    )
     best = max(range(len(scores)), key=scores.__getitem__)
     expect(
         scores[best], close_to=forest_score(trials[best]), rtol=1e-9, what="best score, done again"

@@ -88,7 +88,7 @@ def download_throughput(client, prepared, *, reader):
 
         frame = dd.read_parquet(prepared["urls"])
         meta = {"rows": int, "total": float}
-        told = frame.map_partitions(_describe, meta=meta).compute().to_dict("records")
+        reports = frame.map_partitions(_describe, meta=meta).compute().to_dict("records")
     else:
         futures = client.map(_fetch, prepared["urls"], reader=reader, pure=False)
         wait(futures)
@@ -96,8 +96,8 @@ def download_throughput(client, prepared, *, reader):
     if reader in ("raw", "fsspec"):  # outside of the measured download
         futures = client.map(_parse_and_describe, futures, pure=False)
     if reader != "dask":
-        told = client.gather(futures)
-    return {"told": told, "seconds": seconds}
+        reports = client.gather(futures)
+    return {"told": reports, "seconds": seconds}
 
 
 @download_throughput.prepare

@@ -197,15 +197,15 @@ def release_storm(client, prepared):
     About 2 s on 2 x 1 x 1 GiB.
     Check: all tasks of a batch are on the scheduler before, and none afterwards.
     """
-    told = {"known": [], "left": [], "seconds": []}
+    reports = {"known": [], "left": [], "seconds": []}
     for name, futures in prepared.items():
-        told["known"].append(_known(client, name))
+        reports["known"].append(_known(client, name))
         begin = time.perf_counter()
         for future in futures:
             future.release()
-        told["left"].append(_left_of(client, name))
-        told["seconds"].append(time.perf_counter() - begin)
-    return told
+        reports["left"].append(_left_of(client, name))
+        reports["seconds"].append(time.perf_counter() - begin)
+    return reports
 
 
 @release_storm.prepare

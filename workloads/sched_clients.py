@@ -51,8 +51,8 @@ def many_clients(client, scale, prepared):
     with ThreadPoolExecutor(N_CLIENTS) as pool:
         rounds = [list(pool.map(ask, range(N_CLIENTS), prepared)) for _ in range(N_ROUNDS)]
     return {
-        "results": [[results for results, _ in told] for told in rounds],
-        "seconds": [[seconds for _, seconds in told] for told in rounds],
+        "results": [[results for results, _ in reports] for reports in rounds],
+        "seconds": [[seconds for _, seconds in reports] for reports in rounds],
     }
 
 
@@ -107,7 +107,7 @@ def failing_tasks(client, scale, prepared):
     futures.update(zip(numbers, others, strict=True))
     results = client.gather([futures[i] for i in range(count)])
     attempts = client.run(_attempts, prepared["name"]).values()
-    return {"results": results, "attempts": [number for told in attempts for number in told]}
+    return {"results": results, "attempts": [number for reports in attempts for number in reports]}
 
 
 @failing_tasks.prepare
@@ -159,9 +159,9 @@ def resources_annotations(client, scale, prepared, *, kind):
         while client.run_on_scheduler(count_tasks, name) < len(futures):
             time.sleep(0.01)
         Event(name).set()
-        told = client.gather(futures)
+        reports = client.gather(futures)
         client.gather(blockers)
-        return {"told": sorted(told)}
+        return {"told": sorted(reports)}
     futures = client.map(_when, numbers, resources={prepared["resource"]: 1}, pure=False)
     while not any(future.done() for future in futures):
         time.sleep(0.005)
@@ -183,16 +183,16 @@ def _(client, *, kind):
 def _(result, scale, prepared, *, kind):
     import numpy as np
 
-    told = result["told"]
+    reports = result["told"]
     count = _annotated(scale)
-    expect([number for number, _, _ in told], equals=list(range(count)), what="results")
+    expect([number for number, _, _ in reports], equals=list(range(count)), what="results")
     if kind == "priority":
-        began = np.array([moment for _, moment, _ in told])
+        began = np.array([moment for _, moment, _ in reports])
         ranks = began.argsort().argsort()
         correlation = float(np.corrcoef(ranks, np.arange(count))[0, 1])
         expect(correlation, at_least=0.8, what="rank correlation of starts and priorities")
         return {"share_of_second": float("nan"), "rank_correlation": correlation}
-    places = [where for _, _, where in told]
+    places = [where for _, _, where in reports]
     allowed = prepared["workers"]
     expect(set(places) <= set(allowed), equals=True, what="tasks ran where the resource is")
     if prepared["steals"]:  # the only way for placed tasks to reach the second worker

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from _graphs import (
     BUILDS,
     FAMILIES,
-    a_family,
     built,
+    graph_family,
     last_block,
     last_block_known,
     most_alive,
@@ -156,7 +156,7 @@ def order(prepared, *, graph):
 
 @order.prepare
 def _(scale, *, graph):
-    needs = a_family(graph, scale.fraction)
+    needs = graph_family(graph, scale.fraction)
     return {"needs": needs, "tasks": tasks_of(needs)}
 
 

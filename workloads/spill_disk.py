@@ -90,7 +90,7 @@ def _(client, result, scale, prepared, *, objects, data):
 
 @bandwidth.cleanup
 def _(client):
-    client.run(_let_go)
+    client.run(_release)
 
 
 @workload(
@@ -219,7 +219,7 @@ def _checksums(dask_worker):
     return [_checksum(buffer[key]) for key in sorted(buffer)]
 
 
-def _let_go(dask_worker):
+def _release(dask_worker):
     folder, _ = vars(dask_worker).pop("benchkit_buffer", ("", None))
     shutil.rmtree(folder, ignore_errors=True)
 

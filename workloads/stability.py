@@ -21,10 +21,10 @@ N_DATA = 5
 #: seconds; in shorter runs it is noise. It grew by 7 MiB per minute with Dask 2026.8 over ten
 #: minutes, also without capture: among others, workers keep profiles of 1000 s. Four times that
 #: is a leak.
-STEEPEST, LONG_S = 28 * 2**20 / 60, 300
+MAX_GROWTH, LONG_S = 28 * 2**20 / 60, 300
 
 #: Text of intended errors, to find them in logs.
-MEANT = "fails at its first attempt"
+INTENDED_ERROR = "fails at its first attempt"
 
 
 @workload(
@@ -103,7 +103,7 @@ def _(result, scale, *, seconds):
     later = rounds[len(rounds) // 2 :]
     slope = np.polyfit([each["at"] for each in later], [each["memory"] for each in later], 1)[0]
     if rounds[-1]["at"] >= LONG_S:
-        expect(slope, at_most=STEEPEST, what="growth of a worker's memory (B/s)")
+        expect(slope, at_most=MAX_GROWTH, what="growth of a worker's memory (B/s)")
     return {
         "round_rate": len(rounds) / rounds[-1]["at"],
         "slowest_round": max(each["seconds"] for each in rounds),
@@ -130,7 +130,7 @@ def _errors(client):
         line
         for log in logs
         for level, line in log
-        if level in ("ERROR", "CRITICAL") and MEANT not in line
+        if level in ("ERROR", "CRITICAL") and INTENDED_ERROR not in line
     )
 
 
@@ -250,7 +250,7 @@ def _fail_first(number, *, turn):
     tried = get_worker().__dict__.setdefault("benchkit_tried", set())
     if number % 4 == 0 and (turn, number) not in tried:
         tried.add((turn, number))
-        raise ValueError(f"{number} {MEANT}")
+        raise ValueError(f"{number} {INTENDED_ERROR}")
     return number
 
 

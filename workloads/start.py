@@ -240,8 +240,8 @@ def plugin_install(client, prepared, *, restart):
     register = getattr(client, "register_plugin", None) or client.register_worker_plugin
     register(plugin, name=prepared["label"])
     client.wait_for_workers(len(before), timeout=STARTUP_TIMEOUT_S)
-    told = client.run(_use_package)
-    return {"told": list(told.values()), "before": list(before.values())}
+    reports = client.run(_use_package)
+    return {"told": list(reports.values()), "before": list(before.values())}
 
 
 @plugin_install.prepare
@@ -263,10 +263,10 @@ def _():
 
 @plugin_install.check
 def _(result, scale, prepared, *, restart):
-    told = result["told"]
-    labels = [label for label, _ in told]
+    reports = result["told"]
+    labels = [label for label, _ in reports]
     expect(labels, equals=[prepared["label"]] * scale.workers, what="the package on each worker")
-    kept = {pid for _, pid in told} & set(result["before"])
+    kept = {pid for _, pid in reports} & set(result["before"])
     expect(len(kept), equals=0 if restart else scale.workers, what="processes that are the same")
 
 

@@ -181,8 +181,8 @@ def heavy_deps(client, scale, prepared, *, stealing):
     begin = time.perf_counter()
     nap_s = scale.seconds(HEAVY_NAP_S)
     futures = client.map(_nap_checksum, prepared["inputs"], nap_s=nap_s, pure=False)
-    told = client.gather(futures)
-    return {"told": told, "seconds": time.perf_counter() - begin}
+    reports = client.gather(futures)
+    return {"told": reports, "seconds": time.perf_counter() - begin}
 
 
 @heavy_deps.prepare

@@ -14,10 +14,32 @@ __all__ = ["constants_of", "first_name", "names_used", "normalized_source", "sou
 #: the names that its functions use: a helper that is renamed without an entry here starts the
 #: history of every workload that uses it anew. Never remove an entry.
 FIRST_NAMES = {
+    "ABSENT_RESOURCE": "NOBODY",
     "ClusterError": "ClusterTrouble",
+    "INTENDED_ERROR": "MEANT",
     "InvalidParameterError": "BadParameter",
+    "MAX_GROWTH": "STEEPEST",
+    "TASKS_PER_TOPIC": "TOGETHER",
+    "_fill_memory": "_eat",
+    "_log_and_sleep": "_nap_topic",
+    "_logged_events": "_told",
+    "_make_and_log": "_make_and_tell",
+    "_release": "_let_go",
+    "_restore_workers": "_give_back",
+    "_tasks_with_absent_resource": "_tasks_of_nobody",
+    "allocated": "eaten",
+    "await_graph": "known_since",
     "benchkit.measure.data.random": "benchkit.measure.generate",
+    "graph_family": "a_family",
+    "large_task": "culprit",
+    "log_number": "tell",
+    "logged_numbers": "numbers_told",
+    "logged_times": "events_told",
+    "logged_workers": "who_told",
     "memory_ratio": "grain",
+    "reports": "told",
+    "run_in_new_thread": "apart",
+    "sample_object": "an_object",
 }
 
 
