@@ -9,9 +9,24 @@ import _recipes.tpch_h2o  # noqa: F401  (declares the datasets)
 from _shuffle import warm_up_shuffle
 from _sizes import in_steps
 
-from benchkit.measure import dataset, expect
+from benchkit.measure import dataset, expect, workload
 
 GIB = 2**30
+
+
+def query(*tags):
+    """Declare a query: a workload whose result is compared with that of DuckDB."""
+
+    def declare(function):
+        found = workload(
+            category="tpch",
+            tags=["query", "io", *tags],
+            requires=["pandas", "pyarrow", "dask.dataframe"],
+        )(function)
+        found.check(same_rows)
+        return found
+
+    return declare
 
 
 def data_and_answer(scale, sql, *, shuffles=True):
@@ -102,3 +117,22 @@ def not_found_in(left, right, left_on, right_on):
 def within(column, begin, end):
     """Return whether times are in [begin, end), each given as (year, month, day)."""
     return (column >= datetime(*begin)) & (column < datetime(*end))
+
+
+def nations_of(data, region):
+    """Return the nations of a region."""
+    regions = table(data, "region")
+    regions = regions[regions["r_name"] == region]
+    return table(data, "nation").merge(regions, left_on="n_regionkey", right_on="r_regionkey")
+
+
+def suppliers_in(data, nation):
+    """Return the suppliers of a nation."""
+    nations = table(data, "nation")
+    nations = nations[nations["n_name"] == nation]
+    return table(data, "supplier").merge(nations, left_on="s_nationkey", right_on="n_nationkey")
+
+
+def revenue_of(lines):
+    """Return the price of each line after discount."""
+    return lines["l_extendedprice"] * (1 - lines["l_discount"])
