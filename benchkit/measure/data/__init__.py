@@ -1,1 +1,1 @@
-"""data."""
+"""Input data: datasets on disk, recipes that make them, random collections."""

@@ -64,14 +64,14 @@ Dataset(Path(request["path"]), request["manifest"]).answer(request["sql"])
 class Dataset:
     """A dataset on disk.
 
-    Attributes
+    Parameters
     ----------
     path : Path
         Folder of the dataset.
     manifest : dict
         Recipe, version, params, made (Unix s), seconds, bytes, files (B by name), and entries of
         the recipe: rows, tables, seed, generators.
-    url : str
+    url : str, default ""
         URL from which workers read it; "": they read the folder (see `remote_copy`).
     """
 
@@ -90,7 +90,18 @@ class Dataset:
         return _label(self.manifest["recipe"], self.manifest["params"])
 
     def at(self, name: str) -> str:
-        """Return the path or URL from which workers read a file or folder of the dataset."""
+        """Return the path or URL from which workers read a file or folder of the dataset.
+
+        Parameters
+        ----------
+        name : str
+            Path relative to the folder of the dataset.
+
+        Returns
+        -------
+        str
+            Path on this machine, or URL if the dataset was uploaded.
+        """
         return f"{self.url}/{name}" if self.url else str(self.path / name)
 
     def files(self, table: str, *, here: bool = False) -> list[str]:
@@ -106,6 +117,7 @@ class Dataset:
         Returns
         -------
         list of str
+            Paths on this machine, or URLs if the dataset was uploaded.
 
         Raises
         ------
@@ -128,11 +140,12 @@ class Dataset:
         Parameters
         ----------
         sql : str
-            One select statement; item table of the dataset is a view.
+            One select statement; each table of the dataset is a view.
 
         Returns
         -------
         pandas.DataFrame
+            Rows of the result.
 
         Raises
         ------
@@ -189,6 +202,7 @@ def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
     Returns
     -------
     Dataset
+        With a `url` if `data_url` is set.
 
     Raises
     ------
@@ -202,17 +216,17 @@ def dataset(name: str, /, *, size: str | None = None, **params: Any) -> Dataset:
     chosen = find_recipe(name)
     bound = chosen.bind(size, **params)
     with pause_deadlines():
-        found = _find_or_make(chosen, bound)
+        made = _find_or_make(chosen, bound)
         if not data_url():
-            return found
-        return replace(found, url=upload_dataset(found.path, found.manifest, MANIFEST, found.label))
+            return made
+        return replace(made, url=upload_dataset(made.path, made.manifest, MANIFEST, made.label))
 
 
 def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
     name, key = chosen.name, chosen.key(bound)
-    found = _read(data_folder() / key)
-    if found is not None:
-        return found
+    existing = _read(data_folder() / key)
+    if existing is not None:
+        return existing
     try:
         with dataset_lock(data_folder(), key):
             # Another process may have made it during the wait.
@@ -259,11 +273,12 @@ def list_datasets() -> list[Dataset]:
     Returns
     -------
     list of Dataset
+        Complete datasets in `data_folder`.
     """
     folder = data_folder()
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = [item for path in paths if (item := _read(path)) is not None]
-    return sorted(found, key=lambda item: (item.manifest["recipe"], item.nbytes))
+    datasets = [item for path in paths if (item := _read(path)) is not None]
+    return sorted(datasets, key=lambda item: (item.manifest["recipe"], item.nbytes))
 
 
 def clear(name: str | None = None) -> list[Dataset]:
@@ -284,8 +299,7 @@ def clear(name: str | None = None) -> list[Dataset]:
     UsageError
         Neither a recipe nor a dataset of this name exists.
     """
-    known = list_datasets()
-    chosen = [item for item in known if name is None or item.manifest["recipe"] == name]
+    chosen = [item for item in list_datasets() if name is None or item.manifest["recipe"] == name]
     if name is not None and not chosen:
         find_recipe(name)
     folder, removed = data_folder(), []
@@ -316,6 +330,7 @@ def data_folder() -> Path:
     Returns
     -------
     Path
+        Absolute path; the folder may not exist yet.
     """
     chosen = os.environ.get("BENCHKIT_DATA") or dask.config.get("benchkit.data", None)
     if chosen:
@@ -346,7 +361,7 @@ def _make(chosen: Recipe, params: dict[str, Any], key: str) -> Dataset:
     draft.mkdir(parents=True)
     try:
         begin = time.perf_counter()
-        facts = dict(chosen.function(draft, **params))
+        entries = dict(chosen.function(draft, **params))
         files = {
             path.relative_to(draft).as_posix(): path.stat().st_size
             for path in sorted(draft.rglob("*"))
@@ -360,7 +375,7 @@ def _make(chosen: Recipe, params: dict[str, Any], key: str) -> Dataset:
             "seconds": time.perf_counter() - begin,
             "bytes": sum(files.values()),
             "files": files,
-            **facts,
+            **entries,
         }
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=1))
         for name in (*files, MANIFEST):

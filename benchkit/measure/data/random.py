@@ -43,6 +43,7 @@ def random_array(
     Returns
     -------
     dask.array.Array
+        Random values, or every second one 0.
     """
     import dask.array as da
 
@@ -94,6 +95,7 @@ def random_frame(
     Returns
     -------
     dask.dataframe.DataFrame
+        Partitions have equal numbers of rows.
     """
     import dask.dataframe as dd
     import pandas as pd

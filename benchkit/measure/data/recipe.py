@@ -26,7 +26,19 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A function that makes a dataset; declare it with `recipe`."""
+    """A function that makes a dataset; declare it with `recipe`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the recipe: a-z, 0-9 and _.
+    version : int
+        Part of the key: a higher number makes all datasets again.
+    function : callable
+        Writes files to a folder and returns entries of the manifest; see `recipe`.
+    sizes : mapping of mapping
+        Parameters of the named sizes.
+    """
 
     name: str
     version: int
@@ -35,6 +47,18 @@ class Recipe:
 
     def bind(self, size: str | None = None, **given: Any) -> dict[str, Any]:
         """Return all parameters: defaults, replaced by those of the size, replaced by `given`.
+
+        Parameters
+        ----------
+        size : str, optional
+            A name in `sizes`.
+        **given
+            Values of parameters; each is converted to the type of its default.
+
+        Returns
+        -------
+        dict
+            Value of each parameter.
 
         Raises
         ------
@@ -62,7 +86,18 @@ class Recipe:
         return params
 
     def key(self, params: Mapping[str, Any]) -> str:
-        """Return the folder name of a dataset: recipe and hash of version and parameters."""
+        """Return the folder name of a dataset: recipe and hash of version and parameters.
+
+        Parameters
+        ----------
+        params : mapping
+            All parameters, from `bind`.
+
+        Returns
+        -------
+        str
+            ``<name>-<12 hexadecimal digits>``.
+        """
         text = json.dumps([self.name, self.version, dict(params)], sort_keys=True)
         return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -76,7 +111,7 @@ def recipe(
     """Declare that a function makes a dataset.
 
     The function gets an empty folder and, as keywords with defaults, its parameters. It writes
-    files there and returns facts for the manifest: ``rows`` (by table), ``tables`` (glob pattern
+    files there and returns entries of the manifest: ``rows`` (by table), ``tables`` (glob pattern
     of each table's Parquet files), ``seed``, ``generators`` (versions of what made the data).
 
     Parameters
@@ -128,6 +163,7 @@ def find_recipe(name: str) -> Recipe:
     Returns
     -------
     Recipe
+        The last declared recipe with this name.
 
     Raises
     ------
@@ -151,6 +187,7 @@ def shipped_recipes() -> list[Path]:
     Returns
     -------
     list of Path
+        One file per kind of data.
     """
     package = Path(__file__).resolve().parents[2]
     inside = package / "shipped"
@@ -192,5 +229,6 @@ def versions_of(*packages: str) -> dict[str, str]:
     Returns
     -------
     dict
+        Version by name of the module.
     """
     return {package: str(import_module(package).__version__) for package in packages}

@@ -24,6 +24,11 @@ def data_url() -> str:
     ``$BENCHKIT_DATA_URL``, else Dask's configuration ``benchkit.data-url``. Credentials and
     endpoints are those of fsspec's own configuration (``FSSPEC_S3_KEY`` and so on) or of the
     protocol's packages.
+
+    Returns
+    -------
+    str
+        URL without a trailing slash.
     """
     chosen = os.environ.get("BENCHKIT_DATA_URL") or dask.config.get("benchkit.data-url", None)
     return str(chosen or "").rstrip("/")
@@ -51,6 +56,7 @@ def upload_dataset(
     Returns
     -------
     str
+        URL of the folder.
 
     Raises
     ------
