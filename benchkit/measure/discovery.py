@@ -22,6 +22,7 @@ import cloudpickle
 
 from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload, UsageError
 from benchkit.measure.expression import matcher
+from benchkit.measure.html_table import html_table
 from benchkit.measure.workloads import Variant, Workload
 
 __all__ = ["BrokenFile", "Collection", "collect"]
@@ -47,6 +48,14 @@ class Collection:
 
     workloads: dict[str, Workload] = field(default_factory=dict)
     broken: list[BrokenFile] = field(default_factory=list)
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, int | str, str]] = [
+            (name, len(item.variants()), item.description.partition("\n")[0] or "-")
+            for name, item in self.workloads.items()
+        ]
+        rows += [(f"{file.path}:{file.line}", "broken", file.reason) for file in self.broken]
+        return html_table(f"{len(self.workloads)} workloads, {len(self.broken)} broken files", rows)
 
     def variants(self) -> list[Variant]:
         """Return all variants in the order of their files."""

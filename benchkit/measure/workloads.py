@@ -19,6 +19,7 @@ from types import FunctionType
 from typing import Any
 
 from benchkit.measure.errors import InvalidParameterError, InvalidWorkloadError, did_you_mean
+from benchkit.measure.html_table import html_table
 from benchkit.measure.source import (
     constants_of,
     first_name,
@@ -316,6 +317,16 @@ class Workload:
 
     def __repr__(self) -> str:
         return f"<Workload {self.name}: {len(self.variants())} variants>"
+
+    def _repr_html_(self) -> str:
+        texts = {
+            "description": self.description.partition("\n")[0],
+            "variants": ", ".join(variant.name for variant in self.variants()),
+            "tags": ", ".join(self.tags),
+            "requires": ", ".join(self.requires),
+            "file": f"{self.path}:{self.line}",
+        }
+        return html_table(self.name, texts.items())
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.experiment.paths import file_name
 from benchkit.experiment.run.notebook_parameters import checked_parameters, stamp
 from benchkit.measure.cluster.spec import ClusterSpec
-from benchkit.measure.data.dataset import HELPER_VARIABLE
+from benchkit.measure.data.other_python import HELPER_VARIABLE
 
 __all__ = ["KernelError", "MeasuringKernel"]
 

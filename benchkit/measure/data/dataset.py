@@ -14,8 +14,6 @@ import inspect
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,8 +22,10 @@ from typing import Any
 from uuid import uuid4
 
 import dask
+from dask.utils import format_bytes
 
 from benchkit.measure.data.lock import dataset_lock
+from benchkit.measure.data.other_python import ANSWER, MAKE, run_elsewhere
 from benchkit.measure.data.recipe import Recipe, find_recipe
 from benchkit.measure.data.remote_copy import data_url, upload_dataset
 from benchkit.measure.deadline import pause_deadlines
@@ -36,28 +36,11 @@ from benchkit.measure.errors import (
     MissingPackage,
     did_you_mean,
 )
+from benchkit.measure.html_table import html_table
 
 __all__ = ["Dataset", "clear", "data_folder", "dataset", "list_datasets"]
 
 MANIFEST = "manifest.json"
-#: Path of the Python of benchkit, which has the packages that make datasets.
-HELPER_VARIABLE = "BENCHKIT_PYTHON"
-_MAKE = """
-import json, os, runpy, sys
-request = json.load(sys.stdin)
-os.environ["BENCHKIT_DATA"] = request["folder"]
-sys.path.append(os.path.dirname(request["file"]))
-runpy.run_path(request["file"])
-from benchkit.measure.data.dataset import dataset
-dataset(request["name"], **request["params"])
-"""
-_ANSWER = """
-import json, sys
-from pathlib import Path
-from benchkit.measure.data.dataset import Dataset
-request = json.load(sys.stdin)
-Dataset(Path(request["path"]), request["manifest"]).answer(request["sql"])
-"""
 
 
 @dataclass(frozen=True)
@@ -88,6 +71,16 @@ class Dataset:
     def label(self) -> str:
         """Recipe and parameters, as in ``tpch(sf=0.1, parts=4)``."""
         return _label(self.manifest["recipe"], self.manifest["params"])
+
+    def _repr_html_(self) -> str:
+        texts = {
+            "folder": str(self.path),
+            "url": self.url,
+            "size": format_bytes(self.nbytes),
+            "files": len(self.manifest["files"]),
+            **{f"rows of {name}": rows for name, rows in self.manifest.get("rows", {}).items()},
+        }
+        return html_table(self.label, texts.items())
 
     def at(self, name: str) -> str:
         """Return the path or URL from which workers read a file or folder of the dataset.
@@ -164,7 +157,7 @@ class Dataset:
                 os.replace(draft, path)
             except MissingPackage:
                 request = {"path": str(self.path), "manifest": self.manifest, "sql": sql}
-                if not _run_elsewhere(_ANSWER, request):
+                if not run_elsewhere(ANSWER, request):
                     raise
             finally:
                 draft.unlink(missing_ok=True)
@@ -238,7 +231,7 @@ def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
             "name": name,
             "params": bound,
         }
-        made = _read(data_folder() / key) if _run_elsewhere(_MAKE, request) else None
+        made = _read(data_folder() / key) if run_elsewhere(MAKE, request) else None
         if made is None:
             raise
         return made
@@ -250,21 +243,6 @@ def _find_or_make(chosen: Recipe, bound: dict[str, Any]) -> Dataset:
             f"{_label(name, bound)} could not be made in {data_folder()}: "
             f"{type(error).__name__}: {text}"
         ) from error
-
-
-def _run_elsewhere(script: str, request: Mapping[str, Any]) -> bool:
-    """Run a script with the Python of benchkit, if that is another; return whether it worked."""
-    python = os.environ.get(HELPER_VARIABLE)
-    if not python or Path(python) == Path(sys.executable):
-        return False
-    try:
-        done = subprocess.run(
-            [python, "-c", script], input=json.dumps(request), capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
-    except OSError:
-        return False
-    return done.returncode == 0
 
 
 def list_datasets() -> list[Dataset]:
