@@ -70,7 +70,7 @@ def expand_contract_expand(client, scale, prepared):
         "sums": sums,
         "begin": begin,
         "end": end,
-        "told": logged_times(client, topic, first=BEGAN, stop=2 * count),
+        "reports": logged_times(client, topic, first=BEGAN, stop=2 * count),
         "changes": _changes(client, since=begin),
     }
 
@@ -86,9 +86,9 @@ def _(result, scale):
     count = _count(scale)
     halves = sum(range(count)), sum(range(count, 2 * count))
     expect(result["sums"], equals=list(halves), what="sums at the barrier and at the end")
-    ran = sorted(number for _, number in result["told"])
+    ran = sorted(number for _, number in result["reports"])
     expect(ran, equals=[*range(BEGAN, 2 * count)], what="tasks that ran")
-    moments = {number: moment for moment, number in result["told"]}
+    moments = {number: moment for moment, number in result["reports"]}
     began, ended = moments[BEGAN], moments[ENDED]
     history = [(result["begin"], 0)]
     for moment, change in result["changes"]:
@@ -140,7 +140,7 @@ def scale_from_zero(client, scale, prepared, *, inputs):
     if inputs == "scattered":
         woken.result()
     reports = logged_times(client, topic, first=-1, stop=count)
-    return {"results": results, "begin": begin, "told": reports}
+    return {"results": results, "begin": begin, "reports": reports}
 
 
 @scale_from_zero.check
@@ -148,10 +148,10 @@ def _(result, scale, *, inputs):
     scattered = inputs == "scattered"
     offset = OFFSET if scattered else 0
     expect(result["results"], equals=[i + offset for i in range(_few(scale))], what="results")
-    ran = sorted(number for _, number in result["told"])
+    ran = sorted(number for _, number in result["reports"])
     wanted = list(range(-1 if scattered else 0, _few(scale)))
     expect(ran, equals=wanted, what="tasks that ran")
-    return {"first_start": min(moment for moment, _ in result["told"]) - result["begin"]}
+    return {"first_start": min(moment for moment, _ in result["reports"]) - result["begin"]}
 
 
 @workload(

@@ -45,7 +45,7 @@ def primitives(client, scale, prepared, *, kind):
     tasks = client.map(take_turns, range(N_TASKS), turns=_turns(scale), name=prepared, pure=False)
     reports = client.gather(tasks)
     seconds = time.perf_counter() - begin
-    return {"told": reports, "last": _last(client, prepared, kind), "seconds": seconds}
+    return {"reports": reports, "last": _last(client, prepared, kind), "seconds": seconds}
 
 
 @primitives.prepare
@@ -66,7 +66,7 @@ def _(client, *, kind):
 
 @primitives.check
 def _(client, result, scale, prepared, *, kind):
-    turns, reports = _turns(scale), result["told"]
+    turns, reports = _turns(scale), result["reports"]
     expect(len(reports), equals=N_TASKS, what="tasks that told")
     if kind == "lock":
         # All tasks increase one number: two lock holders at a time would lose a step.

@@ -52,7 +52,7 @@ def slow_disk(client, scale, prepared):
     reports = client.gather(futures)
     seconds = time.perf_counter() - begin
     counts = client.run(counts_of_worker(options["label"]), workers=[slow])[slow]
-    return {"told": reports, "seconds": seconds, "slow": slow, "requests": counts["requests"]}
+    return {"reports": reports, "seconds": seconds, "slow": slow, "requests": counts["requests"]}
 
 
 @slow_disk.prepare
@@ -62,9 +62,9 @@ def _(client, scale, seed):
 
 @slow_disk.check
 def _(result, scale, prepared):
-    reports = [checksum for checksum, _ in result["told"]]
+    reports = [checksum for checksum, _ in result["reports"]]
     expect(reports, equals=checksums(prepared["paths"]), what="checksums")
-    on_slow = sum(where == result["slow"] for _, where in result["told"])
+    on_slow = sum(where == result["slow"] for _, where in result["reports"])
     expect(result["requests"], equals=on_slow, what="requests to the slow disk")
     per_worker = scale.threads / scale.workers
     nap_s, *more = _times(scale)

@@ -155,12 +155,12 @@ def jobqueue(client, scale, seed):
     begin = time.perf_counter()
     jobs = client.map(_job, range(len(naps)), naps, nbytes=scale.chunk("160 MiB"), pure=False)
     reports = client.gather(jobs)
-    return {"told": reports, "seconds": time.perf_counter() - begin}
+    return {"reports": reports, "seconds": time.perf_counter() - begin}
 
 
 @jobqueue.check
 def _(result, scale, seed):
-    naps, reports = _job_naps(scale, seed), result["told"]
+    naps, reports = _job_naps(scale, seed), result["reports"]
     expect([number for number, _, _ in reports], equals=list(range(len(naps))), what="jobs")
     held = scale.chunk("160 MiB")
     expect([nbytes for _, nbytes, _ in reports], equals=[held] * len(naps), what="bytes held")

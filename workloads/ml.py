@@ -183,14 +183,14 @@ def hpo_random_search(client, scale, seed):
     scores = client.gather(futures)
     reports = study.get(batch=True)
     study.close()
-    return {"scores": scores, "told": sorted(tuple(each) for each in reports)}
+    return {"scores": scores, "reports": sorted(tuple(each) for each in reports)}
 
 
 @hpo_random_search.check
 def _(result, scale, seed):
     trials, scores = _trials(scale, seed), result["scores"]
     expect(len(scores), equals=len(trials), what="trials")
-    reports = [list(each) for each in result["told"]]
+    reports = [list(each) for each in result["reports"]]
     expect(
         reports, equals=[[i, score] for i, score in enumerate(scores)], what="scores in the queue"
     )

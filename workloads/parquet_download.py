@@ -97,7 +97,7 @@ def download_throughput(client, prepared, *, reader):
         futures = client.map(_parse_and_describe, futures, pure=False)
     if reader != "dask":
         reports = client.gather(futures)
-    return {"told": reports, "seconds": seconds}
+    return {"reports": reports, "seconds": seconds}
 
 
 @download_throughput.prepare
@@ -136,9 +136,9 @@ def _(client, scale, seed):
 @download_throughput.check
 def _(result, scale, prepared):
     count, known = len(prepared["urls"]), prepared["known"]
-    rows = [each["rows"] for each in result["told"]]
+    rows = [each["rows"] for each in result["reports"]]
     expect(rows, equals=[known["rows"]] * count, what="rows of each file")
-    totals = [each["total"] for each in result["told"]]
+    totals = [each["total"] for each in result["reports"]]
     expect(totals, close_to=[known["total"]] * count, rtol=1e-12, what="sum of each file")
     seconds, nbytes = result["seconds"], count * prepared["nbytes"]
     # If files are not a multiple of threads, some threads wait for the last file.

@@ -161,12 +161,12 @@ def resources_annotations(client, scale, prepared, *, kind):
         Event(name).set()
         reports = client.gather(futures)
         client.gather(blockers)
-        return {"told": sorted(reports)}
+        return {"reports": sorted(reports)}
     futures = client.map(_when, numbers, resources={prepared["resource"]: 1}, pure=False)
     while not any(future.done() for future in futures):
         time.sleep(0.005)
     client.run(_set_resource, prepared["resource"], 1, workers=[prepared["workers"][1]])
-    return {"told": client.gather(futures)}
+    return {"reports": client.gather(futures)}
 
 
 @resources_annotations.prepare
@@ -183,7 +183,7 @@ def _(client, *, kind):
 def _(result, scale, prepared, *, kind):
     import numpy as np
 
-    reports = result["told"]
+    reports = result["reports"]
     count = _annotated(scale)
     expect([number for number, _, _ in reports], equals=list(range(count)), what="results")
     if kind == "priority":

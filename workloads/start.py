@@ -241,7 +241,7 @@ def plugin_install(client, prepared, *, restart):
     register(plugin, name=prepared["label"])
     client.wait_for_workers(len(before), timeout=STARTUP_TIMEOUT_S)
     reports = client.run(_use_package)
-    return {"told": list(reports.values()), "before": list(before.values())}
+    return {"reports": list(reports.values()), "before": list(before.values())}
 
 
 @plugin_install.prepare
@@ -263,7 +263,7 @@ def _():
 
 @plugin_install.check
 def _(result, scale, prepared, *, restart):
-    reports = result["told"]
+    reports = result["reports"]
     labels = [label for label, _ in reports]
     expect(labels, equals=[prepared["label"]] * scale.workers, what="the package on each worker")
     kept = {pid for _, pid in reports} & set(result["before"])

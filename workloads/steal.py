@@ -182,7 +182,7 @@ def heavy_deps(client, scale, prepared, *, stealing):
     nap_s = scale.seconds(HEAVY_NAP_S)
     futures = client.map(_nap_checksum, prepared["inputs"], nap_s=nap_s, pure=False)
     reports = client.gather(futures)
-    return {"told": reports, "seconds": time.perf_counter() - begin}
+    return {"reports": reports, "seconds": time.perf_counter() - begin}
 
 
 @heavy_deps.prepare
@@ -203,8 +203,8 @@ def _(result, scale, prepared):
 
     count, nbytes = _heavy(scale), scale.chunk("32 MiB")
     sums = [crc32(_input(i, nbytes=nbytes)) for i in range(count)]
-    expect([each for each, _ in result["told"]], equals=sums, what="checksums")
-    moved = sum(where != prepared["home"] for _, where in result["told"])
+    expect([each for each, _ in result["reports"]], equals=sums, what="checksums")
+    moved = sum(where != prepared["home"] for _, where in result["reports"])
     ideal = -(-count // scale.threads) * scale.seconds(HEAVY_NAP_S)
     return {"moved": moved * nbytes / 2**20, "over_ideal": result["seconds"] / ideal}
 

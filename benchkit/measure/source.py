@@ -82,7 +82,7 @@ def normalized_source(function: Callable) -> str:
 
 
 def _restore_first_names(node: ast.AST) -> None:
-    for field in ("id", "attr", "name", "module", "arg"):
+    for field in ("id", "attr", "name", "module", "arg", "value"):  # value: of a string
         name = getattr(node, field, None)
         if isinstance(name, str) and name in FIRST_NAMES:
             setattr(node, field, FIRST_NAMES[name])

@@ -109,7 +109,7 @@ WRONG = {
         "the sum at the barrier is off": item("sums", lambda sums: [sums[0] + 1, sums[1]]),
         "the last sum is missing": item("sums", lambda sums: sums[:1]),
         "not a number": item("sums", lambda sums: [sums[0], float("nan")]),
-        "a task ran twice": item("told", lambda told: [*told, told[0]]),
+        "a task ran twice": item("reports", lambda reports: [*reports, reports[0]]),
         "the second worker never came": item("changes", lambda all: [all[0], all[-1]]),
         "both workers stayed at the barrier": item(
             "changes", lambda all: [*all[:2], (all[-1][0], -1), (all[-1][0], -1)]
@@ -177,13 +177,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_true_result_is_taken_and_wrong_ones_are_refused(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     # A factor many times the usual one would only make the test take that much longer.
     usual = 0.15 / max(0.15, variant.params.get("factor", 0))
     prove(client, variant, WRONG, replace(TINY, fraction=usual * TINY.fraction))
 
 
-def test_a_written_file_that_holds_other_values_is_refused(client):
+def test_check_rejects_written_file_with_other_values(client):
     (variant,) = (each for each in VARIANTS if each.name == "parquet.write_wide")
     available = run_variant(client, variant)
     prepared = available["prepared"]
@@ -228,7 +228,7 @@ SIZED_BY_MEMORY = [
 
 
 @pytest.mark.parametrize("variant", SIZED_BY_MEMORY, ids=lambda variant: variant.name)
-def test_sizes_come_from_the_clusters_memory(client, variant):
+def test_sizes_are_proportional_to_cluster_memory(client, variant):
     made = []
     for memory in (TINY.memory, 4 * TINY.memory):
         with BytesMade(client) as bytes_made:
@@ -241,7 +241,7 @@ def test_sizes_come_from_the_clusters_memory(client, variant):
 
 
 @pytest.mark.parametrize("wrong", ["the mean of all", "the mean of the other day", "nothing"])
-def test_anomalies_against_a_wrong_climatology_are_refused(wrong):
+def test_check_rejects_anomalies_from_wrong_climatology(wrong):
     (variant,) = [
         each for each in proved_here(WRONG) if each.name.startswith("xarray.anom_mean[data=u")
     ]

@@ -99,7 +99,7 @@ def wrong_for(variant):
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     # By the quadratic law the data of a small cluster are much larger than its memory.
     fraction = 0.01 if variant.params.get("law") == "quadratic" else 0.1
     prove(client, variant, wrong_for(variant), replace(TINY, fraction=fraction))
@@ -107,7 +107,7 @@ def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
 
 @pytest.mark.parametrize("apart", [1, 83, 97, 83 * 97, 2**13])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_fingerprint_sees_that_two_rows_have_changed_places(axis, apart):
+def test_fingerprint_detects_exchanged_rows(axis, apart):
     (fingerprint,) = {
         each.workload.main.__globals__["fingerprint"]
         for each in VARIANTS

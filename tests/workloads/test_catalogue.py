@@ -40,11 +40,11 @@ def by_name(workload):
     return workload.name
 
 
-def test_every_file_can_be_collected():
+def test_collect_imports_every_file():
     assert FOUND.broken == []
 
 
-def test_the_public_originals_are_those_of_workloads_that_exist():
+def test_originals_name_existing_workloads():
     originals = json.loads((FOLDER / "originals.json").read_text())
     for row in originals:
         assert urlsplit(row["url"]).scheme in ("s3", "gs", "https")
@@ -52,25 +52,25 @@ def test_the_public_originals_are_those_of_workloads_that_exist():
         assert row["about"].endswith(".")
         for pattern in row["workloads"]:
             assert fnmatch.filter(FOUND.workloads, pattern), pattern
-    told = {pattern.partition(".")[0] for row in originals for pattern in row["workloads"]}
-    assert told >= {"tpch", "h2o", "csv", "df", "parquet", "zarr", "geo", "ml"}
+    categories = {pattern.partition(".")[0] for row in originals for pattern in row["workloads"]}
+    assert categories >= {"tpch", "h2o", "csv", "df", "parquet", "zarr", "geo", "ml"}
 
 
 @pytest.mark.parametrize("tag", ["first-twelve", "quick"])
-def test_a_profile_selects_one_variant_of_each_of_the_first_twelve(tag):
+def test_profile_selects_one_variant_of_first_twelve(tag):
     chosen = FOUND.select(expression=f"tag:{tag}")
 
     assert sorted(variant.workload.name for variant in chosen) == sorted(FIRST_TWELVE)
 
 
-def test_variants_have_names_of_their_own():
+def test_variant_names_are_unique():
     names = [variant.name for variant in FOUND.variants()]
 
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_a_docstring_says_what_is_stressed_how_it_scales_and_how_the_answer_is_known(workload):
+def test_docstring_has_stress_scale_check_and_duration(workload):
     text = workload.description
     paragraphs = text.split("\n\n")
 
@@ -82,7 +82,7 @@ def test_a_docstring_says_what_is_stressed_how_it_scales_and_how_the_answer_is_k
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_a_workload_has_a_category_tags_and_a_check(workload):
+def test_workload_has_category_tags_and_check(workload):
     assert workload.category == Path(workload.path).stem.partition("_")[0]
     assert workload.tags
     assert "check" in workload.steps
@@ -99,12 +99,12 @@ def proved_workloads() -> set[str]:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_each_check_is_proved_by_wrong_results(workload):
+def test_check_has_wrong_results_in_tests(workload):
     assert workload.name in proved_workloads()
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=by_name)
-def test_no_size_is_written_down_but_the_references_and_a_workers_memory(workload):
+def test_source_has_reference_sizes_only(workload):
     code = re.sub(r'"""(.|\n)*?"""', "", workload.source)
     sizes = re.findall(r'["\'][\d.]+ ?[KMGT]i?B["\']', code)
     through_memory_ratio = re.findall(r'scale\.chunk\(["\'][\d.]+ ?[KMGT]i?B["\']', code)
@@ -117,14 +117,14 @@ def test_no_size_is_written_down_but_the_references_and_a_workers_memory(workloa
     ("name", "params"),
     [("sched.task_throughput", {"n": 5000}), ("adaptive.expand_contract_expand", {})],
 )
-def test_what_does_not_grow_with_memory_grows_with_the_fraction(name, params):
+def test_count_is_proportional_to_fraction(name, params):
     count = FOUND.workloads[name].main.__globals__["_count"]
     full = Scale(memory=2**31, threads=2, workers=2)
 
     assert count(full, **params) == 2 * count(replace(full, fraction=0.5), **params)
 
 
-def test_facts_are_of_workloads_as_they_are_today():
+def test_facts_have_current_versions():
     versions = {variant.name: variant.workload.version for variant in FOUND.variants()}
     rows = json.loads((FOLDER / "facts.json").read_text(encoding="utf-8"))
 

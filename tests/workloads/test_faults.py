@@ -38,8 +38,10 @@ def growing(rounds):
 
 
 PLUGIN = {
-    "the package is an earlier one": item("told", lambda told: [("old", told[0][1]), *told[1:]]),
-    "a worker lacks it": item("told", lambda told: told[1:]),
+    "the package is an earlier one": item(
+        "reports", lambda reports: [("old", reports[0][1]), *reports[1:]]
+    ),
+    "a worker lacks it": item("reports", lambda reports: reports[1:]),
 }
 WRONG = {
     "fault.worker_kill": {
@@ -77,8 +79,10 @@ WRONG = {
         "a worker did not come back": item("workers", lambda workers: workers - 1),
     },
     "fault.slow_disk": {
-        "an object is lost": item("told", lambda told: told[:-1]),
-        "an object is another's": item("told", lambda told: [told[1], told[0], *told[2:]]),
+        "an object is lost": item("reports", lambda reports: reports[:-1]),
+        "an object is another's": item(
+            "reports", lambda reports: [reports[1], reports[0], *reports[2:]]
+        ),
         "the slow disk was not read": item("requests", 0),
     },
     "fault.slow_net": {
@@ -111,7 +115,7 @@ WRONG = {
         **PLUGIN,
         "a process is the old one": lambda result: {
             **result,
-            "told": [(result["told"][0][0], result["before"][0]), *result["told"][1:]],
+            "reports": [(result["reports"][0][0], result["before"][0]), *result["reports"][1:]],
         },
     },
     "stability.soak": {
@@ -147,11 +151,11 @@ def own_client():
 
 
 @pytest.mark.parametrize("variant", SHARING, ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove_at(client, variant, WRONG, SCALES.get(variant.name, TINY))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", IN_PROCESSES, ids=lambda variant: variant.name)
-def test_the_check_of_one_that_harms_workers_refuses_wrong_answers(own_client, variant):
+def test_check_of_harmful_workload_rejects_wrong_results(own_client, variant):
     prove_at(own_client, variant, WRONG, WITH_PROCESSES)

@@ -111,7 +111,7 @@ WRONG = {
         "not a number": values_with("tas", one_value(np.nan)),
     },
     "geo.submission": {
-        "a result is not known": submitted_with(keys=["nobody's"]),
+        "a result is not known": submitted_with(keys=["absent"]),
         "another graph was sent": submitted_with(graph=SimpleNamespace(__dask_graph__=dict)),
         "it was known before it was sent": submitted_with(building=1e6),
     },
@@ -119,5 +119,5 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG, replace(TINY, fraction=0.1))

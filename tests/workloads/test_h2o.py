@@ -76,11 +76,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG)
 
 
-def test_a_correlation_that_is_none_may_differ_by_rounding_alone():
+def test_check_accepts_rounding_of_undefined_correlation():
     q9 = {each.workload.name: each.workload for each in VARIANTS}["h2o.q9"]
     known = pd.DataFrame({"id2": [1, 2], "r2": [1e-35, 0.5]})
     names = ["id2", "r2"]

@@ -68,14 +68,18 @@ WRONG = {
         "a text is missing": with_value("text_3", lambda text: None),
     },
     "parquet.download_throughput": {
-        "a file is lost": item("told", lambda told: told[:-1]),
+        "a file is lost": item("reports", lambda reports: reports[:-1]),
         "a row is lost": item(
-            "told", lambda told: [{**told[0], "rows": told[0]["rows"] - 1}, *told[1:]]
+            "reports",
+            lambda reports: [{**reports[0], "rows": reports[0]["rows"] - 1}, *reports[1:]],
         ),
         "a value is off": item(
-            "told", lambda told: [{**told[0], "total": told[0]["total"] + 1}, *told[1:]]
+            "reports",
+            lambda reports: [{**reports[0], "total": reports[0]["total"] + 1}, *reports[1:]],
         ),
-        "not a number": item("told", lambda told: [{**told[0], "total": float("nan")}, *told[1:]]),
+        "not a number": item(
+            "reports", lambda reports: [{**reports[0], "total": float("nan")}, *reports[1:]]
+        ),
     },
     "parquet.small_files": {
         "a file is lost": item("value", lambda total: total - 10),
@@ -135,5 +139,5 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG)

@@ -37,11 +37,11 @@ WRONG = {
     },
     "ml.hpo_random_search": {
         "a trial is lost": item("scores", lambda scores: scores[:-1]),
-        "a score did not come through": item("told", lambda told: told[:-1]),
-        "a score came twice": item("told", lambda told: [*told, told[0]]),
+        "a score did not come through": item("reports", lambda reports: reports[:-1]),
+        "a score came twice": item("reports", lambda reports: [*reports, reports[0]]),
         "scores are another trial's": lambda result: {
             "scores": result["scores"][::-1],
-            "told": list(enumerate(result["scores"][::-1])),
+            "reports": list(enumerate(result["scores"][::-1])),
         },
     },
     "ml.optuna_hpo": {
@@ -87,5 +87,5 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG)

@@ -7,13 +7,15 @@ from helpers.wrong_results import item, prove, proved_here
 
 WRONG = {
     "steal.heavy_deps": {
-        "a checksum is another's": item("told", lambda told: [told[1], told[0], *told[2:]]),
-        "a task is lost": item("told", lambda told: told[:-1]),
+        "a checksum is another's": item(
+            "reports", lambda reports: [reports[1], reports[0], *reports[2:]]
+        ),
+        "a task is lost": item("reports", lambda reports: reports[:-1]),
     },
     "adaptive.scale_from_zero": {
         "a result is lost": item("results", lambda results: results[:-1]),
         "an input was left out": item("results", lambda results: [-1, *results[1:]]),
-        "a task ran twice": item("told", lambda told: [*told, told[0]]),
+        "a task ran twice": item("reports", lambda reports: [*reports, reports[0]]),
     },
     "adaptive.retire_with_data": {
         "a key is lost": item("held", lambda held: [0, *held[1:]]),
@@ -31,7 +33,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant, monkeypatch):
+def test_check_rejects_wrong_results(client, variant, monkeypatch):
     names = variant.workload.main.__globals__
     if "EVERY_S" in names:
         monkeypatch.setitem(names, "EVERY_S", 0.1)

@@ -98,17 +98,17 @@ WRONG = {
         "a round is lost": item("results", lambda r: r[:-1]),
     },
     "sched.resources_annotations": {
-        "a result is lost": item("told", lambda told: told[:-1]),
+        "a result is lost": item("reports", lambda reports: reports[:-1]),
         "the last came first": item(
-            "told",
-            lambda told: [(number, -moment, "tcp://nobody") for number, moment, _ in told],
+            "reports",
+            lambda reports: [(number, -moment, "tcp://absent") for number, moment, _ in reports],
         ),
     },
     "sched.worker_state_machine": {
         "a result was fetched twice": fetched_with(lambda fetched: [*fetched, fetched[0]]),
         "a message was lost": fetched_with(lambda fetched: fetched[1:]),
         "a worker was asked for another's": fetched_with(
-            lambda fetched: [("tcp://nobody", fetched[0][1]), *fetched[1:]]
+            lambda fetched: [("tcp://absent", fetched[0][1]), *fetched[1:]]
         ),
         "a pass is lost": passes_with(lambda passes: passes[1:]),
     },
@@ -122,5 +122,5 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG, SMALL)

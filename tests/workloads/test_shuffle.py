@@ -61,12 +61,12 @@ KILLS = "shuffle.p2p_worker_loss"
     [variant for variant in proved_here(WRONG) if variant.workload.name != KILLS],
     ids=lambda variant: variant.name,
 )
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG, FEW.get(variant.workload.name, FEW_ROWS))
 
 
 @pytest.mark.slow
-def test_a_shuffle_begins_anew_when_a_worker_is_killed():
+def test_shuffle_restarts_when_worker_is_killed():
     (variant,) = (variant for variant in proved_here(WRONG) if variant.workload.name == KILLS)
     scale = Scale(memory=2**29, threads=2, workers=2, fraction=0.5)
 

@@ -135,11 +135,11 @@ def own_client():
         for variant in SHARING
     ],
 )
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG, SCALES.get(variant.workload.name, TINY))
 
 
-def test_all_workers_take_part_though_the_client_tells_of_five_by_default():
+def test_fragmentation_uses_all_workers():
     (variant,) = (each for each in SHARING if each.workload.name == "memory.fragmentation")
     with (
         LocalCluster(
@@ -154,11 +154,11 @@ def test_all_workers_take_part_though_the_client_tells_of_five_by_default():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", CONSUMING, ids=lambda variant: variant.name)
-def test_the_check_of_one_that_ends_workers_refuses_wrong_answers(own_client, variant):
+def test_check_after_lost_workers_rejects_wrong_results(own_client, variant):
     prove(own_client, variant, WRONG)
 
 
-def test_spilling_gives_back_how_many_failures_the_scheduler_allows(client):
+def test_spilling_restores_allowed_failures(client):
     spilling = {each.workload.name: each.workload for each in VARIANTS}["spill.spilling"]
 
     def allowed():

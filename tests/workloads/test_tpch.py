@@ -132,11 +132,11 @@ def proved():
 
 
 @pytest.mark.parametrize("variant", [marked(each) for each in proved()])
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG)
 
 
-def test_the_source_of_a_query_has_its_own_plan_and_answer():
+def test_source_of_query_contains_plan_and_sql():
     found = {each.workload.name: each.workload for each in VARIANTS}
     hashes = {found[name].source_hash for name in QUERIES}
     used = {function.__name__ for function in found["tpch.q20"]._functions()}
@@ -146,7 +146,7 @@ def test_the_source_of_a_query_has_its_own_plan_and_answer():
     assert "waiting_for_one" not in used
 
 
-def test_another_answer_is_another_source(monkeypatch):
+def test_source_hash_depends_on_sql(monkeypatch):
     found = {each.workload.name: each.workload for each in VARIANTS}
     names = found["tpch.q20"].main.__globals__
     before = {name: found[name].source_hash for name in ("tpch.q20", "tpch.q19")}

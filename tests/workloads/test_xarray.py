@@ -68,5 +68,5 @@ def wrong_for(variant):
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, wrong_for(variant), replace(TINY, fraction=0.1))

@@ -1,4 +1,4 @@
-"""Datasets in a bucket, by a server that speaks the protocol of S3.
+"""Datasets in a bucket of a local S3 server.
 
 The server is moto, which has forty packages of its own: it gets an environment of its own.
 """
@@ -60,7 +60,7 @@ def bucket(endpoint, tmp_path, monkeypatch):
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-def test_a_dataset_is_copied_whole_and_read_from_there(bucket):
+def test_remote_copy_in_bucket_is_complete(bucket):
     data = dataset("h2o", size="tiny")
 
     assert all(name.startswith("s3://bench/data/h2o-") for name in data.files("h2o"))
@@ -70,7 +70,7 @@ def test_a_dataset_is_copied_whole_and_read_from_there(bucket):
     assert bucket.exists(f"{data.url}/manifest.json")
 
 
-def test_workloads_read_parquet_csv_and_zarr_from_a_bucket(bucket, tmp_path):
+def test_workloads_read_parquet_csv_and_zarr_from_bucket(bucket, tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchkit", "run", "--scale", "0.05", "--json"),

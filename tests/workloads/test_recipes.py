@@ -51,7 +51,7 @@ def schema_of(made, table):
     return parquet.read_schema(made.files(table)[0])
 
 
-def test_each_recipe_has_the_four_named_sizes():
+def test_shipped_recipes_have_four_sizes():
     find_recipe("tpch")  # declares the shipped recipes
     shipped = set(map(str, shipped_recipes()))
     every = [each for each in _RECIPES.values() if inspect.getfile(each.function) in shipped]
@@ -101,7 +101,7 @@ def test_measured_copy_contains_shipped_recipes(folder):
     assert dataset("h2o", size="tiny").path == Path(done.stdout.strip())
 
 
-def test_tpch_has_eight_tables_with_the_rows_of_the_specification():
+def test_tpch_has_rows_of_specification():
     made = dataset("tpch", size="tiny")
 
     assert made.manifest["rows"] == {
@@ -120,7 +120,7 @@ def test_tpch_has_eight_tables_with_the_rows_of_the_specification():
     assert made.manifest["generators"]["tpchgen-cli"][0].isdigit()
 
 
-def test_tpch_types_are_those_that_every_reader_knows():
+def test_tpch_types_are_supported_by_all_readers():
     made = dataset("tpch", size="tiny")
 
     kinds = {
@@ -132,7 +132,7 @@ def test_tpch_types_are_those_that_every_reader_knows():
     assert schema_of(made, "lineitem").field("l_shipdate").type == pa.timestamp("ms")
 
 
-def test_h2o_follows_the_published_recipe():
+def test_h2o_has_published_columns_and_ranges():
     made = dataset("h2o", size="tiny", rows=20_001)
     frame = pd.concat([pd.read_parquet(path) for path in made.files("h2o")])
 
@@ -148,7 +148,7 @@ def test_h2o_follows_the_published_recipe():
     assert not frame.id6.is_monotonic_increasing
 
 
-def test_h2o_is_the_same_when_it_is_made_again(tmp_path):
+def test_h2o_is_deterministic(tmp_path):
     first = [pd.read_parquet(path) for path in dataset("h2o", size="tiny").files("h2o")]
     shutil.rmtree(dataset("h2o", size="tiny").path)
     second = [pd.read_parquet(path) for path in dataset("h2o", size="tiny").files("h2o")]
@@ -158,7 +158,7 @@ def test_h2o_is_the_same_when_it_is_made_again(tmp_path):
     assert not first[0].head(100).equals(first[1].head(100))
 
 
-def test_wide_has_25_columns_of_each_kind_and_a_time_index():
+def test_wide_has_25_columns_of_each_kind_and_time_index():
     made = dataset("wide", size="tiny")
     frames = [pd.read_parquet(path) for path in made.files("wide")]
 
@@ -169,7 +169,7 @@ def test_wide_has_25_columns_of_each_kind_and_a_time_index():
     assert (steps == pd.Timedelta("10ms")).all()
 
 
-def test_a_missing_generator_is_named_in_one_line(monkeypatch, tmp_path):
+def test_recipe_names_missing_program_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -177,21 +177,21 @@ def test_a_missing_generator_is_named_in_one_line(monkeypatch, tmp_path):
         dataset("tpch", size="tiny")
 
 
-def test_a_missing_library_is_named_in_one_line(monkeypatch):
+def test_recipe_names_missing_package_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     with pytest.raises(MissingPackage, match=r"^recipe h2o needs pyarrow, not installed here"):
         dataset("h2o", size="tiny")
 
 
-def test_a_generator_that_fails_is_quoted(folder):
+def test_recipe_quotes_error_of_failing_program(folder):
     with pytest.raises(DatasetError, match="tpchgen-cli failed with code"):
         dataset("tpch", sf=-1.0)
 
     assert [path.name for path in folder.iterdir() if path.name.startswith("tpch")] == []
 
 
-def test_a_ride_has_a_zone_and_files_are_of_very_different_lengths():
+def test_rideshare_has_zones_and_files_of_different_lengths():
     made = dataset("rideshare", rows=20_000, files=10)
     lengths = [parquet.read_metadata(path).num_rows for path in made.files("trips")]
     trips = pd.concat(map(pd.read_parquet, made.files("trips")))
@@ -205,7 +205,7 @@ def test_a_ride_has_a_zone_and_files_are_of_very_different_lengths():
     assert (len(zones), zones["borough"].nunique(), zones["group"].nunique()) == (263, 7, 4)
 
 
-def test_no_file_of_events_begins_with_a_fault():
+def test_gdelt_files_begin_with_valid_line():
     made = dataset("gdelt", files=40, rows_per_file=50)
 
     lines = [open(path).read().splitlines() for path in made.files("events")]
@@ -213,7 +213,7 @@ def test_no_file_of_events_begins_with_a_fault():
     assert any(line.count("\t") == 59 for each in lines for line in each)
 
 
-def test_an_archive_of_a_climate_knows_values_and_sums():
+def test_nex_nc_manifest_contains_values_and_sums():
     made = dataset("nex_nc", size="tiny")
 
     for name in ("tas", "pr"):

@@ -1,4 +1,4 @@
-"""Datasets are copied once to where workers read them, whole or not at all."""
+"""Datasets are uploaded once and completely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def times(folder):
     return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_workers_are_told_urls_and_find_the_same_there(url):
+def test_remote_copy_has_urls_and_equal_content(url):
     data = dataset("h2o", size="tiny")
 
     assert all(name.startswith(f"file://{url}/h2o-") for name in data.files("h2o"))
@@ -36,7 +36,7 @@ def test_workers_are_told_urls_and_find_the_same_there(url):
     assert len(there) == 20_000
 
 
-def test_what_is_there_is_not_copied_again_and_half_a_copy_is_made_whole(url, monkeypatch):
+def test_remote_copy_completes_partial_upload_only(url, monkeypatch):
     dataset("h2o", size="tiny")
     before = times(url)
     monkeypatch.setattr(remote_copy, "_UPLOADED", set())  # as another process
@@ -53,7 +53,7 @@ def test_what_is_there_is_not_copied_again_and_half_a_copy_is_made_whole(url, mo
     assert (manifest.parent / first).stat().st_size > 4
 
 
-def test_what_another_machine_has_published_stays(url, monkeypatch):
+def test_remote_copy_keeps_upload_of_other_machine(url, monkeypatch):
     dataset("h2o", size="tiny")
     (manifest,) = url.glob("*/manifest.json")
     theirs = json.loads(manifest.read_text()) | {"made": 1.0, "seconds": 9.0}
@@ -67,7 +67,7 @@ def test_what_another_machine_has_published_stays(url, monkeypatch):
     assert times(url) == before
 
 
-def test_without_a_url_the_folder_is_where_workers_read(url, monkeypatch):
+def test_files_are_local_without_url(url, monkeypatch):
     monkeypatch.delenv("BENCHKIT_DATA_URL")
     data = dataset("h2o", size="tiny")
 
@@ -83,7 +83,7 @@ def test_without_a_url_the_folder_is_where_workers_read(url, monkeypatch):
         ("file:///proc/nothing", "file:///proc/nothing/h2o-"),
     ],
 )
-def test_a_url_that_cannot_be_written_is_one_line(url, monkeypatch, bad, says):
+def test_remote_copy_reports_unwritable_url_in_one_line(url, monkeypatch, bad, says):
     monkeypatch.setenv("BENCHKIT_DATA_URL", bad)
     with pytest.raises(DatasetError, match="BENCHKIT_DATA_URL must be a URL") as raised:
         dataset("h2o", size="tiny")

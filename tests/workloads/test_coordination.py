@@ -23,44 +23,50 @@ WRONG = {
         "an echo was garbled": item(
             "echoes", lambda echoes: [dict.fromkeys(echoes[0], b""), *echoes[1:]]
         ),
-        "nobody was asked": item("echoes", lambda echoes: []),
+        "no worker was asked": item("echoes", lambda echoes: []),
     },
     "futures.jobqueue": {
-        "a job is lost": item("told", lambda told: told[:-1]),
-        "a job ran twice": item("told", lambda told: [told[1], *told[1:]]),
-        "a job did not nap": item("told", lambda told: [(n, held, 0.0) for n, held, _ in told]),
+        "a job is lost": item("reports", lambda reports: reports[:-1]),
+        "a job ran twice": item("reports", lambda reports: [reports[1], *reports[1:]]),
+        "a job did not nap": item(
+            "reports", lambda reports: [(n, held, 0.0) for n, held, _ in reports]
+        ),
         "it took too long": item("seconds", 1e3),
-        "a job held too little": item("told", lambda told: [(n, 1, took) for n, _, took in told]),
+        "a job held too little": item(
+            "reports", lambda reports: [(n, 1, took) for n, _, took in reports]
+        ),
     },
     "coord.primitives": {
         "a turn was lost": item(
-            "told",
-            lambda told: [each - 1 if isinstance(each, int) else each[:-1] for each in told],
+            "reports",
+            lambda reports: [each - 1 if isinstance(each, int) else each[:-1] for each in reports],
         ),
-        "a task told nothing": item("told", lambda told: told[:-1]),
+        "a task reported nothing": item("reports", lambda reports: reports[:-1]),
         "two were in at a time": item(
-            "told",
-            lambda told: [
-                each - 1 if isinstance(each, int) else [each[0] * 0, *each[:-1]] for each in told
+            "reports",
+            lambda reports: [
+                each - 1 if isinstance(each, int) else [each[0] * 0, *each[:-1]] for each in reports
             ],
         ),
     },
     "coord.primitives[kind=queue]": {
-        "an item was lost": item("told", lambda told: [*told[:-1], told[-1][1:]]),
-        "a task told nothing": item("told", lambda told: told[:-1]),
-        "an item came twice": item("told", lambda told: [*told[:-1], [*told[-1], told[-1][0]]]),
+        "an item was lost": item("reports", lambda reports: [*reports[:-1], reports[-1][1:]]),
+        "a task reported nothing": item("reports", lambda reports: reports[:-1]),
+        "an item came twice": item(
+            "reports", lambda reports: [*reports[:-1], [*reports[-1], reports[-1][0]]]
+        ),
     },
 }
 
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
-def test_the_check_takes_the_answer_and_refuses_wrong_ones(client, variant):
+def test_check_rejects_wrong_results(client, variant):
     prove(client, variant, WRONG)
 
 
 def read_by_others(change):
     """Change the values that are read by the tasks that do not set the variable."""
-    return item("told", lambda told: [told[0], *map(change, told[1:])])
+    return item("reports", lambda reports: [reports[0], *map(change, reports[1:])])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,7 @@ def read_by_others(change):
         pytest.param(read_by_others(lambda values: [*values[:-1], 10**6]), id="more than any"),
     ],
 )
-def test_a_variable_is_refused_that_holds_what_nobody_set(client, spoil):
+def test_check_rejects_variable_with_unset_value(client, spoil):
     (variant,) = (v for v in VARIANTS if v.name == "coord.primitives[kind=variable]")
     workload, available = variant.workload, run_variant(client, variant)
     wrong = {**available, "result": spoil(available["result"])}

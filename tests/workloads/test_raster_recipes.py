@@ -1,4 +1,4 @@
-"""Recipes of arrays: what stores hold, and that the answers beside them are right."""
+"""Recipes of arrays: content of stores, and correctness of known answers in manifests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def opened(made, store):
 
 
 @pytest.mark.parametrize("name", ["cmip", "era5", "era5_surface", "int_cube", "nwm", "sentinel"])
-def test_stores_are_in_the_format_that_old_releases_of_zarr_read(name):
+def test_raster_stores_have_zarr_format_2(name):
     made = dataset(name, size="tiny")
 
     arrays = sorted(made.path.rglob(".zarray"))
@@ -33,7 +33,7 @@ def test_stores_are_in_the_format_that_old_releases_of_zarr_read(name):
     assert {json.loads(path.read_text())["fill_value"] for path in arrays} == {None}
 
 
-def test_data_are_the_same_when_they_are_made_again_and_others_with_another_seed():
+def test_era5_depends_on_seed_only():
     first = opened(dataset("era5", size="tiny"), "fields.zarr")
     clear("era5")
     again = opened(dataset("era5", size="tiny"), "fields.zarr")
@@ -44,7 +44,7 @@ def test_data_are_the_same_when_they_are_made_again_and_others_with_another_seed
     assert not first["U"].isel(time=0).equals(first["U"].isel(time=1))
 
 
-def test_era5_knows_the_covariances_of_its_fields():
+def test_era5_manifest_contains_covariances():
     made = dataset("era5", size="tiny", days=2)
     fields, known = opened(made, "fields.zarr").astype(float), opened(made, "expected.zarr")
 
@@ -63,7 +63,7 @@ def test_era5_knows_the_covariances_of_its_fields():
 
 
 @pytest.mark.parametrize("variable", ["sst", "t2m"])
-def test_a_surface_has_land_where_it_is_sea(variable):
+def test_era5_surface_has_land_in_sea_temperature(variable):
     made = dataset("era5_surface", variable=variable, moments=10, latitudes=28, moments_per_chunk=4)
     field, known = opened(made, "surface.zarr")[variable], made.manifest["known"]
 
@@ -77,7 +77,7 @@ def test_a_surface_has_land_where_it_is_sea(variable):
     assert field["time"].to_index()[1] == pd.Timestamp("2019-01-01 06:00")
 
 
-def test_counties_are_stripes_whose_coordinates_are_a_little_off():
+def test_nwm_counties_are_stripes_with_shifted_coordinates():
     made = dataset("nwm", size="tiny")
     depth, county = opened(made, "depth.zarr")["depth"], opened(made, "counties.zarr")["county"]
 
@@ -89,7 +89,7 @@ def test_counties_are_stripes_whose_coordinates_are_a_little_off():
     np.testing.assert_allclose(joined, made.manifest["known"]["sums"], rtol=1e-12)
 
 
-def test_bands_are_multiples_of_each_other_but_for_the_offset():
+def test_sentinel_bands_are_multiples_except_for_offset():
     made = dataset("sentinel", size="tiny")
     bands, known = opened(made, "bands.zarr"), opened(made, "expected.zarr")["ratio"]
 
@@ -104,7 +104,7 @@ def test_bands_are_multiples_of_each_other_but_for_the_offset():
         np.testing.assert_array_equal(edge.transpose("month", "y", "x"), known)
 
 
-def test_a_model_has_no_leap_days():
+def test_cmip_calendar_has_no_leap_days():
     heights = opened(dataset("cmip", size="tiny"), "zg.zarr")["zg"]
 
     assert heights.shape == (48, 19, 30, 48)
@@ -114,7 +114,7 @@ def test_a_model_has_no_leap_days():
     assert heights["time"].dt.year.to_numpy()[[0, -1]].tolist() == [1850, 1853]
 
 
-def test_a_cube_knows_how_often_each_number_is_there():
+def test_int_cube_manifest_contains_histogram():
     made = dataset("int_cube", size="tiny")
     cube = zarr.open_array(str(made.path / "cube.zarr"), mode="r")[:]
 

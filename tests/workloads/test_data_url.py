@@ -1,4 +1,4 @@
-"""Workloads read their published data by URL, and their checks accept the results."""
+"""Workloads read uploaded datasets by URL, and their checks accept the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READERS = [
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_data_are_read_from_a_url(client, name, tmp_path, monkeypatch):
+def test_workload_reads_data_from_url(client, name, tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_DATA_URL", f"file://{tmp_path}")
     variant = next(each for each in VARIANTS if each.workload.name == name)
 

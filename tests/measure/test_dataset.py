@@ -59,7 +59,7 @@ def ones():
     return calls
 
 
-def test_second_call_finds_what_the_first_made(ones):
+def test_dataset_is_reused_by_second_call(ones):
     first, second = dataset("ones", count=4), dataset("ones", count=4)
 
     assert ones == [4]
@@ -68,7 +68,7 @@ def test_second_call_finds_what_the_first_made(ones):
     assert (first.path / "table" / "a.txt").read_text() == "1111"
 
 
-def test_manifest_tells_recipe_parameters_rows_bytes_and_files(ones):
+def test_manifest_contains_parameters_rows_and_files(ones):
     manifest = json.loads((dataset("ones", size="ci").path / MANIFEST).read_text())
 
     assert manifest["recipe"] == "ones"
@@ -80,7 +80,7 @@ def test_manifest_tells_recipe_parameters_rows_bytes_and_files(ones):
     assert abs(manifest["made"] - time.time()) < 3600
 
 
-def test_key_depends_on_version_and_parameters_but_not_on_how_they_are_written(ones):
+def test_key_depends_on_version_and_parameter_values(ones):
     base = dataset("ones", count=2, share=1)
 
     assert dataset("ones", size="tiny", share="1.0").path == base.path
@@ -93,7 +93,7 @@ def test_key_depends_on_version_and_parameters_but_not_on_how_they_are_written(o
     assert dataset("ones", count=2, share=1).path != base.path
 
 
-def test_given_parameters_win_over_the_size(ones):
+def test_dataset_parameters_override_size(ones):
     assert dataset("ones", size="ci", count=1).manifest["params"]["count"] == 1
 
 
@@ -108,14 +108,14 @@ def test_given_parameters_win_over_the_size(ones):
         (lambda: dataset("ones").files("twos"), InvalidParameterError, "no table 'twos'"),
     ],
 )
-def test_mistakes_are_told_in_one_line(ones, call, error, says):
+def test_dataset_reports_mistakes_in_one_line(ones, call, error, says):
     with pytest.raises(error, match=says) as caught:
         call()
 
     assert "\n" not in str(caught.value)
 
 
-def test_a_dataset_with_a_cut_file_is_made_again(ones):
+def test_dataset_with_truncated_file_is_remade(ones):
     made = dataset("ones")
     (made.path / "table" / "a.txt").write_text("1")
 
@@ -125,7 +125,7 @@ def test_a_dataset_with_a_cut_file_is_made_again(ones):
     assert (again.path / "table" / "a.txt").read_text() == "111"
 
 
-def test_a_recipe_that_fails_leaves_nothing_and_is_named(folder):
+def test_failing_recipe_leaves_no_files_and_is_named(folder):
     @recipe("failing", version=1)
     def failing(folder, *, count=1):
         (folder / "half").write_text("x")
@@ -138,7 +138,7 @@ def test_a_recipe_that_fails_leaves_nothing_and_is_named(folder):
     assert [path for path in folder.rglob("*") if path.name == "half"] == []
 
 
-def test_a_folder_that_cannot_be_written_is_named(ones, tmp_path, monkeypatch):
+def test_dataset_names_unwritable_folder(ones, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "file"))
 
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_is_named(ones, tmp_path, monkeypatch):
         dataset("ones")
 
 
-def test_list_and_clear(ones):
+def test_clear_removes_listed_datasets(ones):
     small, large = dataset("ones", size="tiny"), dataset("ones", size="ci")
 
     assert [each.path for each in list_datasets()] == [small.path, large.path]
@@ -158,7 +158,7 @@ def test_list_and_clear(ones):
     assert not small.path.exists()
 
 
-def test_data_folder_is_the_variable_then_the_configuration_then_the_cache(tmp_path, monkeypatch):
+def test_data_folder_prefers_variable_then_configuration(tmp_path, monkeypatch):
     with dask.config.set({"benchkit.data": str(tmp_path / "configured")}):
         assert data_folder() == tmp_path / "data"
         monkeypatch.delenv("BENCHKIT_DATA")
@@ -189,7 +189,7 @@ def script(tmp_path):
     return path
 
 
-def test_two_processes_that_want_one_dataset_make_it_once(script, tmp_path):
+def test_concurrent_processes_make_dataset_once(script, tmp_path):
     log = tmp_path / "log"
 
     processes = [start(script, log, 1.0) for _ in range(3)]
@@ -201,7 +201,7 @@ def test_two_processes_that_want_one_dataset_make_it_once(script, tmp_path):
     assert (Path(said[0][0].strip()) / "second").read_text() == "22"
 
 
-def test_a_maker_killed_half_way_publishes_nothing_and_holds_nobody_up(script, tmp_path, folder):
+def test_killed_process_leaves_no_dataset_and_no_lock(script, tmp_path, folder):
     log = tmp_path / "log"
     first = start(script, log, 60.0)
     wait_for_line(log)
@@ -218,7 +218,7 @@ def test_a_maker_killed_half_way_publishes_nothing_and_holds_nobody_up(script, t
     assert not halves[0].exists()
 
 
-def test_the_next_maker_takes_over_from_a_killed_one_and_cleans_up(script, tmp_path, folder):
+def test_waiting_process_continues_after_kill_and_cleans_up(script, tmp_path, folder):
     log = tmp_path / "log"
     # The same key for both, because seconds are part of it: 3 s, and killed before they are over.
     first = start(script, log, 3.0)
@@ -235,7 +235,7 @@ def test_the_next_maker_takes_over_from_a_killed_one_and_cleans_up(script, tmp_p
     assert list((folder / "tmp").iterdir()) == []
 
 
-def test_clear_leaves_alone_what_is_being_made(script, tmp_path):
+def test_clear_keeps_dataset_that_is_being_made(script, tmp_path):
     log = tmp_path / "log"
     maker = start(script, log, 1.0)
     wait_for_line(log)
@@ -247,7 +247,7 @@ def test_clear_leaves_alone_what_is_being_made(script, tmp_path):
     assert (Path(out.strip()) / "first").exists()
 
 
-def test_who_waits_too_long_is_told_for_whom(script, tmp_path, monkeypatch):
+def test_lock_timeout_names_process_that_holds_lock(script, tmp_path, monkeypatch):
     log = tmp_path / "log"
     maker = start(script, log, 60.0)
     wait_for_line(log)
@@ -262,7 +262,7 @@ def test_who_waits_too_long_is_told_for_whom(script, tmp_path, monkeypatch):
         maker.communicate()
 
 
-def test_answers_come_from_duckdb_once_and_are_then_read(monkeypatch):
+def test_answer_queries_duckdb_once(monkeypatch):
     made = dataset("h2o", size="tiny")
     sql = "select count(*) as n, min(id6) as low, max(id6) as high from h2o"
 
@@ -274,7 +274,7 @@ def test_answers_come_from_duckdb_once_and_are_then_read(monkeypatch):
     assert second.equals(first)
 
 
-def test_a_missing_duckdb_is_named(monkeypatch):
+def test_answer_names_missing_duckdb(monkeypatch):
     made = dataset("h2o", size="tiny")
     monkeypatch.setitem(sys.modules, "duckdb", None)
 
@@ -282,7 +282,7 @@ def test_a_missing_duckdb_is_named(monkeypatch):
         made.answer("select 1 as one from h2o")
 
 
-def test_what_an_environment_lacks_the_python_of_benchkit_makes(monkeypatch, tmp_path):
+def test_dataset_without_packages_is_made_by_other_python(monkeypatch, tmp_path):
     helper = tmp_path / "python"
     helper.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     helper.chmod(0o755)
