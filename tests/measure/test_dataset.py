@@ -16,7 +16,7 @@ from benchkit.measure.data.recipe import recipe
 from benchkit.measure.errors import DatasetError, InvalidParameterError, MissingPackage, UsageError
 
 ROOT = Path(__file__).parents[3]
-#: A recipe of two files that says where it is, for processes that are killed or race.
+#: A recipe of two files that logs its start, for processes that are killed or run concurrently.
 SLOW_RECIPE = """
 import sys, time
 from pathlib import Path
@@ -39,8 +39,8 @@ if __name__ == "__main__":
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    known = sys.modules[recipe.__module__]._RECIPES
-    monkeypatch.setattr("benchkit.measure.data.recipe._RECIPES", dict(known))
+    declared = sys.modules[recipe.__module__]._RECIPES
+    monkeypatch.setattr("benchkit.measure.data.recipe._RECIPES", dict(declared))
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 
@@ -98,7 +98,7 @@ def test_dataset_parameters_override_size(ones):
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "says"),
+    ("call", "error", "message"),
     [
         (lambda: dataset("onse"), UsageError, "no recipe named 'onse': did you mean 'ones'"),
         (lambda: dataset("ones", size="tinny"), InvalidParameterError, "did you mean 'tiny'"),
@@ -108,8 +108,8 @@ def test_dataset_parameters_override_size(ones):
         (lambda: dataset("ones").files("twos"), InvalidParameterError, "no table 'twos'"),
     ],
 )
-def test_dataset_reports_mistakes_in_one_line(ones, call, error, says):
-    with pytest.raises(error, match=says) as caught:
+def test_dataset_reports_mistakes_in_one_line(ones, call, error, message):
+    with pytest.raises(error, match=message) as caught:
         call()
 
     assert "\n" not in str(caught.value)
@@ -193,12 +193,12 @@ def test_concurrent_processes_make_dataset_once(script, tmp_path):
     log = tmp_path / "log"
 
     processes = [start(script, log, 1.0) for _ in range(3)]
-    said = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=60) for process in processes]
 
-    assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
     assert log.read_text() == "making\n"
-    assert len({out for out, _ in said}) == 1
-    assert (Path(said[0][0].strip()) / "second").read_text() == "22"
+    assert len({out for out, _ in outputs}) == 1
+    assert (Path(outputs[0][0].strip()) / "second").read_text() == "22"
 
 
 def test_killed_process_leaves_no_dataset_and_no_lock(script, tmp_path, folder):
@@ -211,19 +211,19 @@ def test_killed_process_leaves_no_dataset_and_no_lock(script, tmp_path, folder):
 
     assert list_datasets() == []
     assert [path for path in folder.iterdir() if path.name.startswith("slow")] == []
-    halves = list(folder.rglob("first"))
-    assert len(halves) == 1  # the dead maker's draft
+    drafts = list(folder.rglob("first"))
+    assert len(drafts) == 1  # the draft of the killed process
 
     clear()
-    assert not halves[0].exists()
+    assert not drafts[0].exists()
 
 
 def test_waiting_process_continues_after_kill_and_cleans_up(script, tmp_path, folder):
     log = tmp_path / "log"
-    # The same key for both, because seconds are part of it: 3 s, and killed before they are over.
+    # Both use the same key, of which the duration is a part: 3 s, killed earlier.
     first = start(script, log, 3.0)
     wait_for_line(log)
-    second = start(script, log, 3.0)  # waits for the lock of the first
+    second = start(script, log, 3.0)  # waits for the lock of the first process
 
     first.send_signal(signal.SIGKILL)
     first.communicate()
@@ -237,29 +237,29 @@ def test_waiting_process_continues_after_kill_and_cleans_up(script, tmp_path, fo
 
 def test_clear_keeps_dataset_that_is_being_made(script, tmp_path):
     log = tmp_path / "log"
-    maker = start(script, log, 1.0)
+    process = start(script, log, 1.0)
     wait_for_line(log)
 
     assert clear() == []
 
-    out, err = maker.communicate(timeout=60)
-    assert maker.returncode == 0, err
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
     assert (Path(out.strip()) / "first").exists()
 
 
 def test_lock_timeout_names_process_that_holds_lock(script, tmp_path, monkeypatch):
     log = tmp_path / "log"
-    maker = start(script, log, 60.0)
+    process = start(script, log, 60.0)
     wait_for_line(log)
     monkeypatch.setattr("benchkit.measure.data.lock.LOCK_TIMEOUT_S", 0.1)
     monkeypatch.setattr(sys, "argv", ["", str(log), "60.0"])
     exec(compile(script.read_text(), str(script), "exec"), {"__name__": "slow_recipe"})
     try:
-        with pytest.raises(DatasetError, match=f"being made by process {maker.pid} on"):
+        with pytest.raises(DatasetError, match=f"being made by process {process.pid} on"):
             dataset("slow", seconds=60.0)
     finally:
-        maker.kill()
-        maker.communicate()
+        process.kill()
+        process.communicate()
 
 
 def test_answer_queries_duckdb_once(monkeypatch):
@@ -290,10 +290,12 @@ def test_dataset_without_packages_is_made_by_other_python(monkeypatch, tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(datasets.__file__).parents[3]))
     monkeypatch.setitem(sys.modules, "duckdb", None)
 
-    def lacks(package):
+    def raise_import_error(package):
         raise ImportError(package)
 
-    monkeypatch.setattr(sys.modules["benchkit.measure.data.recipe"], "import_module", lacks)
+    monkeypatch.setattr(
+        sys.modules["benchkit.measure.data.recipe"], "import_module", raise_import_error
+    )
     made = dataset("h2o", size="tiny")
     assert made.answer("select count(*) as n from h2o")["n"].tolist() == [20_000]
 

@@ -39,7 +39,7 @@ def test_remote_copy_has_urls_and_equal_content(url):
 def test_remote_copy_completes_partial_upload_only(url, monkeypatch):
     dataset("h2o", size="tiny")
     before = times(url)
-    monkeypatch.setattr(remote_copy, "_UPLOADED", set())  # as another process
+    monkeypatch.setattr(remote_copy, "_UPLOADED", set())  # like in a new process
     dataset("h2o", size="tiny")
     assert times(url) == before
 

@@ -1,6 +1,6 @@
 """Datasets in a bucket of a local S3 server.
 
-The server is moto, which has forty packages of its own: it gets an environment of its own.
+The server is moto; its forty packages are in a separate environment.
 """
 
 import json

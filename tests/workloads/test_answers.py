@@ -178,7 +178,7 @@ WRONG = {
 
 @pytest.mark.parametrize("variant", proved_here(WRONG), ids=lambda variant: variant.name)
 def test_check_rejects_wrong_results(client, variant):
-    # A factor many times the usual one would only make the test take that much longer.
+    # A factor above the usual one would only make the test slower.
     usual = 0.15 / max(0.15, variant.params.get("factor", 0))
     prove(client, variant, WRONG, replace(TINY, fraction=usual * TINY.fraction))
 

@@ -29,7 +29,7 @@ def test_raster_stores_have_zarr_format_2(name):
     arrays = sorted(made.path.rglob(".zarray"))
     assert arrays
     assert not list(made.path.rglob("zarr.json"))
-    # A value that stands for a missing one would turn numbers into gaps.
+    # xarray reads a fill value as NaN.
     assert {json.loads(path.read_text())["fill_value"] for path in arrays} == {None}
 
 
@@ -56,7 +56,7 @@ def test_era5_manifest_contains_covariances():
         hourly = xr.cov(fields[a], fields[b], dim="lon", ddof=0)
         daily = hourly.resample(time="1D").mean().to_numpy()
         np.testing.assert_allclose(known[a + b], daily, rtol=1e-12, atol=1e-15)
-    # T has something of V in it, and W of U, of the opposite sign; U and V have nothing in common.
+    # T is correlated with V, and W negatively with U; U and V are independent.
     assert known["VT"].mean() == pytest.approx(1 / 12, rel=0.1)
     assert known["UW"].mean() == pytest.approx(-1 / 12, rel=0.1)
     assert abs(known["UV"].mean()) < 0.01

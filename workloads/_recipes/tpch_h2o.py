@@ -110,18 +110,18 @@ def h2o(
     for number, count in enumerate(np.diff(edges)):
         rng = np.random.default_rng([H2O_SEED, number])
 
-        def one_to(top: int, rng: Any = rng, count: int = count) -> Any:
+        def integers(top: int, rng: Any = rng, count: int = count) -> Any:
             return rng.integers(1, top + 1, count)
 
         columns = {
-            "id1": small_names.take(pa.array(one_to(groups) - 1)),
-            "id2": small_names.take(pa.array(one_to(groups) - 1)),
-            "id3": large_names.take(pa.array(one_to(many) - 1)),
-            "id4": one_to(groups),
-            "id5": one_to(groups),
-            "id6": one_to(many),
-            "v1": one_to(5),
-            "v2": one_to(15),
+            "id1": small_names.take(pa.array(integers(groups) - 1)),
+            "id2": small_names.take(pa.array(integers(groups) - 1)),
+            "id3": large_names.take(pa.array(integers(many) - 1)),
+            "id4": integers(groups),
+            "id5": integers(groups),
+            "id6": integers(many),
+            "v1": integers(5),
+            "v2": integers(15),
             "v3": (rng.random(count) * 100).round(6),
         }
         parquet.write_table(pa.table(columns), folder / f"{number:05d}.parquet")
