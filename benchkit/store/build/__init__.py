@@ -1,1 +1,1 @@
-"""build."""
+"""Build the content of a run file from a recording."""

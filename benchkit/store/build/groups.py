@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from benchkit.measure.capture import (
 )
 from benchkit.measure.recording import Recording
 from benchkit.store.build.prometheus import assemble_prometheus
-from benchkit.store.build.shape import Window, first_known, shaped
+from benchkit.store.build.shape import Window, columns_of, first_finite, shaped
 from benchkit.store.build.worker_reports import assemble_worker_reports, trimmed_memory
 from benchkit.store.schema import ACTIVITIES
 
@@ -35,7 +35,17 @@ MAX_RECOMPUTED = 10_000
 
 
 class RecomputedTask(NamedTuple):
-    """Row and key of a task that ran again, and the index of the worker that left."""
+    """A task that ran again because the worker with its result left.
+
+    Parameters
+    ----------
+    row : int
+        Row of the second success in the group ``tasks``.
+    key : str
+        Key of the task.
+    lost_worker : int
+        Index of the worker that left.
+    """
 
     row: int
     key: str
@@ -119,20 +129,20 @@ def _workers(recording: Recording, window: Window) -> xr.Dataset:
     times, row = np.unique(block[:, 0], return_inverse=True)
     grid = np.full((len(times), len(infos), width - 2), np.nan)
     grid[row, block[:, 1].astype(int)] = block[:, 2:]
-    seen = np.zeros(grid.shape[:2], bool)
-    seen[row, block[:, 1].astype(int)] = True
+    has_heartbeat = np.zeros(grid.shape[:2], bool)
+    has_heartbeat[row, block[:, 1].astype(int)] = True
 
     # The index of the newest heartbeat at each time; -1 before the first.
-    newest = np.where(seen, np.arange(len(times))[:, None], -1)
+    newest = np.where(has_heartbeat, np.arange(len(times))[:, None], -1)
     newest = np.maximum.accumulate(newest, axis=0)
     filled = np.take_along_axis(grid, np.maximum(newest, 0)[:, :, None], axis=0)
-    left = np.array([first_known(info["left"]) for info in infos])
-    gone = times[:, None] > np.where(np.isnan(left), np.inf, left)[None, :]
-    filled[(newest < 0) | gone] = np.nan
+    left = np.array([first_finite(info["left"]) for info in infos])
+    has_left = times[:, None] > np.where(np.isnan(left), np.inf, left)[None, :]
+    filled[(newest < 0) | has_left] = np.nan
 
     names = SAMPLE_COLUMNS[2:]
     # Peaks from before the clock started are not peaks of this run.
-    first = seen & (np.cumsum(seen, axis=0) == 1)
+    first = has_heartbeat & (np.cumsum(has_heartbeat, axis=0) == 1)
     first &= np.array([info["joined"] < window.on for info in infos], bool)[None, :]
     for name in ("rss_peak", "tick_max"):
         column = filled[:, :, names.index(name)]
@@ -181,33 +191,38 @@ def _tasks_and_groups(
     rows = list(recording.last("groups", []))
     names = recording.last("group_names", [])
     # A process killed between two snapshots: new groups have names and tasks, but no sums.
-    rows += [_bare_row(name) for name in names[len(rows) :]]
-    needed = int(columns["group"].max()) + 1 if len(columns["group"]) else 0
-    rows += [_bare_row(f"group {index}") for index in range(len(rows), needed)]
+    rows += [_empty_row(name) for name in names[len(rows) :]]
+    n_groups = int(columns["group"].max()) + 1 if len(columns["group"]) else 0
+    rows += [_empty_row(f"group {index}") for index in range(len(rows), n_groups)]
 
     used = np.zeros(len(rows), bool)
     used[np.unique(columns["group"])] = True
-    merged: dict[str, dict] = {}
+    merged: dict[str, _Row] = {}
     for index, row in enumerate(rows):
         if used[index] or row["n_tasks"] or row["nbytes"] > 0 or any(row["seconds"].values()):
-            _add_row(merged.setdefault(row["name"], _bare_row(row["name"])), row)
+            _add_row(merged.setdefault(row["name"], _empty_row(row["name"])), row)
     # Several consecutive groups can have the same name: merge them.
     order = {name: number for number, name in enumerate(merged)}
-    place = np.array([order.get(row["name"], -1) for row in rows], np.int32)
+    new_index = np.array([order.get(row["name"], -1) for row in rows], np.int32)
     if len(columns["group"]):
-        columns["group"] = place[columns["group"]]
+        columns["group"] = new_index[columns["group"]]
 
     groups = _task_groups(list(merged.values()), recording, window)
     return _task_datasets(recording, window, columns), groups
 
 
+#: A task group, by the capture's names: name, seconds, nbytes, n_tasks, ...
+_Row = dict[str, Any]
+
+
 def _thread_numbers(workers: np.ndarray, idents: np.ndarray) -> np.ndarray:
     """Return numbers of threads over all workers, in order of appearance."""
-    codes, known = pd.factorize(idents)
-    return pd.factorize(workers.astype(np.int64) * len(known) + codes)[0].astype(np.int32)
+    codes, unique_idents = pd.factorize(idents)
+    numbers, _ = pd.factorize(workers.astype(np.int64) * len(unique_idents) + codes)
+    return np.asarray(numbers, np.int32)
 
 
-def _bare_row(name: str) -> dict:
+def _empty_row(name: str) -> _Row:
     return {
         "name": name,
         "seconds": {},
@@ -223,14 +238,14 @@ def _bare_row(name: str) -> dict:
     }
 
 
-def _add_row(into: dict, row: dict) -> None:
+def _add_row(into: _Row, row: _Row) -> None:
     for action, seconds in row["seconds"].items():
         into["seconds"][action] = into["seconds"].get(action, 0.0) + seconds
     for name in ("nbytes", "n_tasks", "n_erred"):
         into[name] += row[name]
     # A light capture does not record retries: None, not 0.
-    unknown = row["n_retried"] is None or into["n_retried"] is None
-    into["n_retried"] = None if unknown else into["n_retried"] + row["n_retried"]
+    is_unknown = row["n_retried"] is None or into["n_retried"] is None
+    into["n_retried"] = None if is_unknown else into["n_retried"] + row["n_retried"]
     into["start"] = float(np.fmin(into["start"], row["start"]))
     into["stop"] = float(np.fmax(into["stop"], row["stop"]))
     into["prefix"] = into["prefix"] or row["prefix"]
@@ -238,12 +253,12 @@ def _add_row(into: dict, row: dict) -> None:
     into["dependencies"] = sorted({*into["dependencies"], *row["dependencies"]})
 
 
-def _task_groups(rows: list[dict], recording: Recording, window: Window) -> xr.Dataset:
+def _task_groups(rows: list[_Row], recording: Recording, window: Window) -> xr.Dataset:
     seconds = np.zeros((len(rows), len(ACTIVITIES)))
     for index, row in enumerate(rows):
         for action, value in row["seconds"].items():
-            known = action if action in ACTIVITIES else "other"
-            seconds[index, ACTIVITIES.index(known)] += max(value, 0.0)
+            activity = action if action in ACTIVITIES else "other"
+            seconds[index, ACTIVITIES.index(activity)] += max(value, 0.0)
     _distribute_fine_metrics(seconds, rows, recording)
     data = {
         "seconds": seconds,
@@ -261,8 +276,8 @@ def _task_groups(rows: list[dict], recording: Recording, window: Window) -> xr.D
     return shaped("task_groups", data, coordinates)
 
 
-def _distribute_fine_metrics(seconds: np.ndarray, rows: list[dict], recording: Recording) -> None:
-    """Distribute (de)serialisation time, known per prefix, over groups by number of tasks."""
+def _distribute_fine_metrics(seconds: np.ndarray, rows: list[_Row], recording: Recording) -> None:
+    """Distribute (de)serialisation time, recorded per prefix, over groups by number of tasks."""
     by_prefix: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
         by_prefix.setdefault(row["prefix"], []).append(index)
@@ -305,12 +320,9 @@ def _task_datasets(
 
 def _fine(recording: Recording) -> xr.Dataset:
     rows = recording.last("fine", [])
-    coordinates = {
-        name: [row[index] for row in rows]
-        for index, name in enumerate(("context", "prefix", "activity", "unit"))
-    }
-    coordinates["span"] = [row[5] if len(row) > 5 else "" for row in rows]
-    return shaped("fine", {"value": [row[4] for row in rows]}, coordinates)
+    columns = columns_of(rows, ("context", "prefix", "activity", "unit", "value"))
+    columns["span"] = [row[5] if len(row) > 5 else "" for row in rows]
+    return shaped("fine", columns, columns)
 
 
 def _events(
@@ -326,23 +338,15 @@ def _events(
         message = json.dumps({"key": clean_text(task.key), "lost": task.lost_worker})
         rows.append((starts[task.row], "task-recomputed", workers[task.row], message))
     rows.sort(key=lambda row: row[0])
-    columns = list(zip(*rows, strict=True)) or [()] * 4
-    data = dict(zip(("time", "topic", "worker", "message"), columns, strict=True))
-    events = shaped("events", data, {})
+    events = shaped("events", columns_of(rows, ("time", "topic", "worker", "message")), {})
     n_dropped = int(recording.last("state", {}).get("n_events_dropped", 0))
     events.attrs["n_dropped"] = n_dropped + len(recomputed[MAX_RECOMPUTED:])
     return events
 
 
 def _errors(recording: Recording, window: Window) -> xr.Dataset:
-    rows = recording.rows("task_errors")
-    data = {
-        "time": window.seconds([row[0] for row in rows]),
-        "key": [row[1] for row in rows],
-        "worker": [row[2] for row in rows],
-        "exception": [row[3] for row in rows],
-        "traceback": [row[4] for row in rows],
-    }
-    errors = shaped("errors", data, {})
+    names = ("time", "key", "worker", "exception", "traceback")
+    data = columns_of(recording.rows("task_errors"), names)
+    errors = shaped("errors", {**data, "time": window.seconds(data["time"])}, {})
     errors.attrs["n_errors"] = int(recording.last("state", {}).get("n_errors", 0))
     return errors

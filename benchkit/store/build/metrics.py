@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -37,25 +38,27 @@ def compute_metrics(
     dict of str to float
         By metric name, in the units of `METRICS`.
     """
-    found: dict[str, float] = {"duration": duration}
+    metrics: dict[str, float] = {"duration": duration}
     if "workers" in groups:
         workers = groups["workers"]
-        found |= _memory(groups, duration)
-        found |= _activities(groups)
-        found |= _counters(workers)
-        found |= _occupancy(workers, found.get("compute_time"), duration)
-        found |= _scheduler(groups["scheduler"], duration)
-        found |= _losses(groups, duration)
-        found |= _tasks(groups)
+        metrics |= _memory(groups, duration)
+        metrics |= _activities(groups)
+        metrics |= _counters(workers)
+        metrics |= _occupancy(workers, metrics.get("compute_time"), duration)
+        metrics |= _scheduler(groups["scheduler"], duration)
+        metrics |= _losses(groups, duration)
+        metrics |= _tasks(groups)
         if n_steals is not None:
-            found["n_steals"] = n_steals
+            metrics["n_steals"] = n_steals
     return {
-        name: float(found[name]) for name in METRICS if name in found and np.isfinite(found[name])
+        name: float(metrics[name])
+        for name in METRICS
+        if name in metrics and np.isfinite(metrics[name])
     }
 
 
 def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
-    """Return the task group with most thread-seconds and its share; ("", nan) if none.
+    """Return the task group with most thread-seconds and its share.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
     Returns
     -------
     tuple of str and float
-        Name, and share of all thread-seconds from 0 to 1.
+        Name, and share of all thread-seconds from 0 to 1; ("", nan) if there is no task group.
     """
     if "task_groups" not in groups or not groups["task_groups"].sizes["task_group"]:
         return "", float("nan")
@@ -82,31 +85,30 @@ def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
     inside = (time >= 0) & (time <= duration)
     if not inside.any():
         return {}
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     process, spilled = (_summed(workers[name].values[inside]) for name in ("process", "spilled"))
     if process is not None:
-        found["memory_mean"] = _mean_over_time(time[inside], process, duration)
-        found["memory_peak"] = process.max()
+        metrics["memory_mean"] = _mean_over_time(time[inside], process, duration)
+        metrics["memory_peak"] = process.max()
     if spilled is not None:
-        found["spilled_peak"] = spilled.max()
+        metrics["spilled_peak"] = spilled.max()
     # The heartbeat after the end covers time before the end.
     tail = time <= duration + _heartbeat_s(time)
     peaks = [np.nanmax(values, initial=0.0) for values in (
         workers["process"].values[inside], workers["rss_peak"].values[tail])]  # fmt: skip
     peaks += [message.get("rss") or 0 for message in _messages(groups, "worker-restart-memory")]
     if max(peaks) > 0:
-        found["memory_peak_worker"] = max(peaks)
+        metrics["memory_peak_worker"] = max(peaks)
     if "trimmed" in workers:
         stayed = ~(workers["left"].values <= duration)
         # NaN if the value of any remaining worker is unknown.
-        found["memory_trimmed"] = (
-            workers["trimmed"].values[stayed].sum() if stayed.any() else np.nan
-        )
-    return found
+        trimmed = workers["trimmed"].values[stayed]
+        metrics["memory_trimmed"] = trimmed.sum() if len(trimmed) else np.nan
+    return metrics
 
 
 def _summed(values: np.ndarray) -> np.ndarray | None:
-    """Return sums over workers that are present; None if no value is known."""
+    """Return sums over workers that are present; None if there is no value."""
     return np.nansum(values, axis=1) if np.isfinite(values).any() else None
 
 
@@ -130,45 +132,45 @@ def _activities(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
         fine["activity"].values[in_seconds], fine["value"].values[in_seconds], strict=True
     ):
         fine_seconds[activity] = fine_seconds.get(activity, 0.0) + float(value)
-    found = {"compute_time": by_action["compute"], "transfer_time": by_action["transfer"]}
+    metrics = {"compute_time": by_action["compute"], "transfer_time": by_action["transfer"]}
     for action in ("disk-read", "disk-write"):
         # Task events below 5 ms are not reported; the fine metrics include them.
         name = f"{action.replace('-', '_')}_time"
-        found[name] = max(by_action[action], fine_seconds.get(action, 0.0))
+        metrics[name] = max(by_action[action], fine_seconds.get(action, 0.0))
     if fine_seconds:
-        words = ("serialize", "deserialize", "compress", "decompress")
-        found["serialize_time"] = sum(fine_seconds.get(word, 0.0) for word in words)
-    return found
+        activities = ("serialize", "deserialize", "compress", "decompress")
+        metrics["serialize_time"] = sum(fine_seconds.get(name, 0.0) for name in activities)
+    return metrics
 
 
 def _counters(workers: xr.Dataset) -> dict[str, float]:
     """Return increases of counters, summed over workers; per host for network traffic."""
-    found = {}
+    metrics = {}
     for metric, names in (
         ("cpu_time", ("cpu_time",)),
         ("disk_bytes", ("io_read", "io_write")),
         ("n_transfers", ("transfer_incoming_total",)),
     ):
-        grown = sum(_growth(workers[name].values) for name in names)
-        if np.isfinite(grown).any():
-            found[metric] = np.nansum(grown)
-    received = _growth(workers["net_read_total"].values)
+        increases = sum(_increase(workers[name].values) for name in names)
+        if np.isfinite(increases).any():
+            metrics[metric] = np.nansum(increases)
+    received = _increase(workers["net_read_total"].values)
     if np.isfinite(received).any():
         hosts = workers["host"].values
         # Every worker on a machine reports the traffic of the machine.
-        found["network_bytes"] = sum(
+        metrics["network_bytes"] = sum(
             np.nanmax(np.append(received[hosts == host], 0.0)) for host in set(hosts)
         )
-    return found
+    return metrics
 
 
-def _growth(values: np.ndarray) -> np.ndarray:
+def _increase(values: np.ndarray) -> np.ndarray:
     """Return last minus first finite value of each column; NaN where there is none."""
     out = np.full(values.shape[1], np.nan)
     for index, column in enumerate(values.T):
-        known = column[np.isfinite(column)]
-        if len(known):
-            out[index] = known[-1] - known[0]
+        finite = column[np.isfinite(column)]
+        if len(finite):
+            out[index] = finite[-1] - finite[0]
     return out
 
 
@@ -178,17 +180,17 @@ def _occupancy(
     left = np.where(np.isnan(workers["left"].values), np.inf, workers["left"].values)
     held = np.minimum(left, duration) - np.maximum(workers["joined"].values, 0.0)
     held = np.maximum(held, 0.0)
-    found = {"worker_seconds": held.sum()}
+    metrics = {"worker_seconds": held.sum()}
     if compute_time is not None:
         thread_seconds = (held * workers["nthreads"].values).sum()
-        found["idle_time"] = max(0.0, thread_seconds - compute_time)
+        metrics["idle_time"] = max(0.0, thread_seconds - compute_time)
     tick = workers["tick_max"].values
     if np.isfinite(tick).any():
-        found["worker_tick_max"] = np.nanmax(tick)
+        metrics["worker_tick_max"] = np.nanmax(tick)
     gil = workers["gil"].values
     if np.isfinite(gil).any():
-        found["gil_contention_mean"] = np.nanmean(gil)
-    return found
+        metrics["gil_contention_mean"] = np.nanmean(gil)
+    return metrics
 
 
 def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:
@@ -206,7 +208,7 @@ def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
     """Count lost workers: killed, crashed, or restarted by the nanny for their memory."""
     events = groups["events"]
     lost: set[int] = set()
-    n_broken = 0  # failed workers close regularly; the event does not name the worker
+    n_failed = 0  # failed workers close regularly; the event does not name the worker
     for index in range(events.sizes["event"]):
         topic, moment = str(events["topic"].values[index]), float(events["time"].values[index])
         if not 0 <= moment <= duration + 1:
@@ -216,25 +218,27 @@ def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, floa
         if topic == "worker-restart-memory":
             lost.add(worker)
         elif topic == "worker-fail-hard":
-            n_broken += 1
+            n_failed += 1
         elif topic == "worker-removed":
             expected = message.get("expected")
             if expected is False or (expected is None and message.get("n_processing")):
                 lost.add(worker)
     for message in _messages(groups, "restart-workers"):
         lost.difference_update(message.get("workers", ()))
-    return {"n_workers_lost": len(lost) + n_broken}
+    return {"n_workers_lost": len(lost) + n_failed}
 
 
-def _messages(groups: Mapping[str, xr.Dataset], topic: str) -> list[dict]:
+def _messages(groups: Mapping[str, xr.Dataset], topic: str) -> list[dict[str, Any]]:
     events = groups["events"]
     chosen = events["message"].values[events["topic"].values == topic]
     return [json.loads(str(message)) for message in chosen]
 
 
 def _tasks(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
-    found = {"n_tasks": float(groups["task_groups"]["n_tasks"].sum())}
+    metrics = {"n_tasks": float(groups["task_groups"]["n_tasks"].sum())}
     tasks = groups["tasks"]
     if tasks.sizes["task"] and not tasks.attrs.get("n_dropped"):
-        found["n_tasks_recomputed"] = len(recomputed_tasks(tasks, groups["workers"]["left"].values))
-    return found
+        metrics["n_tasks_recomputed"] = len(
+            recomputed_tasks(tasks, groups["workers"]["left"].values)
+        )
+    return metrics

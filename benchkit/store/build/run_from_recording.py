@@ -1,4 +1,4 @@
-"""Turn a recording into the DataTree of a run: groups, metrics, record and attributes."""
+"""Build the DataTree of a run from a recording: groups, metrics, record and attributes."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ _STEP_SECONDS = ("prepare_seconds", "check_seconds")
 
 
 def run_from_recording(path: str | Path) -> xr.DataTree:
-    """Turn a recording into a run.
+    """Build a run from a recording.
 
-    A recording without a tail comes from a process that was killed: the run is kept with all
-    that was drained, as `infrastructure`.
+    A recording without a tail comes from a process that was killed: its run has the outcome
+    `infrastructure` and all data that reached the disk.
 
     Parameters
     ----------
     path : path
-        A recording's folder.
+        Folder of the recording.
 
     Returns
     -------
     DataTree
-        As the contract of the run file says: metrics as scalars and facts as attributes of the
-        root, then ``workers``, ``scheduler``, ``task_groups``, ``tasks``, ...
+        The content of a run file: metrics as scalars and metadata as attributes of the root, and
+        the groups ``workers``, ``scheduler``, ``task_groups``, ``tasks``, ...
 
     Raises
     ------
@@ -79,13 +79,15 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
     return xr.DataTree.from_dict({"/": root, **{f"/{k}": v for k, v in groups.items()}})
 
 
-def _record(recording: Recording, metrics: dict, groups: dict) -> dict[str, Any]:
+def _record(
+    recording: Recording, metrics: dict[str, float], groups: dict[str, xr.Dataset]
+) -> dict[str, Any]:
     head, tail = recording.head, recording.tail
     cluster = tail.get("cluster") or {}
     versions = (cluster.get("versions") or {}).get("client") or {}
     packages = head.get("packages") or {}
     group, share = biggest_group(groups)
-    facts = {
+    values = {
         **head,
         "started": datetime.fromtimestamp(head["started"], timezone.utc).isoformat(
             timespec="microseconds"
@@ -107,12 +109,12 @@ def _record(recording: Recording, metrics: dict, groups: dict) -> dict[str, Any]
         "biggest_group_share": share if np.isfinite(share) else None,
         "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
     }
-    record = {name: facts[name] for name in RECORD_FIELDS if facts.get(name) not in (None, "")}
+    record = {name: values[name] for name in RECORD_FIELDS if values.get(name) not in (None, "")}
     record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
     return {**record, **metrics}
 
 
-def _attributes(recording: Recording, window: Window, record: dict) -> dict[str, Any]:
+def _attributes(recording: Recording, window: Window, record: dict[str, Any]) -> dict[str, Any]:
     head, tail = recording.head, recording.tail
     attrs: dict[str, Any] = {k: v for k, v in record.items() if k not in METRICS}
     attrs["benchkit_format"] = RUN_FORMAT
@@ -120,15 +122,16 @@ def _attributes(recording: Recording, window: Window, record: dict) -> dict[str,
     if window.started:
         attrs["clock_on"], attrs["clock_off"] = window.on, window.off
     attrs |= {name: tail[name] for name in ("client_seconds", *_STEP_SECONDS) if name in tail}
-    both = {**head, **tail}
+    values = {**head, **tail}
     for name in _TEXTS:
-        attrs[name] = clean_text(both.get(name))
+        attrs[name] = clean_text(values.get(name))
     for name in _OBJECTS:
-        if both.get(name):
-            attrs[f"{name}_json" if name == "host" else name] = json.dumps(both[name], default=str)
+        if values.get(name):
+            text = json.dumps(values[name], default=str)
+            attrs[f"{name}_json" if name == "host" else name] = text
     attrs["cluster_description"] = json.dumps(tail.get("cluster") or head.get("cluster") or {})
-    trouble = [*tail.get("capture_errors", []), *recording.problems]
-    trouble += recording.last("state", {}).get("errors", [])
-    attrs["capture_errors"] = json.dumps(trouble)
+    errors = [*tail.get("capture_errors", []), *recording.problems]
+    errors += recording.last("state", {}).get("errors", [])
+    attrs["capture_errors"] = json.dumps(errors)
     attrs["complete"] = int(recording.finished)
     return {name: value for name, value in attrs.items() if value is not None}

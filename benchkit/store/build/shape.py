@@ -5,16 +5,18 @@ Shared by the modules that turn a recording into the groups of a run file.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
 from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
 
-__all__ = ["Window", "first_known", "shaped"]
+__all__ = ["Window", "columns_of", "first_finite", "shaped"]
 
 
 class Window:
@@ -29,8 +31,8 @@ class Window:
     def __init__(self, recording: Recording) -> None:
         state = recording.last("state", {})
         tail = recording.tail
-        self.on = first_known(tail.get("t_on"), state.get("t_on"))
-        self.off = first_known(tail.get("t_off"), state.get("t_off"), state.get("now"))
+        self.on = first_finite(tail.get("t_on"), state.get("t_on"))
+        self.off = first_finite(tail.get("t_off"), state.get("t_off"), state.get("now"))
 
     @property
     def started(self) -> bool:
@@ -42,30 +44,72 @@ class Window:
         """Seconds between clock on and clock off."""
         return self.off - self.on
 
-    def seconds(self, moment: Any) -> Any:
-        """Return Unix times as seconds after the start of the clock."""
-        return np.asarray(moment, float) - self.on
+    def seconds(self, times: npt.ArrayLike) -> np.ndarray:
+        """Return Unix times as seconds after the start of the clock.
+
+        Parameters
+        ----------
+        times : array_like of float
+            Unix times in s, on the scheduler's clock.
+
+        Returns
+        -------
+        ndarray of float
+            In s; negative before the start.
+        """
+        return np.asarray(times, float) - self.on
 
 
-def first_known(*values: Any) -> float:
-    """Return the first finite number; NaN if there is none."""
+def first_finite(*values: float | None) -> float:
+    """Return the first finite number.
+
+    Parameters
+    ----------
+    *values : float or None
+        Candidates, in order of preference.
+
+    Returns
+    -------
+    float
+        NaN if no value is finite.
+    """
     for value in values:
         if value is not None and np.isfinite(value):
             return float(value)
     return float("nan")
 
 
-def shaped(group: str, data: dict[str, Any], coordinates: dict[str, Any]) -> xr.Dataset:
+def columns_of(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return rows as columns.
+
+    Parameters
+    ----------
+    rows : iterable of sequence
+        Rows; values after the last name are ignored.
+    names : sequence of str
+        Names of the columns.
+
+    Returns
+    -------
+    dict of str to list
+        Values by column; empty lists if there are no rows.
+    """
+    rows = list(rows)
+    return {name: [row[index] for row in rows] for index, name in enumerate(names)}
+
+
+def shaped(group: str, data: Mapping[str, Any], coordinates: Mapping[str, Any]) -> xr.Dataset:
     """Return the Dataset of a group with the types and attributes of the schema.
 
     Parameters
     ----------
     group : str
         One of `GROUPS`.
-    data : dict
-        Values by name of variable; absent variables are left out of the Dataset.
-    coordinates : dict
-        Values by name of coordinate.
+    data : mapping of str to array_like
+        Values by name of variable. Variables of the schema without values are absent from the
+        Dataset; names that are not in the schema are ignored.
+    coordinates : mapping of str to array_like
+        Values by name of coordinate; names that are not in the schema are ignored.
 
     Returns
     -------

@@ -15,7 +15,7 @@ import xarray as xr
 
 from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
-from benchkit.store.build.shape import Window, shaped
+from benchkit.store.build.shape import Window, columns_of, shaped
 
 __all__ = ["assemble_worker_reports", "trimmed_memory"]
 
@@ -48,14 +48,31 @@ def assemble_worker_reports(recording: Recording, window: Window) -> dict[str, x
     }
 
 
-def _parts(recording: Recording) -> list[tuple[int, dict]]:
+#: A report, by the capture's names: transfers, profile, logs, memory.
+_Report = dict[str, Any]
+
+
+def _parts(recording: Recording) -> list[tuple[int, _Report]]:
     """Return all reports with the index of their worker: partial reports, then final reports."""
-    rest = ((int(index), report) for index, report in recording.last("reports", {}).items())
-    return [*((index, part) for index, part in recording.rows("told")), *rest]
+    final = ((int(index), report) for index, report in recording.last("reports", {}).items())
+    return [*((index, part) for index, part in recording.rows("told")), *final]
 
 
 def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
-    """Return RSS in B of each worker after the run and a trim; NaN for workers that left."""
+    """Return the memory of each worker after the run and a trim.
+
+    Parameters
+    ----------
+    recording : Recording
+        As read from disk.
+    n_workers : int
+        Number of workers that the recording lists.
+
+    Returns
+    -------
+    ndarray, shape (n_workers,)
+        RSS in B; NaN for workers that left.
+    """
     trimmed = np.full(n_workers, np.nan)
     for index, report in recording.last("reports", {}).items():
         if 0 <= int(index) < n_workers and report.get("memory") is not None:
@@ -64,24 +81,24 @@ def trimmed_memory(recording: Recording, n_workers: int) -> np.ndarray:
 
 
 def _transfers(
-    parts: list[tuple[int, dict]], complete: set[int], workers: list[dict]
+    parts: list[tuple[int, _Report]], complete: set[int], workers: list[dict[str, Any]]
 ) -> xr.Dataset:
     """Return transfers between workers as a matrix, source by destination.
 
     Both ends keep a log. Use the log of the receiver; if the receiver left, that of the sender; if
-    both left, the log with more transfers. Only the sender knows compressed bytes. If the report
-    of either end is complete, a pair without entries had no transfers: 0.
+    both left, the log with more transfers. Only the sender's log has compressed bytes. If the
+    report of either end is complete, a pair without entries had no transfers: 0.
     """
-    place = {info["address"]: info["worker"] for info in workers}  # the newest at an address
-    told = [(index, part["transfers"]) for index, part in parts if "transfers" in part]
-    heard = complete & {index for index, _ in told}
-    indices = [info["worker"] for info in workers] if told else []
+    by_address = {info["address"]: info["worker"] for info in workers}  # the newest at an address
+    logs = [(index, part["transfers"]) for index, part in parts if "transfers" in part]
+    complete = complete & {index for index, _ in logs}
+    indices = [info["worker"] for info in workers] if logs else []
     fields = ("count", "bytes", "bytes_compressed", "seconds")
     sent: dict[tuple[int, int], np.ndarray] = {}
     received: dict[tuple[int, int], np.ndarray] = {}
-    for index, rows in told:
+    for index, rows in logs:
         for outgoing, peer, *numbers in rows:
-            other = place.get(peer, OUTSIDE)
+            other = by_address.get(peer, OUTSIDE)
             pair, log = ((index, other), sent) if outgoing else ((other, index), received)
             log[pair] = log.get(pair, np.zeros(4)) + np.asarray(numbers, float)
     if any(OUTSIDE in pair for pair in (*sent, *received)):
@@ -90,26 +107,26 @@ def _transfers(
     for row, source in enumerate(indices):
         for column, destination in enumerate(indices):
             pair = (source, destination)
-            if destination in heard:
+            if destination in complete:
                 numbers = received.get(pair, np.zeros(4)).copy()
-            elif source in heard:
+            elif source in complete:
                 numbers = sent.get(pair, np.zeros(4)).copy()
             elif pair in sent or pair in received:
-                known = [log[pair] for log in (sent, received) if pair in log]
-                numbers = max(known, key=lambda row: row[0]).copy()
+                partial = [log[pair] for log in (sent, received) if pair in log]
+                numbers = max(partial, key=lambda row: row[0]).copy()
             else:
                 continue
-            numbers[2] = sent.get(pair, np.zeros(4))[2] if source in heard else np.nan
+            numbers[2] = sent.get(pair, np.zeros(4))[2] if source in complete else np.nan
             for name, number in zip(fields, numbers, strict=True):
                 table[name][row, column] = number
     dataset = shaped("transfers", table, {"source": indices, "destination": indices})
-    dataset.attrs["unheard"] = len(workers) - len(heard)
+    dataset.attrs["unheard"] = len(workers) - len(complete)  # workers without a complete report
     return dataset
 
 
-def _profile(parts: list[tuple[int, dict]]) -> xr.Dataset:
+def _profile(parts: list[tuple[int, _Report]]) -> xr.Dataset:
     """Merge the workers' call stacks into one flat tree, a parent before its children."""
-    places: dict[tuple, int] = {}  # function, file and line -> code
+    code_numbers: dict[tuple[str, ...], int] = {}  # function, file and line -> code
     tree: dict[tuple[int, int], int] = {}  # parent and code -> node
     counts: list[int] = []
     profiled = set()
@@ -120,19 +137,20 @@ def _profile(parts: list[tuple[int, dict]]) -> xr.Dataset:
         if not part["profile"]:
             continue
         stacks = json.loads(zlib.decompress(part["profile"]))
-        codes = [places.setdefault(tuple(frame), len(places)) for frame in stacks["frames"]]
+        codes = [
+            code_numbers.setdefault(tuple(frame), len(code_numbers)) for frame in stacks["frames"]
+        ]
         nodes = np.asarray(stacks["nodes"], int).reshape(-1, 3)
-        here: list[int] = []
+        merged: list[int] = []  # node of `tree` for each node of this report
         for parent, frame, count in nodes.tolist():
-            key = (here[parent] if parent >= 0 else -1, codes[frame])
+            key = (merged[parent] if parent >= 0 else -1, codes[frame])
             node = tree.setdefault(key, len(counts))
             if node == len(counts):
                 counts.append(0)
             counts[node] += count
-            here.append(node)
+            merged.append(node)
     lines = (
-        "\t".join(" ".join(clean_text(word).split()) for word in (name, file, line))
-        for name, file, line in places
+        "\t".join(" ".join(clean_text(word).split()) for word in frame) for frame in code_numbers
     )
     parents, code = zip(*tree, strict=True) if tree else ((), ())
     data = {
@@ -150,24 +168,16 @@ def _profile(parts: list[tuple[int, dict]]) -> xr.Dataset:
     return dataset
 
 
-def _spans(rows: list[list], window: Window) -> xr.Dataset:
-    columns = list(zip(*rows, strict=True)) or [()] * 7
+def _spans(rows: list[list[Any]], window: Window) -> xr.Dataset:
     names = ("id", "name", "parent", "enqueued", "start", "stop", "active_cpu_seconds")
-    data: dict[str, Any] = dict(zip(names, columns, strict=True))
-    for name in ("enqueued", "start", "stop"):
-        data[name] = window.seconds(data[name])
-    return shaped("spans", data, {})
+    data = columns_of(rows, names)
+    times = {name: window.seconds(data[name]) for name in ("enqueued", "start", "stop")}
+    return shaped("spans", {**data, **times}, {})
 
 
-def _logs(parts: list[tuple[int, dict]], others: list[list], window: Window) -> xr.Dataset:
+def _logs(parts: list[tuple[int, _Report]], others: list[list[Any]], window: Window) -> xr.Dataset:
     rows = [(*line, "worker", index) for index, part in parts for line in part.get("logs", ())]
-    rows += [(*line, who, OUTSIDE) for who, *line in others]
+    rows += [(*line, server, OUTSIDE) for server, *line in others]
     rows.sort(key=lambda row: row[0])
-    data = {
-        "time": window.seconds([row[0] for row in rows]),
-        "level": [row[1] for row in rows],
-        "text": [row[2] for row in rows],
-        "server": [row[3] for row in rows],
-        "worker": [row[4] for row in rows],
-    }
-    return shaped("logs", data, {})
+    data = columns_of(rows, ("time", "level", "text", "server", "worker"))
+    return shaped("logs", {**data, "time": window.seconds(data["time"])}, {})
