@@ -97,7 +97,7 @@ def test_the_list_shows_what_is_in_force(store):
     [
         (["mark", "exclude", "-m", "all of them"], "say which runs"),
         (["mark", "undo", "nothing", "-m", "x"], "there is no mark 'nothing'"),
-        (["mark", "bankruptcy", "--before", "soon", "-m", "x"], "'soon' is no moment"),
+        (["mark", "bankruptcy", "--before", "soon", "-m", "x"], "'soon' is not a time"),
         (["mark", "exclude", "--where", "x", "-m", "x"], "--where 'x': must be NAME=VALUE"),
         (["regressions", "--state", "opened"], "--state 'opened': did you mean 'open'"),
     ],

@@ -117,7 +117,7 @@ def test_refusals_are_one_line_and_come_before_anything_is_measured(project, mon
         (["-e", "tip", "--issues", "github"], "GITHUB_REPOSITORY must be OWNER/NAME"),
         (["-e", "tip", "--budget", "5USD"], "a night's budget is a time"),
         (["-e", "tip", "--metric", "durations"], "no metric named 'durations'"),
-        (["-e", "tip", "--night", "yesterday"], "'yesterday' is no moment"),
+        (["-e", "tip", "--night", "yesterday"], "'yesterday' is not a time"),
     ):
         done = CliRunner().invoke(main, ["nightly", *PLACES, *words])
         assert done.exit_code == 2, words

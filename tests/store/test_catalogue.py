@@ -144,7 +144,7 @@ def test_a_field_that_changed_its_type_does_not_stop_anybody(catalogue):
 
 def test_a_file_that_vanishes_while_reading_was_compacted_so_look_again(catalogue, monkeypatch):
     ids = add(catalogue, 4)
-    look = Catalogue._look
+    look = Catalogue._list_files
     looks = []
 
     def compacted_after_the_first_look(self):
@@ -154,7 +154,7 @@ def test_a_file_that_vanishes_while_reading_was_compacted_so_look_again(catalogu
             Catalogue(catalogue.files).compact()
         return names
 
-    monkeypatch.setattr(Catalogue, "_look", compacted_after_the_first_look)
+    monkeypatch.setattr(Catalogue, "_list_files", compacted_after_the_first_look)
 
     assert Catalogue(catalogue.files).ids() == ids
 
@@ -165,10 +165,10 @@ def test_an_index_that_never_stands_still_is_reported(catalogue, monkeypatch):
     def gone(_):
         raise FileNotFoundError
 
-    monkeypatch.setattr(module, "_LOOKS", 3)
+    monkeypatch.setattr(module, "_READ_ATTEMPTS", 3)
     monkeypatch.setattr(catalogue.files, "read", gone)
 
-    with pytest.raises(StoreError, match="changed 3 times while it was read"):
+    with pytest.raises(StoreError, match="changed 3 times during reading"):
         catalogue.ids()
 
 
@@ -258,9 +258,9 @@ def test_a_damaged_segment_is_left_out_loudly_and_never_deleted_by_compaction(ca
     bad = f"index/{new_id()}.parquet"
     catalogue.files.create(bad, data)
 
-    with pytest.warns(UserWarning, match=f"{bad}: left out.*benchkit store check"):
+    with pytest.warns(UserWarning, match=f"{bad}: skipped.*benchkit store check"):
         assert catalogue.ids() == ids
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="skipped"):
         catalogue.compact()
 
     assert catalogue.damaged() == [bad]
@@ -272,7 +272,7 @@ def test_a_damaged_record_is_left_out_loudly(catalogue, data):
     bad = f"index/new/{new_id()}.json"
     catalogue.files.create(bad, data)
 
-    with pytest.warns(UserWarning, match=f"{bad}: left out"):
+    with pytest.warns(UserWarning, match=f"{bad}: skipped"):
         assert catalogue.ids() == ids
     assert Catalogue(catalogue.files).damaged() == [bad]
 

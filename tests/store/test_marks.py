@@ -162,7 +162,7 @@ def test_columns_that_only_marks_need_are_read_but_not_returned(filled):
         ("exclud", {}, "did you mean 'exclude'"),
         ("exclude", {}, "say which runs"),
         ("exclude", {"workloads": "x"}, "did you mean 'workload'"),
-        ("exclude", {"before": "soon"}, "is no moment"),
+        ("exclude", {"before": "soon"}, "is not a time"),
         ("rename", {"from_": "a"}, "to is missing"),
         ("rename", {"from_": "a", "to": "b", "field": "host"}, "workload, parameter, environment"),
         ("undo", {}, "mark is missing"),

@@ -46,7 +46,7 @@ def test_an_age_counts_back_from_now(age, seconds):
     "value", ["soon", "", "7 parsecs", "2026-13-01", None, 7, pd.NaT, "9" * 30 + "d"]
 )
 def test_what_is_no_moment_is_refused_with_examples(value):
-    with pytest.raises(UsageError, match=r"is no moment: write 2026-11-20.* 7d"):
+    with pytest.raises(UsageError, match=r"is not a time: use 2026-11-20.* 7d"):
         parse_moment(value)
 
 
@@ -144,7 +144,7 @@ def test_a_filter_by_a_name_that_nobody_knows_is_refused_with_the_nearest(table)
     known = ["environment", "workload"]
 
     check_names(table, ["environment", "variant", "slow"], known)
-    with pytest.raises(UsageError, match=r"'environmant' is no field.*did you mean 'environment'"):
+    with pytest.raises(UsageError, match=r"'environmant' is not a field.*mean 'environment'"):
         check_names(table, ["environmant"], known)
     with pytest.raises(UsageError, match="did you mean 'variant'"):
         check_names(table, ["varianx"], known)

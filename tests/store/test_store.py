@@ -279,9 +279,9 @@ def test_columns_come_as_they_were_asked_for(filled):
 def test_a_column_or_filter_that_nobody_knows_is_refused_with_the_nearest(filled):
     with pytest.raises(UsageError, match=r"no field of runs is named 'durration'.*'duration'"):
         filled.runs(columns=["durration"])
-    with pytest.raises(UsageError, match=r"'environmant' is no field.*'environment'"):
+    with pytest.raises(UsageError, match=r"'environmant' is not a field.*'environment'"):
         filled.runs(environmant="main")
-    with pytest.raises(UsageError, match=r"'variannt' is no field, tag or.*'variant'"):
+    with pytest.raises(UsageError, match=r"'variannt' is not a field, tag or.*'variant'"):
         filled.runs(variannt="A")
 
 

@@ -38,7 +38,8 @@ _TYPES = {
     "float": pa.float64(),
     "time": pa.timestamp("us", tz="UTC"),
 }
-#: Types of all known columns; inferred types would differ between segments for empty columns.
+#: Types of all columns of this release; types inferred from empty columns would differ between
+#: segments.
 SCHEMA = pa.schema(
     [(name, _TYPES[kind]) for name, kind in RECORD_FIELDS.items()]
     + [(name, pa.float64()) for name in METRICS]
@@ -56,6 +57,11 @@ def records_to_table(
         JSON objects. A value that its column cannot hold becomes null; the run file keeps it.
     wanted : collection of str, optional
         Only these columns.
+
+    Returns
+    -------
+    Table
+        Columns of the schema, then unknown fields in alphabetical order.
     """
     extra = sorted({name for record in records for name in record} - set(SCHEMA.names))
     fields = [*SCHEMA, *(pa.field(name, _type_of(records, name)) for name in extra)]
@@ -91,35 +97,46 @@ def _tolerant(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    # Arrow raises on half a surrogate pair: the error text of one run would hide all other runs.
+    # Arrow raises on half a surrogate pair: the error text of a single run would hide all runs.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     number = int(value)
     return number if number == float(value) and -(2**63) <= number < 2**63 else None
 
 
-def _number(value: Any) -> float | None:
+def _finite(value: Any) -> float | None:
     number = float(value)
     return number if math.isfinite(number) else None
 
 
-def _moment(value: Any) -> datetime:
+def _datetime(value: Any) -> datetime:
     moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))  # Python 3.10 reads no Z
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
 _CONVERTERS = {
     "string": _text,
-    "int64": _tolerant(_whole),
-    "double": _tolerant(_number),
-    "timestamp[us, tz=UTC]": _tolerant(_moment),
+    "int64": _tolerant(_integer),
+    "double": _tolerant(_finite),
+    "timestamp[us, tz=UTC]": _tolerant(_datetime),
 }
 
 
 def unite(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all tables as one table; columns match by name, missing ones are null."""
+    """Return the rows of several tables as one table.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        Tables with columns of the schema, and others.
+
+    Returns
+    -------
+    Table
+        Columns matched by name; values of absent columns are null.
+    """
     fields: dict[str, pa.Field] = {}
     for table in tables:
         for field in table.schema:
@@ -145,13 +162,37 @@ def _fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def map_texts(column: pa.ChunkedArray, change: Callable[[str], Any]) -> list[Any]:
-    """Return ``change`` of each text, called once for each different text; null stays None."""
-    known = {text: change(text) for text in pc.unique(column).to_pylist() if text is not None}
-    return [known.get(text) for text in column.to_pylist()]
+    """Return a function of each text of a column.
+
+    Parameters
+    ----------
+    column : ChunkedArray of str
+        Texts and nulls.
+    change : callable
+        The function; called once for each distinct text.
+
+    Returns
+    -------
+    list
+        Result for each text; None for null.
+    """
+    results = {text: change(text) for text in pc.unique(column).to_pylist() if text is not None}
+    return [results.get(text) for text in column.to_pylist()]
 
 
 def decode_json(text: str) -> dict[str, Any]:
-    """Return the object that a JSON column's text holds; an empty dict if it holds none."""
+    """Return the JSON object in a text.
+
+    Parameters
+    ----------
+    text : str
+        Value of a JSON column.
+
+    Returns
+    -------
+    dict
+        The object; empty if the text is not a JSON object.
+    """
     try:
         value = json.loads(text)
     except ValueError:
@@ -162,8 +203,16 @@ def decode_json(text: str) -> dict[str, Any]:
 def table_to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a table as a DataFrame.
 
-    Counts are pandas' nullable ``Int64``, because int64 would become float64 when a value is
-    missing. Fields that hold JSON are dicts.
+    Parameters
+    ----------
+    table : Table
+        Rows of the index.
+
+    Returns
+    -------
+    DataFrame
+        Counts as pandas' nullable ``Int64``, because int64 would become float64 when a value is
+        missing; fields that hold JSON as dicts.
     """
     frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     for name, kind in RECORD_FIELDS.items():
@@ -174,7 +223,18 @@ def table_to_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def order_by_time(table: pa.Table) -> np.ndarray:
-    """Return the order of rows by `started`, then id; runs without a time come last."""
+    """Return the order of rows by start time, then id.
+
+    Parameters
+    ----------
+    table : Table
+        Rows of the index, with the columns ``started`` and ``id``.
+
+    Returns
+    -------
+    ndarray of int
+        Row numbers; runs without a start time come last.
+    """
     started = pc.fill_null(table["started"].cast(pa.int64()), 2**63 - 1).to_numpy()
     order = np.argsort(started, kind="stable")
     if len(order) and (np.diff(started[order]) == 0).any():  # rare; sorting ids is slow
@@ -183,12 +243,24 @@ def order_by_time(table: pa.Table) -> np.ndarray:
 
 
 def plain_array(column: pd.Series) -> np.ndarray:
-    """Return a column as an array that NetCDF can hold; a missing text is empty."""
+    """Return a column as an array that NetCDF can hold.
+
+    Parameters
+    ----------
+    column : Series
+        Column of `Store.runs`.
+
+    Returns
+    -------
+    ndarray
+        Times without a zone (UTC), counts as float if a value is missing, dicts as JSON text; a
+        missing text is empty.
+    """
     if isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_localize(None).to_numpy()
+        return np.asarray(column.dt.tz_localize(None))
     if pd.api.types.is_integer_dtype(column.dtype):
-        return column.to_numpy(float, na_value=np.nan) if column.hasnans else column.to_numpy(int)
+        return np.asarray(column.astype(float if column.hasnans else int))
     if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.to_numpy()
+        return np.asarray(column)
     texts = [json.dumps(v) if isinstance(v, dict) else v for v in column]
-    return np.array(["" if not isinstance(v, str) else v for v in texts], object)
+    return np.array([v if isinstance(v, str) else "" for v in texts], object)

@@ -1,9 +1,9 @@
 """The index of a store: the union of JSON records and Parquet segments, without a lock.
 
 The index is only a cache: each record is also in its run file, and a lost index is rebuilt from
-them. A record file holds one run that is not compacted yet; a segment holds many runs. Reading
-unites both and returns each id once. Compacting first writes a durable superset and then deletes
-only its inputs, so any process may compact at any time, also two at once.
+the run files. A record file holds one run that is not compacted yet; a segment holds many runs.
+Reading unites both and returns each id once. Compacting first writes a durable superset and then
+deletes only its inputs, so several processes may compact at the same time.
 """
 
 from __future__ import annotations
@@ -29,26 +29,40 @@ from benchkit.store.runfile.file import read_record, run_name
 __all__ = ["Catalogue"]
 
 NEW, INDEX = "index/new", "index"
-#: Compact above these numbers: 5000 records open in 275 ms, one segment of 5000 runs in 3 ms.
-COMPACT_RECORDS, COMPACT_SEGMENTS = 500, 8
-#: Largest segment: folding small segments must never rewrite a store of a million runs.
+#: Number of records above which to compact: 5000 records open in 275 ms, one segment of 5000
+#: runs in 3 ms.
+COMPACT_RECORDS = 500
+#: Number of segments above which to compact.
+COMPACT_SEGMENTS = 8
+#: Maximum number of runs per segment: merging must never rewrite a store of a million runs.
 SEGMENT_ROWS = 250_000
-#: Attempts of a reader when a compactor deletes a file that is being read; each takes some ms.
-_LOOKS = 100
+#: Attempts to read the index while other processes delete compacted files; each takes some ms.
+_READ_ATTEMPTS = 100
 T = TypeVar("T")
 
 
 class Catalogue:
-    """The index of the runs in a store."""
+    """The index of the runs in a store.
+
+    Parameters
+    ----------
+    files : LocalFiles
+        Files of the store.
+    """
 
     def __init__(self, files: LocalFiles) -> None:
         self.files = files
         # Records by file name. Files never change, so entries stay valid. The dict is replaced,
         # never changed in place: threads share it without a lock.
-        self._seen: dict[str, dict[str, Any] | None] = {}
+        self._records: dict[str, dict[str, Any] | None] = {}
 
     def add(self, record: dict[str, Any]) -> None:
         """Add a run to the index. Its run file must exist already.
+
+        Parameters
+        ----------
+        record : dict
+            Record of the run: fields and metrics, flat.
 
         Raises
         ------
@@ -61,7 +75,18 @@ class Catalogue:
         self.files.create(name, json.dumps(json_safe(record), allow_nan=False).encode())
 
     def add_many(self, records: Sequence[dict[str, Any]]) -> None:
-        """Add many runs to the index as one segment. Their run files must exist already."""
+        """Add many runs to the index as one segment. Their run files must exist already.
+
+        Parameters
+        ----------
+        records : sequence of dict
+            Records of the runs.
+
+        Raises
+        ------
+        StoreError
+            The segment could not be written.
+        """
         if records:
             table = records_to_table([json_safe(record) for record in records])
             self._write_segments(table)
@@ -74,59 +99,84 @@ class Catalogue:
         Parameters
         ----------
         columns : iterable of str, optional
-            Read only these columns from the segments; ``id`` is always included. A field that no
-            run has is all null if it is in the schema, and left out otherwise.
+            Read only these columns from the segments; ``id`` is always included.
+
+        Returns
+        -------
+        Table
+            A row per run. A field that no run has is all null if it is in the schema, and absent
+            otherwise.
         """
         wanted = None if columns is None else {"id", *columns}
-        return self._retry(lambda: self._unite(*self._look(), wanted))
+        return self._retry(lambda: self._unite(*self._list_files(), wanted))
 
     def names(self) -> set[str]:
-        """Return the names of all columns, including fields written by a newer benchkit."""
+        """Return the names of all columns, including fields written by a newer benchkit.
+
+        Returns
+        -------
+        set of str
+            Names of the schema and of all records and segments.
+        """
 
         def read() -> set[str]:
-            records, segments = self._look()
-            found = set(SCHEMA.names)
+            records, segments = self._list_files()
+            names = set(SCHEMA.names)
             for _, record in self._load(records):
-                found.update(record)
+                names.update(record)
             for _, file in self._open(segments):
-                found.update(file.schema_arrow.names)
-            return found
+                names.update(file.schema_arrow.names)
+            return names
 
         return self._retry(read)
 
     def ids(self) -> set[str]:
-        """Return the ids of all runs in the index."""
+        """Return the ids of all runs in the index.
+
+        Returns
+        -------
+        set of str
+            Full ids.
+        """
         return set(self.table(["id"])["id"].to_pylist())
 
     def damaged(self) -> list[str]:
-        """Return the names of index files that cannot be read."""
+        """Return the names of index files that cannot be read.
+
+        Returns
+        -------
+        list of str
+            Names in the store, sorted.
+        """
 
         def read() -> list[str]:
-            records, segments = self._look()
+            records, segments = self._list_files()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                good = {name for name, _ in self._load(records)}
-                good.update(name for name, _ in self._open(segments))
-            return sorted({*records, *segments} - good)
+                readable = {name for name, _ in self._load(records)}
+                readable.update(name for name, _ in self._open(segments))
+            return sorted({*records, *segments} - readable)
 
         return self._retry(read)
 
-    def _look(self) -> tuple[list[str], list[str]]:
+    def _list_files(self) -> tuple[list[str], list[str]]:
         # List records before segments: runs compacted in between are read twice, never missed.
-        return self._listed(NEW, ".json"), self._listed(INDEX, ".parquet")
+        return self._named_after_ids(NEW, ".json"), self._named_after_ids(INDEX, ".parquet")
 
-    def _listed(self, folder: str, suffix: str) -> list[str]:
-        # Ignore files that are not named after an id: `check` reports them.
+    def _named_after_ids(self, folder: str, suffix: str) -> list[str]:
+        # `check` reports files with other names.
         names = self.files.list(folder, suffix)
         return [name for name in names if is_id(name[len(folder) + 1 : -len(suffix)])]
 
     def _retry(self, read: Callable[[], T]) -> T:
-        for look in range(_LOOKS):
+        for attempt in range(_READ_ATTEMPTS):
             try:
                 return read()
             except FileNotFoundError:
-                time.sleep(look / 1000)  # another process compacted: retry
-        raise StoreError(f"{self.files.root}: its index changed {_LOOKS} times while it was read")
+                time.sleep(attempt / 1000)  # another process compacted: retry
+        raise StoreError(
+            f"{self.files.root}: index changed {_READ_ATTEMPTS} times during reading: retry"
+        )
 
     def _unite(
         self, records: Sequence[str], segments: Sequence[str], wanted: set[str] | None
@@ -135,7 +185,7 @@ class Catalogue:
         loaded = [record for _, record in self._load(records)]
         if loaded or not tables:
             tables.append(records_to_table(loaded, wanted))
-        return _each_once(tables)
+        return _unite_unique(tables)
 
     def _read(
         self, segments: Iterable[str], wanted: set[str] | None
@@ -145,7 +195,7 @@ class Catalogue:
             try:
                 table = file.read([c for c in present if wanted is None or c in wanted])
             except (pa.ArrowException, OSError) as error:
-                self._complain(name, error)
+                self._warn_skipped(name, error)
             else:
                 yield name, table
 
@@ -154,44 +204,50 @@ class Catalogue:
             try:
                 file = pq.ParquetFile(self.files.path(name), memory_map=True)
                 if "id" not in file.schema_arrow.names:
-                    raise pa.ArrowInvalid("it has no column id")
+                    raise pa.ArrowInvalid("no column id")
             except FileNotFoundError:
                 raise
             except (pa.ArrowException, OSError) as error:
-                self._complain(name, error)
+                self._warn_skipped(name, error)
             else:
                 yield name, file
 
     def _load(self, records: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
-        seen = self._seen
-        fresh = {name: seen[name] if name in seen else self._record(name) for name in records}
-        self._seen = fresh
-        return [(name, record) for name, record in fresh.items() if record is not None]
+        cache = self._records
+        loaded = {name: cache[name] if name in cache else self._record(name) for name in records}
+        self._records = loaded
+        return [(name, record) for name, record in loaded.items() if record is not None]
 
     def _record(self, name: str) -> dict[str, Any] | None:
         try:
             record = json.loads(self.files.read(name))
         except ValueError as error:
-            self._complain(name, error)
+            self._warn_skipped(name, error)
             return None
         if not isinstance(record, dict) or name != f"{NEW}/{record.get('id')}.json":
-            self._complain(name, "it is not the record of the run that it is named after")
+            self._warn_skipped(name, "its content is not the record of the run in its name")
             return None
         return record
 
-    def _complain(self, name: str, error: object) -> None:
+    def _warn_skipped(self, name: str, error: object) -> None:
         reason = (str(error).splitlines() or [""])[0]
         warnings.warn(
-            f"{self.files.path(name)}: left out, it cannot be read ({reason}): "
-            "`benchkit store check` makes it anew from the runs",
+            f"{self.files.path(name)}: skipped, cannot be read ({reason}): "
+            "`benchkit store check` rebuilds it from the runs",
             stacklevel=2,
         )
 
     # -- compacting ---------------------------------------------------------------------------
 
     def wants_compaction(self) -> bool:
-        """Return whether the index has too many records or segments and should be compacted."""
-        records, segments = self._look()
+        """Return whether the index should be compacted.
+
+        Returns
+        -------
+        bool
+            Whether it has more than `COMPACT_RECORDS` records or `COMPACT_SEGMENTS` segments.
+        """
+        records, segments = self._list_files()
         return len(records) > COMPACT_RECORDS or len(segments) > COMPACT_SEGMENTS
 
     def compact(self, *, fold: bool = True) -> dict[str, int]:
@@ -211,7 +267,7 @@ class Catalogue:
         return self._retry(lambda: self._compact(fold))
 
     def _compact(self, fold: bool) -> dict[str, int]:
-        names, segments = self._look()
+        names, segments = self._list_files()
         loaded = self._load(names)
         small = [n for n, file in self._open(segments) if file.metadata.num_rows < SEGMENT_ROWS]
         adopted = self._orphans()
@@ -221,7 +277,7 @@ class Catalogue:
         if not (loaded or adopted) and len(parts) < 2:
             return {"runs": 0, "records": 0, "segments": 0, "adopted": 0}
         new = [record for _, record in loaded] + adopted
-        table = _each_once([*(part for _, part in parts), records_to_table(new)])
+        table = _unite_unique([*(part for _, part in parts), records_to_table(new)])
         self._write_segments(table)
         # The superset is durable: delete its inputs, and only them.
         for name in [*(name for name, _ in loaded), *(name for name, _ in parts)]:
@@ -234,18 +290,24 @@ class Catalogue:
         }
 
     def remove(self, ids: Collection[str]) -> None:
-        """Remove runs from the index. A concurrent compaction may add a removed run again."""
-        self._retry(lambda: self._forget(set(ids)))
+        """Remove runs from the index. A concurrent compaction may add a removed run again.
 
-    def _forget(self, ids: set[str]) -> None:
-        names, segments = self._look()
-        records = [name for name, record in self._load(names) if record and record["id"] in ids]
+        Parameters
+        ----------
+        ids : collection of str
+            Full ids; ids that are not in the index are ignored.
+        """
+        self._retry(lambda: self._remove(set(ids)))
+
+    def _remove(self, ids: set[str]) -> None:
+        names, segments = self._list_files()
+        replaced = [name for name, record in self._load(names) if record["id"] in ids]
         for name, table in list(self._read(segments, None)):
             keep = pc.invert(pc.is_in(table["id"], pa.array(sorted(ids), pa.string())))
             if not pc.all(keep).as_py():
                 self._write_segments(table.filter(keep))
-                records.append(name)
-        for name in records:
+                replaced.append(name)
+        for name in replaced:
             self.files.delete(name)
 
     def _write_segments(self, table: pa.Table) -> None:
@@ -257,8 +319,8 @@ class Catalogue:
             self.files.create(f"{INDEX}/{new_id()}.parquet", sink.getvalue())
 
     def _orphans(self) -> list[dict[str, Any]]:
-        """Return records of unindexed runs in the two newest months; `check` covers all months."""
-        found = []
+        """Return records of unlisted runs in the two newest months; `check` covers all months."""
+        orphans = []
         listed = self.ids()
         for month in self.files.folders("runs")[-2:]:
             for name in self.files.list(month, ".nc"):
@@ -270,11 +332,27 @@ class Catalogue:
                 except UnreadableRun:
                     continue  # `check` reports it
                 if record.get("id") == run_id:
-                    found.append(json_safe(record))
-        return found
+                    orphans.append(json_safe(record))
+        return orphans
 
     def add_existing(self, record: dict[str, Any]) -> bool:
-        """Add a stored run that has no record; return False if another process added it first."""
+        """Add a stored run to the index, unless it has a record file.
+
+        Parameters
+        ----------
+        record : dict
+            Record of the run.
+
+        Returns
+        -------
+        bool
+            False if another process added it first.
+
+        Raises
+        ------
+        StoreError
+            The record could not be written.
+        """
         try:
             self.add(record)
         except AlreadyStored:
@@ -282,7 +360,7 @@ class Catalogue:
         return True
 
 
-def _each_once(tables: Sequence[pa.Table]) -> pa.Table:
+def _unite_unique(tables: Sequence[pa.Table]) -> pa.Table:
     """Unite tables and keep the first row of each id."""
     table = unite(tables)
     if len(tables) == 1:

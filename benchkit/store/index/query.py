@@ -35,10 +35,15 @@ def parse_moment(value: Any) -> datetime:
         ISO 8601 (``"2026-08-01"``, ``"2026-08-01T03:00+02:00"``; without a zone it is UTC), or an
         age: ``"7d"``, ``"12h"``, ``"30m"``, ``"2w"``.
 
+    Returns
+    -------
+    datetime
+        With time zone UTC.
+
     Raises
     ------
     UsageError
-        The value is none of these.
+        The value is neither a time nor an age.
     """
     now = datetime.now(timezone.utc)
     try:
@@ -57,21 +62,29 @@ def parse_moment(value: Any) -> datetime:
             moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
             return datetime.fromtimestamp(moment.timestamp(), timezone.utc)
     except (ValueError, OverflowError) as error:
-        raise _no_moment(value) from error
-    raise _no_moment(value)
+        raise _not_a_time(value) from error
+    raise _not_a_time(value)
 
 
-def _no_moment(value: Any) -> UsageError:
+def _not_a_time(value: Any) -> UsageError:
     return UsageError(
-        f"{value!r} is no moment: write 2026-11-20, 2026-11-20T03:00, or an age such as 7d or 12h"
+        f"{value!r} is not a time: use 2026-11-20, 2026-11-20T03:00, or an age such as 7d or 12h"
     )
 
 
 def workload_matcher(pattern: str) -> Callable[[str], bool]:
     """Return a function that tests whether a variant's name matches a pattern.
 
-    ``*`` matches any text and ``?`` one character; a name without brackets also matches all its
-    variants; brackets are those of a variant and not a set of characters.
+    Parameters
+    ----------
+    pattern : str
+        ``*`` matches any text and ``?`` a single character. Brackets are part of a variant's
+        name, not a set of characters. A name without brackets also matches all its variants.
+
+    Returns
+    -------
+    callable
+        Takes a name and returns a bool.
     """
     if re.search(r"[*?]", pattern):
         return _glob(pattern)
@@ -87,7 +100,18 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def columns_needed(names: Iterable[str]) -> set[str]:
-    """Return the columns that filters with these names read; a name that is no field is a tag."""
+    """Return the columns of the index that filters read.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names of filters: fields, tags or parameters.
+
+    Returns
+    -------
+    set of str
+        The fields; ``tags`` and ``params`` too if a name is not a field of this release.
+    """
     names = set(names)
     columns = {name for name in names if name in RECORD_FIELDS}
     if names - columns:
@@ -95,16 +119,26 @@ def columns_needed(names: Iterable[str]) -> set[str]:
     return columns
 
 
-def check_names(table: pa.Table, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise for a filter name that is no field, and no tag or parameter of any run.
+def check_names(table: pa.Table, names: Iterable[str], fields: Collection[str]) -> None:
+    """Check that each filter is a field, or a tag or parameter of at least one run.
+
+    Parameters
+    ----------
+    table : Table
+        Rows of the index.
+    names : iterable of str
+        Names of filters.
+    fields : collection of str
+        Names of all fields.
 
     Raises
     ------
     UsageError
-        Names the nearest known name. Not raised for an empty store: its tags are unknown.
+        A name is neither; the message suggests the nearest name. Not raised for an empty store,
+        which has no tags to compare with.
     """
-    unknown = [name for name in names if name not in known]
-    if not unknown or not table.num_rows:
+    others = [name for name in names if name not in fields]
+    if not others or not table.num_rows:
         return
     keys = {
         key
@@ -112,11 +146,10 @@ def check_names(table: pa.Table, names: Iterable[str], known: Collection[str]) -
         for decoded in {*map(tuple, filter(None, map_texts(table[column], decode_json)))}
         for key in decoded
     }
-    for name in unknown:
+    for name in others:
         if name not in keys:
-            words = [*known, *keys]
-            hint = did_you_mean(name, words, "see Store.info() and `benchkit list metrics`")
-            raise UsageError(f"{name!r} is no field, tag or parameter of these runs: {hint}")
+            hint = did_you_mean(name, [*fields, *keys], "see `benchkit list metrics`")
+            raise UsageError(f"{name!r} is not a field, tag or parameter of these runs: {hint}")
 
 
 def matching(
@@ -146,6 +179,12 @@ def matching(
     Returns
     -------
     ndarray of bool, shape (n_rows,)
+        True for rows that match.
+
+    Raises
+    ------
+    UsageError
+        A time or a value has a wrong type.
     """
     keep = np.ones(table.num_rows, bool)
     if runs is not None:
@@ -154,9 +193,9 @@ def matching(
         patterns = [workload] if isinstance(workload, str) else list(workload)
         tests = [workload_matcher(pattern) for pattern in patterns]
         keep &= _texts(table["workload"], lambda name: any(test(name) for test in tests))
-    for moment, compare in ((since, pc.greater_equal), (before, pc.less)):
-        if moment is not None:
-            limit = pa.scalar(parse_moment(moment), table["started"].type)
+    for time, compare in ((since, pc.greater_equal), (before, pc.less)):
+        if time is not None:
+            limit = pa.scalar(parse_moment(time), table["started"].type)
             keep &= _flags(compare(table["started"], limit))
     if not isinstance(where or {}, Mapping):
         raise UsageError(f"where={where!r}: give a dict, such as where={{'environment': 'main'}}")
@@ -166,12 +205,12 @@ def matching(
 
 
 def _flags(mask: pa.ChunkedArray) -> np.ndarray:
-    return pc.fill_null(mask, False).to_numpy().astype(bool)
+    return np.asarray(pc.fill_null(mask, False).to_numpy(), bool)
 
 
 def _texts(column: pa.ChunkedArray, test: Callable[[str], bool]) -> np.ndarray:
-    fitting = [text for text in pc.unique(column).to_pylist() if text is not None and test(text)]
-    return _flags(pc.is_in(column, value_set=pa.array(fitting, pa.string())))
+    matches = [text for text in pc.unique(column).to_pylist() if text is not None and test(text)]
+    return _flags(pc.is_in(column, value_set=pa.array(matches, pa.string())))
 
 
 def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
@@ -180,45 +219,47 @@ def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
             raise UsageError(f"{name}={wanted!r}: give a dict, such as {name}={{'key': 'value'}}")
         keep = np.ones(table.num_rows, bool)
         for key, value in wanted.items():
-            keep &= _inside(table[name], key, _test(value))
+            keep &= _in_json(table[name], key, _test(value))
         return keep
     if name not in table.column_names:
         test = _test(wanted)
-        return _inside(table["tags"], name, test) | _inside(table["params"], name, test)
+        keep = _in_json(table["tags"], name, test)
+        keep |= _in_json(table["params"], name, test)
+        return keep
     column = table[name]
     if pa.types.is_timestamp(column.type):
-        raise UsageError(f"{name}={wanted!r}: choose a time with since= and until=")
+        raise UsageError(f"{name}={wanted!r}: filter times with since= and until=")
     if pa.types.is_string(column.type):
         return _texts(column, _test(wanted))
     try:
-        values = [float(value) for value in _several(wanted)]
+        values = [float(value) for value in _as_list(wanted)]
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name}={wanted!r}: {name} is a number") from error
     return _flags(pc.is_in(column.cast(pa.float64()), value_set=pa.array(values, pa.float64())))
 
 
-def _inside(column: pa.ChunkedArray, key: str, test: Callable[[str], bool]) -> np.ndarray:
-    def fits(text: str) -> bool:
+def _in_json(column: pa.ChunkedArray, key: str, test: Callable[[str], bool]) -> np.ndarray:
+    def matches(text: str) -> bool:
         decoded = decode_json(text)
-        return key in decoded and test(_plain(decoded[key]))
+        return key in decoded and test(_command_line_text(decoded[key]))
 
-    return _texts(column, fits)
+    return _texts(column, matches)
 
 
 def _test(wanted: Any) -> Callable[[str], bool]:
     tests = [
         _glob(text) if re.search(r"[*?]", text) else text.__eq__
-        for text in map(_plain, _several(wanted))
+        for text in map(_command_line_text, _as_list(wanted))
     ]
     return lambda text: any(test(text) for test in tests)
 
 
-def _several(wanted: Any) -> list[Any]:
-    several = isinstance(wanted, (list, tuple, set, frozenset, np.ndarray, pd.Series, pd.Index))
-    return list(wanted) if several else [wanted]
+def _as_list(wanted: Any) -> list[Any]:
+    collections = (list, tuple, set, frozenset, np.ndarray, pd.Series, pd.Index)
+    return list(wanted) if isinstance(wanted, collections) else [wanted]
 
 
-def _plain(value: Any) -> str:
+def _command_line_text(value: Any) -> str:
     """Return a tag's value as it is written on a command line."""
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
