@@ -1,11 +1,13 @@
-"""Store files of a run outside of its run file: cluster dumps, reports, profiles."""
+"""Store additional files of a run, which are not in its run file: cluster dumps, reports, profiles.
+
+The folder is ``experiments/<experiment>/extras/<run id>`` of the store.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import xarray as xr
 
@@ -30,14 +32,14 @@ def record_artifacts(tree: xr.DataTree, recording: Path, experiment: str, run_id
         tree.attrs["extras"] = json.dumps(names)
 
 
-def move_artifacts(recording: Path, root: Any, experiment: str, run_id: str) -> None:
+def move_artifacts(recording: Path, root: Path, experiment: str, run_id: str) -> None:
     """Move additional files of a recording into the store, then delete the recording.
 
     Parameters
     ----------
     recording : Path
         Recording of a run that is in the store.
-    root : path
+    root : Path
         Folder of the store.
     experiment, run_id : str
         Ids that name the target folder.
@@ -48,7 +50,7 @@ def move_artifacts(recording: Path, root: Any, experiment: str, run_id: str) -> 
         A file cannot be moved; the recording stays, and the next `benchkit store check` retries.
     """
     for extra in _extras(recording):
-        target = Path(root) / _folder(experiment, run_id)
+        target = root / _folder(experiment, run_id)
         target.mkdir(parents=True, exist_ok=True)
         shutil.move(str(extra), target / extra.name)
     shutil.rmtree(recording, ignore_errors=True)

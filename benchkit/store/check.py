@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchkit.errors import AlreadyStored, UnreadableRun
+from benchkit.formatting import counted
 from benchkit.measure.recording import is_abandoned
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
@@ -30,10 +31,10 @@ _STORE_FILE = re.compile(
 class CheckReport:
     """Result of a check of a store.
 
-    Attributes
+    Parameters
     ----------
     runs : int
-        Runs with a readable file.
+        Number of runs with a readable file.
     adopted, orphans : list of str
         Runs missing from the index: added by this check, or not yet added.
     rescued : list of str
@@ -66,20 +67,26 @@ class CheckReport:
         return not (self.orphans or self.missing or self.unreadable)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON types."""
+        """Return the report as JSON types.
+
+        Returns
+        -------
+        dict
+            The fields of the report, and ``healthy``.
+        """
         return {**asdict(self), "healthy": self.healthy}
 
     def __repr__(self) -> str:
-        lines = [f"{self.runs} runs, {'all is well' if self.healthy else 'not all is well'}"]
+        lines = [f"{counted(self.runs, 'run')}, {'healthy' if self.healthy else 'not healthy'}"]
         for name, text in (
-            ("adopted", "were not listed and are now"),
-            ("rescued", "were recorded by processes that were killed, and are runs now"),
-            ("orphans", "are not listed"),
-            ("missing", "are listed, but their file is gone"),
-            ("unreadable", "cannot be read"),
-            ("damaged_index", "are damaged files of the index, which is made anew from the runs"),
-            ("strangers", "do not belong here"),
-            ("leftovers", "are unfinished writes"),
+            ("adopted", "missing from the index: added"),
+            ("rescued", "recorded by killed processes: added"),
+            ("orphans", "missing from the index"),
+            ("missing", "in the index, but without a run file"),
+            ("unreadable", "damaged"),
+            ("damaged_index", "damaged index files: rebuilt from the runs"),
+            ("strangers", "files that are not part of a store"),
+            ("leftovers", "unfinished writes"),
         ):
             names = getattr(self, name)
             if names:
@@ -117,7 +124,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the damage is in the report
         listed = catalogue.ids()
-    found: set[str] = set()
+    present: set[str] = set()
     pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
     n_readable = 0
     adopted, orphans, unreadable, strangers = [], [], [], []
@@ -131,11 +138,11 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
             if name != run_name(run_id):
                 strangers.append(name)
                 continue
-            found.add(run_id)
+            present.add(run_id)
             try:
                 record = read_record(files.path(name))
                 if record.get("id") != run_id:
-                    raise UnreadableRun(f"{files.path(name)}: holds run {record.get('id')}")
+                    raise UnreadableRun(f"{files.path(name)}: contains run {record.get('id')}")
             except UnreadableRun as error:
                 unreadable.append(str(error))
                 continue
@@ -146,7 +153,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
                 orphans.append(run_id)
             elif catalogue.add_existing(record):
                 adopted.append(run_id)
-    restored = (pruned & listed) - found  # a concurrent compaction restored pruned records
+    restored = (pruned & listed) - present  # a concurrent compaction restored pruned records
     if restored and repair:
         catalogue.remove(restored)
     leftovers = files.leftovers()
@@ -158,7 +165,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         adopted=adopted,
         rescued=rescued,
         orphans=orphans,
-        missing=sorted(listed - found - restored),
+        missing=sorted(listed - present - restored),
         unreadable=unreadable,
         damaged_index=damaged,
         strangers=strangers,
@@ -167,7 +174,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
 
 
 def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
-    """Make runs from the recordings of killed processes; return their ids."""
+    """Build runs from the recordings of killed processes and return their ids."""
     rescued = []
     for head in sorted((files.root / "tmp" / "recordings").glob("**/head.json")):
         path = head.parent
@@ -175,18 +182,18 @@ def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
             continue
         try:
             tree = run_from_recording(path)
-            owner = str(tree.attrs.get("experiment") or ""), str(tree.attrs["id"])
-            record_artifacts(tree, path, *owner)
+            ids = str(tree.attrs.get("experiment") or ""), str(tree.attrs["id"])
+            record_artifacts(tree, path, *ids)
             run_id, record, data = encode_run(tree)
-        except Exception as error:  # one damaged recording must not hide the others
-            warnings.warn(f"{path}: cannot be made into a run: {error}", stacklevel=2)
+        except Exception as error:  # a damaged recording must not hide the others
+            warnings.warn(f"{path}: skipped, no run can be built: {error}", stacklevel=2)
             continue
         with suppress(AlreadyStored):
             files.create(run_name(run_id), data)
             rescued.append(run_id)
         catalogue.add_existing(record)
         with suppress(OSError):
-            move_artifacts(path, files.root, *owner)
+            move_artifacts(path, files.root, *ids)
     return rescued
 
 
@@ -199,5 +206,5 @@ def _json_problems(files: LocalFiles, name: str) -> list[str]:
             return []
     except (ValueError, KeyError, TypeError):
         pass
-    what = "a mark" if folder == "marks" else "an event of the ledger"
-    return [f"{files.path(name)}: damaged, it is not {what}"]
+    noun = "mark" if folder == "marks" else "event of the ledger"
+    return [f"{files.path(name)}: damaged {noun}"]

@@ -1,8 +1,8 @@
 """Read and write the files of a store: a folder, or a prefix in a bucket.
 
 Handles names and bytes only; runs, marks and the index use the same methods. Every write creates a
-new name and never replaces a file: of two concurrent writers one gets `AlreadyStored`. A class for
-buckets needs the same methods; its `path` would copy the file to a local cache.
+new name and never replaces a file: the slower of two concurrent writers gets `AlreadyStored`. A
+class for buckets needs the same methods; its `path` would copy the file to a local cache.
 """
 
 from __future__ import annotations
@@ -39,11 +39,29 @@ class LocalFiles:
         self.root = Path(root)
 
     def path(self, name: str) -> Path:
-        """Return the local path of a file."""
+        """Return the local path of a file.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file in the store.
+
+        Returns
+        -------
+        Path
+            The file; it may be missing.
+        """
         return self.root / name
 
     def create(self, name: str, data: bytes) -> None:
         """Write a new file durably and atomically; never replace an existing file.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file in the store.
+        data : bytes
+            Content of the file.
 
         Raises
         ------
@@ -66,7 +84,7 @@ class LocalFiles:
             raise AlreadyStored(name) from error
         except OSError as error:
             raise StoreError(
-                f"{final}: could not be written: {error.strerror or error}; nothing was left there"
+                f"{final}: could not be written: {error.strerror or error}; no partial file remains"
             ) from error
         finally:
             with suppress(OSError):  # a full disk must not hide the first error
@@ -98,7 +116,17 @@ class LocalFiles:
             claim.unlink()
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes.
+        """Return the content of a file.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file in the store.
+
+        Returns
+        -------
+        bytes
+            The content.
 
         Raises
         ------
@@ -108,28 +136,75 @@ class LocalFiles:
         return (self.root / name).read_bytes()
 
     def exists(self, name: str) -> bool:
-        """Return whether a file with this name exists."""
+        """Return whether a file exists.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file in the store.
+
+        Returns
+        -------
+        bool
+            False also if the name is that of a folder.
+        """
         return (self.root / name).is_file()
 
     def list(self, folder: str, suffix: str = "") -> Sequence[str]:
-        """Return the sorted names of the files directly in a folder; empty if it is missing."""
+        """Return the names of the files directly in a folder.
+
+        Parameters
+        ----------
+        folder : str
+            Name of the folder in the store.
+        suffix : str, optional
+            Only names with this suffix, such as ``".json"``.
+
+        Returns
+        -------
+        sequence of str
+            Names in the store, sorted; empty if the folder is missing.
+        """
         return [name for name, is_folder in self._entries(folder, suffix) if not is_folder]
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the sorted names of the folders directly in a folder."""
+        """Return the names of the folders directly in a folder.
+
+        Parameters
+        ----------
+        folder : str
+            Name of the folder in the store.
+
+        Returns
+        -------
+        sequence of str
+            Names in the store, sorted; empty if the folder is missing.
+        """
         return [name for name, is_folder in self._entries(folder, "") if is_folder]
 
     def _entries(self, folder: str, suffix: str) -> Sequence[tuple[str, bool]]:
         prefix = f"{folder}/" if folder else ""
         try:
             with os.scandir(self.root / folder) as entries:
-                found = [(prefix + e.name, e.is_dir()) for e in entries if e.name.endswith(suffix)]
+                return sorted(
+                    (prefix + e.name, e.is_dir()) for e in entries if e.name.endswith(suffix)
+                )
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(found)
 
     def walk(self, folder: str = "") -> Iterator[str]:
-        """Yield the names of all files in and below a folder, unfinished writes excluded."""
+        """Iterate over the files in and below a folder.
+
+        Parameters
+        ----------
+        folder : str, optional
+            Name of the folder in the store; by default the whole store.
+
+        Yields
+        ------
+        str
+            Name of a file in the store, sorted per folder; unfinished writes excluded.
+        """
         for name, is_folder in self._entries(folder, ""):
             if not is_folder:
                 yield name
@@ -137,11 +212,22 @@ class LocalFiles:
                 yield from self.walk(name)
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing file is no error."""
+        """Delete a file; a missing file is not an error.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file in the store.
+        """
         (self.root / name).unlink(missing_ok=True)
 
     def move(self, name: str, to: str) -> None:
-        """Rename a file durably; a missing file is no error.
+        """Rename a file durably; a missing file is not an error.
+
+        Parameters
+        ----------
+        name, to : str
+            Old and new name of the file in the store.
 
         Raises
         ------
@@ -157,7 +243,13 @@ class LocalFiles:
             raise StoreError(f"{self.root / name}: not moved to {to}: {error.strerror}") from error
 
     def leftovers(self) -> Sequence[str]:
-        """Return names of unfinished writes older than `STALE_AFTER_S`."""
+        """Return the names of unfinished writes.
+
+        Returns
+        -------
+        sequence of str
+            Names of drafts that are older than `STALE_AFTER_S`.
+        """
         return [name for name in self.list("tmp") if self._age_s(name) > STALE_AFTER_S]
 
     def _age_s(self, name: str) -> float:
@@ -166,7 +258,18 @@ class LocalFiles:
         return 0.0
 
     def size(self, name: str) -> int:
-        """Return the size of a file in B; 0 if it is missing."""
+        """Return the size of a file.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file in the store.
+
+        Returns
+        -------
+        int
+            In B; 0 if the file is missing.
+        """
         with suppress(FileNotFoundError):
             return (self.root / name).stat().st_size
         return 0

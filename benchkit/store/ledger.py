@@ -19,8 +19,9 @@ from benchkit.store.files import LocalFiles
 
 __all__ = ["FOLDER", "KINDS", "add_event", "read_events"]
 
+#: Folder of a store with the events.
 FOLDER = "ledger"
-#: Kinds of events.
+#: Kinds of events; the values are stored.
 KINDS = (
     "opened",  # a lasting change for the worse
     "placed",  # the night of the change is known more exactly
@@ -36,7 +37,7 @@ KINDS = (
 
 
 def add_event(files: LocalFiles, kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Write an event and return it with its id.
+    """Write an event.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def add_event(files: LocalFiles, kind: str, facts: Mapping[str, Any]) -> dict[st
     Returns
     -------
     dict
-        The event as written.
+        The event as written, with its ``id``.
 
     Raises
     ------
@@ -60,7 +61,7 @@ def add_event(files: LocalFiles, kind: str, facts: Mapping[str, Any]) -> dict[st
         The event could not be written.
     """
     if kind not in KINDS:
-        raise UsageError(f"ledger: no event is called {kind!r}: use {', '.join(KINDS)}")
+        raise UsageError(f"ledger: unknown kind of event {kind!r}: use {', '.join(KINDS)}")
     event = {**json_safe(facts), "id": new_id(), "kind": kind}
     files.create(f"{FOLDER}/{event['id']}.json", json.dumps(event, indent=1).encode())
     return event
@@ -77,7 +78,7 @@ def read_events(files: LocalFiles) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        Events with ``id`` and ``kind``; damaged files are left out.
+        Events with ``id`` and ``kind``; damaged files are skipped.
     """
     events = []
     for name in files.list(FOLDER, ".json"):

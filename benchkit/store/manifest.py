@@ -1,7 +1,7 @@
-"""Read and write store.json, the file that marks a folder as a store and holds its format version.
+"""Read and write store.json, which identifies a folder as a store and contains its format version.
 
-The version rises with a change that an older reader would misread. A new field or file that older
-readers can ignore does not raise it.
+The version is increased by a change that an older reader would misread, not by a new field or file
+that older readers can ignore.
 """
 
 from __future__ import annotations
@@ -20,13 +20,20 @@ from benchkit.store.files import LocalFiles
 
 __all__ = ["FORMAT_VERSION", "default_store", "read_meta", "write_meta"]
 
+#: Newest version of the format that this release reads, and the version that it writes.
 FORMAT_VERSION = 1
 _FORMAT = "benchkit-store"
 _NAME = "store.json"
 
 
 def default_store() -> str:
-    """Return ``$BENCHKIT_STORE``, Dask's configuration ``benchkit.store``, or ./benchkit-store."""
+    """Return the path of the store that is used if none is given.
+
+    Returns
+    -------
+    str
+        ``$BENCHKIT_STORE``, else Dask's configuration ``benchkit.store``, else ./benchkit-store.
+    """
     return (
         os.environ.get("BENCHKIT_STORE")
         or dask.config.get("benchkit.store", None)
@@ -35,7 +42,7 @@ def default_store() -> str:
 
 
 def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
-    """Return the content of store.json; empty if the folder can become a new store.
+    """Return the content of store.json.
 
     Parameters
     ----------
@@ -43,6 +50,11 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
         The folder.
     create : bool
         Whether the store may be missing.
+
+    Returns
+    -------
+    dict
+        Empty if the folder can become a new store.
 
     Raises
     ------
@@ -52,45 +64,54 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
     """
     root = files.root
     try:
-        meta = json.loads(files.read(_NAME))
+        meta: dict[str, Any] = json.loads(files.read(_NAME))
     except FileNotFoundError:
-        _refuse_what_is_no_store(files, create)
+        _check_new_store(files, create)
         return {}
     except OSError as error:
         if root.is_file():
             raise InvalidStoreError(f"{root}: a file, not a store: give a folder") from error
         raise InvalidStoreError(f"{root}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise InvalidStoreError(f"{root}/{_NAME}: damaged, it is not JSON: {error}") from error
+        raise InvalidStoreError(f"{root}/{_NAME}: damaged, not JSON: {error}") from error
     version = meta.get("version") if isinstance(meta, dict) else None
     if not isinstance(version, int) or meta.get("format") != _FORMAT:
-        raise InvalidStoreError(f"{root}: its {_NAME} is not that of a benchkit store")
+        raise InvalidStoreError(f"{root}: its {_NAME} does not describe a benchkit store")
     if version > FORMAT_VERSION:
         raise InvalidStoreError(
-            f"{root}: written in format {version}, and this benchkit reads up to "
+            f"{root}: written in format {version}, but this benchkit reads formats up to "
             f"{FORMAT_VERSION}: upgrade benchkit"
         )
     return meta
 
 
-def _refuse_what_is_no_store(files: LocalFiles, create: bool) -> None:
+def _check_new_store(files: LocalFiles, create: bool) -> None:
+    """Raise unless the folder is missing or empty and a store may be created there."""
     root = files.root
     if not create and not root.exists():
-        raise InvalidStoreError(f"{root}: no store there: `benchkit run` makes one")
+        raise InvalidStoreError(f"{root}: no store there: `benchkit run` creates one")
     # Ignore tmp/: a writer that is creating the store writes its draft there, then store.json.
-    strange = [entry for entry in os.listdir(root) if entry != "tmp"] if root.is_dir() else []
-    if strange and not files.exists(_NAME):
+    entries = [entry for entry in os.listdir(root) if entry != "tmp"] if root.is_dir() else []
+    if entries and not files.exists(_NAME):
         raise InvalidStoreError(
             f"{root}: not a store (no {_NAME}), and not empty: give an empty or a new folder"
         )
     if not create:
-        raise InvalidStoreError(
-            f"{root}: an empty folder, no store: `benchkit run` makes one there"
-        )
+        raise InvalidStoreError(f"{root}: an empty folder, not a store: `benchkit run` creates one")
 
 
 def write_meta(files: LocalFiles) -> dict[str, Any]:
-    """Create store.json, unless another writer has created it, and return its content.
+    """Create store.json, unless another writer has created it.
+
+    Parameters
+    ----------
+    files : LocalFiles
+        The folder.
+
+    Returns
+    -------
+    dict
+        Content of store.json.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ _ALLOWED = {
     "rename": ("from", "to", "field", "workload"),
     "undo": ("mark",),
 }
+#: Kinds of marks.
 KINDS = tuple(_REQUIRED)
 #: Values of ``field`` of a rename; default `workload`.
 RENAMED_FIELDS = ("workload", "parameter", "environment")
@@ -87,15 +88,15 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
         what.setdefault("before", "0s")
     for name in what:
         if name not in _ALLOWED[kind]:
-            hint = did_you_mean(name, _ALLOWED[kind], "it knows " + ", ".join(_ALLOWED[kind]))
-            raise UsageError(f"mark {kind}: {name!r} says nothing to it: {hint}")
+            hint = did_you_mean(name, _ALLOWED[kind], "use " + ", ".join(_ALLOWED[kind]))
+            raise UsageError(f"mark {kind}: unknown option {name!r}: {hint}")
     missing = [name for name in _REQUIRED[kind] if not what.get(name)]
     if missing:
         raise UsageError(f"mark {kind}: {', '.join(missing)} is missing")
     if kind == "exclude" and not any(what.get(name) for name in _SELECTORS):
-        raise UsageError(f"mark exclude: say which runs, by {', '.join(_SELECTORS)}")
+        raise UsageError(f"mark exclude: select runs by {', '.join(_SELECTORS)}")
     if kind == "rename" and what.setdefault("field", "workload") not in RENAMED_FIELDS:
-        raise UsageError(f"mark rename: field is one of {', '.join(RENAMED_FIELDS)}")
+        raise UsageError(f"mark rename: field must be one of {', '.join(RENAMED_FIELDS)}")
     if "runs" in what:
         what["runs"] = [what["runs"]] if isinstance(what["runs"], str) else list(what["runs"])
     for name in ("since", "before", "at"):
@@ -125,11 +126,22 @@ def encode_mark(mark: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(mark, indent=1).encode()
     except TypeError as error:
-        raise UsageError(f"mark {mark['kind']}: give texts and numbers: {error}") from error
+        raise UsageError(f"mark {mark['kind']}: use only texts and numbers: {error}") from error
 
 
 def active_marks(marks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return marks that were not undone, oldest first, without undo marks."""
+    """Return marks that were not undone.
+
+    Parameters
+    ----------
+    marks : iterable of mapping
+        All marks of a store.
+
+    Returns
+    -------
+    list of mapping
+        Oldest first, without undo marks.
+    """
     ordered = sorted(marks, key=lambda mark: str(mark.get("id", "")))
     undone: set[str] = set()
     active = []
@@ -144,7 +156,18 @@ def active_marks(marks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def mark_columns(marks: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the columns that `apply_marks` needs for the marks."""
+    """Return the columns that `apply_marks` reads.
+
+    Parameters
+    ----------
+    marks : iterable of mapping
+        As `active_marks` returns them.
+
+    Returns
+    -------
+    set of str
+        Names of columns of the index.
+    """
     columns: set[str] = set()
     for mark in marks:
         if mark.get("kind") == "rename":
@@ -178,12 +201,13 @@ def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table
             if mark.get("kind") == "rename":
                 table = _rename(table, mark)
             elif mark.get("kind") in ("bankruptcy", "exclude"):
-                hit = matching(table, **{k: mark[k] for k in _SELECTORS if mark.get(k) is not None})
-                comparable &= ~hit
-                reason[hit] = str(mark.get("reason") or mark["kind"])
+                selection = {k: mark[k] for k in _SELECTORS if mark.get(k) is not None}
+                selected = matching(table, **selection)
+                comparable &= ~selected
+                reason[selected] = str(mark.get("reason") or mark["kind"])
         except (UsageError, KeyError, TypeError, ValueError) as error:
             # Written by hand or by a newer version: an invalid mark must not hide all runs.
-            warnings.warn(f"mark {mark.get('id')}: left out: {error}", stacklevel=2)
+            warnings.warn(f"mark {mark.get('id')}: skipped: {error}", stacklevel=2)
     table = table.append_column("comparable", pa.array(comparable))
     return table.append_column("reason", pa.array(reason, pa.string()))
 
@@ -193,11 +217,11 @@ def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:
     if mark.get("field", "workload") == "environment":
         return _change(table, "environment", lambda name: new if name == old else name)
     if mark.get("field", "workload") == "parameter":
-        chosen = matching(table, workload=mark.get("workload"))
-        # In the brackets a parameter is the word between "[" or "," and "=".
-        word = re.compile(rf"(?<=[\[,]){re.escape(old)}(?==)")
-        table = _change(table, "workload", lambda name: word.sub(lambda _: new, name), chosen)
-        return _change(table, "params", lambda text: _rename_key(text, old, new), chosen)
+        selected = matching(table, workload=mark.get("workload"))
+        # In a variant's name a parameter is between "[" or "," and "=".
+        pattern = re.compile(rf"(?<=[\[,]){re.escape(old)}(?==)")
+        table = _change(table, "workload", lambda name: pattern.sub(lambda _: new, name), selected)
+        return _change(table, "params", lambda text: _rename_key(text, old, new), selected)
 
     def renamed(name: str) -> str:
         base, bracket, rest = name.partition("[")
@@ -207,21 +231,24 @@ def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:
 
     before = table["workload"].to_pylist()
     table = _change(table, "workload", renamed)
-    moved = np.array([a != b for a, b in zip(before, table["workload"].to_pylist(), strict=True)])
+    changed = np.array([a != b for a, b in zip(before, table["workload"].to_pylist(), strict=True)])
     category = new.partition(".")[0]
-    return _change(table, "category", lambda _: category, moved) if moved.any() else table
+    return _change(table, "category", lambda _: category, changed) if changed.any() else table
 
 
 def _rename_key(text: str, old: str, new: str) -> str:
     return json.dumps({new if k == old else k: v for k, v in decode_json(text).items()})
 
 
-def _change(table: pa.Table, name: str, change: Any, chosen: np.ndarray | None = None) -> pa.Table:
+def _change(
+    table: pa.Table,
+    name: str,
+    change: Callable[[str], str],
+    selected: np.ndarray | None = None,
+) -> pa.Table:
+    """Return a table with changed texts in a column, in all or only the selected rows."""
     values = map_texts(table[name], change)
-    if chosen is not None:
-        same = table[name].to_pylist()
-        values = [
-            value if yes else kept for value, kept, yes in zip(values, same, chosen, strict=True)
-        ]
+    if selected is not None:
+        values = np.where(selected, values, table[name].to_pylist()).tolist()
     index = table.column_names.index(name)
     return table.set_column(index, name, pa.array(values, pa.string()))

@@ -1,7 +1,7 @@
 """Tables of the content of a run: its groups, their variables, its metrics and its record.
 
-All code that reads or writes runs iterates over these tables; a new metric is one line here and
-one where it is computed (`benchkit.store.build.metrics`). Defines names and units, no files.
+All code that reads or writes runs iterates over these tables. A new metric needs a line here and a
+line in `benchkit.store.build.metrics`. Defines names and units, reads no files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "Variable",
 ]
 
-#: Raised when a run file changes so that an older reader would misread it.
+#: Version of the run file; increased by a change that an older reader would misread.
 RUN_FORMAT = 1
 
 #: How a run can end. Only `ok` feeds statistics.
@@ -49,7 +49,23 @@ ACTIVITIES = (
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of a run file."""
+    """A variable of a run file.
+
+    Parameters
+    ----------
+    name : str
+        Name within its group.
+    dims : tuple of str
+        Names of the dimensions.
+    units : str
+        Unit in the notation of UDUNITS; "1" for counts and indices, "" for texts.
+    long_name : str
+        Description for labels.
+    source : str
+        Part of Dask or of the system that reports the values.
+    dtype : str, default "f8"
+        NumPy type code, or "str".
+    """
 
     name: str
     dims: tuple[str, ...]
@@ -60,13 +76,27 @@ class Variable:
 
     @property
     def attrs(self) -> dict[str, str]:
-        """Return the attributes that the variable carries in the file."""
+        """Attributes of the variable in the file."""
         return {"units": self.units, "long_name": self.long_name, "source": self.source}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a run. `better` is the direction of an improvement, or "" if neither."""
+    """A number that describes a run.
+
+    Parameters
+    ----------
+    name : str
+        Name of the metric.
+    units : str
+        Unit: s, B, %, USD, or "1" for counts and shares.
+    long_name : str
+        Description for labels.
+    source : str
+        Data from which the metric is computed.
+    better : {"lower", "higher", ""}, default "lower"
+        Direction of an improvement; "" if there is none.
+    """
 
     name: str
     units: str
@@ -76,7 +106,7 @@ class Metric:
 
     @property
     def attrs(self) -> dict[str, str]:
-        """Return the attributes that the metric carries in the file."""
+        """Attributes of the metric in the file."""
         return {
             "units": self.units,
             "long_name": self.long_name,

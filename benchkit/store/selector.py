@@ -53,28 +53,28 @@ def parse_selection(text: str) -> dict[str, Any]:
     >>> parse_selection("env:main,tag:variant=A,since:7d")
     {'environment': 'main', 'variant': 'A', 'since': '7d'}
     """
-    found: dict[str, Any] = {}
-    for piece in text.split(","):
-        word, colon, value = (part.strip() for part in piece.partition(":"))
+    filters: dict[str, Any] = {}
+    for part in text.split(","):
+        key, colon, value = (word.strip() for word in part.partition(":"))
         if not colon or not value:
             raise InvalidSelectionError(
-                f"selection {text!r}: {piece!r} must be WORD:VALUE, as in env:main"
+                f"selection {text!r}: {part!r} must be KEY:VALUE, as in env:main"
             )
-        if word in ("tag", "param"):
+        if key in ("tag", "param"):
             name, equals, value = value.partition("=")
             if not equals:
                 raise InvalidSelectionError(
-                    f"selection {text!r}: {piece!r} must be {word}:NAME=VALUE"
+                    f"selection {text!r}: {part!r} must be {key}:NAME=VALUE"
                 )
-        elif word in _FIELDS:
-            name = _FIELDS[word]
+        elif key in _FIELDS:
+            name = _FIELDS[key]
         else:
-            hint = did_you_mean(word, [*_FIELDS, "tag", "param"], f"use {', '.join(_FIELDS)}, tag")
-            raise InvalidSelectionError(f"selection {text!r}: no word {word!r}: {hint}")
-        if name in found:
+            hint = did_you_mean(key, [*_FIELDS, "tag", "param"], f"use {', '.join(_FIELDS)}, tag")
+            raise InvalidSelectionError(f"selection {text!r}: unknown key {key!r}: {hint}")
+        if name in filters:
             raise InvalidSelectionError(f"selection {text!r}: {name} is given twice")
-        found[name] = value
-    return found
+        filters[name] = value
+    return filters
 
 
 def select_runs(store: Store, text: str) -> pd.DataFrame:
@@ -99,12 +99,11 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     UsageError
         A time is invalid, or no run has the tag.
     """
-    words = parse_selection(text)
-    if "experiment" in words and words["experiment"] != "latest":
-        words["experiment"] += "*" if "*" not in words["experiment"] else ""
-    elif "experiment" in words:
-        known = store.runs(columns=["experiment", "started"])["experiment"].dropna()
-        words["experiment"] = str(known.iloc[-1]) if len(known) else "none"
-    if "git_commit" in words:  # the beginning of a commit is enough
-        words["git_commit"] += "" if "*" in words["git_commit"] else "*"
-    return store.runs(words.pop("workload", None), **words)
+    filters = parse_selection(text)
+    if filters.get("experiment") == "latest":
+        experiments = store.runs(columns=["experiment", "started"])["experiment"].dropna()
+        filters["experiment"] = str(experiments.iloc[-1]) if len(experiments) else "none"
+    for name in ("experiment", "git_commit"):  # the beginning of an id or commit is enough
+        if name in filters and "*" not in filters[name]:
+            filters[name] += "*"
+    return store.runs(filters.pop("workload", None), **filters)

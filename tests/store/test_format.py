@@ -72,7 +72,7 @@ def test_without_create_there_must_be_a_store(tmp_path, exists):
     if exists:
         (tmp_path / "folder").mkdir()
 
-    with pytest.raises(InvalidStoreError, match="`benchkit run` makes one"):
+    with pytest.raises(InvalidStoreError, match="`benchkit run` creates one"):
         Store(tmp_path / "folder", create=False)
 
 
@@ -86,10 +86,10 @@ def test_nothing_is_written_before_the_first_run(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "damaged, it is not JSON"),
-        ("[]", "not that of a benchkit store"),
-        ('{"format": "other", "version": 1}', "not that of a benchkit store"),
-        ('{"format": "benchkit-store", "version": "x"}', "not that of a benchkit store"),
+        ("{", "damaged, not JSON"),
+        ("[]", "does not describe a benchkit store"),
+        ('{"format": "other", "version": 1}', "does not describe a benchkit store"),
+        ('{"format": "benchkit-store", "version": "x"}', "does not describe a benchkit store"),
         ('{"format": "benchkit-store", "version": 2}', "written in format 2.*upgrade benchkit"),
     ],
 )

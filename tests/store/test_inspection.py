@@ -24,7 +24,7 @@ def test_a_store_that_is_as_it_should_be(filled):
 
     assert report == CheckReport(runs=6)
     assert report.healthy
-    assert repr(report) == "6 runs, all is well"
+    assert repr(report) == "6 runs, healthy"
 
 
 def test_a_run_that_a_crash_left_unlisted_is_adopted_whatever_its_month(filled, make_run):
@@ -103,7 +103,7 @@ def test_a_run_under_another_id_is_reported(filled):
 
     assert report.strangers == ["runs/copy.nc"]
     assert len(report.unreadable) == 1
-    assert "holds run" in report.unreadable[0]
+    assert "contains run" in report.unreadable[0]
 
 
 def test_files_that_do_not_belong_are_reported_and_left_alone(filled):
@@ -157,7 +157,7 @@ def test_a_report_is_frozen_plain_data_and_readable(filled, make_run):
 
     assert report.to_dict()["strangers"] == ["notes.txt"]
     assert report.to_dict()["healthy"] is False
-    assert "1 are not listed:" in repr(report)
+    assert "1 missing from the index:" in repr(report)
     assert "notes.txt" in repr(report)
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.runs = 3

@@ -93,7 +93,7 @@ def test_every_row_is_a_run_that_ended_as_the_row_says(store, database):
         "ok": 5, "failed": 1, "infrastructure": 1, "skipped": 1
     }  # fmt: skip
     assert any("no start" in line for line in report.odd)
-    assert any("peak_memory is no number" in line for line in report.odd)
+    assert any("peak_memory is not a number" in line for line in report.odd)
     assert store.check().healthy
 
 
@@ -167,13 +167,13 @@ def test_bad_files_are_named(store, tmp_path):
 
     with pytest.raises(InvalidImportError, match="no such file"):
         import_sqlite(store, tmp_path / "nothing.db")
-    with pytest.raises(InvalidImportError, match=r"text\.db: no benchmark\.db can be read from it"):
+    with pytest.raises(InvalidImportError, match=r"text\.db: cannot be read as a benchmark\.db"):
         import_sqlite(store, tmp_path / "text.db")
     with pytest.raises(InvalidImportError, match="neither table test_run nor tpch_run, but people"):
         import_sqlite(store, tmp_path / "other.db")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         export_runs(store, tmp_path / "other.db")
-    with pytest.raises(UsageError, match=r"ends in \.db"):
+    with pytest.raises(UsageError, match=r"use \.db"):
         export_runs(store, tmp_path / "runs.txt")
     assert len(store) == 0
 

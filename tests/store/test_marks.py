@@ -160,7 +160,7 @@ def test_columns_that_only_marks_need_are_read_but_not_returned(filled):
     ("kind", "what", "message"),
     [
         ("exclud", {}, "did you mean 'exclude'"),
-        ("exclude", {}, "say which runs"),
+        ("exclude", {}, "select runs by"),
         ("exclude", {"workloads": "x"}, "did you mean 'workload'"),
         ("exclude", {"before": "soon"}, "is not a time"),
         ("rename", {"from_": "a"}, "to is missing"),
@@ -213,7 +213,7 @@ def test_a_mark_from_elsewhere_that_makes_no_sense_hides_no_runs(filled, mark):
     mark |= {"id": new_id()}
     filled.files.create(f"marks/{mark['id']}.json", json.dumps(mark).encode())
 
-    with pytest.warns(UserWarning, match=f"mark {mark['id']}: left out"):
+    with pytest.warns(UserWarning, match=f"mark {mark['id']}: skipped"):
         assert len(filled.runs()) == 6
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from benchkit.store.runfile.reader import is_ours, read_tree
+from benchkit.store.runfile.reader import is_own_file, read_tree
 from benchkit.store.runfile.writer import encode_tree
 
 
@@ -20,7 +20,7 @@ def roundtrip(request, tmp_path):
         path = tmp_path / "tree.nc"
         path.write_bytes(encode_tree(tree))
         if request.param == "ours":
-            assert is_ours(path)
+            assert is_own_file(path)
             return read_tree(path).load()
         with xr.open_datatree(path, engine=request.param) as opened:
             return opened.load()

@@ -132,8 +132,8 @@ def test_another_netcdf_file_is_not_a_run(tmp_path, read):
     ("attrs", "message"),
     [
         ({"id": "17"}, "UUID of version 7"),
-        ({"record": "no json"}, "must hold JSON"),
-        ({"record": '{"id": "another"}'}, "of another run"),
+        ({"record": "no json"}, "is not JSON"),
+        ({"record": '{"id": "another"}'}, "belongs to another run"),
     ],
 )
 def test_a_tree_that_is_no_run_is_refused(make_run, attrs, message):

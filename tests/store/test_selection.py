@@ -21,11 +21,11 @@ def test_the_beginning_of_a_commit_is_enough(store, make_run):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("main", "'main' must be WORD:VALUE"),
-        ("evn:main", "no word 'evn': did you mean 'env'?"),
+        ("main", "'main' must be KEY:VALUE"),
+        ("evn:main", "unknown key 'evn': did you mean 'env'?"),
         ("tag:A", "must be tag:NAME=VALUE"),
         ("env:a,env:b", "environment is given twice"),
-        ("env:", "must be WORD:VALUE"),
+        ("env:", "must be KEY:VALUE"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(text, message):

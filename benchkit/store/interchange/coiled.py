@@ -22,7 +22,7 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.errors import InvalidImportError, UsageError
-from benchkit.store.interchange.coiled_rows import TABLES, moment_of, record_of, row_of
+from benchkit.store.interchange.coiled_rows import TABLES, parse_time, record_to_row, row_to_record
 from benchkit.store.runfile.file import read_attribute, run_name
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
@@ -38,12 +38,12 @@ _JSON_COLUMNS = ("params", "tags", "extra_metrics")
 class ImportReport:
     """Counts and problems of an import.
 
-    Attributes
+    Parameters
     ----------
     rows : int
-        Rows of the file.
+        Number of rows in the file.
     added : int
-        Rows that were new to the store.
+        Number of rows that became new runs.
     odd : list of str
         How incomplete rows were imported, a line per kind of problem.
     """
@@ -53,11 +53,17 @@ class ImportReport:
     odd: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data."""
+        """Return the report as JSON types.
+
+        Returns
+        -------
+        dict
+            The fields of the report.
+        """
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.rows} rows, {self.added} of them new to the store"]
+        lines = [f"{self.rows} rows, {self.added} of them new in the store"]
         return "\n".join([*lines, *(f"  {line}" for line in self.odd)])
 
 
@@ -86,34 +92,34 @@ def import_sqlite(
     Raises
     ------
     InvalidImportError
-        The file is no SQLite database, or has neither table.
+        The file is not a SQLite database, or has neither table.
     StoreError
-        A run could not be written; runs before it are kept.
+        A run could not be written; runs written before it stay in the store.
     """
     report = ImportReport()
-    found = _read_rows(Path(path))
-    total = sum(len(rows) for rows in found.values())
-    counts: Counter[str] = Counter()
+    tables = _read_rows(Path(path))
+    total = sum(len(rows) for rows in tables.values())
+    problems: Counter[str] = Counter()
 
     def runs() -> Iterator[xr.DataTree]:
-        for table, rows in found.items():
-            twins: Counter[str] = Counter()
-            before: datetime | None = None
+        for table, rows in tables.items():
+            identities: Counter[str] = Counter()
+            previous: datetime | None = None
             for row in rows:
                 report.rows += 1
-                moment = moment_of(row.get("start")) or moment_of(row.get("end"))
-                if moment is None:
-                    counts[f"{table}: no start: taken for as old as the row before"] += 1
-                    moment = before or datetime(2020, 1, 1, tzinfo=timezone.utc)
-                before = moment
-                record = record_of(table, row, moment, twins, counts)
+                started = parse_time(row.get("start")) or parse_time(row.get("end"))
+                if started is None:
+                    problems[f"{table}: no start: used the time of the previous row"] += 1
+                    started = previous or datetime(2020, 1, 1, tzinfo=timezone.utc)
+                previous = started
+                record = row_to_record(table, row, started, identities, problems)
                 if progress is not None and report.rows % 100 == 0:
                     progress(report.rows, total)
                 if record["id"] not in store:
                     yield _tree(table, row, record)
 
     report.added = store.add_many(runs())
-    report.odd = [f"{n} x {what}" for what, n in sorted(counts.items())]
+    report.odd = [f"{n} x {text}" for text, n in sorted(problems.items())]
     if progress is not None:
         progress(total, total)
     return report
@@ -121,37 +127,37 @@ def import_sqlite(
 
 def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.is_file():
-        raise InvalidImportError(f"{path}: there is no such file: give a benchmark.db")
+        raise InvalidImportError(f"{path}: no such file: give a benchmark.db")
     try:
         # Open read-only: the folder of the file may not be writable.
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
-            base.row_factory = sqlite3.Row
-            base.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            database.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
             query = "SELECT name FROM sqlite_master WHERE type = 'table'"
-            tables = [row["name"] for row in base.execute(query)]
-            found = {
-                table: [dict(row) for row in base.execute(f"SELECT * FROM {table} ORDER BY id")]
+            names = [row["name"] for row in database.execute(query)]
+            rows = {
+                table: [dict(row) for row in database.execute(f"SELECT * FROM {table} ORDER BY id")]
                 for table in TABLES
-                if table in tables
+                if table in names
             }
     except sqlite3.DatabaseError as error:
-        raise InvalidImportError(f"{path}: no benchmark.db can be read from it: {error}") from error
-    if not found:
+        raise InvalidImportError(f"{path}: cannot be read as a benchmark.db: {error}") from error
+    if not rows:
         raise InvalidImportError(
-            f"{path}: has neither table test_run nor tpch_run, but {', '.join(tables) or 'none'}"
+            f"{path}: has neither table test_run nor tpch_run, but {', '.join(names) or 'none'}"
         )
-    return found
+    return rows
 
 
 def _tree(table: str, row: Mapping[str, Any], record: Mapping[str, Any]) -> xr.DataTree:
-    """Return the run of a row."""
-    plain = {
+    """Return the run that a row becomes."""
+    content = {
         name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()
     }
     attrs = {
         "id": record["id"],
         "record": json.dumps(record, allow_nan=False),
-        _ROW: json.dumps({"table": table, "row": plain}),
+        _ROW: json.dumps({"table": table, "row": content}),
         **{name: value for name, value in record.items() if name not in METRICS and name != "id"},
     }
     metrics = {name: ((), record[name], METRICS[name].attrs) for name in METRICS if name in record}
@@ -187,14 +193,14 @@ def export_runs(store: Store, path: str | Path, runs: pd.DataFrame | None = None
     path = Path(path)
     runs = store.runs() if runs is None else runs
     if path.exists():
-        raise UsageError(f"{path}: is there already: name a new file")
+        raise UsageError(f"{path}: already exists: name a new file")
     if path.suffix not in (".db", ".sqlite", ".parquet", ".csv"):
-        raise UsageError(f"{path}: name a file that ends in .db, .sqlite, .parquet or .csv")
+        raise UsageError(f"{path}: unknown suffix: use .db, .sqlite, .parquet or .csv")
     draft = path.with_name(f".{uuid4().hex[:8]}-{path.name}")
     try:
         if path.suffix in (".parquet", ".csv"):
-            plain = runs.assign(**{name: runs[name].map(json.dumps) for name in _JSON_COLUMNS})
-            write = plain.to_parquet if path.suffix == ".parquet" else plain.to_csv
+            frame = runs.assign(**{name: runs[name].map(json.dumps) for name in _JSON_COLUMNS})
+            write = frame.to_parquet if path.suffix == ".parquet" else frame.to_csv
             write(draft, index=False)
         else:
             _export_sqlite(store, draft, runs)
@@ -209,37 +215,37 @@ def export_runs(store: Store, path: str | Path, runs: pd.DataFrame | None = None
 def _export_sqlite(store: Store, path: Path, runs: pd.DataFrame) -> None:
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
     for record in runs.to_dict("records"):
-        kept = None
+        original = None
         if "imported" in record["tags"]:
-            kept = read_attribute(store.files.path(run_name(record["id"])), _ROW)
-        if kept:
-            content = json.loads(kept)
+            original = read_attribute(store.files.path(run_name(record["id"])), _ROW)
+        if original:
+            content = json.loads(original)
             rows[content["table"]].append(content["row"])
         else:
-            rows["test_run"].append(row_of({str(name): value for name, value in record.items()}))
-    with closing(sqlite3.connect(path)) as base, base:
-        for table, kept_rows in rows.items():
-            _write_rows(base, table, kept_rows)
+            fields = {str(name): value for name, value in record.items()}
+            rows["test_run"].append(record_to_row(fields))
+    with closing(sqlite3.connect(path)) as database, database:
+        for table, table_rows in rows.items():
+            _write_rows(database, table, table_rows)
 
 
-def _write_rows(base: sqlite3.Connection, table: str, rows: list[dict[str, Any]]) -> None:
+def _write_rows(database: sqlite3.Connection, table: str, rows: list[dict[str, Any]]) -> None:
     columns = dict(TABLES[table])
     for row in rows:
         columns |= {name: "" for name in row if name not in columns}  # from a newer file
-    words = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
-    base.execute(f"CREATE TABLE {table} ({words})")
-    taken = Counter(row.get("id") for row in rows)
-    seen: set[Any] = set()
-    following = max((n for n in taken if isinstance(n, int)), default=0)
+    definitions = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+    database.execute(f"CREATE TABLE {table} ({definitions})")
+    used_ids: set[Any] = set()
+    last_id = max((row["id"] for row in rows if isinstance(row.get("id"), int)), default=0)
     for row in rows:
-        if row.get("id") is None or row["id"] in seen:
-            following += 1
-            row["id"] = following
-        seen.add(row["id"])
+        if row.get("id") is None or row["id"] in used_ids:
+            last_id += 1
+            row["id"] = last_id
+        used_ids.add(row["id"])
     rows.sort(key=lambda row: row["id"])
-    marks = ", ".join("?" * len(columns))
-    base.executemany(
-        f"INSERT INTO {table} VALUES ({marks})",
+    placeholders = ", ".join("?" * len(columns))
+    database.executemany(
+        f"INSERT INTO {table} VALUES ({placeholders})",
         [tuple(row.get(name) for name in columns) for row in rows],
     )
 

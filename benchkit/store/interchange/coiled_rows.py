@@ -13,9 +13,9 @@ from typing import Any
 
 from benchkit.measure.run_ids import derived_id
 
-__all__ = ["TABLES", "moment_of", "record_of", "row_of"]
+__all__ = ["TABLES", "parse_time", "record_to_row", "row_to_record"]
 
-#: Columns of such a file with their SQL types; newer files have more columns than older ones.
+#: Columns of both tables with their SQL types; newer files have more columns than older files.
 _COMMON = {
     "id": "INTEGER PRIMARY KEY", "session_id": "VARCHAR NOT NULL", "name": "VARCHAR NOT NULL",
     "originalname": "VARCHAR NOT NULL", "path": "VARCHAR", "setup_outcome": "VARCHAR",
@@ -28,6 +28,7 @@ _SHARED = {
     "duration": "FLOAT", "average_memory": "FLOAT", "peak_memory": "FLOAT",
     "cluster_name": "VARCHAR", "cluster_id": "INTEGER", "cluster_details_url": "VARCHAR",
 }  # fmt: skip
+#: Columns of each table, with their SQL types.
 TABLES: dict[str, dict[str, str]] = {
     "test_run": {
         **_COMMON, "coiled_runtime_version": "VARCHAR", "coiled_software_name": "VARCHAR",
@@ -64,41 +65,53 @@ _OUTCOMES = {"passed": "ok", "failed": "failed", "skipped": "skipped", "error": 
 _MISSING = (None, "")
 
 
-def record_of(
-    table: str, row: Mapping[str, Any], moment: datetime, twins: Counter[str], counts: Counter[str]
+def row_to_record(
+    table: str,
+    row: Mapping[str, Any],
+    started: datetime,
+    identities: Counter[str],
+    problems: Counter[str],
 ) -> dict[str, Any]:
     """Return the record of the run that a row becomes.
 
     Parameters
     ----------
-    table, row : str, mapping
-        Table of the row, and the row's values by column.
-    moment : datetime
-        When the run started, as far as known.
-    twins : Counter
-        Number of rows seen with the same identity, updated: equal rows of a session are two runs.
-    counts : Counter
-        Problems by text, updated: values that had to be left out.
+    table : str
+        Name of the table.
+    row : mapping
+        Values of the row by column.
+    started : datetime
+        Start time of the run, or an estimate.
+    identities : Counter
+        Number of rows by identity, updated: equal rows of a session are two runs.
+    problems : Counter
+        Number of skipped values by text, updated.
+
+    Returns
+    -------
+    dict
+        Fields and metrics, flat.
     """
-    who = json.dumps([table, *(row.get(name) for name in ("session_id", "path", "name", "start"))])
-    twins[who] += 1
+    columns = ("session_id", "path", "name", "start")
+    identity = json.dumps([table, *(row.get(name) for name in columns)])
+    identities[identity] += 1
     params = _params(table, row)
     workload = _workload(row, params)
     versions = {name.removesuffix("_version"): str(row[name])
                 for name in _VERSIONS if row.get(name) not in _MISSING}  # fmt: skip
     outcome, phase = _outcome(row)
-    numbers, odd = _numbers(row)
-    for name in odd:
-        counts[f"{table}: {name} is no number: left out"] += 1
+    numbers, not_numeric = _numbers(row)
+    for name in not_numeric:
+        problems[f"{table}: {name} is not a number: skipped"] += 1
     record: dict[str, Any] = {
-        "id": derived_id(max(0.0, moment.timestamp()), f"{who}{twins[who]}"),
+        "id": derived_id(max(0.0, started.timestamp()), f"{identity}{identities[identity]}"),
         "workload": workload,
         "category": workload.partition(".")[0],
         "params": json.dumps(params),
         "version": 1,
         "environment": _environment(table, row),
         "tags": json.dumps({"imported": table, "session": str(row.get("session_id"))}),
-        "started": moment.isoformat(timespec="microseconds"),
+        "started": started.isoformat(timespec="microseconds"),
         "outcome": outcome,
         "capture": "off",
         "scale": 1.0,
@@ -119,12 +132,12 @@ def record_of(
 def _workload(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """Return a test's name: file, test (both without ``test_``), and the case in brackets."""
     parts = Path(str(row.get("path") or "unknown")).with_suffix("").parts
-    place = ".".join(part.removeprefix("test_") for part in parts[-2:] if part != "benchmarks")
+    module = ".".join(part.removeprefix("test_") for part in parts[-2:] if part != "benchmarks")
     name, bracket, case = str(row.get("name") or "unknown").partition("[")
     name = name.rpartition("::")[2].removeprefix("test_")
     cases = [case.rstrip("]")] if bracket else []
     cases += [f"{name}={params[name]}" for name in _PARAMETERS if name in params]
-    return f"{place}.{name}" + (f"[{','.join(cases)}]" if cases else "")
+    return f"{module}.{name}" + (f"[{','.join(cases)}]" if cases else "")
 
 
 def _params(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,8 +153,8 @@ def _params(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _environment(table: str, row: Mapping[str, Any]) -> str:
     names = ("coiled_runtime_version", "coiled_software_name")
-    known = next((str(row[name]) for name in names if row.get(name) not in _MISSING), None)
-    return known or ("tpch" if table == "tpch_run" else "unknown")
+    default = "tpch" if table == "tpch_run" else "unknown"
+    return next((str(row[name]) for name in names if row.get(name) not in _MISSING), default)
 
 
 def _outcome(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -156,63 +169,85 @@ def _outcome(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _numbers(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return metrics by name (columns that are no metric under ""), and non-numeric columns."""
+    """Return metrics by name (columns that are not metrics under ""), and non-numeric columns."""
     numbers: dict[str, Any] = {}
-    odd = []
+    not_numeric = []
     for column in (*_METRICS, "disk_spill_time"):
         value = row.get(column)
         if value in _MISSING:
             continue
         if not isinstance(value, (int, float)) or not math.isfinite(value):
-            odd.append(column)
+            not_numeric.append(column)
         elif column in _METRICS:
             metric, factor = _METRICS[column]
             numbers[metric] = value * factor
         else:
             numbers[""] = {column: value}
-    return numbers, odd
+    return numbers, not_numeric
 
 
-def moment_of(value: Any) -> datetime | None:
-    """Return a time of the file in UTC (the file's zone, which it does not state), or None."""
+def parse_time(value: Any) -> datetime | None:
+    """Return a time of the file.
+
+    Parameters
+    ----------
+    value : object
+        Value of a column; a text in ISO 8601 is a time.
+
+    Returns
+    -------
+    datetime or None
+        In UTC, which is the time zone of texts without one; None if the value is not a time.
+    """
     try:
-        moment = datetime.fromisoformat(str(value).strip())
+        time = datetime.fromisoformat(str(value).strip())
     except ValueError:
         return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return moment.astimezone(timezone.utc)
+    time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    return time.astimezone(timezone.utc)
 
 
-def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run that benchkit measured as a row of ``test_run``, without an ``id``."""
-    known = {name: None if value != value else value
-             for name, value in record.items() if not isinstance(value, dict)}  # fmt: skip
-    bare, bracket, case = str(record["workload"]).partition("[")
-    category, _, name = bare.partition(".")
-    passed = {"ok": "passed", "skipped": "skipped"}.get(str(record["outcome"]), "failed")
-    early = record["outcome"] == "infrastructure"
+def record_to_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run that benchkit measured as a row of ``test_run``.
+
+    Parameters
+    ----------
+    record : mapping
+        A row of `Store.runs`.
+
+    Returns
+    -------
+    dict
+        Values by column, without ``id``.
+    """
+    values = {name: None if value != value else value
+              for name, value in record.items() if not isinstance(value, dict)}  # fmt: skip
+    base_name, bracket, case = str(record["workload"]).partition("[")
+    category, _, name = base_name.partition(".")
+    call_outcome = {"ok": "passed", "skipped": "skipped"}.get(str(record["outcome"]), "failed")
+    failed_in_setup = record["outcome"] == "infrastructure"
     row = {
-        "session_id": str(known.get("experiment") or record["id"]),
+        "session_id": str(values.get("experiment") or record["id"]),
         "name": f"test_{name}{bracket}{case}",
         "originalname": f"test_{name}",
         "path": f"benchmarks/test_{category}.py",
-        "setup_outcome": "failed" if early else "passed",
-        "call_outcome": None if early else passed,
+        "setup_outcome": "failed" if failed_in_setup else "passed",
+        "call_outcome": None if failed_in_setup else call_outcome,
         "teardown_outcome": "passed",
-        "coiled_runtime_version": known.get("environment"),
-        "dask_version": known.get("dask"),
-        "distributed_version": known.get("distributed"),
-        "python_version": known.get("python"),
-        "platform": known.get("host"),
+        "coiled_runtime_version": values.get("environment"),
+        "dask_version": values.get("dask"),
+        "distributed_version": values.get("distributed"),
+        "python_version": values.get("python"),
+        "platform": values.get("host"),
     }
     started = record["started"]
     if started is not None and started == started:
-        begun = started.to_pydatetime().astimezone(timezone.utc).replace(tzinfo=None)
-        row["start"] = begun.isoformat(" ", timespec="microseconds")
-        if known.get("duration") is not None:
-            ended = begun + timedelta(seconds=float(record["duration"]))
-            row["end"] = ended.isoformat(" ", timespec="microseconds")
+        start = started.to_pydatetime().astimezone(timezone.utc).replace(tzinfo=None)
+        row["start"] = start.isoformat(" ", timespec="microseconds")
+        if values.get("duration") is not None:
+            end = start + timedelta(seconds=float(record["duration"]))
+            row["end"] = end.isoformat(" ", timespec="microseconds")
     for column, (metric, factor) in _METRICS.items():
-        value = known.get(metric)
+        value = values.get(metric)
         row[column] = None if value is None else float(value) / factor
     return row

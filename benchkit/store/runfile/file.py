@@ -1,6 +1,6 @@
-"""The run file: one NetCDF4 file per run, readable by everything that reads NetCDF.
+"""The run file: one NetCDF4 file per run, readable by all programs that read NetCDF.
 
-Names it, encodes it, opens it, and reads the record alone. HDF5 written in place is not safe
+Names, encodes and opens the file, and reads its record only. HDF5 written in place is not safe
 against a crash (49 of 408 files were unreadable), so `LocalFiles` publishes complete files.
 """
 
@@ -17,14 +17,24 @@ import xarray as xr
 
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.measure.run_ids import id_time, is_id
-from benchkit.store.runfile.reader import is_ours, read_tree
+from benchkit.store.runfile.reader import is_own_file, read_tree
 from benchkit.store.runfile.writer import encode_tree
 
 __all__ = ["encode_run", "open_run", "read_attribute", "read_record", "run_name"]
 
 
 def run_name(run_id: str) -> str:
-    """Return the name of a run's file in a store: ``runs/<YYYY-MM>/<id>.nc``, the month in UTC.
+    """Return the name of a run's file in a store.
+
+    Parameters
+    ----------
+    run_id : str
+        Full id.
+
+    Returns
+    -------
+    str
+        ``runs/<YYYY-MM>/<id>.nc``; the month is that of the id, in UTC.
 
     Raises
     ------
@@ -55,13 +65,13 @@ def encode_run(tree: xr.DataTree) -> tuple[str, dict[str, Any], bytes]:
     """
     run_id = tree.attrs.get("id")
     if not is_id(run_id):
-        raise UsageError(f"a run whose attribute id is {run_id!r}: it must be a UUID of version 7")
+        raise UsageError(f"run with attribute id {run_id!r}: the id must be a UUID of version 7")
     try:
         record = json.loads(tree.attrs["record"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"run {run_id}: the attribute record must hold JSON") from error
+        raise UsageError(f"run {run_id}: attribute record is not JSON") from error
     if not isinstance(record, dict) or record.get("id") != run_id:
-        raise UsageError(f"run {run_id}: its record is of another run")
+        raise UsageError(f"run {run_id}: its record belongs to another run")
     return str(run_id), record, encode_tree(tree)
 
 
@@ -90,16 +100,15 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
         The file is damaged, or not a run.
     """
     try:
-        # h5netcdf takes seven times as long; needed for copies that other programs wrote.
-        tree = (
-            read_tree(path, groups) if is_ours(path) else xr.open_datatree(path, engine="h5netcdf")
-        )
+        # h5netcdf takes seven times as long: only for copies that other programs wrote.
+        if is_own_file(path):
+            tree = read_tree(path, groups)
+        else:
+            tree = xr.open_datatree(path, engine="h5netcdf")
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise UnreadableRun(
-            f"{path}: damaged, no run can be read from it: {_line(error)}"
-        ) from error
+        raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error
     if "record" not in tree.attrs:
         tree.close()
         raise UnreadableRun(f"{path}: a NetCDF file, but not a run of benchkit")
@@ -128,11 +137,9 @@ def read_record(path: Path) -> dict[str, Any]:
         with h5py.File(path, "r") as file:
             record = json.loads(file.attrs["record"])
     except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UnreadableRun(
-            f"{path}: damaged, no run can be read from it: {_line(error)}"
-        ) from error
+        raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error
     if not isinstance(record, dict):
-        raise UnreadableRun(f"{path}: damaged, its record is not a JSON object")
+        raise UnreadableRun(f"{path}: damaged run file: its record is not a JSON object")
     return record
 
 
@@ -160,9 +167,9 @@ def read_attribute(path: Path, name: str) -> str | None:
         with h5py.File(path, "r") as file:
             value = file.attrs.get(name)
     except (OSError, RuntimeError) as error:
-        raise UnreadableRun(f"{path}: damaged, nothing can be read: {_line(error)}") from error
+        raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

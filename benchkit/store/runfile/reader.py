@@ -1,12 +1,12 @@
 """Read a NetCDF4 file that `benchkit.store.runfile.writer` wrote, as a DataTree.
 
-By h5py, whose lock makes it safe to call from any thread. xarray's netcdf4 engine is as fast, but
-the netCDF library is not made for threads and xarray guards its reads only: sixteen threads that
-open, read and drop trees end in a segmentation fault, and a dashboard has threads. The h5netcdf
+Uses h5py, whose lock makes it safe to call from any thread. xarray's netcdf4 engine is as fast,
+but the netCDF library is not thread-safe and xarray locks only its reads: sixteen threads that
+open, read and delete trees end in a segmentation fault, and a dashboard has threads. The h5netcdf
 engine is safe and takes seven times as long.
 
-Small variables are read at once. Large variables are read on use and open the file each time:
-store files never change, and nothing has to be closed.
+Small variables are read when the file is opened. Large variables are read on use and open the file
+each time: files of a store never change, and nothing has to be closed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,35 @@ from xarray.core import indexing
 
 from benchkit.store.runfile.writer import NO_VARIABLE, WRITER
 
-__all__ = ["is_ours", "read_tree"]
+__all__ = ["is_own_file", "read_tree"]
 
 #: Variables up to this size in B are read when the file is opened; a run has about 100.
 _SMALL_BYTES = 2**18
 _DIMENSION_ID, _DIMENSION_IDS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
-#: Attributes of the HDF5 representation of NetCDF4, hidden from readers.
+#: Attributes of the HDF5 representation of NetCDF4 that are not read.
 _SKIPPED = {"DIMENSION_LIST", "REFERENCE_LIST"}
-_INNER = {"CLASS", "NAME", "_NCProperties", _DIMENSION_ID, _DIMENSION_IDS}
+#: Attributes of the HDF5 representation of NetCDF4 that are read, but not returned.
+_HIDDEN = {"CLASS", "NAME", "_NCProperties", _DIMENSION_ID, _DIMENSION_IDS}
 
 
-def is_ours(path: Path) -> bool:
-    """Return whether benchkit wrote a file, so that `read_tree` can read it."""
+def is_own_file(path: Path) -> bool:
+    """Return whether `benchkit.store.runfile.writer` wrote a file.
+
+    Parameters
+    ----------
+    path : Path
+        A NetCDF4 file.
+
+    Returns
+    -------
+    bool
+        Whether `read_tree` can read it.
+
+    Raises
+    ------
+    OSError
+        The file is missing or is not an HDF5 file.
+    """
     with h5py.File(path, "r") as file:
         return WRITER in str(file.attrs.get("_NCProperties", ""))
 
@@ -46,7 +63,7 @@ def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     Parameters
     ----------
     path : Path
-        A file that `is_ours`.
+        A file that `is_own_file`.
     groups : collection of str, optional
         Only these groups, in addition to the root; by default all.
 
@@ -60,45 +77,48 @@ def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
     OSError, KeyError, ValueError, RuntimeError
         The file is damaged.
     """
-    found: dict[str, xr.Dataset] = {}
+    datasets: dict[str, xr.Dataset] = {}
     with h5py.File(path, "r") as file:
-        _read_group(file, "/", path, found, groups)
-    return xr.DataTree.from_dict(found)
+        _read_group(file, "/", path, datasets, groups)
+    return xr.DataTree.from_dict(datasets)
 
 
 def _read_group(
     group: h5py.Group,
     name: str,
     path: Path,
-    found: dict[str, xr.Dataset],
-    wanted: Collection[str] | None = None,
+    datasets: dict[str, xr.Dataset],
+    groups: Collection[str] | None = None,
 ) -> None:
+    """Read a group and its groups into `datasets`."""
     attrs = _read_attrs(group.id)
-    found[name] = xr.Dataset()  # parents come before their children
+    datasets[name] = xr.Dataset()  # parents come before their children
     items, dims = {}, {}
     for key in group:
-        if wanted is not None and key not in wanted and group.get(key, getclass=True) is h5py.Group:
+        if groups is not None and key not in groups and group.get(key, getclass=True) is h5py.Group:
             continue
         item = group[key]
         if isinstance(item, h5py.Group):
-            _read_group(item, f"{name.rstrip('/')}/{key}", path, found)
+            _read_group(item, f"{name.rstrip('/')}/{key}", path, datasets)
             continue
-        own = _read_attrs(item.id)
-        if _DIMENSION_ID in own:
-            dims[int(own[_DIMENSION_ID])] = key
-        if not own.get("NAME", "").startswith(NO_VARIABLE):
-            items[key] = (item, own)
+        item_attrs = _read_attrs(item.id)
+        if _DIMENSION_ID in item_attrs:
+            dims[int(item_attrs[_DIMENSION_ID])] = key
+        if not item_attrs.get("NAME", "").startswith(NO_VARIABLE):
+            items[key] = (item, item_attrs)
     coordinates = set(attrs.pop("coordinates", "").split())
     variables = {}
-    for key, (item, own) in items.items():
-        coordinates.update(own.pop("coordinates", "").split())
-        inner = own.get(_DIMENSION_IDS, ())
-        own_dims = tuple(dims[int(number)] for number in inner) or (key,) * item.ndim
-        visible = {name: value for name, value in own.items() if name not in _INNER}
-        variables[key] = _variable(item, key, own_dims, visible, path)
-    visible = {name: value for name, value in attrs.items() if name not in _INNER}
-    dataset = xr.Dataset(variables, attrs=visible)
-    found[name] = dataset.set_coords([key for key in coordinates if key in variables])
+    for key, (item, item_attrs) in items.items():
+        coordinates.update(item_attrs.pop("coordinates", "").split())
+        ids = item_attrs.get(_DIMENSION_IDS, ())
+        item_dims = tuple(dims[int(number)] for number in ids) or (key,) * item.ndim
+        variables[key] = _variable(item, key, item_dims, _visible(item_attrs), path)
+    dataset = xr.Dataset(variables, attrs=_visible(attrs))
+    datasets[name] = dataset.set_coords([key for key in coordinates if key in variables])
+
+
+def _visible(attrs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attrs.items() if name not in _HIDDEN}
 
 
 def _variable(
@@ -110,14 +130,14 @@ def _variable(
     elif item.nbytes <= _SMALL_BYTES:
         data = item[()]
     else:
-        data = indexing.LazilyIndexedArray(_Stored(path, item))
+        data = indexing.LazilyIndexedArray(_StoredVariable(path, item))
     variable = xr.Variable(dims, data, attrs)
     if "dtype" in attrs or " since " in str(attrs.get("units", "")):  # booleans and times
         variable = conventions.decode_cf_variable(name, variable)
     return variable
 
 
-def _read_attrs(owner: Any) -> dict[str, Any]:
+def _read_attrs(owner: h5py.h5g.GroupID | h5py.h5d.DatasetID) -> dict[str, Any]:
     """Return all attributes, by the low-level API of h5py: 10 us per attribute instead of 30."""
     attrs: dict[str, Any] = {}
     for index in range(h5py.h5a.get_num_attrs(owner)):
@@ -136,7 +156,7 @@ def _read_attrs(owner: Any) -> dict[str, Any]:
     return attrs
 
 
-class _Stored(BackendArray):
+class _StoredVariable(BackendArray):
     """A variable that is read on use."""
 
     def __init__(self, path: Path, item: h5py.Dataset) -> None:
@@ -150,4 +170,4 @@ class _Stored(BackendArray):
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         with h5py.File(self.path, "r") as file:
-            return file[self.name][key]
+            return np.asarray(file[self.name][key])

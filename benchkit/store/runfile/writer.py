@@ -1,8 +1,9 @@
 """Encode a DataTree as the bytes of a NetCDF4 file.
 
-h5py writes into memory, with the HDF5 layout that NetCDF4 defines. A run has 120 small variables:
-``DataTree.to_netcdf`` takes 200 ms with h5netcdf and 43 ms with netCDF4; this module takes 20 ms,
-with identical content. In memory, because an HDF5 file on a full disk cannot be closed cleanly.
+Writes by h5py into memory, with the HDF5 layout that NetCDF4 defines. A run has 120 small
+variables: ``DataTree.to_netcdf`` takes 200 ms with h5netcdf and 43 ms with netCDF4; this module
+takes 20 ms, with identical content. In memory, because an HDF5 file on a full disk cannot be closed
+cleanly.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ WRITER = "benchkit"
 _TEXT = h5py.string_dtype()
 #: HDF5 1.10 of 2016: reads everywhere, and a compressed variable needs no chunk index (20 % less).
 _LAYOUT = ("v110", "v110")
-#: zlib 4 and shuffle: 391 kB where none takes 892 kB; level 9 saves 2 % and takes three times as
-#: long. Below 2 kB a chunk's own overhead is more than what compression saves.
+#: zlib 4 and shuffle: a file of 391 kB instead of 892 kB; level 9 saves 2 % and takes three times
+#: as long.
 _COMPRESSION: dict[str, Any] = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
+#: Variables from this size in B are compressed; below it the overhead of a chunk is larger than
+#: the savings.
 _COMPRESS_FROM_BYTES = 2048
+#: Maximum size of a compressed chunk in B.
 _CHUNK_BYTES = 4 * 2**20
 #: Attributes up to this length in B are in the header, which holds 64 kB in total.
 _SHORT_TEXT_BYTES = 1024
+#: Text with which netCDF-C marks a dimension without coordinate variable.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
@@ -74,9 +79,9 @@ def _write_group(group: h5py.Group, dataset: xr.Dataset, dimension_ids: Iterator
         if name in written:
             scale, label = written[name][0], name
         else:
-            # NetCDF takes length 0 for a dimension that can grow.
-            grows = {} if size else {"maxshape": (None,), "chunks": (1024,)}
-            scale = group.create_dataset(name, shape=(size,), dtype="f4", **grows)
+            # NetCDF defines a dimension of length 0 as one without a maximum length.
+            options = {} if size else {"maxshape": (None,), "chunks": (1024,)}
+            scale = group.create_dataset(name, shape=(size,), dtype="f4", **options)
             label = f"{NO_VARIABLE} {size:10d}"
         scale.make_scale(label)
         scales[name], ids[name] = scale, np.int32(next(dimension_ids))
@@ -114,7 +119,7 @@ def _write_attrs(target: h5py.Group | h5py.Dataset, attrs: dict[Any, Any]) -> No
         if isinstance(value, str):
             _write_text(target, name, clean_text(value))
         elif isinstance(value, (bool, np.bool_)):
-            target.attrs[name] = np.int8(value)  # netCDF-C does not know HDF5's booleans
+            target.attrs[name] = np.int8(value)  # netCDF-C cannot read HDF5's booleans
         elif isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
             target.attrs.create(name, np.array([clean_text(v) for v in value], object), dtype=_TEXT)
         else:
