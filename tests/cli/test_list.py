@@ -51,7 +51,7 @@ def test_an_empty_store_lists_nothing_and_says_what_fills_it(run, tmp_path):
     Store(tmp_path / "s").compact()
     (tmp_path / "s").mkdir(exist_ok=True)
     store = Store(tmp_path / "s")
-    store._ensure()
+    store._create_if_missing()
 
     assert json.loads(run("list", "runs", "--store", store.path, "--json").stdout) == []
     done = run("list", "runs", "--store", store.path)

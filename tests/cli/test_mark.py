@@ -96,7 +96,7 @@ def test_the_list_shows_what_is_in_force(store):
     ("words", "says"),
     [
         (["mark", "exclude", "-m", "all of them"], "select runs by"),
-        (["mark", "undo", "nothing", "-m", "x"], "there is no mark 'nothing'"),
+        (["mark", "undo", "nothing", "-m", "x"], "no mark 'nothing'"),
         (["mark", "bankruptcy", "--before", "soon", "-m", "x"], "'soon' is not a time"),
         (["mark", "exclude", "--where", "x", "-m", "x"], "--where 'x': must be NAME=VALUE"),
         (["regressions", "--state", "opened"], "--state 'opened': did you mean 'open'"),

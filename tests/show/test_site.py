@@ -138,7 +138,7 @@ def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path,
 
 
 def test_an_empty_store_has_a_site(tmp_path):
-    Store(tmp_path / "store")._ensure()
+    Store(tmp_path / "store")._create_if_missing()
     page = build_site(Store(tmp_path / "store"), tmp_path / "out")
 
     assert "0 workloads" in page.read_text()

@@ -85,9 +85,9 @@ def test_an_undo_takes_a_mark_back_and_can_be_taken_back_itself(filled):
 
 
 def test_a_mark_that_is_not_there_cannot_be_undone(filled):
-    with pytest.raises(UsageError, match="there is no mark"):
+    with pytest.raises(UsageError, match="no mark"):
         filled.mark("undo", mark=new_id())
-    with pytest.raises(UsageError, match="there is no mark"):
+    with pytest.raises(UsageError, match="no mark"):
         filled.mark("undo", mark="../store")
 
 

@@ -176,7 +176,7 @@ def test_a_beginning_that_fits_several_says_how_many_in_one_line(store, make_run
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ffffffff", "no run 'ffffffff'.*say 'latest'"),
+        ("ffffffff", "no run 'ffffffff'.*use 'latest'"),
         ("01", "at least 4 characters"),
         ("", "at least 4 characters"),
         ("../../store.json", "no run"),
@@ -190,7 +190,7 @@ def test_a_run_that_is_not_there_is_one_line(filled, name, message):
 
 
 def test_an_empty_store_says_how_to_get_runs(store):
-    with pytest.raises(UnknownRun, match="`benchkit run` measures some"):
+    with pytest.raises(UnknownRun, match="add some with `benchkit run`"):
         store.open("latest")
 
 
@@ -199,7 +199,7 @@ def test_a_run_whose_file_is_gone_or_damaged_is_one_line(filled):
     filled.files.delete(run_name(gone))
     filled.files.path(run_name(damaged)).write_bytes(b"rubbish")
 
-    with pytest.raises(UnknownRun, match="listed, but its file is gone"):
+    with pytest.raises(UnknownRun, match="in the index, but its file is missing"):
         filled.open(gone)
     with pytest.raises(UnreadableRun, match=damaged):
         filled.open(damaged)
@@ -277,7 +277,7 @@ def test_columns_come_as_they_were_asked_for(filled):
 
 
 def test_a_column_or_filter_that_nobody_knows_is_refused_with_the_nearest(filled):
-    with pytest.raises(UsageError, match=r"no field of runs is named 'durration'.*'duration'"):
+    with pytest.raises(UsageError, match=r"runs have no field 'durration'.*'duration'"):
         filled.runs(columns=["durration"])
     with pytest.raises(UsageError, match=r"'environmant' is not a field.*'environment'"):
         filled.runs(environmant="main")
@@ -354,7 +354,7 @@ def test_a_store_shows_itself_and_escapes_what_others_wrote(tmp_path, make_run):
     assert "<script>" not in shown
     assert "<b>store" not in shown
     assert "&lt;script&gt;" in shown
-    assert repr(store) == f"<benchkit.Store {store.path}: 1 runs>"
+    assert repr(store) == f"<benchkit.Store {store.path}: 1 run>"
 
 
 def test_a_store_can_be_sent_to_another_process(filled):
