@@ -1,4 +1,4 @@
-"""Import path of the detector, kept for other tools; the code is in `changepoint.detect`."""
+"""Import path of the detector for other tools; the code is in `changepoint.detect`."""
 
 from benchkit.analysis.changepoint.detect import ChangePoint, Marks, detect, detect_many
 

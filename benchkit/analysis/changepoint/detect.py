@@ -1,14 +1,15 @@
-"""Find where a nightly series shifts, for one series or for all series of a store at once.
+"""Find changes of level in nightly series: one series, or all series of a store at once.
 
-Values of a metric by night in, changes of level out; what a change means (a regression, an
-improvement, a slow machine) is for others to say. Every night is judged by what was known then:
-adding nights appends changes and never moves or removes one, so a ledger can be kept.
+Takes values of a metric by night; returns changes of level. Other modules classify a change as a
+regression, an improvement or a slow machine. Each night is judged with earlier nights only: more
+nights append changes and never move or remove a change, so that events can be kept in a ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,33 +22,36 @@ __all__ = ["ChangePoint", "Marks", "LatestNight", "detect", "detect_many", "late
 
 #: Coverage of the interval of a ratio.
 LEVEL = 0.95
-#: A zero has no logarithm; it is read as the smallest number, so that a metric that was zero
-#: and no longer is has changed, by a ratio of infinity.
+#: Logarithm that stands for a zero, that of the smallest number: a metric that leaves zero has
+#: changed by a ratio of infinity.
 LOG_OF_ZERO = float(np.log(np.finfo(float).tiny))
-#: Noise units, and logarithm of a ratio, that make one night worth measuring again at once.
+#: Distance of one night from its reference, in noise units, from which on it is suspect.
 SUSPECT_UNITS = 6.0
+#: Smallest change of a suspect night, as logarithm of a ratio.
 SUSPECT_CHANGE = 0.03
+#: Size of a change (logarithm of a ratio) above which one of the levels is zero.
+INFINITE_CHANGE = 500.0
 
 
 @dataclass(frozen=True)
 class ChangePoint:
     """A lasting change of level in one series.
 
-    Attributes
+    Parameters
     ----------
     index : int
-        First night of the new level, as a position in the series given.
+        First night of the new level, as a position in the series.
     ratio : float
         Level after / level before: 1.1 is 10 % more. Infinity if the level was zero before.
     low, high : float
-        95 % interval of `ratio`, from the nights known when the change was seen. Changes are
-        seen when noise helps, so small ones are overstated as everywhere.
+        95 % interval of `ratio`, from the nights up to the detection. Noise in the direction of
+        a change helps its detection, so that small changes are overestimated.
     confidence : float
-        1 - probability that the noise seen before does this on one night.
+        1 - probability that noise like that of the reference causes this alarm on a night.
     direction : int
-        1 if the level rose, -1 if it fell. Which is worse, the metric knows.
+        1 if the level rose, -1 if it fell; the metric defines which direction is worse.
     detected_at : int
-        Position of the night on which the change was seen.
+        Position of the night on which the change was detected.
     """
 
     index: int
@@ -63,33 +67,33 @@ class ChangePoint:
 class Marks:
     """Restarts and excluded nights of a series, in the unit of its times.
 
-    Attributes
+    Parameters
     ----------
     restarts : sequence
-        From each of these times on, earlier nights no longer count as reference: a change that
-        was accepted, a new machine, a bankruptcy.
+        Times from which on earlier nights are not used as reference: an accepted change, a new
+        machine, a new version of the workload.
     excluded : sequence
-        Nights to leave out.
+        Times of nights to ignore.
     """
 
-    restarts: Sequence = ()
-    excluded: Sequence = ()
+    restarts: Sequence[Any] = ()
+    excluded: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)
 class LatestNight:
-    """How the last night of each series stands against its reference; one element per series.
+    """The last night of each series relative to its reference; one element per series.
 
-    Attributes
+    Parameters
     ----------
     ratio : ndarray of float
         Last night / level of the reference. NaN if the series was not measured on the last
         night or its reference is too short.
     units : ndarray of float
-        The same as a signed number of noise units (robust standard deviations).
+        The same change in noise units (robust standard deviations), signed.
     suspect : ndarray of int
-        1 or -1 where the last night is six noise units or more (and 3 %) off, which one night
-        cannot prove to be a change: measure it again now. 0 elsewhere.
+        1 or -1 where the last night differs by six noise units or more, and by 3 %; else 0. One
+        night does not prove a change: measure a suspect series again.
     """
 
     ratio: NDArray[np.float64]
@@ -103,21 +107,21 @@ def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -
     Parameters
     ----------
     times : array_like, shape (nights,)
-        Rising: dates or numbers. Only `marks` refers to them; nights need not be evenly spaced.
+        Ascending: dates or numbers. Only `marks` refers to them; spacing has no effect.
     values : array_like, shape (nights,)
         One metric. NaN, infinite and negative values count as missing nights.
     marks : Marks, optional
-        Where the reference restarts and which nights are left out.
+        Restarts of the reference and excluded nights.
 
     Returns
     -------
     list of ChangePoint
-        In the order of the nights on which they were seen.
+        In order of detection.
 
     Raises
     ------
     UsageError
-        Times do not rise, or are not as many as the values.
+        Times are not ascending, or their number differs from that of the values.
 
     See Also
     --------
@@ -125,8 +129,8 @@ def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -
 
     Notes
     -----
-    A step of 5 % needs at least 10 nights before and three nights after it; one night is never
-    enough, because on one night an outlier looks the same. The rule is in
+    A step of 5 % needs at least 10 nights before and three nights after it. One night is not
+    enough, because it cannot be distinguished from an outlier. The rule is in
     `benchkit.analysis.changepoint.rule`.
 
     Examples
@@ -148,26 +152,26 @@ def detect_many(
     times: ArrayLike | None = None,
     marks: Sequence[Marks | None] | None = None,
 ) -> list[list[ChangePoint]]:
-    """Find the changes of level in many series, in one pass.
+    """Find the changes of level in many series at once.
 
     Parameters
     ----------
     values : array_like, shape (series, nights)
         One metric per series. NaN, infinite and negative values count as missing nights.
     times : array_like, shape (nights,), optional
-        Rising, shared by all series. By default nights are numbered from 0.
+        Ascending, shared by all series. By default nights are numbered from 0.
     marks : sequence of Marks or None, one per series, optional
-        In the unit of `times`.
+        Restarts and excluded nights, in the unit of `times`.
 
     Returns
     -------
     list of list of ChangePoint
-        One list per series, equal to what `detect` returns for it.
+        One list per series, equal to the result of `detect` for that series.
 
     Raises
     ------
     UsageError
-        The shapes do not agree, or times do not rise.
+        The shapes do not match, or times are not ascending.
 
     Examples
     --------
@@ -179,10 +183,10 @@ def detect_many(
     """
     rows = _Rows.of(values, times, marks)
     events, _ = scan(rows.y)
-    found: list[list[ChangePoint]] = [[] for _ in range(rows.n_series)]
+    changes: list[list[ChangePoint]] = [[] for _ in range(rows.n_series)]
     for series, change in rows.changes(events):
-        found[series].append(change)
-    return found
+        changes[series].append(change)
+    return changes
 
 
 def latest_night(
@@ -201,17 +205,17 @@ def latest_night(
     Returns
     -------
     LatestNight
-        Suspected series, and the noise units that `fleet_step` groups.
+        Change of each series and the suspect series; `fleet_step` takes the noise units.
     """
     rows = _Rows.of(values, times, marks)
-    # The reference of tonight must not know tonight or the night before.
-    _, standing = scan(rows.without_last(2))
-    return rows.latest_night(standing)
+    # Exclude the last night and the night before it from the reference.
+    _, reference = scan(rows.without_last(2))
+    return rows.latest_night(reference)
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Series without gaps: one row for each stretch of a series between two restarts."""
+    """Series without gaps: one row for each segment of a series between two restarts."""
 
     y: NDArray[np.float64]  # (rows, nights) logarithms, NaN after the last
     night: NDArray[np.int64]  # (rows, nights) position in the series
@@ -224,58 +228,59 @@ class _Rows:
     def of(
         cls, values: ArrayLike, times: ArrayLike | None, marks: Sequence[Marks | None] | None
     ) -> _Rows:
-        """Clean, refuse and pack."""
+        """Return the rows of series; raise `UsageError` where the shapes do not match."""
         values = np.array(values, float, ndmin=2)
         if values.ndim != 2:
             raise UsageError(f"values: {values.ndim} dimensions; expected (series, nights)")
         n_series, n_nights = values.shape
-        clock = np.arange(n_nights) if times is None else np.asarray(times)
-        if clock.shape != (n_nights,):
-            raise UsageError(f"times: shape {clock.shape}; expected ({n_nights},), one per night")
-        if (clock[1:] < clock[:-1]).any():
-            raise UsageError("times: not rising; sort the nights first")
+        nights = np.arange(n_nights) if times is None else np.asarray(times)
+        if nights.shape != (n_nights,):
+            raise UsageError(f"times: shape {nights.shape}; expected ({n_nights},), one per night")
+        if (nights[1:] < nights[:-1]).any():
+            raise UsageError("times: not ascending; sort the nights first")
         if marks is not None and len(marks) != n_series:
             raise UsageError(
                 f"marks: {len(marks)} given; expected one for each of {n_series} series"
             )
 
-        there = np.isfinite(values) & (values >= 0)
-        piece = np.zeros((n_series, n_nights), int)
+        valid = np.isfinite(values) & (values >= 0)
+        segment = np.zeros((n_series, n_nights), int)
         for row, mark in enumerate(marks or ()):
             if mark is None:
                 continue
             for time in mark.restarts:
-                piece[row] += clock >= time
+                segment[row] += nights >= time
             if len(mark.excluded):
-                there[row] &= ~np.isin(clock, np.asarray(mark.excluded, clock.dtype))
-        return cls._packed(values, there, piece)
+                valid[row] &= ~np.isin(nights, np.asarray(mark.excluded, nights.dtype))
+        return cls._packed(values, valid, segment)
 
     @classmethod
     def _packed(
-        cls, values: NDArray[np.float64], there: NDArray[np.bool_], piece: NDArray[np.int64]
+        cls, values: NDArray[np.float64], valid: NDArray[np.bool_], segment: NDArray[np.int64]
     ) -> _Rows:
-        """Move the nights that are there to the left, each stretch in its own row."""
+        """Move the valid nights to the left, each segment in its own row."""
         n_series, n_nights = values.shape
-        series, night = np.nonzero(there)
+        series, night = np.nonzero(valid)
         value = values[series, night]
-        # Stretches are numbered through; nonzero gives the nights of each in order.
-        stretch = series * (piece.max(initial=0) + 1) + piece[series, night]
-        names, row, length = np.unique(stretch, return_inverse=True, return_counts=True)
+        # Number the segments of all series; nonzero returns the nights of each in order.
+        n_segments = segment.max(initial=0) + 1
+        number = series * n_segments + segment[series, night]
+        numbers, row, length = np.unique(number, return_inverse=True, return_counts=True)
         column = np.arange(series.size) - np.repeat(np.cumsum(length) - length, length)
-        shape = (names.size, int(length.max(initial=0)))
+        shape = (numbers.size, int(length.max(initial=0)))
         y, at = np.full(shape, np.nan), np.zeros(shape, int)
         with np.errstate(divide="ignore"):
             y[row, column] = np.maximum(np.log(value), LOG_OF_ZERO)
         at[row, column] = night
-        owner = names // (piece.max(initial=0) + 1)
-        return cls(y, at, length, owner, n_series, n_nights)
+        return cls(y, at, length, numbers // n_segments, n_series, n_nights)
 
     def changes(self, events: Events) -> list[tuple[int, ChangePoint]]:
-        """Return the events as changes of their series, in the order they were seen."""
+        """Return the events as (series, change), in order of detection."""
         half = -stdtrit(20, (1 - LEVEL) / 2) * events.error
+        infinite = np.abs(events.change) > INFINITE_CHANGE
         with np.errstate(over="ignore"):
             ratio, low, high = (
-                np.exp(np.where(np.abs(events.change) > 500, np.inf * events.change, change))
+                np.exp(np.where(infinite, np.inf * events.change, change))
                 for change in (events.change, events.change - half, events.change + half)
             )
         index = self.night[events.row, events.index]
@@ -293,15 +298,15 @@ class _Rows:
         keep = np.arange(self.y.shape[1]) < self.length[:, None] - n
         return np.where(keep, self.y, np.nan)
 
-    def latest_night(self, standing: LatestReference) -> LatestNight:
-        """Hold the last night against a reference that ends before it."""
+    def latest_night(self, reference: LatestReference) -> LatestNight:
+        """Return the last night relative to a reference that ends before it."""
         ratio, units = np.full((2, self.n_series), np.nan)
         suspect = np.zeros(self.n_series, int)
         row = np.flatnonzero(self.length >= 2)
         row = row[self.night[row, self.length[row] - 1] == self.n_nights - 1]
-        change = self.y[row, self.length[row] - 1] - standing.level[row]
+        change = self.y[row, self.length[row] - 1] - reference.level[row]
         series = self.series[row]
-        ratio[series], units[series] = np.exp(change), change / standing.noise[row]
-        off = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
-        suspect[off] = np.sign(units[off])
+        ratio[series], units[series] = np.exp(change), change / reference.noise[row]
+        far = (np.abs(units) >= SUSPECT_UNITS) & (np.abs(np.log(ratio)) >= SUSPECT_CHANGE)
+        suspect[far] = np.sign(units[far])
         return LatestNight(ratio, units, suspect)

@@ -3,7 +3,7 @@
 Takes logarithms of values and the reference level of each night; returns alarms, for all rows and
 nights at once. The last 3 to 18 nights are a change if (1) all of them, but one in five, are far
 enough from the reference, (2) far enough relative to its noise, (3) few nights of the reference
-were as far from its level, and (4) the nights agree with one another. Condition 3 replaces an
+were as far from its level, and (4) the nights are close to each other. Condition 3 replaces an
 assumption about the noise: it suppresses alarms in series that were bimodal or bursty before.
 Condition 4 separates a new level from a burst.
 """
@@ -18,39 +18,41 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 __all__ = [
-    "FEWEST",
-    "REFRESH",
+    "FEWEST_REFERENCE_NIGHTS",
+    "REFRESH_NIGHTS",
     "WINDOWS",
     "Alarms",
     "find_alarms",
-    "noise_of",
-    "quantile",
-    "reference",
+    "reference_values",
+    "robust_noise",
+    "sorted_quantile",
 ]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Most and fewest nights of the reference.
-REFERENCE, FEWEST = 60, 10
+#: Largest number of nights in a reference.
+MOST_REFERENCE_NIGHTS = 60
+#: Smallest number of nights in a reference.
+FEWEST_REFERENCE_NIGHTS = 10
 #: Nights between updates of the reference: saves half to three quarters of the sorting, and on the
 #: development series false alarms and recall change by less than their sampling error.
-REFRESH = 4
+REFRESH_NIGHTS = 4
 
 
 class Window(NamedTuple):
-    """Limits that the last m nights must exceed to be a change; changes are logs of ratios."""
+    """Limits that the last m nights must exceed to be a change, in logarithms of ratios."""
 
-    dropped: int  # most extreme nights left out of the mean, so that an outlier raises no alarm
-    low: float  # least distance of all nights but one in five
-    middle: float  # least distance of their median
-    units: float  # least distance of their mean, in noise units
+    dropped: int  # farthest nights excluded from the mean, so that an outlier raises no alarm
+    low: float  # smallest distance of all nights but a fifth
+    middle: float  # smallest distance of their median
+    units: float  # smallest distance of their mean, in noise units
 
 
-#: Number of nights -> limits. Few nights need 4.5 %: most false alarms are three busy nights of a
-#: machine, and most of those are smaller. With 13 to 18 nights 3 % is enough. Two nights are never
-#: enough: on the development series they add a third to the false alarms and find 1 % of the steps
-#: earlier.
+#: Number of nights -> limits. Three to five nights need a median of 4.5 %: most false alarms are
+#: three busy nights of a machine, and most of those are smaller. With seven nights or more 3 % is
+#: enough. A window of two nights is not used: on the development series it adds a third to the
+#: false alarms and finds 1 % of the steps earlier.
 WINDOWS = {
     3: Window(1, 0.035, 0.045, 2.7),
     4: Window(1, 0.035, 0.045, 2.5),
@@ -60,21 +62,32 @@ WINDOWS = {
     13: Window(4, 0.020, 0.030, 1.35),
     18: Window(6, 0.016, 0.030, 1.08),
 }
-#: A night of the reference is as far from its level as PART of the change (0.6 in short windows,
-#: 0.5 in long ones) with probability p, and the next night too with probability p^1.4, or with its
-#: observed share if that is larger. All m nights must be rarer than 3e-4: three nights are enough
-#: if 6 of 60 were as far, four if 12 were. If more than a share of 0.35 were, there is no alarm.
-PART, RARE, AGAIN_POWER, COMMON = (0.6, 0.5), 3e-4, 1.4, 0.35
-#: Autocorrelated noise averages out slowly. Autocorrelation counts beyond its standard error, and
-#: its effect to the power 0.7: the full effect costs 1 % of the real steps, which also look
-#: autocorrelated.
-MEMORY_POWER, CLIP = 0.7, 2.5
-#: Windows of up to five nights must agree within 5 noise units or 0.4 of the change; busy nights
-#: of a machine do not.
-SHORT, AGREE_UNITS, AGREE_SHARE = 5, 5.0, 0.4
+#: Largest number of nights in a short window.
+SHORT_WINDOW = 5
+#: Share of the change, in short windows, at which a night of the reference counts as far away.
+FAR_SHARE_SHORT = 0.6
+#: The same share in longer windows.
+FAR_SHARE_LONG = 0.5
+#: Largest probability of m far nights in succession that is an alarm. A night is far with
+#: probability p, the next night too with the larger of p^1.4 and its observed share: three nights
+#: are enough if 6 of 60 reference nights were far, four if 12 were.
+MOST_CHANCE = 3e-4
+#: Exponent of p in the probability that the next night is far too.
+REPEAT_POWER = 1.4
+#: Largest share of far nights in the reference; above it there is no alarm.
+MOST_FAR_SHARE = 0.35
+#: Exponent of the effect of autocorrelation, which makes means converge slowly. The full effect
+#: (1.0) costs 1 % of the real steps, because these look autocorrelated too.
+AUTOCORRELATION_POWER = 0.7
+#: Largest distance of a night that counts in the autocorrelation, in noise units.
+CLIP_UNITS = 2.5
+#: Largest range of the nights of a short window, in noise units; exceeded by busy nights.
+MOST_RANGE_UNITS = 5.0
+#: The same limit as a share of the change; the larger limit applies.
+MOST_RANGE_SHARE = 0.4
 #: Nights after the first candidate that are judged first; affects only the speed.
-FIRST_LOOK = 6
-#: Lowest noise assumed: clocks and caches cause at least this much.
+FIRST_NIGHTS_JUDGED = 6
+#: Lowest noise assumed (logarithm of a ratio): clocks and caches cause at least this much.
 LEAST_NOISE = 0.006
 
 
@@ -82,7 +95,7 @@ LEAST_NOISE = 0.006
 class Alarms:
     """Windows that differ from their reference; one element of each array per window.
 
-    Attributes
+    Parameters
     ----------
     row, night, m, sign : ndarray of int
         Row, last night, number of nights, direction.
@@ -99,8 +112,19 @@ class Alarms:
     chance: Floats
     noise: Floats
 
-    def take(self, at: NDArray) -> Alarms:
-        """Return the alarms at some positions, or where a mask is true."""
+    def take(self, at: Ints | NDArray[np.bool_]) -> Alarms:
+        """Return a selection of the alarms.
+
+        Parameters
+        ----------
+        at : ndarray of int or bool
+            Positions of the alarms to keep, or a mask with an element per alarm.
+
+        Returns
+        -------
+        Alarms
+            The selected alarms, in the order of `at`.
+        """
         return Alarms(
             self.row[at], self.night[at], self.m[at], self.sign[at], self.chance[at], self.noise[at]
         )
@@ -109,13 +133,14 @@ class Alarms:
 def find_alarms(
     y: Floats, centre: Floats, rows: Ints, first: int, last: int, judged: Ints, start: Ints
 ) -> Alarms:
-    """Judge all windows of some rows that end on some nights.
+    """Find the windows of some rows that are a change.
 
     Parameters
     ----------
     y : ndarray, shape (rows, nights)
+        Logarithms of the values; NaN after the last night of a row.
     centre : ndarray, shape (rows, blocks)
-        Level before each block of `REFRESH` nights; NaN where no reference is long enough.
+        Level before each block of `REFRESH_NIGHTS` nights; NaN where no reference is long enough.
     rows : ndarray of int
         Rows to judge.
     first, last : int
@@ -129,20 +154,20 @@ def find_alarms(
         For each row at least the alarms that end on the night of its first alarm.
     """
     waiting = _candidates(y, centre, rows, first, last, judged)
-    found = []
-    span = FIRST_LOOK
+    parts = []
+    span = FIRST_NIGHTS_JUDGED
     while waiting.row.size:
         # After a step all nights differ, but only the first alarm of a row counts: judge it first.
         begin = np.full(y.shape[0], last)
         np.minimum.at(begin, waiting.row, waiting.night)
         soon = waiting.night < begin[waiting.row] + span
-        found.append(_judge(y, centre, waiting.take(soon), start))
-        waiting = waiting.take(~soon & ~np.isin(waiting.row, found[-1].row))
+        parts.append(_select_alarms(y, centre, waiting.take(soon), start))
+        waiting = waiting.take(~soon & ~np.isin(waiting.row, parts[-1].row))
         span *= 3
-    return _together(found) if found else waiting
+    return _concatenate(parts) if parts else waiting
 
 
-def _together(parts: list[Alarms]) -> Alarms:
+def _concatenate(parts: list[Alarms]) -> Alarms:
     """Return the concatenation of several `Alarms`."""
     columns = (field.name for field in fields(Alarms))
     return Alarms(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
@@ -151,12 +176,12 @@ def _together(parts: list[Alarms]) -> Alarms:
 def _candidates(
     y: Floats, centre: Floats, rows: Ints, first: int, last: int, judged: Ints
 ) -> Alarms:
-    """Return the windows in which all nights but a fifth are far enough from the reference."""
+    """Return the windows in which enough nights are far from the reference; see `_n_exempt`."""
     begin = max(0, first - max(WINDOWS))
     part = y if rows.size == y.shape[0] else y[rows]
-    level = np.repeat(centre[rows, begin // REFRESH :], REFRESH, axis=1)
-    level = level[:, begin % REFRESH :]
-    hits: list[tuple[Ints, Ints, Ints, Ints]] = []
+    level = np.repeat(centre[rows, begin // REFRESH_NIGHTS :], REFRESH_NIGHTS, axis=1)
+    level = level[:, begin % REFRESH_NIGHTS :]
+    windows: list[tuple[Ints, Ints, Ints, Ints]] = []
     for m, window in WINDOWS.items():
         if last - m < 0:
             continue
@@ -164,21 +189,21 @@ def _candidates(
         n = last - m + 1 - opening
         reference = level[:, opening - begin : opening - begin + n]
         for sign in (1, -1):
-            bar = reference + sign * window.low
-            away = np.zeros(bar.shape, np.int8)
+            limit = reference + sign * window.low
+            n_far = np.zeros(limit.shape, np.int8)
             for j in range(opening, opening + m):
                 nights = part[:, j : j + n]
-                away += (nights >= bar) if sign > 0 else (nights <= bar)
-            row, at = np.nonzero(away >= m - _left_out(m))
+                n_far += (nights >= limit) if sign > 0 else (nights <= limit)
+            row, at = np.nonzero(n_far >= m - _n_exempt(m))
             night = at + opening + m - 1
             row = rows[row]
             # Skip windows past the end of a row: a fifth of a window may be NaN, but not the last.
             fresh = (night >= judged[row]) & ~np.isnan(y[row, night])
             row, night = row[fresh], night[fresh]
-            hits.append((row, night, np.full(row.size, m), np.full(row.size, sign)))
-    row, night, size, direction = (np.concatenate(c) for c in zip(*hits, strict=True))
-    nothing = np.zeros(row.size)
-    return Alarms(row, night, size, direction, nothing, nothing)
+            windows.append((row, night, np.full(row.size, m), np.full(row.size, sign)))
+    row, night, size, direction = (np.concatenate(c) for c in zip(*windows, strict=True))
+    zeros = np.zeros(row.size)  # chance and noise are not computed yet
+    return Alarms(row, night, size, direction, zeros, zeros)
 
 
 def _by_size(values: list[float]) -> Floats:
@@ -188,50 +213,52 @@ def _by_size(values: list[float]) -> Floats:
     return table
 
 
-def _left_out(m: int) -> int:
-    """Return how many nights of a window need not be far away: one in five, none of three."""
+def _n_exempt(m: int) -> int:
+    """Return the number of nights of a window that may be near: a fifth, and none of three."""
     return (m + 4) // 5 - 1 if m > 3 else 0
 
 
-def _judge(y: Floats, centre: Floats, windows: Alarms, start: Ints) -> Alarms:
-    """Keep the windows that are alarms, with their chance and their noise."""
-    middle, mean, spread = _shape(y, centre, windows)
-    least = _by_size([window.middle for window in WINDOWS.values()])
-    large = np.flatnonzero(middle >= least[windows.m])
+def _select_alarms(y: Floats, centre: Floats, windows: Alarms, start: Ints) -> Alarms:
+    """Return the windows that are alarms, with their chance and noise."""
+    middle, mean, spread = _window_statistics(y, centre, windows)
+    limit = _by_size([window.middle for window in WINDOWS.values()])
+    large = np.flatnonzero(middle >= limit[windows.m])
     middle, mean, spread = middle[large], mean[large], spread[large]
     windows = windows.take(large)
     row, m = windows.row, windows.m
-
-    end = (windows.night - m + 1) // REFRESH * REFRESH
-    level = centre[row, end // REFRESH]
-    _, here, which = np.unique(row * y.shape[1] + end, return_index=True, return_inverse=True)
-    nights, n = reference(y, row[here], start[row[here]], end[here])
-    noise = noise_of(nights, n, level[here])[which]
-    far = mean / noise
-    agreed = (m > SHORT) | (spread <= np.maximum(AGREE_UNITS * noise, AGREE_SHARE * middle))
-    enough = _by_size([window.units for window in WINDOWS.values()])[m]
-    left = np.flatnonzero((far >= enough) & agreed)
-    windows = replace(windows, noise=noise).take(left)
-    past = _past(y, windows, start, end[left], level[left])
-    part = np.where(windows.m <= SHORT, PART[0], PART[1]) * middle[left]
-    share, again = _how_often(past, part)
-    rare = share * np.maximum(share**AGAIN_POWER, again) ** (windows.m - 1)
-    far = far[left] / _slowness(past / windows.noise[:, None], windows.m)
-    alarm = (rare <= RARE) & (share <= COMMON) & (far >= enough[left])
-    chance = np.maximum(rare, ndtr(-far * np.sqrt(windows.m)))
+    end = (windows.night - m + 1) // REFRESH_NIGHTS * REFRESH_NIGHTS
+    level = centre[row, end // REFRESH_NIGHTS]
+    _, first, which = np.unique(row * y.shape[1] + end, return_index=True, return_inverse=True)
+    nights, n = reference_values(y, row[first], start[row[first]], end[first])
+    noise = robust_noise(nights, n, level[first])[which]
+    units = mean / noise
+    narrow = spread <= np.maximum(MOST_RANGE_UNITS * noise, MOST_RANGE_SHARE * middle)
+    needed = _by_size([window.units for window in WINDOWS.values()])[m]
+    kept = np.flatnonzero((units >= needed) & (narrow | (m > SHORT_WINDOW)))
+    windows = replace(windows, noise=noise).take(kept)
+    past = _reference_distances(y, windows, start, end[kept], level[kept])
+    far_share = np.where(windows.m <= SHORT_WINDOW, FAR_SHARE_SHORT, FAR_SHARE_LONG)
+    share, repeated = _far_shares(past, far_share * middle[kept])
+    rate = share * np.maximum(share**REPEAT_POWER, repeated) ** (windows.m - 1)
+    units = units[kept] / _autocorrelation_factor(past / windows.noise[:, None], windows.m)
+    alarm = (rate <= MOST_CHANCE) & (share <= MOST_FAR_SHARE) & (units >= needed[kept])
+    chance = np.maximum(rate, ndtr(-units * np.sqrt(windows.m)))
     return replace(windows, chance=chance).take(alarm)
 
 
-def _past(y: Floats, windows: Alarms, start: Ints, end: Ints, level: Floats) -> Floats:
-    """Return the reference in the order of the nights, as distance towards each window."""
-    back = end[:, None] + np.arange(-REFERENCE, 0)
-    past = windows.sign[:, None] * (y[windows.row[:, None], np.maximum(back, 0)] - level[:, None])
+def _reference_distances(
+    y: Floats, windows: Alarms, start: Ints, end: Ints, level: Floats
+) -> Floats:
+    """Return the distances of reference nights from their level, in the window's direction."""
+    back = end[:, None] + np.arange(-MOST_REFERENCE_NIGHTS, 0)
+    values = y[windows.row[:, None], np.maximum(back, 0)]
+    past: Floats = windows.sign[:, None] * (values - level[:, None])
     past[back < start[windows.row, None]] = np.nan
     return past
 
 
-def _how_often(past: Floats, far: Floats) -> tuple[Floats, Floats]:
-    """Return the share of nights that were so far away, and of those whose next night was too."""
+def _far_shares(past: Floats, far: Floats) -> tuple[Floats, Floats]:
+    """Return the share of reference nights that are far, and of those followed by a far night."""
     beyond = past >= far[:, None]
     n_beyond = beyond.sum(axis=1)
     n_again = (beyond[:, 1:] & beyond[:, :-1]).sum(axis=1)
@@ -240,73 +267,110 @@ def _how_often(past: Floats, far: Floats) -> tuple[Floats, Floats]:
     return share, np.maximum(n_again - 1, 0) / (n_beyond + 2)
 
 
-def _slowness(units: Floats, m: Ints) -> Floats:
-    """Return how much more a mean of m nights varies than without autocorrelation, as a factor."""
+def _autocorrelation_factor(units: Floats, m: Ints) -> Floats:
+    """Return the standard error of a mean of m nights relative to that of independent nights."""
     n = np.isfinite(units).sum(axis=1)
-    units = np.where(np.isfinite(units), np.clip(units, -CLIP, CLIP), 0)
-    together = (units[:, 1:] * units[:, :-1]).sum(axis=1)
-    memory = together / np.maximum((units**2).sum(axis=1), 1e-9) - 1 / np.sqrt(n)
+    units = np.where(np.isfinite(units), np.clip(units, -CLIP_UNITS, CLIP_UNITS), 0)
+    products = (units[:, 1:] * units[:, :-1]).sum(axis=1)
+    # Subtract the standard error of the autocorrelation: only what exceeds chance counts.
+    correlation = products / np.maximum((units**2).sum(axis=1), 1e-9) - 1 / np.sqrt(n)
     lag = np.arange(1, max(WINDOWS))
     weight = np.maximum(1 - lag / m[:, None], 0)
-    variance = 1 + 2 * (weight * np.clip(memory, 0, 0.95)[:, None] ** lag).sum(axis=1)
-    return np.sqrt(variance) ** MEMORY_POWER
+    variance: Floats = 1 + 2 * (weight * np.clip(correlation, 0, 0.95)[:, None] ** lag).sum(axis=1)
+    return np.sqrt(variance) ** AUTOCORRELATION_POWER
 
 
-def _shape(y: Floats, centre: Floats, windows: Alarms) -> tuple[Floats, Floats, Floats]:
-    """Return the median, the mean without the extremes and the spread of each window."""
+def _window_statistics(y: Floats, centre: Floats, windows: Alarms) -> tuple[Floats, Floats, Floats]:
+    """Return the median, the mean without the extremes and the range of each window."""
     middle, mean, spread = (np.empty(windows.row.size) for _ in range(3))
     for size, window in WINDOWS.items():
         at = np.flatnonzero(windows.m == size)
         row, night = windows.row[at, None], windows.night[at, None]
         nights = y[row, night + np.arange(1 - size, 1)]
-        nights = windows.sign[at, None] * (nights - centre[row, (night - size + 1) // REFRESH])
+        level = centre[row, (night - size + 1) // REFRESH_NIGHTS]
+        nights = windows.sign[at, None] * (nights - level)
         nights.sort(axis=1)
         middle[at] = (nights[:, (size - 1) // 2] + nights[:, size // 2]) / 2
         mean[at] = nights[:, : size - window.dropped].mean(axis=1)
-        spread[at] = nights[:, -1] - nights[:, _left_out(size)]
+        spread[at] = nights[:, -1] - nights[:, _n_exempt(size)]
     return middle, mean, spread
 
 
-def reference(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floats, Ints]:
+def reference_values(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floats, Ints]:
     """Return the values of the nights of each reference, sorted.
 
     Parameters
     ----------
     y : ndarray, shape (rows, nights)
+        Logarithms of the values; NaN after the last night of a row.
     row, start, end : ndarray of int, shape (n,)
         For each reference its row, the first night that may count, and the night after the last.
 
     Returns
     -------
     nights : ndarray, shape (n, 60)
-        Rising; infinity after the last where there are fewer than 60.
+        Ascending; infinity after the last where there are fewer than 60.
     n_nights : ndarray of int, shape (n,)
+        Number of nights of each reference, at most 60.
     """
-    back = end[:, None] + np.arange(-REFERENCE, 0)
+    back = end[:, None] + np.arange(-MOST_REFERENCE_NIGHTS, 0)
     nights = y[row[:, None], np.maximum(back, 0)]
-    if (end - start < REFERENCE).any():
+    if (end - start < MOST_REFERENCE_NIGHTS).any():
         nights[back < start[:, None]] = np.inf
     nights.sort(axis=1)
-    return nights, np.minimum(end - start, REFERENCE)
+    return nights, np.minimum(end - start, MOST_REFERENCE_NIGHTS)
 
 
-def quantile(rising: Floats, n: Ints, share: float) -> Floats:
-    """Return a quantile of the first n columns of each row, interpolated."""
+def sorted_quantile(values: Floats, n: Ints, share: float) -> Floats:
+    """Return an interpolated quantile of the first elements of each row.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows, columns)
+        Each row ascending.
+    n : ndarray of int, shape (rows,)
+        Number of elements of each row that count, at least 1.
+    share : float
+        The quantile, 0 to 1: 0.5 is the median.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+        The quantile of each row.
+    """
     place = (n - 1) * share
     low = place.astype(int)
     high = np.minimum(low + 1, n - 1)
     at = np.arange(n.size)
-    return rising[at, low] + (place - low) * (rising[at, high] - rising[at, low])
+    result: Floats = values[at, low] + (place - low) * (values[at, high] - values[at, low])
+    return result
 
 
-def noise_of(nights: Floats, n: Ints, centre: Floats) -> Floats:
+def robust_noise(nights: Floats, n: Ints, centre: Floats) -> Floats:
     """Return the robust standard deviation of each reference.
 
+    Parameters
+    ----------
+    nights : ndarray, shape (rows, 60)
+        Values of each reference, as `reference_values` returns them.
+    n : ndarray of int, shape (rows,)
+        Number of nights of each reference.
+    centre : ndarray, shape (rows,)
+        Median of each reference.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+        In logarithms of a ratio, at least 0.006.
+
+    Notes
+    -----
     The larger of the scaled median deviation and the scaled 85 % quantile: the first alone is too
-    small for a bimodal series, and one past excursion determines a higher quantile.
+    small for a bimodal series, and a single excursion determines a higher quantile.
     """
-    away = np.abs(nights - centre[:, None])
-    away.sort(axis=1)
-    return np.maximum(
-        np.maximum(1.4826 * quantile(away, n, 0.5), quantile(away, n, 0.85) / 1.44), LEAST_NOISE
+    deviation = np.abs(nights - centre[:, None])
+    deviation.sort(axis=1)
+    spread: Floats = np.maximum(
+        1.4826 * sorted_quantile(deviation, n, 0.5), sorted_quantile(deviation, n, 0.85) / 1.44
     )
+    return np.maximum(spread, LEAST_NOISE)

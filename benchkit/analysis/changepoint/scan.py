@@ -1,11 +1,11 @@
-"""Scan many nightly series at once for steps, night after night, seeing only the past.
+"""Scan many nightly series for steps, night after night, using earlier nights only.
 
 `benchkit.analysis.changepoint.detect` converts dates, marks and missing nights into rows. The
 replay is exact: events of a night do not depend on later nights, so more nights only append events.
 
-`benchkit.analysis.changepoint.rule` decides whether the last nights are a change. Then the
-change is placed and measured, the reference restarts, and a change too young to have a reference
-of its own is watched, because a bug that is mended after five nights is two changes.
+`benchkit.analysis.changepoint.rule` decides whether the last nights are a change. Then the first
+night and the size of the change are estimated, and the reference restarts. Until the new level
+has a reference, a separate rule detects its end: a bug fixed after five nights is two changes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from benchkit.analysis.changepoint.rule import (
-    FEWEST,
-    REFRESH,
+    FEWEST_REFERENCE_NIGHTS,
+    REFRESH_NIGHTS,
     WINDOWS,
     Alarms,
     find_alarms,
-    noise_of,
-    quantile,
-    reference,
+    reference_values,
+    robust_noise,
+    sorted_quantile,
 )
 
 __all__ = ["Events", "LatestReference", "scan"]
@@ -32,25 +32,26 @@ __all__ = ["Events", "LatestReference", "scan"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-
-#: Medians of two to five nights of normal noise are so much more uncertain than means.
-MEDIAN = 1.1
-#: A change is placed at most so many nights back.
-LOOK_BACK = 40
-#: Nights in a row that end a change too young to have a reference of its own.
-BACK = 3
-#: Nights handled at once; any value gives the same events.
-CHUNK = 64
+#: Standard error of a median of two to five nights of normal noise, relative to that of a mean.
+MEDIAN_ERROR = 1.1
+#: Largest number of nights between the first night of a change and its detection.
+MOST_NIGHTS_BACK = 40
+#: Consecutive nights at another level that end a recent change.
+END_NIGHTS = 3
+#: Nights after its first night for which a change is recent: until its level has a reference.
+RECENT_NIGHTS = FEWEST_REFERENCE_NIGHTS + REFRESH_NIGHTS + END_NIGHTS
+#: Nights processed together; any value gives the same events.
+CHUNK_NIGHTS = 64
 
 
 @dataclass(frozen=True)
 class Events:
     """Changes of level, sorted by row and night; one element of each array per change.
 
-    Attributes
+    Parameters
     ----------
     row, index, detected_at : ndarray of int
-        The row, the first night of the new level, the night it was seen.
+        The row, the first night of the new level, the night of detection.
     change : ndarray of float
         Level after minus level before, in logarithms.
     error : ndarray of float
@@ -69,9 +70,9 @@ class Events:
 
 @dataclass(frozen=True)
 class LatestReference:
-    """Where each row stands after its last night: one element of each array per row.
+    """The reference of each row after its last night; one element of each array per row.
 
-    Attributes
+    Parameters
     ----------
     level, noise : ndarray of float
         Median and robust standard deviation of the reference, in logarithms. NaN while the
@@ -87,31 +88,32 @@ class LatestReference:
 
 @dataclass
 class _State:
-    """What the replay carries from one night to the next, per row."""
+    """State of the replay between two nights, one element of each array per row.
+
+    A change is recent until the new level has a reference.
+    """
 
     start: Ints  # first night of the reference
-    judged: Ints  # nights before this one are done
-    home: Floats  # level before a young change, NaN if there is none
-    away: Floats  # level of the young change
-    home_start: Ints  # reference to go back to
-    watched: Ints  # until this night the young change can end
-    noise: Floats  # noise before the young change
+    next_night: Ints  # earlier nights are judged
+    level_before: Floats  # level before the recent change, NaN without a recent change
+    level_after: Floats  # level of the recent change
+    start_before: Ints  # first night of the reference before the recent change
+    recent_until: Ints  # first night on which the change is no longer recent
+    noise: Floats  # noise before the recent change
 
 
 @dataclass
-class _Found:
-    """Events as they are found."""
+class _EventParts:
+    """Arrays of events in order of detection."""
 
-    parts: list[tuple[NDArray, ...]] = field(default_factory=list)
+    parts: list[tuple[Ints | Floats, ...]] = field(default_factory=list)
 
     def events(self) -> Events:
-        """Return all of them in order."""
+        """Return the events sorted by row and night."""
         none = (np.zeros(0, int),) * 3 + (np.zeros(0),) * 3
-        row, index, seen, change, error, chance = (
-            np.concatenate(column) for column in zip(*(self.parts or [none]), strict=True)
-        )
-        order = np.lexsort((seen, row))
-        return Events(*(a[order] for a in (row, index, seen, change, error, chance)))
+        columns = [np.concatenate(column) for column in zip(*(self.parts or [none]), strict=True)]
+        order = np.lexsort((columns[2], columns[0]))
+        return Events(*(column[order] for column in columns))
 
 
 def scan(y: Floats) -> tuple[Events, LatestReference]:
@@ -125,141 +127,152 @@ def scan(y: Floats) -> tuple[Events, LatestReference]:
     Returns
     -------
     events : Events
-    standing : LatestReference
+        The changes of level.
+    latest : LatestReference
+        The reference of the next night.
     """
     n_rows, n_nights = y.shape
-    n_blocks = n_nights // REFRESH + 1
+    n_blocks = n_nights // REFRESH_NIGHTS + 1
     zero, nan = np.zeros(n_rows, int), np.full(n_rows, np.nan)
     state = _State(
         zero.copy(), zero.copy(), nan.copy(), nan.copy(), zero.copy(), zero.copy(), nan.copy()
     )
     centre = np.full((n_rows, n_blocks), np.nan)
-    found = _Found()
-    for first in range(0, n_nights if n_nights > FEWEST else 0, CHUNK):
-        last = min(first + CHUNK, n_nights)
+    events = _EventParts()
+    for first in range(0, n_nights if n_nights > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
+        last = min(first + CHUNK_NIGHTS, n_nights)
         rows = np.arange(n_rows)
-        blocks = np.arange(first // REFRESH, (last - 1) // REFRESH + 1)
+        blocks = np.arange(first // REFRESH_NIGHTS, (last - 1) // REFRESH_NIGHTS + 1)
         while rows.size:
             _refresh(y, centre, rows, blocks, state.start)
-            rows = _next_change(y, centre, rows, first, last, state, found)
-            # A reference that moved may matter to windows that began in the chunk before.
-            blocks = np.arange(max(0, first - max(WINDOWS)) // REFRESH, (last - 1) // REFRESH + 1)
-    return found.events(), _standing(y, state)
+            rows = _next_change(y, centre, rows, first, last, state, events)
+            # A restarted reference affects windows that began in the previous chunk.
+            blocks = np.arange(max(0, first - max(WINDOWS)) // REFRESH_NIGHTS, blocks[-1] + 1)
+    return events.events(), _latest_reference(y, state)
 
 
 def _refresh(y: Floats, centre: Floats, rows: Ints, blocks: Ints, start: Ints) -> None:
     """Fill in the level before each block of nights, NaN where the reference is too short."""
-    row, end = np.repeat(rows, blocks.size), np.tile(blocks * REFRESH, rows.size)
-    # The last night of the reference exists: rows are not equally long.
-    known = (end - start[row] >= FEWEST) & ~np.isnan(y[row, end - 1])
+    row, end = np.repeat(rows, blocks.size), np.tile(blocks * REFRESH_NIGHTS, rows.size)
+    # Rows differ in length: the last night of a reference must exist.
+    long_enough = (end - start[row] >= FEWEST_REFERENCE_NIGHTS) & ~np.isnan(y[row, end - 1])
     level = np.full(row.size, np.nan)
-    at = np.flatnonzero(known)
-    nights, n = reference(y, row[at], start[row[at]], end[at])
-    level[at] = quantile(nights, n, 0.5)
+    at = np.flatnonzero(long_enough)
+    nights, n = reference_values(y, row[at], start[row[at]], end[at])
+    level[at] = sorted_quantile(nights, n, 0.5)
     centre[np.ix_(rows, blocks)] = level.reshape(rows.size, blocks.size)
 
 
 def _next_change(
-    y: Floats, centre: Floats, rows: Ints, first: int, last: int, state: _State, found: _Found
+    y: Floats, centre: Floats, rows: Ints, first: int, last: int, state: _State, events: _EventParts
 ) -> Ints:
-    """Find the next change of each row in the chunk; return the rows that had one."""
-    alarms = find_alarms(y, centre, rows, first, last, state.judged, state.start)
-    # The first alarm of a row counts; of the windows that gave it, the most surprising.
+    """Record the next change of each row in the chunk; return the rows with a change."""
+    alarms = find_alarms(y, centre, rows, first, last, state.next_night, state.start)
+    # Keep the first alarm of each row, with its least probable window.
     order = np.lexsort((alarms.chance, alarms.night, alarms.row))
     alarms = alarms.take(order[np.unique(alarms.row[order], return_index=True)[1]])
 
-    back_row, back_night = _ends_of_recent_changes(y, rows, first, last, state)
+    end_row, end_night = _ends_of_recent_changes(y, rows, first, last, state)
     alarm_night = np.full(y.shape[0], last)
     alarm_night[alarms.row] = alarms.night
-    sooner = back_night <= alarm_night[back_row]
-    back_row, back_night = back_row[sooner], back_night[sooner]
-    alarms = alarms.take(~np.isin(alarms.row, back_row))
+    earlier = end_night <= alarm_night[end_row]
+    end_row, end_night = end_row[earlier], end_night[earlier]
+    alarms = alarms.take(~np.isin(alarms.row, end_row))
 
     if alarms.row.size:
-        _record(y, centre, alarms, state, found)
-    if back_row.size:
-        _record_end(y, back_row, back_night, state, found)
-    return np.union1d(alarms.row, back_row)
+        _record(y, centre, alarms, state, events)
+    if end_row.size:
+        _record_end(y, end_row, end_night, state, events)
+    return np.union1d(alarms.row, end_row)
 
 
 def _ends_of_recent_changes(
     y: Floats, rows: Ints, first: int, last: int, state: _State
 ) -> tuple[Ints, Ints]:
-    """Return rows whose young change goes back or on, and the night that was seen."""
-    rows = rows[np.isfinite(state.home[rows]) & (state.watched[rows] > first)]
+    """Return rows whose recent change reverts or grows, and the night of detection."""
+    rows = rows[np.isfinite(state.level_before[rows]) & (state.recent_until[rows] > first)]
     if not rows.size:
         return rows, rows
-    begin = max(0, first - BACK + 1)
-    moved = y[rows, begin:last] - state.away[rows, None]
-    step = np.abs(state.away[rows] - state.home[rows])
+    begin = max(0, first - END_NIGHTS + 1)
+    difference = y[rows, begin:last] - state.level_after[rows, None]
+    step = np.abs(state.level_after[rows] - state.level_before[rows])
     margin = np.maximum(step / 2, 3 * state.noise[rows])
-    far = np.sign(moved) * (np.abs(moved) > margin[:, None])
-    steady = far[:, BACK - 1 :].copy()
-    for j in range(BACK - 1):
+    far = np.sign(difference) * (np.abs(difference) > margin[:, None])
+    steady = far[:, END_NIGHTS - 1 :].copy()
+    for j in range(END_NIGHTS - 1):
         steady[far[:, j : j + steady.shape[1]] != steady] = 0
-    night = np.arange(begin + BACK - 1, last)
-    steady[(night < state.judged[rows, None]) | (night >= state.watched[rows, None])] = 0
+    night = np.arange(begin + END_NIGHTS - 1, last)
+    steady[(night < state.next_night[rows, None]) | (night >= state.recent_until[rows, None])] = 0
     steady[~np.isfinite(steady)] = 0
     ended = (steady != 0).any(axis=1)
     return rows[ended], night[(steady[ended] != 0).argmax(axis=1)]
 
 
 def _place(y: Floats, row: Ints, night: Ints, start: Ints, before: Floats, after: Floats) -> Ints:
-    """Return the night from which on the nights are nearer to the level after, taken together."""
-    at = night[:, None] - np.arange(LOOK_BACK)  # backwards in time
+    """Return the first night from which on the sum of distances is smaller to the new level."""
+    at = night[:, None] - np.arange(MOST_NIGHTS_BACK)  # backwards in time
     values = y[row[:, None], np.maximum(at, 0)]
     gain = np.abs(values - before[:, None]) - np.abs(values - after[:, None])
     gain[at <= start[:, None]] = -np.inf
-    return night - gain.cumsum(axis=1).argmax(axis=1)
+    n_back: Ints = gain.cumsum(axis=1).argmax(axis=1)
+    return night - n_back
 
 
 def _level(y: Floats, row: Ints, first: Ints, night: Ints) -> tuple[Floats, Ints]:
     """Return the median of the nights from `first` to `night`, at most 60, and their number."""
-    nights, n = reference(y, row, first, night + 1)
-    return quantile(nights, n, 0.5), n
+    nights, n = reference_values(y, row, first, night + 1)
+    return sorted_quantile(nights, n, 0.5), n
 
 
-def _record(y: Floats, centre: Floats, alarms: Alarms, state: _State, found: _Found) -> None:
-    """Place new changes, measure them and restart the references."""
+def _measure(
+    y: Floats, row: Ints, first: Ints, night: Ints, start: Ints, before: Floats
+) -> tuple[Ints, Floats, Floats, Floats]:
+    """Return first night, both levels and error (in noise units) of changes.
+
+    Nights from `first` to `night` have the new level, and `before` is about the level before.
+    """
+    after, _ = _level(y, row, first, night)
+    index = _place(y, row, night, start, before, after)
+    before, n_before = _level(y, row, start, index - 1)
+    after, n_after = _level(y, row, index, night)
+    return index, before, after, MEDIAN_ERROR * np.sqrt(1 / n_before + 1 / n_after)
+
+
+def _record(y: Floats, centre: Floats, alarms: Alarms, state: _State, events: _EventParts) -> None:
+    """Record new changes with their first night and size, and restart the references."""
     row, night, m, noise = alarms.row, alarms.night, alarms.m, alarms.noise
-    before = centre[row, (night - m + 1) // REFRESH]
-    after, _ = _level(y, row, night - m + 1, night)
-    index = _place(y, row, night, state.start[row], before, after)
-    before, n_before = _level(y, row, state.start[row], index - 1)
-    after, n_after = _level(y, row, index, night)
-    error = MEDIAN * noise * np.sqrt(1 / n_before + 1 / n_after)
-    found.parts.append((row, index, night, after - before, error, alarms.chance))
-    state.home[row], state.away[row], state.home_start[row] = before, after, state.start[row]
-    state.noise[row] = noise
-    state.start[row], state.judged[row] = index, night + 1
-    state.watched[row] = index + FEWEST + REFRESH + BACK
+    level = centre[row, (night - m + 1) // REFRESH_NIGHTS]
+    index, before, after, error = _measure(y, row, night - m + 1, night, state.start[row], level)
+    events.parts.append((row, index, night, after - before, error * noise, alarms.chance))
+    state.level_before[row], state.level_after[row], state.noise[row] = before, after, noise
+    state.start_before[row] = state.start[row]
+    state.start[row], state.next_night[row] = index, night + 1
+    state.recent_until[row] = index + RECENT_NIGHTS
 
 
-def _record_end(y: Floats, row: Ints, night: Ints, state: _State, found: _Found) -> None:
-    """Record that young changes went back, to the reference of before, or on."""
-    before = state.away[row]
-    after, _ = _level(y, row, night - BACK + 1, night)
-    index = _place(y, row, night, state.start[row], before, after)
-    before, n_before = _level(y, row, state.start[row], index - 1)
-    after, n_after = _level(y, row, index, night)
-    error = MEDIAN * state.noise[row] * np.sqrt(1 / n_before + 1 / n_after)
+def _record_end(y: Floats, row: Ints, night: Ints, state: _State, events: _EventParts) -> None:
+    """Record that recent changes reverted, which restores the reference, or grew."""
+    first, recent_level = night - END_NIGHTS + 1, state.level_after[row]
+    index, before, after, error = _measure(y, row, first, night, state.start[row], recent_level)
+    error *= state.noise[row]
     chance = ndtr(-np.abs(after - before) / error)
-    found.parts.append((row, index, night, after - before, error, chance))
-    back = np.abs(after - state.home[row]) < np.abs(state.away[row] - state.home[row]) / 2
-    state.start[row] = np.where(back, state.home_start[row], index)
-    state.watched[row] = np.where(back, 0, index + FEWEST + REFRESH + BACK)
-    state.home[row] = np.where(back, np.nan, before)
-    state.away[row] = after
-    state.judged[row] = night + 1
+    events.parts.append((row, index, night, after - before, error, chance))
+    original = state.level_before[row]
+    reverted = np.abs(after - original) < np.abs(recent_level - original) / 2
+    state.start[row] = np.where(reverted, state.start_before[row], index)
+    state.recent_until[row] = np.where(reverted, 0, index + RECENT_NIGHTS)
+    state.level_before[row] = np.where(reverted, np.nan, before)
+    state.level_after[row] = after
+    state.next_night[row] = night + 1
 
 
-def _standing(y: Floats, state: _State) -> LatestReference:
-    """Return the reference that the next night will be held against."""
+def _latest_reference(y: Floats, state: _State) -> LatestReference:
+    """Return the reference of the next night."""
     end = np.isfinite(y).sum(axis=1)
     start = state.start
     level, noise = np.full((2, end.size), np.nan)
-    row = np.flatnonzero(end - start >= FEWEST)
-    nights, n = reference(y, row, start[row], end[row])
-    level[row] = quantile(nights, n, 0.5)
-    noise[row] = noise_of(nights, n, level[row])
+    row = np.flatnonzero(end - start >= FEWEST_REFERENCE_NIGHTS)
+    nights, n = reference_values(y, row, start[row], end[row])
+    level[row] = sorted_quantile(nights, n, 0.5)
+    noise[row] = robust_noise(nights, n, level[row])
     return LatestReference(level, noise, start)
