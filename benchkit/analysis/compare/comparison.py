@@ -24,7 +24,7 @@ __all__ = ["Comparison"]
 class Comparison:
     """Effects of the contenders on each metric, with intervals and verdicts.
 
-    Attributes
+    Parameters
     ----------
     frame : DataFrame
         A row per contender, workload and metric; changed rows first, largest change first.

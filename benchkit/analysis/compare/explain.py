@@ -35,7 +35,7 @@ LEAST = 0.05
 class Explanation:
     """The difference between two arms, in parts.
 
-    Attributes
+    Parameters
     ----------
     parts : DataFrame
         A row per task group and activity, the largest first: ``seconds`` of wall time (thread-

@@ -35,7 +35,7 @@ CONTROL_LEVEL = 0.02
 class FleetGroup:
     """Alarms of one night that share machine, environment, metric and direction.
 
-    Attributes
+    Parameters
     ----------
     machine, environment, metric : str
     direction : int
@@ -70,7 +70,7 @@ class FleetGroup:
 class FleetNight:
     """What a night's alarms have in common.
 
-    Attributes
+    Parameters
     ----------
     cause : ndarray of str, shape (series,)
         ``code``, ``infrastructure`` or ``unclear``; empty where there is no alarm.

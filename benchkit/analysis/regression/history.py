@@ -60,7 +60,7 @@ SOURCE = "source_hash"
 class History:
     """Nightly series of a store.
 
-    Attributes
+    Parameters
     ----------
     series : DataFrame
         A row per series: ``workload``, ``category``, ``environment``, ``host``, ``scale``,

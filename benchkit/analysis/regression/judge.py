@@ -39,7 +39,7 @@ _HARMLESS_OUTCOMES = ("", "ok", "skipped", "infrastructure")
 class Judgement:
     """Events that follow from a night.
 
-    Attributes
+    Parameters
     ----------
     night : str
         Name of the night, ISO 8601.

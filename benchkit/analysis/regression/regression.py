@@ -39,7 +39,7 @@ _OPEN = ("open", "grown")
 class Regression:
     """A lasting change for the worse of one metric of one workload.
 
-    Attributes
+    Parameters
     ----------
     id : str
         Ten characters, a hash of series and night.

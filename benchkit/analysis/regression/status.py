@@ -37,7 +37,7 @@ _HALF = 1.96
 class SeriesStatus:
     """One series on a night.
 
-    Attributes
+    Parameters
     ----------
     row : int
         Position of the series in the history.

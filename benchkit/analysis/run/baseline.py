@@ -42,7 +42,7 @@ LEVEL = 0.95
 class Previous:
     """One value compared with those of earlier runs.
 
-    Attributes
+    Parameters
     ----------
     n_runs : int
         Number of earlier runs used.
