@@ -91,7 +91,7 @@ def _unequal(
     kind: str, left: Mapping[str, str], right: Mapping[str, str]
 ) -> list[tuple[str, str, str, str]]:
     return [
-        (kind, name, left.get(name, "–"), right.get(name, "–"))
+        (kind, name, left.get(name, MISSING), right.get(name, MISSING))
         for name in sorted({*left, *right})
         if left.get(name) != right.get(name) and name not in _NO_FACTS
     ]

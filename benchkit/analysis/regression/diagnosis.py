@@ -1,6 +1,6 @@
-"""Diagnose a regression: differences between the builds, explanation, bisect command.
+"""Diagnose a regression: differences between the builds, and parts of the difference in time.
 
-The result has JSON types only, for the ledger, a page or an issue.
+Takes runs; returns JSON types only, for the ledger, a page or an issue.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 
 from benchkit.analysis.compare.environment_diff import differences
-from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
+from benchkit.analysis.compare.explain import Explanation, explain
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
-from benchkit.formatting import format_bytes, json_safe
+from benchkit.formatting import MISSING, format_bytes, json_safe
 from benchkit.store.run import Run
-from benchkit.store.store import Store
 
-__all__ = ["diagnose_regression", "bisect_command", "compare_link", "adjacent_runs"]
+__all__ = ["adjacent_runs", "compare_link", "diagnose_regression", "version_commit"]
 
-#: Runs opened on each side; more take longer and change the result little.
+#: Runs used on each side; more take longer to read and change the result little.
 MAX_RUNS = 5
 #: Package -> repository and format of its release tags.
 _REPOSITORIES = {
@@ -38,48 +37,43 @@ _REPOSITORIES = {
 }
 #: Kinds of differences that define a build.
 _BUILD_KINDS = ("package", "config", "variable", "cluster")
-#: Differences listed; a new lock file of an environment can have hundreds.
+#: Largest number of differences in the result; a new lock file can cause hundreds.
 MAX_CHANGES = 60
 
 
-def diagnose_regression(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts about a regression that runs on both sides of it show.
+def diagnose_regression(
+    event: Mapping[str, Any], before: Sequence[Run], after: Sequence[Run]
+) -> dict[str, Any]:
+    """Return the facts about a regression that follow from runs on both sides of it.
 
     Parameters
     ----------
-    store : Store
-        Store with the runs.
-    history : History
-        History in which the event was detected.
     event : mapping
         As `benchkit.analysis.regression.judge.judge_night` proposes it.
+    before, after : sequence of Run
+        Runs next to the change (see `adjacent_runs`), oldest first, at least one on each side,
+        with the groups `benchkit.analysis.compare.explain.GROUPS_READ`.
 
     Returns
     -------
     dict
-        ``runs`` (ids ``before`` and ``after``), ``changed`` (list of ``kind``, ``name``,
-        ``before``, ``after``, optionally ``link``), ``same_build`` (whether no difference is
-        recorded), ``explanation`` (a sentence, or ""), ``parts`` (the largest parts of the
-        difference), ``bisect`` (a command, or ""), ``error`` (of a workload that fails).
+        ``changed`` (list of ``kind``, ``name``, ``before``, ``after``, optionally ``link``),
+        ``same_build`` (whether no difference is recorded), ``explanation`` (a sentence, or ""),
+        ``parts`` (the largest parts of the difference), ``error`` (of a workload that fails).
     """
-    before, after = adjacent_runs(history, event)
-    facts: dict[str, Any] = {"runs": {"before": before, "after": after}}
-    sides = [[run for run_id in ids if (run := _open(store, run_id))] for ids in (before, after)]
-    if not all(sides):
-        return facts
     # Compare the builds of the two runs next to the change.
-    facts["changed"] = _changed(sides[0][-1], sides[1][0])
-    facts["same_build"] = _same_build(sides[0][-1], sides[1][0])
-    facts["bisect"] = bisect_command(event, facts["changed"])
+    good, bad = before[-1], after[0]
+    facts = {"changed": _changed(good, bad), "same_build": _same_build(good, bad)}
     if event["metric"] == FAILING:
-        error = sides[1][0].tree.attrs.get("error") or sides[1][0].tree.attrs.get("outcome")
-        return {**facts, "error": str(error)}
-    captured = [[run for run in side if "task_groups" in run.tree.children] for side in sides]
+        return {**facts, "error": str(bad.tree.attrs.get("error") or bad.tree.attrs.get("outcome"))}
+    captured = [
+        [run for run in side if "task_groups" in run.tree.children] for side in (before, after)
+    ]
     try:
-        found = explain(*captured)
-    except BenchkitError:  # nothing was captured: imported runs, capture off
+        explanation = explain(*captured)
+    except BenchkitError:  # no capture: imported runs, capture off
         return facts
-    return {**facts, **_explained(found, str(event["metric"]))}
+    return {**facts, **_explanation_facts(explanation, str(event["metric"]))}
 
 
 def adjacent_runs(history: History, event: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -90,12 +84,12 @@ def adjacent_runs(history: History, event: Mapping[str, Any]) -> tuple[list[str]
     history : History
         Nights with the runs.
     event : mapping
-        Event about the change, with the fields of its series.
+        Event of the change, with the fields of its series.
 
     Returns
     -------
     tuple of list of str
-        Before and after; at most five each, oldest first.
+        Ids before and after the change; at most five each, oldest first.
     """
     keep = np.ones(len(history.runs), bool)
     for name in ("workload", "environment", "host", "scale", "capture"):
@@ -105,73 +99,60 @@ def adjacent_runs(history: History, event: Mapping[str, Any]) -> tuple[list[str]
     ok = (runs["outcome"] == "ok") & runs["comparable"]
     first = int(np.searchsorted(history.times, np.datetime64(event["night"])))
     before = runs[ok & (runs["night"] < first)]["id"].tail(MAX_RUNS)
-    then = runs[(~ok if failing else ok) & (runs["night"] >= first)]
-    return before.tolist(), then["id"].head(MAX_RUNS).tolist()
-
-
-def _open(store: Store, run_id: str) -> Run | None:
-    try:
-        return store.open(run_id, GROUPS_READ)
-    except BenchkitError:  # file missing or damaged: the other facts remain valid
-        return None
+    after = runs[(~ok if failing else ok) & (runs["night"] >= first)]["id"].head(MAX_RUNS)
+    return before.tolist(), after.tolist()
 
 
 def _changed(good: Run, bad: Run) -> list[dict[str, str]]:
+    """Return the differences between the builds of two runs, those of Dask first."""
     table = differences([good], [bad])
-    rows = table[table["kind"].isin(_BUILD_KINDS)].to_dict("records")
-    changed = []
-    for row in rows:
-        found = {
-            "kind": row["kind"],
-            "name": row["name"],
-            "before": row["baseline"],
-            "after": row["contender"],
-        }
-        if row["kind"] == "package":
-            link = compare_link(row["name"], row["baseline"], row["contender"])
-            found |= {"link": link} if link else {}
-        changed.append(found)
-    changed = _moved_sources(good, bad) + changed
+    table = table[table["kind"].isin(_BUILD_KINDS)]
+    changed = _changed_sources(good, bad)
+    for kind, name, before, after in table.itertuples(index=False):
+        change = {"kind": kind, "name": name, "before": before, "after": after}
+        link = compare_link(name, before, after) if kind == "package" else ""
+        changed.append(change | ({"link": link} if link else {}))
     commits = [str(run.tree.attrs.get("git_commit") or "") for run in (good, bad)]
     if commits[0] != commits[1]:
-        before, after = (commit[:12] or "–" for commit in commits)
+        before, after = (commit[:12] or MISSING for commit in commits)
         changed.append({"kind": "workloads", "name": "commit", "before": before, "after": after})
-    # Dask first: Dask is under test.
     first = ("dask", "distributed", "dask-expr")
     changed.sort(key=lambda change: (change["name"] not in first, change["kind"] != "source"))
     return changed[:MAX_CHANGES]
 
 
-def _moved_sources(good: Run, bad: Run) -> list[dict[str, str]]:
+def _changed_sources(good: Run, bad: Run) -> list[dict[str, str]]:
     """Return the packages built from a repository whose commit changed, with a link."""
-    then, now = ((_spec(run).get("built") or {}).get("sources") or {} for run in (good, bad))
-    moved = []
-    for line in then.keys() & now.keys():
-        commits = [side[line].split()[0] for side in (then, now)]
+    sources = [_built(run).get("sources") or {} for run in (good, bad)]
+    changed = []
+    for line in sources[0].keys() & sources[1].keys():
+        commits = [side[line].split()[0] for side in sources]
         if commits[0] == commits[1]:
             continue
         name, _, address = line.rpartition("git+")
         address = address.partition("#")[0].rpartition("@")[0] or address
         home = address.removesuffix(".git")
-        found = {"kind": "source", "name": re.split(r"[\s\[@]", name)[0] or home.rpartition("/")[2]}
-        found |= {"before": commits[0][:12], "after": commits[1][:12]}
+        package = re.split(r"[\s\[@]", name)[0] or home.rpartition("/")[2]
+        before, after = (commit[:12] for commit in commits)
+        change = {"kind": "source", "name": package, "before": before, "after": after}
         if home.startswith("https://github.com/"):
-            found["link"] = f"{home}/compare/{commits[0][:12]}...{commits[1][:12]}"
-        moved.append(found)
-    return sorted(moved, key=lambda one: one["name"])
+            change["link"] = f"{home}/compare/{before}...{after}"
+        changed.append(change)
+    return sorted(changed, key=lambda change: change["name"])
 
 
 def _same_build(good: Run, bad: Run) -> bool:
     """Whether both runs have equal hashes of the built environment and equal metadata."""
-    built = [_spec(run).get("built") or {} for run in (good, bad)]
-    hashes = [found.get("hash") for found in built]
+    hashes = [_built(run).get("hash") for run in (good, bad)]
     names = ("packages", "config", "git_commit")
     equal = all(good.tree.attrs.get(name) == bad.tree.attrs.get(name) for name in names)
     return bool(equal and hashes[0] and hashes[0] == hashes[1])
 
 
-def _spec(run: Run) -> dict[str, Any]:
-    return json.loads(run.tree.attrs.get("environment_spec") or "{}")
+def _built(run: Run) -> dict[str, Any]:
+    """Return the description of the built environment of a run: its hash and its sources."""
+    spec = json.loads(run.tree.attrs.get("environment_spec") or "{}")
+    return dict(spec.get("built") or {})
 
 
 def compare_link(package: str, before: str, after: str) -> str:
@@ -201,58 +182,44 @@ def compare_link(package: str, before: str, after: str) -> str:
     return f"{home}/compare/{ends[0]}...{ends[1]}" if home and all(ends) else ""
 
 
-def _git_ref(version: str, tag: str) -> str:
-    commit = re.search(r"\+.*?\bg?([0-9a-f]{7,40})\b", version)
-    if commit:
-        return commit[1]
-    return tag.format(version) if re.fullmatch(r"\d+(\.\d+)+", version) else ""
-
-
-def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]]) -> str:
-    """Return the `benchkit bisect` command for a regression, or "".
+def version_commit(version: str) -> str:
+    """Return the commit hash in a local version of a package.
 
     Parameters
     ----------
-    event : mapping
-        Event of the regression.
-    changed : sequence of mapping
-        ``changed`` of `diagnose_regression`.
+    version : str
+        Version by PEP 440.
 
     Returns
     -------
     str
-        Empty if no package changed.
+        Empty for releases.
+
+    Examples
+    --------
+    >>> version_commit("2026.7.1+3.g1a2b3c4"), version_commit("2026.8.0")
+    ('1a2b3c4', '')
     """
-    moved = {one["name"]: one for one in changed if one["kind"] == "package"}
-    moved |= {one["name"]: one for one in changed if one["kind"] == "source"}
-    for package in dict.fromkeys(("dask", "distributed", *moved)):
-        if package not in moved:
-            continue
-        before, after = moved[package]["before"], moved[package]["after"]
-        if "–" in (before, after):
-            continue
-        metric = "" if event["metric"] in ("duration", FAILING) else f" --metric {event['metric']}"
-        command = f"benchkit bisect '{event['workload']}'"
-        points = [_git_ref(version, "") for version in (before, after)]
-        if moved[package]["kind"] == "source":
-            points = [before, after]
-        if all(points):
-            where = f"--git PATH_OF_{package.upper()} --good {points[0]} --bad {points[1]}"
-        else:
-            where = f"--package {package} --good {before} --bad {after}"
-        return f"{command} {where}{metric}"
-    return ""
+    commit = re.search(r"\+.*?\bg?([0-9a-f]{7,40})\b", version)
+    return commit[1] if commit else ""
 
 
-def _explained(found: Explanation, metric: str) -> dict[str, Any]:
+def _git_ref(version: str, tag: str) -> str:
+    """Return the commit of a local version, or the tag of a release; empty if unknown."""
+    is_release = re.fullmatch(r"\d+(\.\d+)+", version)
+    return version_commit(version) or (tag.format(version) if is_release else "")
+
+
+def _explanation_facts(explanation: Explanation, metric: str) -> dict[str, Any]:
+    """Return sentence and largest parts of an explanation: of memory, or of time."""
     if metric.startswith(("memory", "spilled")):
-        kinds = found.memory.head(3)
-        words = [
+        kinds = explanation.memory.head(3)
+        texts = [
             f"{'+' if row.bytes >= 0 else '−'}{format_bytes(abs(row.bytes))} {row.kind}"
             for row in kinds.itertuples()
         ]
-        sentence = f"At the peak: {', '.join(words)}." if words else ""
+        sentence = f"At the peak: {', '.join(texts)}." if texts else ""
         return {"explanation": sentence, "parts": json_safe(kinds.to_dict("records"))}
     columns = ["group", "activity", "seconds", "low", "high"]
-    parts = found.parts[columns].head(8).to_dict("records")
-    return {"explanation": found.sentence, "parts": json_safe(parts)}
+    parts = explanation.parts[columns].head(8).to_dict("records")
+    return {"explanation": explanation.sentence, "parts": json_safe(parts)}

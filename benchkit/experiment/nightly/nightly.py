@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.regression.diagnosis import diagnose_regression
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
 from benchkit.analysis.regression.judge import Judgement
 from benchkit.analysis.regression.judge import judge_night as judge_history
@@ -22,6 +21,7 @@ from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.nightly.confirm import Progress, confirm
+from benchkit.experiment.nightly.diagnosis import diagnose
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
@@ -367,7 +367,7 @@ def _write(
     for event in proposed:
         group = str(event["environment"]), str(event["host"])
         count = counts.setdefault(group, {"n_confirmed": 0, "n_dismissed": 0})
-        facts = diagnose_regression(store, history, event)
+        facts = diagnose(store, history, event)
         kind = _settled(event, facts)
         if kind is None:
             continue
@@ -381,7 +381,7 @@ def _write(
         add({**event, "kind": kind, "facts": facts})
     for event in judgement.events:
         if event["kind"] in ("grown", "improved"):
-            event = {**event, "facts": diagnose_regression(store, history, event)}
+            event = {**event, "facts": diagnose(store, history, event)}
         add(event)
     for event in judgement.nights:
         add({**event, **counts.get((event["environment"], event["host"]), {})})

@@ -1,0 +1,98 @@
+"""Diagnose a regression with the runs of a store, and write the command that bisects it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchkit.analysis.compare.explain import GROUPS_READ
+from benchkit.analysis.regression.diagnosis import (
+    adjacent_runs,
+    diagnose_regression,
+    version_commit,
+)
+from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.regression import FAILING
+from benchkit.errors import BenchkitError
+from benchkit.formatting import MISSING
+from benchkit.store.run import Run
+from benchkit.store.store import Store
+
+__all__ = ["bisect_command", "diagnose"]
+
+
+def diagnose(store: Store, history: History, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about a regression that the ledger stores.
+
+    Parameters
+    ----------
+    store : Store
+        Store with the runs.
+    history : History
+        History in which the event was detected.
+    event : mapping
+        As `benchkit.analysis.regression.judge.judge_night` proposes it.
+
+    Returns
+    -------
+    dict
+        ``runs`` (ids ``before`` and ``after``); if runs on both sides are readable also the result
+        of `diagnose_regression` and ``bisect`` (a command, or "").
+    """
+    before, after = adjacent_runs(history, event)
+    facts: dict[str, Any] = {"runs": {"before": before, "after": after}}
+    sides = [_readable_runs(store, ids) for ids in (before, after)]
+    if all(sides):
+        facts |= diagnose_regression(event, *sides)
+        facts["bisect"] = bisect_command(event, facts["changed"])
+    return facts
+
+
+def _readable_runs(store: Store, ids: Sequence[str]) -> list[Run]:
+    runs = []
+    for run_id in ids:
+        try:
+            runs.append(store.open(run_id, GROUPS_READ))
+        except BenchkitError:  # file missing or damaged: the other runs remain valid
+            continue
+    return runs
+
+
+def bisect_command(event: Mapping[str, Any], changed: Sequence[Mapping[str, str]]) -> str:
+    """Return the `benchkit bisect` command for a regression.
+
+    Parameters
+    ----------
+    event : mapping
+        Event of the regression.
+    changed : sequence of mapping
+        ``changed`` of `benchkit.analysis.regression.diagnosis.diagnose_regression`.
+
+    Returns
+    -------
+    str
+        Empty if no package changed.
+
+    Examples
+    --------
+    >>> change = {"kind": "package", "name": "dask", "before": "2026.7.1", "after": "2026.8.0"}
+    >>> bisect_command({"workload": "array.sum", "metric": "duration"}, [change])
+    "benchkit bisect 'array.sum' --package dask --good 2026.7.1 --bad 2026.8.0"
+    """
+    packages = {change["name"]: change for change in changed if change["kind"] == "package"}
+    packages |= {change["name"]: change for change in changed if change["kind"] == "source"}
+    for package in dict.fromkeys(("dask", "distributed", *packages)):
+        if package not in packages:
+            continue
+        change = packages[package]
+        ends = [change["before"], change["after"]]
+        if MISSING in ends:
+            continue
+        commits = ends if change["kind"] == "source" else [version_commit(end) for end in ends]
+        if all(commits):
+            where = f"--git PATH_OF_{package.upper()} --good {commits[0]} --bad {commits[1]}"
+        else:
+            where = f"--package {package} --good {ends[0]} --bad {ends[1]}"
+        metric = "" if event["metric"] in ("duration", FAILING) else f" --metric {event['metric']}"
+        return f"benchkit bisect '{event['workload']}' {where}{metric}"
+    return ""
