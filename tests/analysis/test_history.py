@@ -122,3 +122,22 @@ def test_an_empty_store_has_an_empty_history():
     found = build_history(pd.DataFrame([run_record(0)]).iloc[:0])
     assert (len(found), found.times.size, found.changes) == (0, 0, [])
     assert "empty" in repr(found)
+
+
+def test_history_html_shows_series_and_escapes_names():
+    rows = [
+        run_record(night, workload="<b>", duration=10.0 if night < 20 else 14.0)
+        for night in range(40)
+    ]
+    html = history(rows)._repr_html_()
+    assert "1 series, 40 nights" in html
+    assert "&lt;b&gt;" in html
+    assert "+40 % on 2026-03-21" in html
+    assert "<b>" not in html
+
+
+def test_history_html_counts_series_beyond_the_limit():
+    rows = [run_record(0, workload=f"a.w{i:02d}") for i in range(33)]
+    html = history(rows)._repr_html_()
+    assert html.count("<tr>") == 31
+    assert "and 3 more series" in html

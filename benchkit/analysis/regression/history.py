@@ -1,9 +1,8 @@
 """Build nightly series of comparable runs, split into segments.
 
 A series is one metric of one workload in one environment on one host; a night is one column.
-A change that makes two nights incomparable (another version of the workload, another shape of the
-cluster, an accepted change) starts a new segment. Failed runs, and runs that a mark excludes, stay
-in the table `History.runs`.
+A change that makes two nights incomparable (another version of the workload, another cluster, an
+accepted change) starts a segment. The table `History.runs` includes failed and excluded runs.
 """
 
 from __future__ import annotations
@@ -24,36 +23,25 @@ from benchkit.analysis.changepoint.detect import (
     detect_many,
     latest_night,
 )
-from benchkit.measure.run_ids import id_time
-from benchkit.store.index.query import parse_moment, workload_matcher
+from benchkit.analysis.regression.nights import nightly_runs
+from benchkit.analysis.regression.segments import COMPARABLE_FIELDS, find_segments
+from benchkit.formatting import Table, counted, format_change, format_quantity
 from benchkit.store.marks import active_marks
+from benchkit.store.schema import METRICS
 
 __all__ = [
     "SERIES_FIELDS",
     "DEFAULT_METRICS",
     "History",
-    "accepts",
     "build_history",
     "night_name",
-    "night_times",
 ]
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 #: Columns that identify a series, in addition to its metric.
 SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
-#: Columns that must be equal for nights to be comparable -> name in the reason of a segment.
-_COMPARABLE_FIELDS = {
-    "version": "version",
-    "source_hash": "source",
-    "cluster": "cluster",
-    "n_workers": "workers",
-    "n_threads": "threads",
-    "memory_limit": "memory limit",
-}
-#: Tags of runs that belong to no night: confirmations and bisections.
-NON_NIGHTLY_TAGS = ("confirm", "bisect")
-#: Metric of a mark that accepts a change of the workload's source: the segment continues.
-SOURCE = "source_hash"
+#: Series in the table that a notebook shows.
+ROWS_SHOWN = 30
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,17 +52,22 @@ class History:
     ----------
     series : DataFrame
         A row per series: ``workload``, ``category``, ``environment``, ``host``, ``scale``,
-        ``capture``, ``metric``, and ``key``, a number for all fields except the metric.
+        ``capture``, ``metric``, and ``key``, a number that the metrics of a workload share.
     times : ndarray of datetime64, shape (nights,)
         Start of each night, UTC, ascending.
     values : ndarray of float, shape (series, nights)
-        Median of the night's runs that ended ok and that no mark excludes; NaN without runs.
+        Median of the night's runs with outcome ok that no mark excludes; NaN without runs.
     outcomes : ndarray of str, shape (keys, nights)
-        Outcome of the night: one that is not ok, if any, else ok; empty if not measured.
+        Most severe outcome of the night; empty if not measured.
     runs : DataFrame
-        All runs of the nights, with ``key`` and ``night`` (positions).
+        All runs of the nights, with ``key`` and ``night`` (position in `times`).
     segments : DataFrame
         Starts of segments: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
+
+    Examples
+    --------
+    >>> store = benchkit.Store()  # doctest: +SKIP
+    >>> build_history(store.runs()).select(workload="array.sum").changes  # doctest: +SKIP
     """
 
     series: pd.DataFrame
@@ -111,66 +104,188 @@ class History:
         return detect_many(self.values, times=self.times, marks=self.restarts)
 
     def latest_night(self) -> LatestNight:
-        """Return the last night of each series relative to its reference."""
+        """Return the last night of each series relative to its reference.
+
+        Returns
+        -------
+        LatestNight
+            An element per series.
+        """
         return latest_night(self.values, times=self.times, marks=self.restarts)
 
     def before(self, night: int) -> History:
-        """Return the history up to and including the night at a position."""
-        runs = self.runs[self.runs["night"] <= night]
-        segments = self.segments[self.segments["night"] <= night]
-        times, stop = self.times[: night + 1], night + 1
+        """Return the history up to and including a night.
+
+        Parameters
+        ----------
+        night : int
+            Position of the night.
+
+        Returns
+        -------
+        History
+            With all series, also those without a value.
+        """
+        stop = night + 1
         return replace(
             self,
-            times=times,
+            times=self.times[:stop],
             values=self.values[:, :stop],
             outcomes=self.outcomes[:, :stop],
-            runs=runs,
-            segments=segments,
+            runs=self.runs[self.runs["night"] < stop],
+            segments=self.segments[self.segments["night"] < stop],
         )
 
-    def select(self, **about: Any) -> History:
-        """Return the series with these values of ``workload=``, ``metric=``, ``host=``, ..."""
+    def matching(self, about: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return which series have certain values of their fields.
+
+        Parameters
+        ----------
+        about : mapping
+            Column of `series` -> value.
+
+        Returns
+        -------
+        ndarray of bool, shape (series,)
+            True where all values are equal.
+        """
         keep = np.ones(len(self), bool)
-        for name, wanted in about.items():
-            if wanted is not None:
-                keep &= (self.series[name] == wanted).to_numpy()
+        for name, value in about.items():
+            keep &= (self.series[name] == value).to_numpy()
+        return keep
+
+    def select(self, **about: Any) -> History:
+        """Return a part of the series.
+
+        Parameters
+        ----------
+        **about
+            Values of the fields: ``workload=``, ``metric=``, ``host=``, ...; None is any value.
+
+        Returns
+        -------
+        History
+            With the same nights and runs.
+        """
+        keep = self.matching({name: value for name, value in about.items() if value is not None})
         return replace(
             self, series=self.series[keep].reset_index(drop=True), values=self.values[keep]
         )
 
     def find(self, about: Mapping[str, Any]) -> int | None:
-        """Return the position of the series with these fields, or None."""
-        keep = np.ones(len(self), bool)
-        for name in (*SERIES_FIELDS, "metric"):
-            keep &= (self.series[name] == about[name]).to_numpy()
+        """Return the position of a series.
+
+        Parameters
+        ----------
+        about : mapping
+            A value for each of `SERIES_FIELDS` and for ``metric``; other keys are ignored.
+
+        Returns
+        -------
+        int or None
+            None if there is no such series.
+        """
+        keep = self.matching({name: about[name] for name in (*SERIES_FIELDS, "metric")})
         return int(np.flatnonzero(keep)[0]) if keep.any() else None
 
     def ids(
         self, key: int, nights: Sequence[int] | int, *, outcome: str | None = "ok"
     ) -> list[str]:
-        """Return the ids of the runs of a key on some nights, oldest first."""
-        wanted = [nights] if isinstance(nights, int) else list(nights)
+        """Return the ids of the runs of a key on some nights.
+
+        Parameters
+        ----------
+        key : int
+            ``key`` of a row of `series`.
+        nights : int or sequence of int
+            Positions of the nights.
+        outcome : str or None, default "ok"
+            Return only runs with this outcome that no mark excludes; None returns all runs.
+
+        Returns
+        -------
+        list of str
+            Oldest first.
+        """
+        positions = [nights] if isinstance(nights, int) else list(nights)
         runs = self.runs
-        keep = (runs["key"] == key) & runs["night"].isin(wanted)
+        keep = (runs["key"] == key) & runs["night"].isin(positions)
         if outcome is not None:
             keep &= (runs["outcome"] == outcome) & runs["comparable"]
-        return runs.loc[keep, "id"].tolist()
+        return [str(run_id) for run_id in runs.loc[keep, "id"]]
+
+    def segments_of(self, row: int) -> pd.DataFrame:
+        """Return the starts of the segments of a series.
+
+        Parameters
+        ----------
+        row : int
+            Position of the series.
+
+        Returns
+        -------
+        DataFrame
+            Rows of `segments` in order of nights; the segment of the first night has no row.
+        """
+        about = self.series.iloc[row]
+        keep = self.segments["metric"].isin(["", about["metric"]])
+        return self.segments[keep & (self.segments["key"] == about["key"])].sort_values("night")
 
     def segment_start(self, row: int, night: int) -> int:
-        """Return the first night of the segment that contains a night."""
-        about = self.series.iloc[row]
-        starts = self.segments[
-            (self.segments["key"] == about["key"])
-            & self.segments["metric"].isin(["", about["metric"]])
-            & (self.segments["night"] <= night)
-        ]
-        return int(starts["night"].max()) if len(starts) else 0
+        """Return the first night of the segment that contains a night.
+
+        Parameters
+        ----------
+        row : int
+            Position of the series.
+        night : int
+            Position of the night.
+
+        Returns
+        -------
+        int
+            Position of the first night.
+        """
+        starts = self.segments_of(row)["night"]
+        return int(starts[starts <= night].max()) if (starts <= night).any() else 0
 
     def __repr__(self) -> str:
+        return f"<benchkit.History: {self._summary}>"
+
+    @property
+    def _summary(self) -> str:
+        """The number of series and nights, and the range of dates."""
         if not len(self.times):
-            return "<benchkit.History: empty>"
+            return "empty"
         first, last = (str(time)[:10] for time in (self.times[0], self.times[-1]))
-        return f"<benchkit.History: {len(self)} series, {len(self.times)} nights, {first}..{last}>"
+        return f"{len(self)} series, {counted(len(self.times), 'night')}, {first}..{last}"
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>benchkit.History: {self._summary}</p>"]
+        if len(self.times):
+            parts.append(Table(self._text_rows(), align_numbers=False).to_html())
+        if len(self) > ROWS_SHOWN:
+            parts.append(f"<p>and {len(self) - ROWS_SHOWN} more series</p>")
+        return "".join(parts)
+
+    def _text_rows(self) -> list[dict[str, Any]]:
+        """Return a row of text for each of the first series: nights, last night and changes."""
+        latest, rows = self.latest_night(), []
+        for row, about in enumerate(self.series.head(ROWS_SHOWN).to_dict("records")):
+            change = self.changes[row][-1] if self.changes[row] else None
+            date = "" if change is None else f" on {str(self.times[change.index])[:10]}"
+            value, units = self.values[row, -1], METRICS[about["metric"]].units
+            rows.append(
+                {
+                    **{name: about[name] for name in ("workload", "environment", "host", "metric")},
+                    "nights": int(np.isfinite(self.values[row]).sum()),
+                    "outcome": str(self.outcomes[about["key"], -1]) or "not measured",
+                    "last night": format_quantity(value, units),
+                    "change to reference": format_change(latest.ratio[row]),
+                    "latest change of level": change and format_change(change.ratio) + date,
+                }
+            )
+        return rows
 
 
 def build_history(
@@ -186,14 +301,14 @@ def build_history(
     runs : DataFrame
         As returned by `Store.runs`, which has applied marks that exclude or rename runs.
     metrics : sequence of str
-        Each gives one series per key that has values.
+        Names of metrics; those without any value have no series.
     marks : iterable of mapping
         As returned by `Store.marks`; a mark that accepts a change starts a segment.
 
     Returns
     -------
     History
-        Series of all keys and metrics.
+        A series for each metric, workload, environment, host, scale and capture with values.
 
     Notes
     -----
@@ -206,27 +321,28 @@ def build_history(
     >>> store = benchkit.Store()  # doctest: +SKIP
     >>> build_history(store.runs(), marks=store.marks()).changes  # doctest: +SKIP
     """
-    runs = _with_nights(runs)
+    columns = (*SERIES_FIELDS, *COMPARABLE_FIELDS, "category", "packages_hash")
+    runs = nightly_runs(runs, columns)
     times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)
-    about = list(SERIES_FIELDS)
-    groups = runs.groupby(about, dropna=False, sort=True)
+    fields = list(SERIES_FIELDS)
+    groups = runs.groupby(fields, dropna=False, sort=True)
     runs["night"], runs["key"] = night.ravel(), groups.ngroup()
     keys = runs.drop_duplicates("key").sort_values("key").reset_index(drop=True)
-    segments = _segments(runs, keys, times, list(active_marks(marks)))
+    segments = find_segments(runs, keys, times, list(active_marks(marks)))
 
-    counted = runs[(runs["outcome"] == "ok") & runs["comparable"]]
-    chosen = [name for name in metrics if name in counted]
-    cells = counted.groupby(["key", "night"])[chosen].median()
+    valid = runs[(runs["outcome"] == "ok") & runs["comparable"]]
+    chosen = [name for name in metrics if name in valid]
+    cells = valid.groupby(["key", "night"])[chosen].median()
     at = cells.index.get_level_values("key"), cells.index.get_level_values("night")
     rows, values = [], []
     for name in chosen:
         matrix = np.full((len(keys), len(times)), np.nan)
         matrix[at] = cells[name].to_numpy(float)
         measured = np.flatnonzero(np.isfinite(matrix).any(axis=1))
-        rows.append(keys.loc[measured, ["key", "category", *about]].assign(metric=name))
+        rows.append(keys.loc[measured, ["key", "category", *fields]].assign(metric=name))
         values.append(matrix[measured])
-    columns = ["key", "category", *about, "metric"]
-    series = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
+    names = ["key", "category", *fields, "metric"]
+    series = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=names)
     stacked = np.concatenate(values) if values else np.empty((0, len(times)))
     order = series.sort_values(["key"], kind="stable").index
     return History(
@@ -240,56 +356,24 @@ def build_history(
 
 
 def night_name(time: np.datetime64) -> str:
-    """Return the name of a night: ISO 8601, UTC, without a zone."""
+    """Return the name of a night.
+
+    Parameters
+    ----------
+    time : datetime64
+        Start of the night, UTC.
+
+    Returns
+    -------
+    str
+        ISO 8601, UTC, without a zone.
+
+    Examples
+    --------
+    >>> night_name(np.datetime64("2026-03-01T02:00"))
+    '2026-03-01T02:00:00'
+    """
     return str(pd.Timestamp(time).isoformat())
-
-
-def night_times(runs: pd.DataFrame) -> pd.Series:
-    """Return the night of each run: its tag ``night``, else the UTC day of its start."""
-    tagged = pd.Series([_night(tags) for tags in runs["tags"]], index=runs.index, dtype=object)
-    moments = pd.to_datetime(tagged, utc=True, errors="coerce", format="ISO8601")
-    return moments.fillna(runs["started"].dt.floor("D")).dt.tz_localize(None)
-
-
-def _night(tags: Any) -> Any:
-    return tags.get("night") if isinstance(tags, Mapping) else None
-
-
-def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """Whether a mark accepts changes of a series or a regression with these fields."""
-    if mark.get("kind") != "accept" or not workload_matcher(str(mark["workload"]))(
-        str(about["workload"])
-    ):
-        return False
-    if mark.get("metric") not in (None, about.get("metric")):
-        return False
-    where = mark.get("where") or {}
-    return all(str(about.get(name)) == str(value) for name, value in where.items())
-
-
-def _with_nights(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy with the column ``moment``, without runs that belong to no night."""
-    runs = runs.copy()
-    for name in (
-        *SERIES_FIELDS,
-        *_COMPARABLE_FIELDS,
-        "category",
-        "arm",
-        "experiment",
-        "packages_hash",
-    ):
-        if name not in runs:
-            runs[name] = None
-    if "comparable" not in runs:
-        runs["comparable"] = True
-    runs["comparable"] = runs["comparable"].astype(bool)
-    tags = [t if isinstance(t, Mapping) else {} for t in runs["tags"]]
-    tagged = np.array(["night" in t for t in tags], bool)
-    excluded = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
-    n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
-    runs = runs[~excluded & (tagged | (n_arms <= 1))].copy()
-    runs["moment"] = night_times(runs)
-    return runs.reset_index(drop=True)
 
 
 def _outcomes(runs: pd.DataFrame, n_keys: int, n_nights: int) -> NDArray[np.str_]:
@@ -300,64 +384,3 @@ def _outcomes(runs: pd.DataFrame, n_keys: int, n_nights: int) -> NDArray[np.str_
     ranked = runs.loc[order.index]
     outcomes[ranked["key"].to_numpy(int), ranked["night"].to_numpy(int)] = ranked["outcome"]
     return outcomes
-
-
-def _segments(
-    runs: pd.DataFrame,
-    keys: pd.DataFrame,
-    times: NDArray[np.datetime64],
-    marks: Sequence[Mapping[str, Any]],
-) -> pd.DataFrame:
-    """Return the starts of segments and their reasons."""
-    starts: list[tuple[int, int, str, str]] = []
-    accepted = [mark for mark in marks if mark.get("kind") == "accept"]
-    runs = runs[runs["outcome"] == "ok"]
-    nights = runs.drop_duplicates(["key", "night"], keep="last").sort_values(["key", "night"])
-    before = nights.groupby("key")[list(_COMPARABLE_FIELDS)].shift()
-    first = nights["key"].ne(nights["key"].shift()).to_numpy()
-    for name, word in _COMPARABLE_FIELDS.items():
-        now, then = nights[name], before[name]
-        changed = now.ne(then).fillna(False).to_numpy(bool) & (now.notna() & then.notna())
-        for at in np.flatnonzero(changed & ~first):
-            row = nights.iloc[at]
-            if name == SOURCE and _is_accepted_source(row, times[row["night"]], accepted):
-                continue
-            reason = word
-            if name != SOURCE:
-                reason += f" {_value_text(then.iloc[at])} -> {_value_text(now.iloc[at])}"
-            starts.append((int(row["key"]), int(row["night"]), "", f"{reason} changed"))
-    for mark in accepted:
-        if mark.get("metric") == SOURCE:
-            continue
-        moment = _moment(mark)
-        night = int(np.searchsorted(times, moment))
-        for row in keys.to_dict("records"):
-            if night < len(times) and accepts({**mark, "metric": None}, row):
-                reason = f"accepted: {mark.get('reason') or 'no reason given'}"
-                starts.append((int(row["key"]), night, str(mark.get("metric") or ""), reason))
-    columns = ["key", "night", "metric", "reason"]
-    return pd.DataFrame(sorted(starts), columns=columns)
-
-
-def _value_text(value: Any) -> str:
-    """Return a value as text; pandas stores integers with gaps as floats."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _is_accepted_source(
-    row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Whether a mark accepts this change of the workload's source."""
-    return any(
-        mark.get("metric") == SOURCE
-        and accepts({**mark, "metric": None}, row)
-        and time <= _moment(mark)
-        for mark in accepted
-    )
-
-
-def _moment(mark: Mapping[str, Any]) -> np.datetime64:
-    """Return the UTC time at which a mark takes effect: its ``at``, else its creation."""
-    if mark.get("at"):
-        return np.datetime64(pd.Timestamp(parse_moment(mark["at"])).tz_convert(None), "us")
-    return np.datetime64(round(id_time(str(mark["id"])) * 1e6), "us")

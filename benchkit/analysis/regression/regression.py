@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchkit.analysis.regression.history import SERIES_FIELDS, accepts
+from benchkit.analysis.regression.history import SERIES_FIELDS
+from benchkit.analysis.regression.segments import accepts
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.index.query import parse_moment
 from benchkit.store.marks import active_marks

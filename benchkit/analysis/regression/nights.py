@@ -1,0 +1,52 @@
+"""Assign runs to nights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["nightly_runs"]
+
+#: Tags of runs that belong to no night: confirmations and bisections.
+NON_NIGHTLY_TAGS = ("confirm", "bisect")
+
+
+def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFrame:
+    """Return the runs that belong to nights.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As returned by `Store.runs`.
+    columns : iterable of str
+        Columns to add, with missing values, where `runs` lacks them.
+
+    Returns
+    -------
+    DataFrame
+        With the column ``moment``: the start of the night, UTC, without a zone.
+    """
+    runs = runs.copy()
+    for name in (*columns, "arm", "experiment"):
+        if name not in runs:
+            runs[name] = None
+    if "comparable" not in runs:
+        runs["comparable"] = True
+    runs["comparable"] = runs["comparable"].astype(bool)
+    tags = [t if isinstance(t, Mapping) else {} for t in runs["tags"]]
+    tagged = np.array(["night" in t for t in tags], bool)
+    excluded = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
+    n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
+    runs = runs[~excluded & (tagged | (n_arms <= 1))].copy()
+    runs["moment"] = _night_times(runs)
+    return runs.reset_index(drop=True)
+
+
+def _night_times(runs: pd.DataFrame) -> pd.Series:
+    """Return the night of each run: its tag ``night``, else the UTC day of its start."""
+    nights = [tags.get("night") if isinstance(tags, Mapping) else None for tags in runs["tags"]]
+    tagged = pd.Series(nights, index=runs.index, dtype=object)
+    moments = pd.to_datetime(tagged, utc=True, errors="coerce", format="ISO8601")
+    return moments.fillna(runs["started"].dt.floor("D")).dt.tz_localize(None)

@@ -1,0 +1,136 @@
+"""Find the segments of nightly series: nights whose values are comparable.
+
+A segment starts where the workload or the cluster changed, or where a mark accepts a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from benchkit.measure.run_ids import id_time
+from benchkit.store.index.query import parse_moment, workload_matcher
+
+__all__ = ["COMPARABLE_FIELDS", "accepts", "find_segments"]
+
+#: Columns that must be equal for nights to be comparable -> name in the reason of a segment.
+COMPARABLE_FIELDS = {
+    "version": "version",
+    "source_hash": "source",
+    "cluster": "cluster",
+    "n_workers": "workers",
+    "n_threads": "threads",
+    "memory_limit": "memory limit",
+}
+#: Metric of a mark that accepts a change of the workload's source: the segment continues.
+SOURCE = "source_hash"
+
+
+def find_segments(
+    runs: pd.DataFrame,
+    keys: pd.DataFrame,
+    times: NDArray[np.datetime64],
+    marks: Sequence[Mapping[str, Any]],
+) -> pd.DataFrame:
+    """Return the starts of segments and their reasons.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs with the columns ``key`` (of the series), ``night`` (position in `times`), ``outcome``
+        and those of `COMPARABLE_FIELDS`.
+    keys : DataFrame
+        A row per key with the fields of its series.
+    times : ndarray of datetime64, shape (nights,)
+        Start of each night, ascending.
+    marks : sequence of mapping
+        Active marks; those of kind ``accept`` are used.
+
+    Returns
+    -------
+    DataFrame
+        ``key``, ``night`` (the first of the segment), ``metric`` (empty: all metrics) and
+        ``reason``, sorted.
+    """
+    starts: list[tuple[int, int, str, str]] = []
+    accepted = [mark for mark in marks if mark.get("kind") == "accept"]
+    runs = runs[runs["outcome"] == "ok"]
+    nights = runs.drop_duplicates(["key", "night"], keep="last").sort_values(["key", "night"])
+    before = nights.groupby("key")[list(COMPARABLE_FIELDS)].shift()
+    first = nights["key"].ne(nights["key"].shift()).to_numpy()
+    for name, label in COMPARABLE_FIELDS.items():
+        now, previous = nights[name], before[name]
+        known = now.notna() & previous.notna()
+        changed = now.ne(previous).fillna(False).to_numpy(bool) & known
+        for at in np.flatnonzero(changed & ~first):
+            row = nights.iloc[at]
+            if name == SOURCE and _is_accepted_source(row, times[row["night"]], accepted):
+                continue
+            reason = label
+            if name != SOURCE:
+                reason += f" {_value_text(previous.iloc[at])} -> {_value_text(now.iloc[at])}"
+            starts.append((int(row["key"]), int(row["night"]), "", f"{reason} changed"))
+    for mark in accepted:
+        if mark.get("metric") == SOURCE:
+            continue
+        moment = _moment(mark)
+        night = int(np.searchsorted(times, moment))
+        for row in keys.to_dict("records"):
+            if night < len(times) and accepts({**mark, "metric": None}, row):
+                reason = f"accepted: {mark.get('reason') or 'no reason given'}"
+                starts.append((int(row["key"]), night, str(mark.get("metric") or ""), reason))
+    columns = ["key", "night", "metric", "reason"]
+    return pd.DataFrame(sorted(starts), columns=columns)
+
+
+def accepts(mark: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Return whether a mark accepts changes of a series or a regression.
+
+    Parameters
+    ----------
+    mark : mapping
+        As returned by `Store.marks`.
+    about : mapping
+        Fields of the series; a value for each name in the ``where`` of the mark.
+
+    Returns
+    -------
+    bool
+        False for marks of other kinds.
+    """
+    if mark.get("kind") != "accept" or not workload_matcher(str(mark["workload"]))(
+        str(about["workload"])
+    ):
+        return False
+    if mark.get("metric") not in (None, about.get("metric")):
+        return False
+    where = mark.get("where") or {}
+    return all(str(about.get(name)) == str(value) for name, value in where.items())
+
+
+def _value_text(value: Any) -> str:
+    """Return a value as text; pandas stores integers with gaps as floats."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _is_accepted_source(
+    row: pd.Series, time: np.datetime64, accepted: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Return whether a mark accepts a change of the workload's source on a night."""
+    return any(
+        mark.get("metric") == SOURCE
+        and accepts({**mark, "metric": None}, row)
+        and time <= _moment(mark)
+        for mark in accepted
+    )
+
+
+def _moment(mark: Mapping[str, Any]) -> np.datetime64:
+    """Return the UTC time from which on a mark applies: its ``at``, else its creation."""
+    if mark.get("at"):
+        return np.datetime64(pd.Timestamp(parse_moment(mark["at"])).tz_convert(None), "us")
+    return np.datetime64(round(id_time(str(mark["id"])) * 1e6), "us")
