@@ -130,7 +130,7 @@ def test_alarms_of_the_control_are_the_machine():
     night = fleet_step(alarm, np.zeros(alarm.size), **told, control="pinned")
 
     assert night.cause[alarm != 0].tolist() == ["infrastructure"]
-    assert "nobody changes" in night.groups[0].reason
+    assert "never changes" in night.groups[0].reason
 
 
 def test_a_control_that_was_not_measured_tonight_proves_nothing():

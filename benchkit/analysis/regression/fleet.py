@@ -1,9 +1,8 @@
-"""Separate slow machines from slow code with all alarms of one night.
+"""Distinguish slow machines from slow code with all alarms of a night.
 
-A busy
-machine, a full disk or a new kernel moves many workloads at once, and moves a pinned environment
-as well; a change in Dask may move as many workloads, but never that environment.
-Alarms are grouped and explained here, not dropped.
+A busy machine, a full disk or a new kernel affects many workloads and also the control environment,
+whose software never changes; a change in Dask does not affect the control. This module groups
+alarms and estimates their cause; it removes none.
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ from benchkit.errors import UsageError
 
 __all__ = ["FleetGroup", "FleetNight", "fleet_step"]
 
-#: A group is hot if this share of its series moved, and three of them: a tenth of the nights of
-#: 301 real series are, and 15 of the 27 false alarms of the detector fell on those.
-HOT_SHARE = 0.10
-HOT_AT_LEAST = 3
-#: A series has moved if it has an alarm or is so many noise units off, which happens on this
-#: share of ordinary nights (tails are heavier than normal).
+#: Share of the series of a group from which on a common deviation makes the cause unclear. True
+#: on a tenth of the nights of 301 real series, with 15 of the 27 false alarms of the detector.
+COMMON_SHARE = 0.10
+#: Smallest number of such series.
+COMMON_SERIES = 3
+#: Deviation of the last night, in noise units, from which on a series counts as moved.
 MOVED_UNITS = 3.0
+#: Share of series that deviate so far on ordinary nights (tails are heavier than normal).
 MOVED_BY_CHANCE = 0.01
-#: The control has moved if so many series of it moving by chance is rarer than this.
+#: Largest probability, by chance, of the number of moved series that shows a moved control.
 CONTROL_LEVEL = 0.02
 
 
@@ -38,19 +38,20 @@ class FleetGroup:
     Parameters
     ----------
     machine, environment, metric : str
+        Shared by the series of the group.
     direction : int
         1 for levels that rose, -1 for levels that fell.
     members : ndarray of int
         Positions of the series with an alarm.
     n_measured, n_moved : int
-        Series of that machine, environment and metric measured tonight, and how many of them
-        moved in that direction: those with an alarm, and those three noise units off.
+        Series of that machine, environment and metric with a value on the last night, and how many
+        of them moved in that direction: by an alarm, or by three noise units.
     n_control, n_control_moved : int
-        The same for the control environment on that machine and metric.
+        The same numbers for the control environment on that machine and metric.
     cause : str
         ``code``, ``infrastructure`` or ``unclear``.
     reason : str
-        The cause in one sentence with its numbers.
+        The cause in a sentence with its numbers.
     """
 
     machine: str
@@ -68,14 +69,14 @@ class FleetGroup:
 
 @dataclass(frozen=True)
 class FleetNight:
-    """What a night's alarms have in common.
+    """Causes of the alarms of a night.
 
     Parameters
     ----------
     cause : ndarray of str, shape (series,)
         ``code``, ``infrastructure`` or ``unclear``; empty where there is no alarm.
     groups : tuple of FleetGroup
-        Largest first.
+        The largest group first.
     """
 
     cause: NDArray[np.str_]
@@ -92,39 +93,40 @@ def fleet_step(
     workload: ArrayLike | None = None,
     control: str | None = None,
 ) -> FleetNight:
-    """Group a night's alarms and name the probable cause of each.
+    """Group the alarms of a night and estimate the cause of each.
 
     Parameters
     ----------
     alarm : array_like of int, shape (series,)
-        1 or -1 for a change of level seen tonight, 0 for none.
+        1 or -1 for a change of level detected on this night, 0 for none.
     units : array_like of float, shape (series,)
         `LatestNight.units`: change of the last night in noise units; NaN if not measured.
     machine, environment, metric : array_like of str, shape (series,)
-        What each series is about.
+        Fields of each series.
     workload : array_like of str, shape (series,), optional
-        Lets an alarm be held against the same workload in the control environment, which tells
-        a busy disk that hits two workloads only.
+        Workload of each series. Alarms are also compared with the same workload in the control
+        environment, which detects causes that affect few workloads, such as a busy disk.
     control : str, optional
-        The control environment, whose software never changes: only the machine can move it.
+        The control environment: its software never changes, so only the machine affects it.
 
     Returns
     -------
     FleetNight
+        Cause of each alarm, and the groups.
 
     Raises
     ------
     UsageError
-        The arrays are not equally long.
+        The arrays differ in length.
 
     Notes
     -----
-    With a control measured tonight: ``infrastructure`` if the control moved the same way (more of
-    its series than chance explains, or the same workload), else ``code``. Without: ``unclear`` if
-    a tenth of the group's series, and three at least, moved together, else ``code``. Alarms of
-    the control itself are always ``infrastructure``. On real series without a control, a ninth
-    of the alarms of planted steps is unclear and more than half of the false ones: unclear
-    alarms want the interleaved re-run that confirms them.
+    With a measured control: ``infrastructure`` if the control moved in the same direction (more of
+    its series than chance explains, or the same workload), else ``code``. Without a control:
+    ``unclear`` if a tenth of the group's series, and at least three, moved, else ``code``. Alarms
+    of the control itself are always ``infrastructure``. On real series without a control, a ninth
+    of the alarms of inserted steps and more than half of the false alarms are unclear: confirm
+    these by an interleaved measurement.
 
     Examples
     --------
@@ -152,54 +154,53 @@ def fleet_step(
     measured = np.isfinite(units) | (alarm != 0)
     cause = np.full(alarm.shape, "", dtype="<U14")
     groups = []
-    for place, env, what, direction in sorted(_keys(alarm, labels)):
-        here = measured & (labels[0] == place) & (labels[2] == what)
-        ours, pinned = here & (labels[1] == env), here & (labels[1] == control)
+    for key in sorted(_keys(alarm, labels)):
+        host, tested, name, direction = key
+        here = measured & (labels[0] == host) & (labels[2] == name)
+        series, pinned = here & (labels[1] == tested), here & (labels[1] == control)
         moved = here & ((alarm == direction) | (direction * units >= MOVED_UNITS))
-        counts = [int(part.sum()) for part in (ours, ours & moved, pinned, pinned & moved)]
-        group = _explain(
-            np.flatnonzero(ours & (alarm == direction)),
-            (place, env, what, direction, control),
-            counts,
-        )
+        counts = tuple(int(part.sum()) for part in (series, series & moved, pinned, pinned & moved))
+        group = _group(np.flatnonzero(series & (alarm == direction)), key, control, counts)
         groups.append(group)
         cause[group.members] = group.cause
-        if same_workload is not None and env != control:
-            # The machine may hit few workloads: each alarm is held against its own control.
-            hit = np.isin(same_workload[group.members], same_workload[pinned & moved])
-            cause[group.members[hit]] = "infrastructure"
+        if same_workload is not None and tested != control:
+            # The machine may affect few workloads: compare each alarm with its own control.
+            affected = np.isin(same_workload[group.members], same_workload[pinned & moved])
+            cause[group.members[affected]] = "infrastructure"
     groups.sort(key=lambda group: -group.members.size)
     return FleetNight(cause, tuple(groups))
 
 
-def _keys(alarm: NDArray[np.int64], labels: Iterable[NDArray]) -> set[tuple[str, str, str, int]]:
+def _keys(
+    alarm: NDArray[np.int64], labels: Iterable[NDArray[np.str_]]
+) -> set[tuple[str, str, str, int]]:
     """Return machine, environment, metric and direction of the groups that have an alarm."""
-    hot = np.flatnonzero(alarm)
-    columns = (*(label[hot].tolist() for label in labels), np.sign(alarm[hot]).tolist())
+    alarms = np.flatnonzero(alarm)
+    columns = (*(label[alarms].tolist() for label in labels), np.sign(alarm[alarms]).tolist())
     return set(zip(*columns, strict=True))
 
 
-def _explain(
+def _group(
     members: NDArray[np.int64],
-    key: tuple[str, str, str, int, str | None],
-    counts: list[int],
+    key: tuple[str, str, str, int],
+    control: str | None,
+    counts: tuple[int, ...],
 ) -> FleetGroup:
-    """Name the cause of a group and say why."""
-    machine, environment, metric, direction, control = key
-    n_measured, n_moved, n_control, n_pinned = counts
-    went = f"{members.size} of {n_measured} series {'rose' if direction > 0 else 'fell'}"
+    """Return a group of alarms with its cause and reason."""
+    _, environment, _, direction = key
+    n_measured, n_moved, n_control, n_control_moved = counts
+    summary = f"{members.size} of {n_measured} series {'rose' if direction > 0 else 'fell'}"
     if environment == control:
-        cause, reason = "infrastructure", f"{went} in the control {control!r}, which nobody changes"
+        cause = "infrastructure"
+        reason = f"{summary} in the control {control!r}, whose software never changes"
     elif n_control:
-        by_chance = float(bdtrc(n_pinned - 1, n_control, MOVED_BY_CHANCE))
-        cause = "infrastructure" if n_pinned and by_chance <= CONTROL_LEVEL else "code"
-        reason = f"{went} and {n_pinned or 'none'} of {n_control} of the control {control!r}"
-    elif n_moved >= max(HOT_AT_LEAST, HOT_SHARE * n_measured):
+        chance = float(bdtrc(n_control_moved - 1, n_control, MOVED_BY_CHANCE))
+        cause = "infrastructure" if n_control_moved and chance <= CONTROL_LEVEL else "code"
+        reason = f"{summary} and {n_control_moved or 'none'} of {n_control} of the control"
+        reason += f" {control!r}"
+    elif n_moved >= max(COMMON_SERIES, COMMON_SHARE * n_measured):
         cause = "unclear"
-        reason = f"{went} when {n_moved} of them moved, and no control was measured"
+        reason = f"{summary}, {n_moved} series moved, and no control was measured"
     else:
-        cause, reason = "code", f"{went}; no control was measured"
-    return FleetGroup(
-        machine, environment, metric, direction, members, n_measured, n_moved, n_control, n_pinned,
-        cause, reason,
-    )  # fmt: skip
+        cause, reason = "code", f"{summary}; no control was measured"
+    return FleetGroup(*key, members, n_measured, n_moved, n_control, n_control_moved, cause, reason)

@@ -26,7 +26,7 @@ from benchkit.formatting import json_safe
 
 __all__ = ["Judgement", "judge_night"]
 
-#: Alarms per series and night on real series without a change: benchmarks/detection.py.
+#: Alarms per series and night on real series without a change, from benchmarks/detection.py.
 FALSE_ALARMS = 0.020 / 100
 #: Consecutive nights that ended ok before a failure is reported as new.
 OK_NIGHTS_BEFORE = 3
@@ -37,7 +37,7 @@ _HARMLESS_OUTCOMES = ("", "ok", "skipped", "infrastructure")
 
 @dataclass(frozen=True)
 class Judgement:
-    """Events that follow from a night.
+    """New events of a night.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ class Judgement:
     events : list of dict
         Events that need no confirmation: grown, eased, recovered, ended, improved, set_aside.
     proposed : list of dict
-        Regressions to open unless a new measurement contradicts them. `suspect` is true for those
-        that are based on one night, which must not be opened without confirmation.
+        Regressions to open unless another measurement contradicts them. ``suspect`` is true for
+        those that are based on one night; open them only after confirmation.
     nights : list of dict
-        One event ``night``, with counts, for each environment and host that was judged.
+        An event of kind ``night``, with counts, for each judged environment and host.
     groups : tuple of FleetGroup
         Groups of alarms with a common cause.
     """
@@ -73,13 +73,13 @@ def judge_night(
     Parameters
     ----------
     history : History
-        Up to the night in question.
+        Ends with the night to judge.
     events : iterable of mapping
-        Events of the ledger. An environment on a host is not judged twice for the same night.
+        Events of the ledger. Environments and hosts already judged on this night are skipped.
     marks : iterable of mapping
         As returned by `Store.marks`.
     control : str, optional
-        The control environment, whose software never changes: separates machine from code.
+        The control environment: its software never changes, so only the machine affects it.
 
     Returns
     -------
@@ -97,22 +97,22 @@ def judge_night(
     if not len(history.times):
         return Judgement("", [], [], [])
     night = night_name(history.times[-1])
-    fresh = _fresh_groups(history, events)
+    unjudged = _unjudged_groups(history, events)
     ledger = read_ledger(events, marks)
-    known = {
+    active = {
         series_name(regression.about): regression
         for regression in ledger
         if regression.closed is None
     }
-    past = {
+    recovered = {
         series_name(regression.about): regression
         for regression in reversed(ledger)
         if regression.state == "recovered"
     }
-    levels = NightLevels(history, night, fresh, known, past, control)
+    levels = NightLevels(history, night, unjudged, active, recovered, control)
     alarms = levels.alarms()
     latest = history.latest_night()
-    units = np.where(levels.fresh_rows, latest.units, np.nan)
+    units = np.where(levels.unjudged_rows, latest.units, np.nan)
     fleet = fleet_step(
         np.array([np.sign(change.direction) if change else 0 for change in alarms], int),
         units,
@@ -123,21 +123,24 @@ def judge_night(
         control=control,
     )
     reasons = {int(row): group.reason for group in fleet.groups for row in group.members}
-    ended = levels.recoveries()
-    closed = {str(event["regression"]) for event in ended}
-    found, proposed = levels.changes(alarms, fleet.cause, reasons, closed)
+    recoveries = levels.recoveries()
+    closed = {str(event["regression"]) for event in recoveries}
+    changes, proposed = levels.changes(alarms, fleet.cause, reasons, closed)
     proposed += levels.suspects(latest.suspect, latest.ratio, proposed)
-    failed, others = _judge_outcomes(history, night, fresh, known, control)
-    found += ended + others
-    proposed += failed
-    nights = _night_events(history, night, fresh, found, proposed)
-    return Judgement(night, found, proposed, nights, fleet.groups)
+    failures, other_events = _judge_outcomes(history, night, unjudged, active, control)
+    new_events = changes + recoveries + other_events
+    proposed += failures
+    nights = _night_events(history, night, unjudged, new_events, proposed)
+    return Judgement(night, new_events, proposed, nights, fleet.groups)
 
 
-def _fresh_groups(
+def _unjudged_groups(
     history: History, events: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, str], str]:
-    """Return (environment, host) measured on the last night -> last night judged."""
+    """Return (environment, host) measured on the last night -> name of the last judged night.
+
+    Groups that were judged on the last night are not included.
+    """
     last = history.runs[history.runs["night"] == len(history.times) - 1]
     measured = set(zip(last["environment"].astype(str), last["host"].astype(str), strict=True))
     last_judged = dict.fromkeys(measured, "")
@@ -146,22 +149,22 @@ def _fresh_groups(
         if event["kind"] == "night" and group in last_judged:
             last_judged[group] = max(last_judged[group], str(event["seen"]))
     night = night_name(history.times[-1])
-    return {group: seen for group, seen in last_judged.items() if seen < night}
+    return {group: judged for group, judged in last_judged.items() if judged < night}
 
 
 def _night_events(
     history: History,
     night: str,
-    fresh: Mapping[tuple[str, str], str],
+    unjudged: Mapping[tuple[str, str], str],
     events: Sequence[Mapping[str, Any]],
     proposed: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Return one event with counts for each environment and host."""
+    """Return an event with counts for each environment and host."""
     series = history.series
     measured = np.isfinite(history.values[:, -1]) if len(history) else np.zeros(0, bool)
     judged = np.array([worse_direction(metric) != 0 for metric in series["metric"]], bool)
     nights = []
-    for environment, host in sorted(fresh):
+    for environment, host in sorted(unjudged):
         here = ((series["environment"] == environment) & (series["host"] == host)).to_numpy(bool)
         n_series = int((here & measured & judged).sum())
         related = [
@@ -191,36 +194,36 @@ def _night_events(
 def _judge_outcomes(
     history: History,
     night: str,
-    fresh: Mapping[tuple[str, str], str],
-    known: Mapping[tuple[str, ...], Regression],
+    unjudged: Mapping[tuple[str, str], str],
+    active: Mapping[tuple[str, ...], Regression],
     control: str | None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return proposed regressions of workloads that began to fail, and other events of failures.
 
     A failure that also occurs in the control environment is not caused by the code under test.
     """
-    opened, others = [], []
+    proposed, others = [], []
     keys = history.runs.drop_duplicates("key").set_index("key")
-    bad = ~np.isin(history.outcomes[:, -1], _HARMLESS_OUTCOMES)
-    hit = keys.loc[[key for key in np.flatnonzero(bad) if key in keys.index]]
-    in_control = set(hit.loc[hit["environment"] == control, "workload"])
+    failed = ~np.isin(history.outcomes[:, -1], _HARMLESS_OUTCOMES)
+    failures = keys.loc[[key for key in np.flatnonzero(failed) if key in keys.index]]
+    in_control = set(failures.loc[failures["environment"] == control, "workload"])
     for key, outcomes in enumerate(history.outcomes):
         about = {**keys.loc[key, list(SERIES_FIELDS)].to_dict(), "metric": FAILING}
         group = (str(about["environment"]), str(about["host"]))
-        if group not in fresh or not outcomes[-1]:
+        if group not in unjudged or not outcomes[-1]:
             continue
         past = [outcome for outcome in outcomes if outcome not in ("", "infrastructure")]
-        regression = known.get(series_name(about))
+        regression = active.get(series_name(about))
         fact = {**json_safe(about), "seen": night}
         if regression is not None:
             if past[-OK_NIGHTS_AFTER:] == ["ok"] * OK_NIGHTS_AFTER:
                 others.append({**fact, "regression": regression.id, "kind": "recovered"})
-        elif bad[key] and past[-OK_NIGHTS_BEFORE - 1 : -1] == ["ok"] * OK_NIGHTS_BEFORE:
+        elif failed[key] and past[-OK_NIGHTS_BEFORE - 1 : -1] == ["ok"] * OK_NIGHTS_BEFORE:
             fact |= {"regression": regression_id(about, night), "night": night}
             fact["reason"] = f"ended {outcomes[-1]}, and ok on {OK_NIGHTS_BEFORE} nights before"
             if about["workload"] in in_control:
                 fact["reason"] += f"; it fails in the control {control!r} too"
                 others.append({**fact, "kind": "set_aside", "cause": "infrastructure"})
             else:
-                opened.append({**fact, "kind": "opened", "suspect": False, "cause": "code"})
-    return opened, others
+                proposed.append({**fact, "kind": "opened", "suspect": False, "cause": "code"})
+    return proposed, others

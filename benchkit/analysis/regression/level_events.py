@@ -17,21 +17,37 @@ from benchkit.store.schema import METRICS
 
 __all__ = ["NightLevels", "worse_direction"]
 
-#: Nights before a change whose median is the level before.
+#: Largest number of nights before a change whose median is the level before.
 LEVEL_NIGHTS = 30
-#: Consecutive nights near the old level that are a recovery: by chance rarer than 1e-4 per night,
-#: also for the smallest change that is reported.
+#: Consecutive nights near the level before that are a recovery: by chance rarer than 1e-4 per
+#: night, also for the smallest change that is reported.
 RECOVERY_NIGHTS = 3
-#: Largest distance of these nights from the old level, as a share of the change.
+#: Largest distance of these nights from the level before, as a share of the change.
 RECOVERY_SHARE = 1 / 3
-#: Smallest further change (logarithm of a ratio) for which a regression is called grown.
+#: Smallest further change (logarithm of a ratio) that makes a regression grown or eased.
 GROWTH = 0.03
-#: Nights by which two estimates of the position of the same change may differ.
-SAME_PLACE = 3
+#: Largest difference, in nights, of two estimates of the first night of the same change.
+SAME_CHANGE_NIGHTS = 3
 
 
 def worse_direction(metric: str) -> int:
-    """Return 1 if more of a metric is worse, -1 if less is, 0 if neither."""
+    """Return the direction in which a metric becomes worse.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+
+    Returns
+    -------
+    int
+        1 if more is worse, -1 if less is worse, 0 if neither.
+
+    Examples
+    --------
+    >>> worse_direction("duration"), worse_direction("n_tasks")
+    (1, 0)
+    """
     better = METRICS[metric].better if metric in METRICS else ""
     return {"lower": 1, "higher": -1}.get(better, 0)
 
@@ -43,12 +59,12 @@ class NightLevels:
     Parameters
     ----------
     history : History
-        Up to the night in question.
+        Ends with the night to judge.
     night : str
-        Its name.
-    fresh : mapping of (environment, host) to str
+        Name of that night.
+    unjudged : mapping of (environment, host) to str
         Measured and not yet judged groups -> name of the last judged night.
-    known, past : mapping of series name to Regression
+    active, recovered : mapping of series name to Regression
         Regressions that are not closed; last recovered regression of each series.
     control : str or None
         The control environment, whose software never changes.
@@ -56,15 +72,15 @@ class NightLevels:
 
     history: History
     night: str
-    fresh: Mapping[tuple[str, str], str]
-    known: Mapping[tuple[str, ...], Regression]
-    past: Mapping[tuple[str, ...], Regression]
+    unjudged: Mapping[tuple[str, str], str]
+    active: Mapping[tuple[str, ...], Regression]
+    recovered: Mapping[tuple[str, ...], Regression]
     control: str | None = None
 
     @property
-    def fresh_rows(self) -> NDArray[np.bool_]:
-        """Series of groups that are not yet judged on this night, shape (series,)."""
-        return np.array([group in self.fresh for group in self._groups], bool)
+    def unjudged_rows(self) -> NDArray[np.bool_]:
+        """Mask of the series that are not yet judged on this night, shape (series,)."""
+        return np.array([group in self.unjudged for group in self._groups], bool)
 
     @property
     def _groups(self) -> list[tuple[str, str]]:
@@ -72,18 +88,24 @@ class NightLevels:
         return list(zip(series["environment"].astype(str), series["host"].astype(str), strict=True))
 
     def alarms(self) -> list[ChangePoint | None]:
-        """Return the newest change of each series that was not judged before."""
-        found: list[ChangePoint | None] = []
+        """Return the newest change of each series that was not judged before.
+
+        Returns
+        -------
+        list of ChangePoint or None
+            An element per series. On the first judged night of a group, changes that were detected
+            earlier are omitted.
+        """
+        alarms: list[ChangePoint | None] = []
         last = len(self.history.times) - 1
         for group, changes in zip(self._groups, self.history.changes, strict=True):
             new = None
-            if group in self.fresh and changes:
-                seen, until = changes[-1].detected_at, self.fresh[group]
-                # On the first judged night, changes detected earlier give no events.
-                known = night_name(self.history.times[seen]) <= until if until else seen < last
-                new = None if known else changes[-1]
-            found.append(new)
-        return found
+            if group in self.unjudged and changes:
+                detected, judged = changes[-1].detected_at, self.unjudged[group]
+                name = night_name(self.history.times[detected])
+                new = changes[-1] if (name > judged if judged else detected >= last) else None
+            alarms.append(new)
+        return alarms
 
     def changes(
         self,
@@ -92,7 +114,26 @@ class NightLevels:
         reasons: Mapping[int, str],
         closed: Collection[str] = (),
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return events for changes of level, and regressions to be opened."""
+        """Return events for changes of level, and proposed regressions.
+
+        Parameters
+        ----------
+        alarms : sequence of ChangePoint or None
+            As returned by `alarms`.
+        cause : ndarray of str, shape (series,)
+            Probable cause of each alarm, from `benchkit.analysis.regression.fleet.fleet_step`.
+        reasons : mapping of int to str
+            Reason of the cause, by position of the series.
+        closed : collection of str
+            Ids of regressions that recovered or ended on this night.
+
+        Returns
+        -------
+        events : list of dict
+            Events that need no confirmation.
+        proposed : list of dict
+            Events of kind ``opened``.
+        """
         events, proposed = [], []
         for row, change in enumerate(alarms):
             about = self.history.series.iloc[row]
@@ -102,15 +143,15 @@ class NightLevels:
             fact = self._fact(row, change.index, change.ratio, change.low, change.high)
             fact |= {"cause": str(cause[row]), "reason": reasons.get(row, "")}
             fact |= self._control_cause(row, change)
-            open_one = self.known.get(series_name(about))
-            if open_one is not None and not self._belongs(open_one, row):
-                open_one = None
-            if open_one is not None and open_one.id in closed:
+            regression = self.active.get(series_name(about))
+            if regression is not None and not self._in_current_segment(regression, row):
+                regression = None
+            if regression is not None and regression.id in closed:
                 continue
             if fact["cause"] == "infrastructure":
                 events.append({**fact, "kind": "set_aside"})
-            elif open_one is not None:
-                events += self._follow(open_one, fact, change.direction == worse)
+            elif regression is not None:
+                events += self._update(regression, fact, change.direction == worse)
             elif change.direction == worse:
                 proposed.append({**fact, "kind": "opened", "suspect": False})
             elif not self._is_recovery(fact):
@@ -123,28 +164,25 @@ class NightLevels:
         All nights of the new level are used: with one night, a coincidence of two noisy nights
         would exclude a true regression permanently.
         """
-        series = self.history.series
-        about = series.iloc[row]
+        about = self.history.series.iloc[row]
         if self.control is None or about["environment"] == self.control:
             return {}
-        pinned = np.ones(len(series), bool)
-        for name in ("host", "metric", "scale", "capture"):
-            pinned &= (series[name] == about[name]).to_numpy()
-        pinned &= (series["environment"] == self.control).to_numpy()
-        same = pinned & (series["workload"] == about["workload"]).to_numpy()
-        rows = np.flatnonzero(same if same.any() else pinned)
+        shared = {name: about[name] for name in ("host", "metric", "scale", "capture")}
+        in_control = self.history.matching({**shared, "environment": self.control})
+        same = in_control & self.history.matching({"workload": about["workload"]})
+        rows = np.flatnonzero(same if same.any() else in_control)
         start = self._reference_start(row, change.index)
         shifts = np.array([self._shift(at, start, change.index) for at in rows.tolist()])
         shifts = shifts[np.isfinite(shifts)]
         if not shifts.size or not 0 < change.ratio < np.inf:
             return {}
-        went = float(np.median(shifts))
-        moved = went * change.direction >= abs(np.log(change.ratio)) / 2
-        which = "the same workload" if same.any() else f"the median of {shifts.size} series"
+        shift = float(np.median(shifts))
+        changed = shift * change.direction >= abs(np.log(change.ratio)) / 2
+        what = "the same workload" if same.any() else f"the median of {shifts.size} series"
         return {
-            "cause": "infrastructure" if moved else "code",
-            "reason": f"in the control {self.control!r} {which} went {100 * np.expm1(went):+.1f} % "
-            "over the same nights",
+            "cause": "infrastructure" if changed else "code",
+            "reason": f"in the control {self.control!r}, {what} changed by "
+            f"{100 * np.expm1(shift):+.1f} % over the same nights",
         }
 
     def _reference_start(self, row: int, index: int) -> int:
@@ -161,33 +199,41 @@ class NightLevels:
         return float(np.log(np.median(parts[1]) / np.median(parts[0])))
 
     def _is_recovery(self, fact: Mapping[str, Any]) -> bool:
-        """Whether a change for the better is the recovery of a closed regression."""
-        one = self.past.get(series_name(fact))
-        if one is None or not (one.before > 0 and fact["after"] and one.night < fact["night"]):
+        """Return whether a change for the better is the recovery of a closed regression."""
+        past = self.recovered.get(series_name(fact))
+        if past is None or not (past.before > 0 and fact["after"] and past.night < fact["night"]):
             return False
-        return bool(abs(np.log(fact["after"] / one.before)) < abs(np.log(one.ratio)) / 2)
+        return bool(abs(np.log(fact["after"] / past.before)) < abs(np.log(past.ratio)) / 2)
 
-    def _belongs(self, one: Regression, row: int) -> bool:
-        """Whether a regression began in the current segment of the series."""
+    def _in_current_segment(self, regression: Regression, row: int) -> bool:
+        """Return whether a regression began in the current segment of its series."""
         start = self.history.segment_start(row, len(self.history.times) - 1)
-        return one.night >= night_name(self.history.times[start])
+        return regression.night >= night_name(self.history.times[start])
 
-    def _follow(self, one: Regression, fact: dict[str, Any], worse: bool) -> list[dict[str, Any]]:
+    def _position(self, night: str) -> int:
+        """Return the position of a night, or of the next night if it is missing."""
+        return int(np.searchsorted(self.history.times, np.datetime64(night)))
+
+    def _update(
+        self, regression: Regression, fact: dict[str, Any], worse: bool
+    ) -> list[dict[str, Any]]:
         """Return the events that a new change adds to an open regression."""
-        total = fact["after"] / one.before if one.before else float("nan")
-        follow = {**fact, "regression": one.id, "before": one.before}
-        moved = np.log(total / one.ratio) * worse_direction(one.metric) if total > 0 else 0.0
-        times = [night_name(time) for time in self.history.times]
-        apart = abs(times.index(fact["night"]) - _position(times, one.night))
-        if apart <= SAME_PLACE and worse:
-            return [{**follow, "kind": "placed"}]
-        share = total / fact["ratio"]  # the interval is of the new step, on top of the old one
-        scaled = {"ratio": total, "low": fact["low"] * share, "high": fact["high"] * share}
-        scaled["night"] = one.night  # the first night does not change
-        if worse and moved > GROWTH:
-            return [{**follow, **scaled, "kind": "grown"}]
-        if not worse and moved < -GROWTH:
-            return [{**follow, **scaled, "kind": "eased"}]
+        before, first = regression.before, regression.night
+        total = fact["after"] / before if before else float("nan")
+        event = {**fact, "regression": regression.id, "before": before}
+        distance = abs(self._position(fact["night"]) - self._position(first))
+        if worse and distance <= SAME_CHANGE_NIGHTS:
+            return [{**event, "kind": "placed"}]
+        # The interval is that of the new step: scale it to the whole change.
+        share = total / fact["ratio"]
+        event |= {"ratio": total, "low": fact["low"] * share, "high": fact["high"] * share}
+        event["night"] = first
+        growth = np.log(total / regression.ratio) if total > 0 else 0.0
+        growth *= worse_direction(regression.metric)
+        if worse and growth > GROWTH:
+            return [{**event, "kind": "grown"}]
+        if not worse and growth < -GROWTH:
+            return [{**event, "kind": "eased"}]
         return []
 
     def suspects(
@@ -196,43 +242,65 @@ class NightLevels:
         ratio: NDArray[np.float64],
         proposed: Sequence[Mapping[str, Any]],
     ) -> list[dict[str, Any]]:
-        """Return suspected regressions of one night, which need a second measurement."""
-        taken = {series_name(one) for one in proposed}
+        """Return suspected regressions of one night, which need a second measurement.
+
+        Parameters
+        ----------
+        suspect : ndarray of int, shape (series,)
+            Direction of the deviation of the last night: 1, -1, or 0 for none.
+        ratio : ndarray of float, shape (series,)
+            Last night / level of the reference.
+        proposed : sequence of mapping
+            Proposed regressions; their series are skipped.
+
+        Returns
+        -------
+        list of dict
+            Events of kind ``opened`` with ``suspect`` true.
+        """
+        taken = {series_name(event) for event in proposed}
         last = len(self.history.times) - 1
-        found = []
+        events = []
         for row in np.flatnonzero(suspect != 0).tolist():
             about = self.history.series.iloc[row]
             name, worse = series_name(about), worse_direction(about["metric"])
-            if not self.fresh_rows[row] or name in taken or name in self.known:
+            if not self.unjudged_rows[row] or name in taken or name in self.active:
                 continue
             if worse and suspect[row] == worse:
                 fact = self._fact(row, last, float(ratio[row]), None, None)
-                fact |= {"cause": "unclear", "reason": "one night, not measured again yet"}
-                found.append({**fact, "kind": "opened", "suspect": True})
-        return found
+                fact |= {"cause": "unclear", "reason": "one night, not confirmed yet"}
+                events.append({**fact, "kind": "opened", "suspect": True})
+        return events
 
     def recoveries(self) -> list[dict[str, Any]]:
-        """Return events for regressions that recovered, or whose segment ended."""
-        found = []
-        for one in self.known.values():
-            row = self.history.find(one.about) if one.metric != FAILING else None
-            if row is None or not self.fresh_rows[row]:
+        """Return events for regressions that recovered, or whose segment ended.
+
+        Returns
+        -------
+        list of dict
+            Events of kind ``recovered`` or ``ended``.
+        """
+        events = []
+        for regression in self.active.values():
+            failing = regression.metric == FAILING
+            row = None if failing else self.history.find(regression.about)
+            if row is None or not self.unjudged_rows[row]:
                 continue
-            fact = {**one.about, "regression": one.id, "seen": self.night}
-            if not self._belongs(one, row):
-                reason = self._why_restarted(row)
-                found.append({**fact, "kind": "ended", "reason": reason})
+            fact = {**regression.about, "regression": regression.id, "seen": self.night}
+            if not self._in_current_segment(regression, row):
+                reasons = self.history.segments_of(row)["reason"].tolist()
+                events.append({**fact, "kind": "ended", "reason": "".join(reasons[-1:])})
                 continue
-            times = [night_name(time) for time in self.history.times]
-            values = self.history.values[row, _position(times, one.night) + 1 :]
+            before = regression.before
+            values = self.history.values[row, self._position(regression.night) + 1 :]
             recent = values[np.isfinite(values)][-RECOVERY_NIGHTS:]
-            if recent.size < RECOVERY_NIGHTS or not one.before > 0:
+            if recent.size < RECOVERY_NIGHTS or not before > 0:
                 continue
-            left = np.log(recent / one.before) / np.log(one.ratio)
-            if (left < RECOVERY_SHARE).all():
+            remaining = np.log(recent / before) / np.log(regression.ratio)
+            if (remaining < RECOVERY_SHARE).all():
                 after = float(np.median(recent))
-                found.append({**fact, "kind": "recovered", "before": one.before, "after": after})
-        return found
+                events.append({**fact, "kind": "recovered", "before": before, "after": after})
+        return events
 
     def _fact(
         self, row: int, index: int, ratio: float, low: float | None, high: float | None
@@ -257,15 +325,3 @@ class NightLevels:
             "before": before,
             "after": after,
         }
-
-    def _why_restarted(self, row: int) -> str:
-        about, segments = self.history.series.iloc[row], self.history.segments
-        mine = segments[
-            (segments["key"] == about["key"]) & segments["metric"].isin(["", about["metric"]])
-        ]
-        return str(mine.sort_values("night")["reason"].iloc[-1]) if len(mine) else ""
-
-
-def _position(times: Sequence[str], night: str) -> int:
-    """Return the position of a night, or of the next night if it is missing."""
-    return int(np.searchsorted(np.array(times), night))

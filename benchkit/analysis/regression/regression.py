@@ -38,35 +38,39 @@ _OPEN = ("open", "grown")
 
 @dataclass(frozen=True, repr=False)
 class Regression:
-    """A lasting change for the worse of one metric of one workload.
+    """A lasting change of one metric of one workload for the worse.
 
     Parameters
     ----------
     id : str
         Ten characters, a hash of series and night.
     workload, environment, host, capture, metric : str
-    scale : float
         Fields of the series. The metric `outcome` means that the workload fails.
+    scale : float
+        Scale of the workload's data, a field of the series.
     state : {"open", "grown", "recovered", "accepted", "ended"}
+        State after the last event.
     night : str
         First night of the new level, ISO 8601, UTC.
     seen : str
-        Night on which it was detected.
+        Night of detection.
     closed : str or None
-        Night on which it recovered or ended.
+        Night of the recovery, or of the end of the segment.
     ratio, low, high : float
         Level now / level before, with its 95 % interval; NaN for failures.
     before, after : float
-        The levels in the metric's unit; NaN for failures.
+        Levels before and after, in the unit of the metric; NaN for failures.
     cause : {"code", "unclear", "infrastructure"}
         Estimated from the other series of the night.
+    reason : str
+        The cause in a sentence with its numbers.
     confirmed : bool or None
         Whether an interleaved measurement of both builds confirmed it; None: not measured.
     facts : mapping
-        Result of `diagnose_regression`: ``changed`` (differences of the builds), ``explanation``,
-        ``runs`` (ids on both sides), ``bisect`` (a command), ``error``.
+        Differences of the builds (``changed``), ``explanation``, ``runs`` (ids on both sides),
+        ``bisect`` (a command) and ``error``, as far as these are known.
     events : sequence of mapping
-        Its events, oldest first.
+        Events of the ledger about it, oldest first.
     """
 
     id: str
@@ -93,7 +97,7 @@ class Regression:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has neither ended nor been accepted."""
+        """Whether its state is open or grown."""
         return self.state in _OPEN
 
     @property
@@ -115,15 +119,20 @@ class Regression:
 
     @property
     def title(self) -> str:
-        """One line: workload, metric, change and first night."""
+        """One line of text: workload, metric, change and first night."""
         if self.metric == FAILING:
             return f"{self.workload}: fails since {self.night[:10]}"
-        word = METRICS[self.metric].long_name
-        change = format_change(self.ratio)
-        return f"{self.workload}: {word} {change} since {self.night[:10]}"
+        metric, change = METRICS[self.metric].long_name, format_change(self.ratio)
+        return f"{self.workload}: {metric} {change} since {self.night[:10]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the regression as a flat dict of JSON types."""
+        """Return the regression as a flat dict of JSON types.
+
+        Returns
+        -------
+        dict
+            The fields except `events`, the entries of `facts`, `size` and `title`.
+        """
         flat = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
@@ -136,12 +145,36 @@ class Regression:
 
 
 def series_name(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key of a series or of its regression: the values of its fields."""
+    """Return the values of the fields that identify a series.
+
+    Parameters
+    ----------
+    about : mapping
+        Fields of the series, such as a row of `History.series` or an event.
+
+    Returns
+    -------
+    tuple of str
+        Workload, environment, host, scale, capture and metric.
+    """
     return tuple(str(about[name]) for name in (*SERIES_FIELDS, "metric"))
 
 
 def regression_id(about: Mapping[str, Any], night: str) -> str:
-    """Return the id of the regression of a series that was seen on a night."""
+    """Return the id of the regression of a series that began on a night.
+
+    Parameters
+    ----------
+    about : mapping
+        Fields of the series.
+    night : str
+        First night of the new level, ISO 8601.
+
+    Returns
+    -------
+    str
+        Ten hexadecimal digits.
+    """
     text = "\n".join([*series_name(about), night[:19]])
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -156,48 +189,50 @@ def read_ledger(
     events : iterable of mapping
         As returned by `Store.events`.
     marks : iterable of mapping
-        As returned by `Store.marks`. A mark that accepts a workload (and metric) accepts its
-        earlier regressions, or those that began before its ``at``.
+        As returned by `Store.marks`. A mark that accepts a workload (and metric) accepts all its
+        regressions, or those that began before its ``at``.
 
     Returns
     -------
     list of Regression
+        In their state after all events and marks.
     """
     events_of: dict[str, list[Mapping[str, Any]]] = {}
     seen: set[tuple[str, str, str]] = set()
     for event in events:
         name = event.get("regression")
-        # Two machines may have judged the same night.
-        once = (str(name), event["kind"], str(event.get("seen")))
-        if name and once not in seen:
-            seen.add(once)
+        # Two machines may have judged the same night: skip equal events.
+        key = (str(name), event["kind"], str(event.get("seen")))
+        if name and key not in seen:
+            seen.add(key)
             events_of.setdefault(str(name), []).append(event)
     accepting = [mark for mark in active_marks(marks) if mark.get("kind") == "accept"]
     regressions = [
-        _fold(name, history, accepting)
+        _regression(name, history, accepting)
         for name, history in events_of.items()
         if any(event["kind"] == "opened" for event in history)
     ]
     return sorted(regressions, key=lambda each: (each.seen, each.id), reverse=True)
 
 
-def _fold(
+def _regression(
     name: str, history: list[Mapping[str, Any]], accepting: list[Mapping[str, Any]]
 ) -> Regression:
+    """Return the regression that results from its events in order, and from marks."""
     first = next(event for event in history if event["kind"] == "opened")
     now = dict(first)
     state, closed = "open", None
     for event in history:
         if event["kind"] in ("placed", "grown", "eased"):
-            kept = ("night", "ratio", "low", "high", "after", "facts")
-            now |= {key: event[key] for key in kept if event.get(key) is not None}
+            updated = ("night", "ratio", "low", "high", "after", "facts")
+            now |= {key: event[key] for key in updated if event.get(key) is not None}
         if event["kind"] == "grown":
             state = "grown"
         if event["kind"] in ("recovered", "ended"):
             state, closed = event["kind"], str(event["seen"])
     if closed is None:
         for mark in accepting:
-            if accepts(mark, now) and _covers(mark, now):
+            if accepts(mark, now) and _applies(mark, now):
                 state = "accepted"
     levels: dict[str, Any] = {
         key: _number(now.get(key)) for key in ("ratio", "low", "high", "before", "after")
@@ -218,15 +253,26 @@ def _number(value: Any) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _covers(mark: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether a mark without ``at``, or with ``at`` after the first night, applies."""
+def _applies(mark: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+    """Return whether a mark has no ``at``, or one that is not before the first night."""
     if not mark.get("at"):
         return True
     return parse_moment(mark["at"]) >= parse_moment(str(event["night"]))
 
 
 def to_table(regressions: Sequence[Regression]) -> pd.DataFrame:
-    """Return regressions as a table, a row each."""
-    rows = [one.to_dict() for one in regressions]
+    """Return regressions as a table.
+
+    Parameters
+    ----------
+    regressions : sequence of Regression
+        The rows, in order.
+
+    Returns
+    -------
+    DataFrame
+        Identity, state and size of each regression.
+    """
+    rows = [regression.to_dict() for regression in regressions]
     columns = ["id", "state", "workload", "metric", "environment", "host", "night", "size", "cause"]
     return pd.DataFrame(rows, columns=columns)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchkit.analysis.changepoint.detect import ChangePoint
-from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
+from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import OUTCOME_WORDS
@@ -26,7 +26,7 @@ STATES = {
     "unsure": ("?", "unsure"),
     "improved": ("▼", "improved"),
     "unchanged": ("=", "unchanged"),
-    "young": ("…", "too few nights"),
+    "short": ("…", "too few nights"),
     "absent": ("–", "not measured"),
 }
 #: Half the width of a 95 % interval in standard deviations.
@@ -35,14 +35,14 @@ _HALF = 1.96
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """One series on a night.
+    """State of a series on a night.
 
     Parameters
     ----------
     row : int
         Position of the series in the history.
     about : mapping
-        Workload, environment, host, ...
+        Fields of the series: workload, environment, host, scale, capture, metric.
     state : str
         One of `STATES`.
     label : str
@@ -50,14 +50,14 @@ class SeriesStatus:
     value : float
         Median of the night; NaN if not measured.
     ratio, low, high : float
-        The change and its interval: of the level if it regressed or improved, else of the night
-        relative to its reference.
+        The change and its 95 % interval: of the level if it regressed or improved, else of the
+        night relative to its reference.
     units : float
-        The change in standard deviations of the series' own noise.
+        The change in noise units (standard deviations of the series).
     noise : float
         Standard deviation of the series as a share: 0.02 is 2 %.
     since : str
-        First night of the new level, if there is one.
+        First night of the new level, ISO 8601; empty without a change of level.
     regression : Regression or None
         The latest regression of the series in the ledger.
     n_nights : int
@@ -80,13 +80,29 @@ class SeriesStatus:
 
     @property
     def severity(self) -> tuple[int, float]:
-        """Sort key of the row: state, then change in noise units."""
-        far = 0.0 if np.isnan(self.units) else abs(self.units)
-        return list(STATES).index(self.state), -far
+        """Sort key: position of the state, then minus the change in noise units."""
+        size = 0.0 if np.isnan(self.units) else abs(self.units)
+        return list(STATES).index(self.state), -size
 
 
 def series_label(about: Mapping[str, Any]) -> str:
-    """Return environment, host, scale and capture of a series as text."""
+    """Return environment, host, scale and capture of a series as text.
+
+    Parameters
+    ----------
+    about : mapping
+        Fields of the series.
+
+    Returns
+    -------
+    str
+        Default values (scale 1, capture full) are omitted.
+
+    Examples
+    --------
+    >>> series_label({"environment": "main", "host": "ci", "scale": 0.5, "capture": "full"})
+    'main on ci, scale 0.5'
+    """
     parts = [str(about["environment"]), f"on {about['host']}"]
     if about["scale"] not in (None, 1.0):
         parts.append(f"scale {about['scale']:g}")
@@ -107,33 +123,30 @@ def series_statuses(
     history : History
         Series of one metric.
     events, marks : sequence of mapping
-        Of the store; events after the last night are ignored.
+        Events and marks of the store; events after the last night are ignored.
 
     Returns
     -------
     list of SeriesStatus
+        An element per series; equal states are ordered by change in noise units.
     """
     if not len(history.times):
         return []
     night = night_name(history.times[-1])
     past_events = [event for event in events if str(event.get("seen") or "") <= night]
-    known = {series_name(one.about): one for one in reversed(read_ledger(past_events, marks))}
-    failing = {
-        tuple(str(one.about[name]) for name in SERIES_FIELDS): one
-        for one in known.values()
-        if one.metric == FAILING
+    regressions = {
+        series_name(regression.about): regression
+        for regression in reversed(read_ledger(past_events, marks))
     }
-    tonight = {
-        (series_name(event), str(event["kind"]))
-        for event in past_events
-        if event.get("seen") == night and event.get("metric")
-    }
+    kinds: dict[tuple[str, ...], set[str]] = {}
+    for event in past_events:
+        if event.get("seen") == night and event.get("metric"):
+            kinds.setdefault(series_name(event), set()).add(str(event["kind"]))
     latest = history.latest_night()
-    found = []
+    statuses = []
     for row, about in enumerate(history.series.to_dict("records")):
         name = series_name(about)
-        one = known.get(name)
-        kinds = {kind for series, kind in tonight if series == name}
+        regression = regressions.get(name)
         ratio, units = float(latest.ratio[row]), float(latest.units[row])
         noise = abs(np.log(ratio) / units) if units and np.isfinite(units) else float("nan")
         change = history.changes[row][-1] if history.changes[row] else None
@@ -142,16 +155,17 @@ def series_statuses(
             history,
             row,
             outcome,
-            one,
+            regression,
             change,
-            kinds,
+            kinds.get(name, set()),
             int(latest.suspect[row]),
             bool(np.isnan(units)),
         )
         low, high = np.exp(np.log(ratio) + np.array([-_HALF, _HALF]) * noise)
         since = ""
-        if state == "regressed" and one is not None and one.is_open:
-            ratio, low, high, since = one.ratio, one.low, one.high, one.night[:10]
+        if state == "regressed" and regression is not None and regression.is_open:
+            ratio, low, high = regression.ratio, regression.low, regression.high
+            since = regression.night[:10]
         elif state in ("regressed", "improved") and change is not None:
             ratio, low, high = change.ratio, change.low, change.high
             since = str(history.times[change.index])[:10]
@@ -159,10 +173,10 @@ def series_statuses(
             units = float(np.log(ratio) / noise)
         if state == "failed":
             ratio = low = high = units = float("nan")
-            failure = failing.get(tuple(str(about[key]) for key in SERIES_FIELDS))
+            failure = regressions.get(series_name({**about, "metric": FAILING}))
             if failure is not None and failure.is_open:
-                one, since = failure, failure.night[:10]
-        found.append(
+                regression, since = failure, failure.night[:10]
+        statuses.append(
             SeriesStatus(
                 row,
                 about,
@@ -175,18 +189,18 @@ def series_statuses(
                 units,
                 noise,
                 since,
-                one,
+                regression,
                 int(np.isfinite(history.values[row]).sum()),
             )
         )
-    return sorted(found, key=lambda one: (*one.severity, str(one.about["workload"])))
+    return sorted(statuses, key=lambda status: (*status.severity, str(status.about["workload"])))
 
 
 def _state(
     history: History,
     row: int,
     outcome: str,
-    one: Regression | None,
+    regression: Regression | None,
     change: ChangePoint | None,
     kinds: set[str],
     suspect: int,
@@ -196,7 +210,7 @@ def _state(
     last = len(history.times) - 1
     if outcome not in ("", "ok", "skipped"):
         return "failed", OUTCOME_WORDS.get(outcome, ("", outcome))[1]
-    if one is not None and one.is_open:
+    if regression is not None and regression.is_open:
         new = "new" if {"opened", "grown"} & kinds else "open"
         return "regressed", f"regressed, {new}"
     if not np.isfinite(history.values[row, -1]):
@@ -204,7 +218,7 @@ def _state(
     if "dismissed" in kinds:
         return "unchanged", "unchanged, measured twice"
     if "set_aside" in kinds:
-        return "unsure", "set aside: the machine"
+        return "unsure", "set aside: machine changed"
     if "recovered" in kinds:
         return "improved", "recovered"
     if change is not None and change.detected_at == last:
@@ -217,5 +231,5 @@ def _state(
     if suspect:
         return "unsure", "unsure: one night"
     if is_short:
-        return "young", STATES["young"][1]
+        return "short", STATES["short"][1]
     return "unchanged", STATES["unchanged"][1]

@@ -30,7 +30,7 @@ TITLE = "Overview"
 #: Largest number of nights in a sparkline; more would be too narrow to see.
 SPARK_NIGHTS = 60
 #: States that need no attention.
-QUIET = ("unchanged", "young", "absent")
+QUIET = ("unchanged", "short", "absent")
 _TERMS = {
     "change": "of the level where there is a new one, else of the night against its reference",
     "in noise units": "the change in standard deviations of the series' own noise",
