@@ -56,7 +56,7 @@ def test_listed_and_convolved_resamples_agree_where_both_can_be_had(rng, monkeyp
     a, b = rng.lognormal(sigma=0.2, size=(2, 10, 6))
     listed = compare_bootstrap(a, b)
 
-    monkeypatch.setattr("benchkit.analysis.stats.bootstrap.MOST_LISTED", 1)
+    monkeypatch.setattr("benchkit.analysis.stats.bootstrap.MOST_ENUMERATED", 1)
     convolved = compare_bootstrap(a, b)
 
     np.testing.assert_allclose(convolved.more, listed.more, atol=0.01)

@@ -167,7 +167,7 @@ def test_three_runs_without_a_null_arm_warn_of_two_modes(rng):
 def test_few_tests_say_that_they_stand_alone(rng):
     few, many = lognormal(rng, (2, 9, 5)), lognormal(rng, (2, 10, 5))
 
-    assert any("own runs alone" in text for text in compare(*few).warnings)
+    assert any("own runs only" in text for text in compare(*few).warnings)
     assert not compare(*many).warnings
 
 

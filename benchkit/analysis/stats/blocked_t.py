@@ -2,7 +2,6 @@
 
 One formula covers every design. With correlation 0 it is the pooled t test of two samples, with
 correlation 1 the paired t test, in between a weighted mean of the two; any run may be missing.
-Ratios, families of tests and verdicts are in other modules.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchkit.analysis.stats.log_scale import row_means
 from benchkit.analysis.stats.moderated_variance import (
     FEWEST_TESTS,
     inverse_trigamma,
@@ -19,29 +19,29 @@ from benchkit.analysis.stats.moderated_variance import (
     trigamma,
 )
 
-__all__ = ["Fit", "block_variance_ratio", "fit_means"]
+__all__ = ["Fit", "fit_means"]
 
 Array = NDArray[np.float64]
 
-#: Share of rows left out at either end of the trimmed mean that gives the common log ratio.
+#: Share of rows excluded at either end from the trimmed mean that gives the common log ratio.
 TRIM = 0.15
 #: Assumed standard deviation of a row's log ratio around the common one, in units of the latter.
 #: With 0 intervals cover up to 97-98 % when a neighbour or a drift affects rows of unequal noise,
-#: with 8 they cover 95-96 %. Where blocks share nothing it costs nothing: at five blocks 0.40 of
-#: the changes are found with either value, against 0.33 by the paired test.
-DOUBT = 8.0
+#: with 8 they cover 95-96 %. Where blocks share no disturbance it has no effect: at five blocks
+#: 0.40 of the changes are found with either value, and 0.33 by the paired test.
+RATIO_SPREAD = 8.0
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Difference of two means for each row, with a variance that is still to be shrunk.
+    """Difference of two means for each row, with the variance of that row alone.
 
     Parameters
     ----------
     difference : ndarray, shape (tests,)
         Mean of the contender minus mean of the baseline.
     variance : ndarray, shape (tests,)
-        Variance of one run, without the disturbance that its block shares with the other arms.
+        Variance of a run, without the disturbance that its block shares with the other arms.
     df : ndarray, shape (tests,)
         Degrees of freedom of `variance`; not always an integer.
     leverage : ndarray, shape (tests,)
@@ -66,10 +66,9 @@ class _Sums:
 
 
 def _sums(baseline: Array, contender: Array) -> _Sums:
+    """Return the sums that the fit needs."""
     # Centre each row: sums of squares of numbers near log(1e9) would lose eight digits.
-    both = np.concatenate([baseline.reshape(len(baseline), -1), contender], axis=1)
-    seen = ~np.isnan(both)
-    centre = np.where(seen, both, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+    centre = row_means(np.concatenate([baseline.reshape(len(baseline), -1), contender], axis=1))
     first, second = baseline - centre[:, None, None], (contender - centre[:, None])[:, :, None]
     squares = np.nansum(first**2, axis=(1, 2)) + np.nansum(second**2, axis=(1, 2))
     return _Sums(
@@ -82,7 +81,10 @@ def _sums(baseline: Array, contender: Array) -> _Sums:
 
 
 def _solve(sums: _Sums, kappa: Array) -> tuple[Array, Array, Array]:
-    """Return difference, leverage and residuals of least squares; `kappa` discounts block means."""
+    """Return difference, leverage and residual sum of squares.
+
+    `kappa` is the weight of block means: 0 ignores blocks, 1 / size compares within blocks only.
+    """
     total = sums.sum_baseline + sums.sum_contender
     aa = (sums.n_baseline - kappa * sums.n_baseline**2).sum(axis=1)
     bb = (sums.n_contender - kappa * sums.n_contender**2).sum(axis=1)
@@ -103,16 +105,17 @@ def _solve(sums: _Sums, kappa: Array) -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True)
-class _Parts:
-    sums: _Sums
-    sizes: Array
+class _BlockVariance:
+    """Sums of squares within and between blocks with their degrees of freedom, shape (tests,)."""
+
     within: Array
     between: Array
     df_within: Array
     df_between: Array
 
 
-def _parts(sums: _Sums) -> _Parts:
+def _block_variance(sums: _Sums) -> _BlockVariance:
+    """Return the analysis of variance of each row."""
     sizes = sums.n_baseline + sums.n_contender
     _, _, pooled = _solve(sums, np.zeros_like(sizes))
     kappa = 1 / np.maximum(sizes, 1)
@@ -121,19 +124,15 @@ def _parts(sums: _Sums) -> _Parts:
     df_within = n_runs - (sizes > 0).sum(axis=1) - np.isfinite(difference)
     df_between = np.maximum(n_runs - 2 - df_within, 0.0)
     between = np.maximum(pooled - within, 0.0)
-    return _Parts(sums, sizes, within, between, np.maximum(df_within, 0.0), df_between)
+    return _BlockVariance(within, between, np.maximum(df_within, 0.0), df_between)
 
 
-def block_variance_ratio(parts: _Parts) -> tuple[Array, Array]:
-    """Return the ratio of the variance between blocks to that within blocks, for each row.
+def _block_variance_ratio(parts: _BlockVariance) -> tuple[Array, Array]:
+    """Return theta, the ratio of the variance between blocks to that within, and its uncertainty.
 
-    Returns
-    -------
-    theta : ndarray, shape (tests,)
-        Ratio of the two variances, one value for all rows but never below 1.
-    doubt : ndarray, shape (tests,)
-        Variance of a row's ``log(theta)`` around the common one: rows differ, and the common value
-        is uncertain. Infinite when there are too few rows for a common value.
+    Theta is the same for all rows and at least 1. The uncertainty is the variance of a row's
+    ``log(theta)`` around the common one: rows differ, and the common value is an estimate. Infinite
+    if there are too few rows for a common value.
     """
     n_tests = len(parts.within)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -149,10 +148,10 @@ def block_variance_ratio(parts: _Parts) -> tuple[Array, Array]:
     values, noise = np.sort(log_ratio[usable]), noise[usable]
     cut = int(TRIM * count)
     centre = values[cut : count - cut].mean()
-    # The disturbance of a block differs between rows. The spread of the rows does not measure this
-    # alone, because a steady drift makes it smaller than chance would.
-    differ = max(values.var(ddof=1) - noise.mean(), (DOUBT * max(centre, 0.0)) ** 2)
-    error = (noise.mean() + differ) / count * 1.1  # trimming costs a tenth
+    # The disturbance of a block differs between rows. The variance of the rows underestimates this:
+    # a steady drift makes it smaller than chance.
+    differ = max(values.var(ddof=1) - noise.mean(), (RATIO_SPREAD * max(centre, 0.0)) ** 2)
+    error = (noise.mean() + differ) / count * 1.1  # trimming increases the variance by a tenth
     # Use half the logarithm: a small ratio costs power, a large one causes false changes. With the
     # full logarithm, 7-9 % of unchanged rows changed at three blocks of a 10-20 % drift.
     theta = np.exp(max(centre, 0.0) / 2)
@@ -170,6 +169,11 @@ def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
         Runs of the contender. If not blocked, the position along `blocks` has no meaning.
     blocked : bool
         Whether a block shares a disturbance.
+
+    Returns
+    -------
+    Fit
+        Difference and variance of each row.
     """
     sums = _sums(baseline, contender)
     sizes = sums.n_baseline + sums.n_contender
@@ -179,21 +183,21 @@ def fit_means(baseline: Array, contender: Array, *, blocked: bool) -> Fit:
         with np.errstate(invalid="ignore", divide="ignore"):
             return Fit(difference, rest / df, df, leverage)
 
-    parts = _parts(sums)
-    theta, doubt = block_variance_ratio(parts)
+    parts = _block_variance(sums)
+    theta, log_variance = _block_variance_ratio(parts)
     # Rows differ in correlation, so the variance between blocks is a weaker estimate of the one
-    # within: count the degrees of freedom that a variance of that uncertainty would have.
+    # within: use the degrees of freedom of a variance with that uncertainty.
     with np.errstate(invalid="ignore", divide="ignore"):
-        worth = 2 * inverse_trigamma(trigamma(parts.df_between / 2) + doubt)
-    worth = np.where(np.isfinite(doubt) & (parts.df_between > 0), worth, 0.0)
+        effective_df = 2 * inverse_trigamma(trigamma(parts.df_between / 2) + log_variance)
+    effective_df = np.where(np.isfinite(log_variance) & (parts.df_between > 0), effective_df, 0.0)
     # theta = (1 + (m - 1) rho) / (1 - rho) for blocks of m runs
     size = np.maximum(sizes.max(axis=1), 2)
-    rho = np.where(np.isfinite(doubt), (theta - 1) / (theta + size - 1), 1.0)
+    rho = np.where(np.isfinite(log_variance), (theta - 1) / (theta + size - 1), 1.0)
     kappa = rho[:, None] / (1 + (np.maximum(sizes, 1) - 1) * rho[:, None])
     difference, leverage, rest = _solve(sums, kappa)
     between = np.maximum(rest - parts.within, 0.0)
-    df = parts.df_within + worth
+    df = parts.df_within + effective_df
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(parts.df_between > 0, worth / parts.df_between, 0.0)
+        share = np.where(parts.df_between > 0, effective_df / parts.df_between, 0.0)
         variance = (parts.within + share * between) / df
     return Fit(difference, variance, df, leverage)

@@ -1,8 +1,8 @@
 """Exact bootstrap of means: all possible resamples with their weights, without random numbers.
 
-Takes runs; returns probabilities. The result is the exact value that the 10 000 random resamples of
-coiled/benchmarks' table approximate, for comparison with it. Its intervals are too narrow for few
-runs (five a side: 88 % instead of 95 %); `benchkit.analysis.stats.effects.compare` gives verdicts.
+Takes runs; returns probabilities, for comparison with the table of coiled/benchmarks, which
+approximates them by 10 000 random resamples. The intervals are too narrow for few runs (five a
+side: 88 % instead of 95 %); `benchkit.analysis.stats.effects.compare` gives verdicts.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from math import factorial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchkit.analysis.stats.log_scale import matrix
+from benchkit.analysis.stats.log_scale import check_rows, matrix
 from benchkit.errors import UsageError
 
 __all__ = ["THRESHOLDS", "ConfidenceTable", "compare_bootstrap"]
 
 Array = NDArray[np.float64]
 
-#: 0, 5, ..., 80 %, as in the reference's heat map.
+#: Relative changes in the heat map of coiled/benchmarks: 0, 5, ..., 80 %.
 THRESHOLDS = np.linspace(0, 0.8, 17)
-#: Most runs for which all resamples are listed: 1716 of seven runs, 6435 of eight.
-MOST_LISTED = 7
-#: Steps of the grid on which sums of more runs are convolved.
-GRID = 512
+#: Largest number of runs for which all resamples are enumerated: 1716 of seven runs, 6435 of eight.
+MOST_ENUMERATED = 7
+#: Number of grid steps on which sums of more runs are convolved.
+GRID_STEPS = 512
 #: Largest relative rounding difference between two sums of the same runs.
 ROUNDING = 1e-12
 
@@ -39,7 +39,7 @@ class ConfidenceTable:
     Parameters
     ----------
     thresholds : ndarray, shape (thresholds,)
-        Relative changes x, not negative.
+        Relative changes x, at least 0.
     less : ndarray, shape (tests, thresholds)
         p(contender / baseline - 1 < -x).
     more : ndarray, shape (tests, thresholds)
@@ -61,7 +61,7 @@ def compare_bootstrap(
     baseline, contender : array_like, shape (tests, runs)
         Runs; NaN is missing, the numbers of runs may differ.
     thresholds : array_like, shape (thresholds,)
-        Relative changes, not negative; default 0, 5, ..., 80 %.
+        Relative changes, at least 0; default 0, 5, ..., 80 %.
 
     Returns
     -------
@@ -76,8 +76,8 @@ def compare_bootstrap(
     Notes
     -----
     A resample of n runs is a multiset; there are C(2n - 1, n) of them (126 at n = 5), each with a
-    multinomial weight. The sorted means of all resamples of both arms are compared: no Monte Carlo
-    error and no random state. Above seven runs the distribution of the mean is the n-fold
+    multinomial weight. The sorted means of all resamples of both arms are compared, without Monte
+    Carlo error and random state. Above seven runs the distribution of the mean is the n-fold
     convolution of the runs on a grid of 512 steps a run (a step of the mean is at most 0.02 % of
     the range of the runs).
 
@@ -94,13 +94,9 @@ def compare_bootstrap(
     """
     base, cont = matrix(baseline, "baseline"), matrix(contender, "contender")
     x = np.atleast_1d(np.asarray(thresholds, float))
-    if len(base) != len(cont):
-        raise UsageError(
-            f"contender: {len(cont)} rows, but the baseline has {len(base)}; "
-            "row i of both must be the same test"
-        )
+    check_rows("contender", cont, base)
     if (x < 0).any():
-        raise UsageError("thresholds: a negative one; give 0.05, it is used in both directions")
+        raise UsageError("thresholds: negative; use positive values, they apply to both directions")
     table = ConfidenceTable(x, *np.full((2, len(base), len(x)), np.nan))
     for i, (a, b) in enumerate(zip(base, cont, strict=True)):
         a, b = a[np.isfinite(a)], b[np.isfinite(b)]
@@ -115,20 +111,20 @@ def _row(a: Array, b: Array, x: Array) -> tuple[Array, Array]:
     mean_b, weight_b = _means(b)
     below = np.concatenate([[0.0], np.cumsum(weight_b)])
     slack = ROUNDING * np.abs(mean_a)
-    # Most thresholds are beyond every pair of means: skip them.
+    # Most thresholds exceed the difference of every pair of means: skip them.
     low, high = mean_a[0], mean_a[-1]
     less, more = np.zeros(len(x)), np.zeros(len(x))
-    open_x = (1 - x) * np.where(x < 1, high, low) > mean_b[0]
-    under = np.searchsorted(mean_b, np.outer(1 - x[open_x], mean_a) - slack, side="left")
-    less[open_x] = below[under] @ weight_a
-    open_x = (1 + x) * low < mean_b[-1]
-    over = np.searchsorted(mean_b, np.outer(1 + x[open_x], mean_a) + slack, side="right")
-    more[open_x] = np.maximum((1 - below[over]) @ weight_a, 0)
+    reached = (1 - x) * np.where(x < 1, high, low) > mean_b[0]
+    under = np.searchsorted(mean_b, np.outer(1 - x[reached], mean_a) - slack, side="left")
+    less[reached] = below[under] @ weight_a
+    reached = (1 + x) * low < mean_b[-1]
+    over = np.searchsorted(mean_b, np.outer(1 + x[reached], mean_a) + slack, side="right")
+    more[reached] = np.maximum((1 - below[over]) @ weight_a, 0)
     return np.minimum(less, 1), np.minimum(more, 1)
 
 
 def _means(runs: Array) -> tuple[Array, Array]:
-    if len(runs) <= MOST_LISTED:
+    if len(runs) <= MOST_ENUMERATED:
         counts, weights = _resamples(len(runs))
         means = counts @ runs
         order = np.argsort(means)
@@ -136,7 +132,7 @@ def _means(runs: Array) -> tuple[Array, Array]:
     return _convolved(runs)
 
 
-@lru_cache(maxsize=MOST_LISTED)
+@lru_cache(maxsize=MOST_ENUMERATED)
 def _resamples(n: int) -> tuple[Array, Array]:
     """Return all multisets of n of n runs, as shares (resamples, n), and their probabilities."""
     chosen = np.array(list(combinations_with_replacement(range(n), n)))
@@ -151,9 +147,9 @@ def _convolved(runs: Array) -> tuple[Array, Array]:
     n, start, width = len(runs), runs.min(), np.ptp(runs)
     if width <= ROUNDING * abs(start):
         return np.array([runs.mean()]), np.ones(1)
-    place = (runs - start) / width * (GRID - 1)
-    left = np.minimum(place.astype(int), GRID - 2)
-    length = n * (GRID - 1) + 1
+    place = (runs - start) / width * (GRID_STEPS - 1)
+    left = np.minimum(place.astype(int), GRID_STEPS - 2)
+    length = n * (GRID_STEPS - 1) + 1
     mass = np.zeros(length)
     # Split each run between two grid points so that the mean of the runs stays the same.
     np.add.at(mass, left, 1 - (place - left))
@@ -161,5 +157,5 @@ def _convolved(runs: Array) -> tuple[Array, Array]:
     total = np.fft.irfft(np.fft.rfft(mass / n, 2 * length) ** n, 2 * length)[:length]
     weights = np.maximum(total, 0)
     kept = weights > 1e-15
-    means = start + width * np.flatnonzero(kept) / (n * (GRID - 1))
+    means = start + width * np.flatnonzero(kept) / (n * (GRID_STEPS - 1))
     return means, weights[kept] / weights[kept].sum()

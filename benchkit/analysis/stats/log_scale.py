@@ -1,7 +1,6 @@
-"""Convert runs to a scale of differences; handles logarithms, zeros, ties and missing values.
+"""Convert runs to a scale on which noise is additive and a change is a difference.
 
-Takes arrays of a metric; returns arrays on a scale where noise is additive and a change is a
-difference. The tests are in other modules.
+Handles zeros, ties and missing values.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchkit.errors import UsageError
 
-__all__ = ["LogValues", "matrix", "to_log_scale"]
+__all__ = ["LogValues", "matrix", "row_means", "to_log_scale"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LogValues:
-    """Runs of one report on the scale of the test.
+    """Runs of a report on the scale of the test.
 
     Parameters
     ----------
@@ -35,10 +34,10 @@ class LogValues:
     positive : ndarray of bool, shape (tests,)
         Where no value is below zero.
     step_variance : ndarray, shape (tests,)
-        Variance that rounding adds: step² / 12, on the same scale.
+        Variance caused by rounding: step² / 12, on the same scale.
     n_missing : ndarray of int, shape (tests,)
-        Cells given as NaN or infinite, all arms together: runs that are not used. Where columns
-        are not blocks, NaN at the end of a row does not count: other rows have more runs.
+        Number of unused cells of all arms, NaN or infinite. If columns are not blocks, NaN at the
+        end of a row is padding and does not count.
     """
 
     baseline: Array
@@ -50,11 +49,29 @@ class LogValues:
 
 
 def matrix(values: ArrayLike, name: str) -> Array:
-    """Return runs as a (tests, runs) array of floats; raise `UsageError` for another shape."""
+    """Return runs as an array of floats.
+
+    Parameters
+    ----------
+    values : array_like, shape (tests, runs)
+        Values of a metric.
+    name : str
+        Name of the argument, for the message of an error.
+
+    Returns
+    -------
+    ndarray, shape (tests, runs)
+        A view if possible.
+
+    Raises
+    ------
+    UsageError
+        The array does not have two dimensions.
+    """
     array = np.asarray(values, float)
     if array.ndim != 2:
         raise UsageError(
-            f"{name}: an array of shape {array.shape}; a comparison needs (tests, runs), "
+            f"{name}: an array of shape {array.shape}; expected (tests, runs), "
             "one row for each test"
         )
     return array
@@ -68,16 +85,28 @@ def to_log_scale(
     blocked: bool = False,
     resolution: ArrayLike | None = None,
 ) -> LogValues:
-    """Return runs on the scale of the test; see `benchkit.analysis.stats.effects.compare`."""
-    names = ["baseline", "contender", "null"][: 2 if null is None else 3]
-    given = [baseline, contender, null][: len(names)]
-    arrays = [matrix(values, name) for values, name in zip(given, names, strict=True)]  # type: ignore[arg-type]
-    for name, array in zip(names[1:], arrays[1:], strict=True):
-        if len(array) != len(arrays[0]):
-            raise UsageError(
-                f"{name}: {len(array)} rows, but the baseline has {len(arrays[0])}; "
-                "row i of both must be the same test"
-            )
+    """Return runs on the scale of the test.
+
+    Parameters
+    ----------
+    baseline, contender, null, blocked, resolution
+        As in `benchkit.analysis.stats.effects.compare`.
+
+    Returns
+    -------
+    LogValues
+        All arms, padded to the same number of columns.
+
+    Raises
+    ------
+    UsageError
+        The shapes do not match.
+    """
+    arrays = [matrix(baseline, "baseline"), matrix(contender, "contender")]
+    if null is not None:
+        arrays.append(matrix(null, "null"))
+    for name, array in zip(("contender", "null"), arrays[1:], strict=False):
+        check_rows(name, array, arrays[0])
         if blocked and array.shape[1] != arrays[0].shape[1]:
             raise UsageError(
                 f"{name}: {array.shape[1]} blocks, but the baseline has {arrays[0].shape[1]}; "
@@ -94,9 +123,9 @@ def to_log_scale(
         positive = np.asarray(~(runs < 0).any(axis=1))
     of_baseline = np.delete(cube, 1, axis=2).reshape(len(cube), -1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        centre = np.where(logarithmic, _mean(runs), _mean(of_baseline))
-        # If the baseline is zero the ratio is infinite, so that any unit serves.
-        unit = np.where(centre > 0, centre, np.maximum(_mean(np.abs(runs)), 1e-300))
+        centre = np.where(logarithmic, row_means(runs), row_means(of_baseline))
+        # If the baseline is zero the ratio is infinite, so that any unit is right.
+        unit = np.where(centre > 0, centre, np.maximum(row_means(np.abs(runs)), 1e-300))
         by_unit = cube / unit[:, None, None]
         scale = np.where(logarithmic[:, None, None], np.log(cube), by_unit)
     steps = _tied_steps(runs) if resolution is None else np.asarray(resolution, float)
@@ -111,27 +140,46 @@ def to_log_scale(
 
 
 def _n_missing(array: Array, blocked: bool) -> NDArray[np.int64]:
-    """Return how many cells of each row were given without a value.
-
-    Where columns are not blocks, NaN after the last run of a row only pads it to the longest row.
-    """
+    """Return the number of cells of each row without a value, padding excluded."""
     missing = ~np.isfinite(array)
     if not blocked:
-        given = np.cumsum(~np.isnan(array)[:, ::-1], axis=1)[:, ::-1] > 0
-        missing &= given
-    return missing.sum(axis=1)
+        has_later_run = np.cumsum(~np.isnan(array)[:, ::-1], axis=1)[:, ::-1] > 0
+        missing &= has_later_run
+    return np.asarray(missing.sum(axis=1), np.int64)
 
 
-def _mean(runs: Array) -> Array:
-    seen = ~np.isnan(runs)
-    return np.where(seen, runs, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+def check_rows(name: str, array: Array, baseline: Array) -> None:
+    """Raise `UsageError` if an array and the baseline differ in their number of rows."""
+    if len(array) != len(baseline):
+        raise UsageError(
+            f"{name}: {len(array)} rows, but the baseline has {len(baseline)}; "
+            "row i of both must be the same test"
+        )
+
+
+def row_means(runs: Array) -> Array:
+    """Return the mean of each row without its NaN.
+
+    Parameters
+    ----------
+    runs : ndarray, shape (rows, columns)
+        NaN is missing.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+        0 for a row of only NaN.
+    """
+    valid = ~np.isnan(runs)
+    means: Array = np.where(valid, runs, 0).sum(axis=1) / np.maximum(valid.sum(axis=1), 1)
+    return means
 
 
 def _tied_steps(runs: Array) -> Array:
     """Return the smallest step between values of rows where values repeat, else 0.
 
-    Values of a fine clock never repeat. Where values repeat the clock is coarse, and the smallest
-    step seen is the best estimate of its resolution.
+    Values of a fine clock do not repeat. Where values repeat the clock is coarse, and the smallest
+    observed step is the best estimate of its resolution.
     """
     gaps = np.diff(np.sort(runs, axis=1), axis=1)  # NaN sorts last
     with np.errstate(invalid="ignore"):

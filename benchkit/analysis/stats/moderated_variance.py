@@ -1,6 +1,6 @@
-"""Empirical Bayes for variances: estimate a workload's noise with help of the other workloads.
+"""Empirical Bayes for variances: estimate a workload's noise with that of the other workloads.
 
-Takes and returns variances and degrees of freedom, without means, blocks or tests.
+Takes and returns variances and degrees of freedom.
 """
 
 from __future__ import annotations
@@ -20,38 +20,73 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-#: Fewest rows for a prior; with fewer rows each uses only its own runs.
+#: Smallest number of rows for a prior; with fewer rows each uses its own runs only.
 FEWEST_TESTS = 10
-#: Step of the grid of log σ², and number of refits of the prior on it.
+#: Step of the grid of log σ².
 GRID_STEP = 0.15
+#: Steps of expectation maximisation that fit the prior on the grid.
 EM_STEPS = 20
-#: Weight, in rows, of the inverse gamma distribution that the prior starts from.
-START_WORTH = 8.0
+#: Weight, in rows, of the inverse gamma distribution from which the fit of the prior starts.
+START_WEIGHT = 8.0
 #: Smallest variance of log σ² between rows: a standard deviation of 5 % in σ.
 LEAST_SPREAD = 0.01
 
 
 def log_bias(df: Array | float) -> Array:
-    """Return E[log s²] - log σ², the bias of a log variance on `df` degrees of freedom."""
+    """Return the bias of the logarithm of an estimated variance: E[log s²] - log σ².
+
+    Parameters
+    ----------
+    df : ndarray or float
+        Degrees of freedom of s².
+
+    Returns
+    -------
+    ndarray
+        Negative, about -1 / df.
+    """
     half = np.asarray(df, float) / 2
-    return digamma(half) - np.log(half)
+    bias: Array = digamma(half) - np.log(half)
+    return bias
 
 
 def trigamma(x: Array | float) -> Array:
-    """Return the second derivative of log gamma; SciPy's polygamma takes four times as long."""
-    return zeta(2, x)
+    """Return the second derivative of log gamma; SciPy's polygamma takes four times as long.
+
+    Parameters
+    ----------
+    x : ndarray or float
+        Positive numbers.
+
+    Returns
+    -------
+    ndarray
+        The variance of log gamma variables of shape `x`.
+    """
+    value: Array = zeta(2, x)
+    return value
 
 
 def inverse_trigamma(value: Array | float) -> Array:
     """Solve ``trigamma(x) = value`` by Newton's method on 1 / trigamma, which is nearly linear.
+
+    Parameters
+    ----------
+    value : ndarray or float
+        Positive numbers; clipped to the range 1e-7 to 1e9.
+
+    Returns
+    -------
+    ndarray
+        The solution x.
 
     References
     ----------
     .. [1] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
        expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3 (2004), appendix.
     """
-    target = np.clip(np.asarray(value, float), 1e-7, 1e9)
-    x = 0.5 + 1 / target
+    target: Array = np.clip(np.asarray(value, float), 1e-7, 1e9)
+    x: Array = 0.5 + 1 / target
     for _ in range(30):
         slope = trigamma(x)
         step = slope * (slope / target - 1) / (2 * zeta(3, x))
@@ -62,10 +97,20 @@ def inverse_trigamma(value: Array | float) -> Array:
 
 
 def successive_variance(history: Array) -> Array:
-    """Return the variance of each series of nights, shape (tests,), from successive differences.
+    """Return the variance of each series of nights from successive differences.
 
-    Half the mean squared difference of consecutive nights: a level that shifts once affects one
-    difference only. `history` holds logarithms; NaN nights are skipped. NaN below three nights.
+    Half the mean squared difference of consecutive nights: a change of level affects one
+    difference only.
+
+    Parameters
+    ----------
+    history : ndarray, shape (tests, nights)
+        Logarithms; NaN nights are skipped.
+
+    Returns
+    -------
+    ndarray, shape (tests,)
+        NaN with fewer than three nights, or without differences.
     """
     result = np.full(len(history), np.nan)
     for i, nights in enumerate(history):
@@ -92,10 +137,11 @@ def _fit_group(log_variance: Array, noise: Array, design: Array) -> tuple[Array,
 
 
 def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> tuple[Array, Array]:
-    """Return mean and variance of log σ² of each row, given its s² and all the others.
+    """Return mean and variance of log σ² of each row, given the s² of all rows.
 
-    The prior of log σ² - centre is given on a grid. It starts as the inverse gamma distribution of
-    that spread, and is fitted to the rows by `EM_STEPS` steps of expectation maximisation.
+    The prior of log σ² - centre is a distribution on a grid. It starts as the inverse gamma
+    distribution of that spread, and is fitted to the rows by `EM_STEPS` steps of expectation
+    maximisation.
     """
     rest = log_variance - centre
     width = np.sqrt(spread)
@@ -113,7 +159,7 @@ def _posterior(log_variance: Array, df: Array, centre: Array, spread: float) -> 
     prior = start
     for _ in range(EM_STEPS):
         responsible = (1 / (likelihood @ prior)) @ likelihood * prior
-        prior = (responsible + START_WORTH * start) / (len(rest) + START_WORTH)
+        prior = (responsible + START_WEIGHT * start) / (len(rest) + START_WEIGHT)
     weights = likelihood * prior
     weights /= weights.sum(axis=1, keepdims=True)
     mean = weights @ grid
@@ -128,7 +174,7 @@ def shrink(
     Parameters
     ----------
     variance : ndarray, shape (tests,)
-        Variances s²; zero, NaN and those without degrees of freedom are returned unchanged.
+        Variances s²; zero, NaN and variances without degrees of freedom are returned unchanged.
     df : ndarray, shape (tests,)
         Their degrees of freedom d.
     predictor : ndarray, shape (tests,), optional
@@ -141,17 +187,17 @@ def shrink(
     df : ndarray, shape (tests,)
         Degrees of freedom of the shrunk variances, at most the sum over all rows.
     prior_df : ndarray, shape (tests,)
-        The part of them added by the other rows; 0 where a row uses only its own runs.
+        The part of them that comes from the other rows; 0 where a row uses its own runs only.
 
     Notes
     -----
     Prior of log σ²: a centre, common or linear in the log of the predictor, and a distribution
     around it, both fitted by moments of log s² (digamma, trigamma) [1]_. The distribution starts
     as inverse gamma, for which the result is ``(d0 s0² + d s²) / (d0 + d)`` on d0 + d, and is then
-    fitted to the rows on a grid [2]_ [3]_: one gamma does not describe rows of several kinds of
-    noise, and with one run in ten an outlier, intervals of the closed form cover 98 %, these
-    96-97 %. The posterior of a row is returned as the scaled inverse chi-square with the same mean
-    and variance of log σ², so that the test is a t test for any prior.
+    fitted to the rows on a grid [2]_ [3]_: a gamma distribution does not describe rows of several
+    kinds of noise. With an outlier in ten runs, intervals of the closed form cover 98 %, and those
+    of the grid 96-97 %. The posterior of a row is returned as the scaled inverse chi-square with
+    the same mean and variance of log σ², so that the test is a t test for any prior.
 
     References
     ----------
@@ -169,23 +215,24 @@ def shrink(
         log_variance = np.log(variance)
         unbiased = log_variance - log_bias(df)
         noise = trigamma(df / 2)
-        known = np.full(len(variance), np.nan) if predictor is None else np.log(predictor)
+        log_predictor = np.full(len(variance), np.nan) if predictor is None else np.log(predictor)
 
     groups = [(usable, np.ones((len(variance), 1)))]
-    informed = usable & np.isfinite(known)
-    if informed.sum() >= 2 * FEWEST_TESTS:
-        slope = np.where(informed, known, 0.0)
-        groups.append((informed, np.stack([np.ones(len(variance)), slope], axis=1)))
+    predicted = usable & np.isfinite(log_predictor)
+    if predicted.sum() >= 2 * FEWEST_TESTS:
+        slope = np.where(predicted, log_predictor, 0.0)
+        groups.append((predicted, np.stack([np.ones(len(variance)), slope], axis=1)))
     for rows, design in groups:
         if rows.sum() < FEWEST_TESTS:
             continue
         coefficients, spread = _fit_group(unbiased[rows], noise[rows], design[rows])
-        # The spread is an estimate: add half its standard error to be safe.
+        # The spread is an estimate: add half its standard error.
         error = np.sqrt(2 / rows.sum()) * (spread + noise[rows].mean())
         spread = max(spread + error / 2, LEAST_SPREAD)
-        mean, doubt = _posterior(log_variance[rows], df[rows], design[rows] @ coefficients, spread)
-        worth = np.minimum(2 * inverse_trigamma(doubt), df[usable].sum())
-        variance[rows] = np.exp(mean + log_bias(worth))
-        total[rows] = worth
-        prior_df[rows] = np.maximum(worth - df[rows], LEAST_SPREAD)
+        centre = design[rows] @ coefficients
+        mean, uncertainty = _posterior(log_variance[rows], df[rows], centre, spread)
+        shrunk_df = np.minimum(2 * inverse_trigamma(uncertainty), df[usable].sum())
+        variance[rows] = np.exp(mean + log_bias(shrunk_df))
+        total[rows] = shrunk_df
+        prior_df[rows] = np.maximum(shrunk_df - df[rows], LEAST_SPREAD)
     return variance, total, prior_df

@@ -1,7 +1,4 @@
-"""Compute how many runs detect a change: before an experiment, and for an undecided row.
-
-Takes noise and effects; returns numbers of runs.
-"""
+"""Compute the number of runs that detect a change, from noise and effects."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from scipy.special import stdtrit
 
 __all__ = ["power_table", "runs_needed", "runs_until_decided"]
 
-#: Largest number of runs that is computed, more than any experiment makes; above it -1 is returned.
+#: Largest number of runs that is computed; for more runs the result is -1.
 MOST_RUNS = 1000
 
 
@@ -23,7 +20,7 @@ def runs_needed(
     alpha: float = 0.05,
     most: int = MOST_RUNS,
 ) -> NDArray[np.int64]:
-    """Return how many runs a side detect a change.
+    """Return the number of runs a side that detect a change.
 
     Parameters
     ----------
@@ -32,7 +29,7 @@ def runs_needed(
     noise : array_like
         Coefficient of variation of one run: 0.03 is 3 %.
     power : float, default 0.8
-        Probability that the change is found.
+        Probability that the change is detected.
     alpha : float, default 0.05
         Level of the test. In a report of 700 rows Benjamini-Hochberg requires about 0.005.
     most : int, default 1000
@@ -41,11 +38,11 @@ def runs_needed(
     Returns
     -------
     ndarray of int
-        Runs a side, at least 2.
+        Runs a side, at least 2, or -1.
 
     Notes
     -----
-    The smallest n that gives the two-sample t test on logarithms this power, found by bisection.
+    The smallest n with which the two-sample t test on logarithms has this power, by bisection.
     statsmodels' ``solve_power`` is not used: it gives NaN when the result is below two runs.
 
     Examples
@@ -62,21 +59,21 @@ def runs_needed(
     test = TTestIndPower()
 
     def enough(sizes: NDArray[np.float64], runs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        found = [test.power(s, n, alpha) for s, n in zip(sizes, runs, strict=True)]
-        # SciPy returns NaN far out in the tail of a noncentral t: there the power is 1.
-        return ~(np.asarray(found, float) < power)
+        powers = [test.power(s, n, alpha) for s, n in zip(sizes, runs, strict=True)]
+        # SciPy returns NaN in the far tail of a noncentral t: there the power is 1.
+        return ~(np.asarray(powers, float) < power)
 
-    # Double, then bisect: 20 steps instead of 1000. The power only grows with the number of runs.
+    # Double, then bisect: 20 steps instead of 1000. The power increases with the number of runs.
     low, high = np.ones(len(size), np.int64), np.full(len(size), 2)
     while (open_rows := (high < most) & ~enough(size, high)).any():
         low = np.where(open_rows, high, low)
         high = np.where(open_rows, np.minimum(2 * high, most), high)
     while (high - low > 1).any():
         middle = (low + high + 1) // 2
-        told = enough(size, middle)
+        detects = enough(size, middle)
         open_rows = high - low > 1
-        high = np.where(open_rows & told, middle, high)
-        low = np.where(open_rows & ~told, middle, low)
+        high = np.where(open_rows & detects, middle, high)
+        low = np.where(open_rows & ~detects, middle, low)
     runs = np.where(enough(size, high), high, -1)
     return runs.reshape(effect.shape)
 
@@ -88,7 +85,20 @@ def power_table(
     power: float = 0.8,
     alpha: float = 0.05,
 ) -> NDArray[np.int64]:
-    """Return runs a side, shape (noises, effects); -1 where 1000 are not enough."""
+    """Return the number of runs a side for all pairs of noise and effect.
+
+    Parameters
+    ----------
+    effects, noise : array_like
+        Relative changes, and coefficients of variation of a run.
+    power, alpha : float
+        As in `runs_needed`.
+
+    Returns
+    -------
+    ndarray of int, shape (noises, effects)
+        Runs a side; -1 where 1000 are not enough.
+    """
     effects, noise = np.atleast_1d(effects), np.atleast_1d(noise)
     return runs_needed(effects[None, :], noise[:, None], power=power, alpha=alpha)
 
@@ -100,12 +110,12 @@ def runs_until_decided(
     *,
     most: int = MOST_RUNS,
 ) -> NDArray[np.int64]:
-    """Return how many runs a side show "nothing changed" with 80 % probability.
+    """Return the number of runs a side that show the absence of a change with 80 % probability.
 
     Parameters
     ----------
     spread : ndarray, shape (tests,)
-        Standard deviation of the logarithm of one run.
+        Standard deviation of the logarithm of a run.
     prior_df : ndarray, shape (tests,)
         Degrees of freedom of the prior estimate of the spread.
     same : float
@@ -113,10 +123,15 @@ def runs_until_decided(
     most : int, default 1000
         Largest number of runs; where it is not enough, the result is -1.
 
+    Returns
+    -------
+    ndarray of int, shape (tests,)
+        Runs a side, at least 2, or -1.
+
     Notes
     -----
     Two one-sided tests at 5 % [1]_ both pass with 80 % when ``(t_0.95 + t_0.90) se`` is at most
-    log(1 + same); at that n a change as large as `same` is also found four times in five.
+    log(1 + same); at that n a change as large as `same` is also detected four times in five.
 
     References
     ----------
@@ -126,5 +141,5 @@ def runs_until_decided(
     runs = np.arange(2, most + 1)
     df = 2.0 * runs - 2 + prior_df[:, None]
     factor = (stdtrit(df, 0.95) + stdtrit(df, 0.90)) * np.sqrt(2 / runs)
-    told = spread[:, None] * factor <= np.log1p(same)
-    return np.where(told.any(axis=1), runs[told.argmax(axis=1)], -1)
+    decided = spread[:, None] * factor <= np.log1p(same)
+    return np.where(decided.any(axis=1), runs[decided.argmax(axis=1)], -1)

@@ -1,7 +1,6 @@
-"""Estimate where in an ordered sequence of builds a metric stepped.
+"""Estimate which build of an ordered sequence is the first after a step of a metric.
 
-Takes differences and failure counts; returns probabilities. Packages, and the choice of the next
-measurement, are in other modules.
+Takes differences and failure counts; returns probabilities.
 """
 
 from __future__ import annotations
@@ -17,21 +16,25 @@ __all__ = ["chances_of_place", "weight_of_events"]
 
 Array = NDArray[np.float64]
 
-#: Degrees of freedom of the t distribution assumed for differences: runs are disturbed at times,
-#: and under a normal distribution one such run would decide the place of a step.
+#: Degrees of freedom of the t distribution assumed for differences: some runs are disturbed, and
+#: under a normal distribution one such run would determine the position of the step.
 DF = 4
 #: Possible sizes of the step, as shares of the size measured at the two ends.
 SIZES = np.linspace(0.4, 1.6, 61)
-#: Possible spreads of one difference; none below 5 % of the step, the resolution of the sizes.
+#: Possible spreads of a difference (logarithm of a ratio).
 SPREADS = np.geomspace(0.003, 1.0, 20)
-FINEST_SPREAD = 0.05
+#: Smallest spread, as a share of the step: the resolution of `SIZES`.
+LEAST_SPREAD_SHARE = 0.05
 #: Lasting differences of two builds without a step between them (placement, memory layout, a small
-#: change of another cause), which do not average out over blocks; with their prior weights.
+#: change of another cause), which do not average out over blocks.
 OFFSETS = np.array([0.002, 0.01, 0.03])
+#: Prior weights of the offsets.
 _OFFSET_WEIGHTS = np.array([0.3, 0.5, 0.2])
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
-#: Beta priors of the share of runs that time out or fail: small before the step, any after it.
-BEFORE, AFTER = (1.0, 19.0), (1.0, 1.0)
+#: Beta prior of the share of runs that time out or fail before the step: small.
+BEFORE = (1.0, 19.0)
+#: Beta prior of that share after the step: uniform.
+AFTER = (1.0, 1.0)
 
 
 def chances_of_place(
@@ -51,40 +54,39 @@ def chances_of_place(
         Differences of blocks: value of the second build minus that of the first, which is the
         earlier build. Logarithms, so that a step is a ratio.
     events : array_like of int, shape (n_builds, 2), optional
-        How many runs of each build had the event (timed out, failed), and how many had not.
+        Number of runs of each build with the event (timed out, failed), and without it.
     size : float, optional
-        Size of the step, measured at the two ends. Without a size only events count.
+        Size of the step, measured at the two ends. Without a size only events are used.
 
     Returns
     -------
     ndarray, shape (n_builds,)
-        Probabilities that sum to 1; the first is 0.
+        Probabilities with sum 1; the first is 0.
 
     Notes
     -----
-    The model is one step of unknown size between the ends, with equal prior probability of every
-    place. Differences of two builds on the same side are distributed around 0, of two builds on
-    different sides around the step's size; spread, size and the lasting offset of each pair are
-    integrated out on a grid. So later measurements can correct a wrong early result.
+    The model is a step of unknown size between the ends, with equal prior probability of each
+    position. Differences of two builds on the same side are distributed around 0, of two builds on
+    different sides around the size of the step. Spread, size and the lasting offset of each pair
+    are integrated out on a grid, so that later measurements can correct a wrong early result.
 
     Examples
     --------
-    >>> seen = {(0, 4): [0.20, 0.21, 0.19], (0, 2): [0.01, -0.01], (0, 3): [0.20, 0.19]}
-    >>> chances_of_place(5, seen, size=0.2).round(2)
+    >>> pairs = {(0, 4): [0.20, 0.21, 0.19], (0, 2): [0.01, -0.01], (0, 3): [0.20, 0.19]}
+    >>> chances_of_place(5, pairs, size=0.2).round(2)
     array([0., 0., 0., 1., 0.])
     """
-    places = np.arange(1, n_builds)
-    weights = np.zeros(len(places))
-    known = {
+    weights = np.zeros(n_builds - 1)
+    measured = {
         pair: tuple(np.asarray(values, float).tolist())
         for pair, values in pairs.items()
         if np.size(values)
     }
-    if np.isfinite(size) and size != 0 and known:
-        between = np.array([[i < c <= j for i, j in known] for c in places])
+    if np.isfinite(size) and size != 0 and measured:
+        between = np.array([[i < c <= j for i, j in measured] for c in range(1, n_builds)])
         patterns, which = np.unique(between, axis=0, return_inverse=True)
-        found = [_evidence(values, float(size)) for values in known.values()]
-        totals = np.array([_total(found, pattern) for pattern in patterns])
+        evidence = [_evidence(values, float(size)) for values in measured.values()]
+        totals = np.array([_total(evidence, pattern) for pattern in patterns])
         weights += totals[which.ravel()]
     if events is not None:
         counts = np.asarray(events, float)
@@ -100,7 +102,12 @@ def weight_of_events(before: Sequence[int], after: Sequence[int]) -> float:
     Parameters
     ----------
     before, after : sequence of int
-        How many runs of either build had the event, and how many had not.
+        Number of runs of the build with the event, and without it.
+
+    Returns
+    -------
+    float
+        Probability of the counts with a step / without a step.
 
     Examples
     --------
@@ -108,30 +115,32 @@ def weight_of_events(before: Sequence[int], after: Sequence[int]) -> float:
     30
     """
     first, second = np.array([before], float), np.array([after], float)
-    apart = _beta(first, BEFORE) + _beta(second, AFTER)
-    return float(np.exp(apart - _beta(first + second, AFTER))[0])
+    with_step = _beta(first, BEFORE) + _beta(second, AFTER)
+    return float(np.exp(with_step - _beta(first + second, AFTER))[0])
 
 
 def _beta(counts: Array, prior: tuple[float, float]) -> Array:
+    """Return the log probability of counts with a beta prior."""
     a, b = prior
-    return betaln(a + counts[:, 0], b + counts[:, 1]) - betaln(a, b)
+    evidence: Array = betaln(a + counts[:, 0], b + counts[:, 1]) - betaln(a, b)
+    return evidence
 
 
-def _total(found: Sequence[tuple[Array, Array]], pattern: NDArray[np.bool_]) -> float:
-    """Return the log evidence of one place, summed over sizes, offsets and spreads."""
-    parts = [pair[int(stepped)] for pair, stepped in zip(found, pattern, strict=True)]
+def _total(evidence: Sequence[tuple[Array, Array]], pattern: NDArray[np.bool_]) -> float:
+    """Return the log evidence of a position, summed over sizes, offsets and spreads."""
+    parts = [pair[int(stepped)] for pair, stepped in zip(evidence, pattern, strict=True)]
     joint = sum(parts) + np.log(_OFFSET_WEIGHTS)[:, None]
     return float(logsumexp(np.broadcast_to(joint, (len(SIZES), *joint.shape[-2:]))))
 
 
 @lru_cache(maxsize=4096)
 def _evidence(values: tuple[float, ...], size: float) -> tuple[Array, Array]:
-    """Return the log likelihood of one pair's differences without and with the step.
+    """Return the log likelihood of the differences of a pair without and with the step.
 
     Shapes (offsets, spreads) and (sizes, offsets, spreads).
     """
-    spreads = SPREADS[SPREADS >= FINEST_SPREAD * abs(size)]
-    spreads = spreads if len(spreads) else np.array([FINEST_SPREAD * abs(size)])
+    spreads = SPREADS[SPREADS >= LEAST_SPREAD_SHARE * abs(size)]
+    spreads = spreads if len(spreads) else np.array([LEAST_SPREAD_SHARE * abs(size)])
     centres = np.concatenate([[0.0], SIZES * size])
     means = centres[:, None, None] + OFFSETS[:, None] * _NODES
     logs = np.zeros((*means.shape, len(spreads)))

@@ -1,6 +1,6 @@
-"""Decide when to stop running blocks: repeated tests that keep the error rate of a single test.
+"""Decide when to stop running blocks: repeated tests with the error rate of a single test.
 
-Takes the runs so far and returns a decision for each test. No state is kept: earlier decisions
+Takes the runs up to now and returns a decision for each test. There is no state: earlier decisions
 are computed again from the same runs.
 """
 
@@ -31,12 +31,12 @@ Array = NDArray[np.float64]
 
 #: Numbers of blocks after which an adaptive experiment tests its data (the looks).
 LOOKS = (3, 5, 8, 12, 20)
-#: Probability of finding a change by the last look below which a test stops.
-HOPE = 0.35
-#: Share of changed tests that the predictive power assumes before any change is found.
+#: Smallest probability of detecting a change by the last look for which a test continues.
+LEAST_POWER = 0.35
+#: Share of changed tests that the predictive power assumes before a change is detected.
 EXPECTED_SHARE = 0.1
 
-GO_ON, CHANGED, SAME, UNDECIDED = 0, 1, 2, 3
+CONTINUE, CHANGED, SAME, UNDECIDED = 0, 1, 2, 3
 
 
 def next_step(
@@ -50,18 +50,18 @@ def next_step(
     level: float = 0.95,
     same: float = 0.05,
     looks: tuple[int, ...] = LOOKS,
-    hope: float = HOPE,
+    hope: float = LEAST_POWER,
 ) -> NDArray[np.int64]:
     """Return for each test whether to run another block, or its final decision.
 
-    Call it after every block, or only after those in `looks`: between looks nothing is decided.
-    Tests that were stopped stay in the arrays with NaN in later columns; they still contribute to
-    the estimate of the machine's noise, and count for the false-discovery rate.
+    Call it after every block, or only after those in `looks`: between looks no test is decided.
+    Keep stopped tests in the arrays, with NaN in later columns: they contribute to the estimate of
+    the machine's noise and to the false-discovery rate.
 
     Parameters
     ----------
     baseline, contender : array_like, shape (tests, blocks)
-        Runs so far, column i of both from block i; NaN is a run that failed or was not made.
+        Runs up to now, column i of both from block i; NaN is a run that failed or was skipped.
     null : array_like, shape (tests, blocks), optional
         Runs of the null arm.
     history, family, same
@@ -69,33 +69,33 @@ def next_step(
     blocked : bool, default True
         Whether a block shares a disturbance.
     level : float, default 0.95
-        1 - level is the false-discovery rate of the tests called changed, over all looks.
+        1 - level is the false-discovery rate of the tests decided as changed, over all looks.
     looks : tuple of int, default (3, 5, 8, 12, 20)
         Numbers of blocks after which decisions are made; the last is the largest number of blocks.
     hope : float, default 0.35
-        A test stops undecided when its chance of being called changed at the last look is lower.
+        A test stops undecided when its probability of a change at the last look is lower.
 
     Returns
     -------
     ndarray of int, shape (tests,)
         0 run another block, 1 changed to more, -1 changed to less, 2 the same, 3 undecided: a
-        decision is unlikely, or an arm has no run at all.
+        decision is unlikely, or an arm has no run.
 
     See Also
     --------
-    benchkit.analysis.stats.effects.compare : Ratios and intervals of what was run. Its p values are
-        valid for a single look: use this function to decide whether something changed.
+    benchkit.analysis.stats.effects.compare : Ratios and intervals of the runs. Its p values are
+        valid for a single look: use `next_step` to decide whether a test changed.
 
     Notes
     -----
     At each look the p value of a test is the smallest so far, corrected for the number of looks
-    (see `sequential_p`), and then for all tests by Benjamini-Hochberg. It can only fall, so a test
-    once called changed stays changed; stopping for low `hope` cannot add a false discovery, for
-    any rule. `hope` is compared with the predictive power: the difference at the last look N of n
-    blocks is normal around today's with variance ``se² (1 - n / N)`` [1]_.
+    (see `sequential_p`), and then for all tests by Benjamini-Hochberg. It never increases, so a
+    changed test stays changed; a test that stops for a low probability of detection cannot become
+    a false discovery. `hope` is compared with the predictive power: given n blocks, the difference
+    at the last look N is normal around the present one with variance ``se² (1 - n / N)`` [1]_.
 
     `Same` is decided by the interval of two one-sided 5 % tests at each look; a true change of
-    exactly `same` is called so in up to 10 % of cases.
+    exactly `same` is decided as the same in up to 10 % of cases.
 
     References
     ----------
@@ -122,7 +122,7 @@ def next_step(
     for before, look in zip((0, *looks), looks, strict=False):
         if look > n_blocks:
             break
-        found = compare(
+        effects = compare(
             *(arm[:, :look] for arm in arms[:2]),
             null=arms[2][:, :look] if null is not None else None,
             history=history,
@@ -131,53 +131,68 @@ def next_step(
             same=same,
         )
         # A test without runs since the last look was stopped at that look: keep its decision.
-        fresh = any_run[:, before:look].any(axis=1) & (np.abs(decisions) != CHANGED)
-        smallest = np.where(fresh, np.fmin(smallest, found.p), smallest)
-        known = np.where(np.isfinite(found.p), sequential_p(smallest, looks), np.nan)
-        changed = adjust(known, "fdr_bh") <= 1 - level
-        share = max(EXPECTED_SHARE, (changed.sum() + 1) / max(np.isfinite(known).sum(), 1))
+        running = any_run[:, before:look].any(axis=1) & (np.abs(decisions) != CHANGED)
+        smallest = np.where(running, np.fmin(smallest, effects.p), smallest)
+        p = np.where(np.isfinite(effects.p), sequential_p(smallest, looks), np.nan)
+        changed = adjust(p, "fdr_bh") <= 1 - level
+        share = max(EXPECTED_SHARE, (changed.sum() + 1) / max(np.isfinite(p).sum(), 1))
         needed = (1 - level) * min(share, 1.0) / len(looks)
-        hopeless = _predictive_power(found, look, looks[-1], needed) < hope
-        inside = (found.verdict == "same") | equivalence_test(found, same, level=level)
+        unlikely = _predictive_power(effects, look, looks[-1], needed) < hope
+        inside = (effects.verdict == "same") | equivalence_test(effects, same, level=level)
         step = np.select(
-            [changed, inside, hopeless | (look == looks[-1])],
-            [np.where(found.estimate < 0, -CHANGED, CHANGED), SAME, UNDECIDED],
-            GO_ON,
+            [changed, inside, unlikely | (look == looks[-1])],
+            [np.where(effects.estimate < 0, -CHANGED, CHANGED), SAME, UNDECIDED],
+            CONTINUE,
         )
-        decisions = np.where(fresh, step, decisions)
+        decisions = np.where(running, step, decisions)
     return decisions
 
 
-def equivalence_test(found: Effects, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
-    """Return where two one-sided tests show a change smaller than `same`, shape (tests,)."""
-    less = found.probability([same], below=True)[:, 0]
-    more = found.probability([-same])[:, 0]
+def equivalence_test(effects: Effects, same: float, *, level: float = 0.95) -> NDArray[np.bool_]:
+    """Return whether two one-sided tests show that changes are small.
+
+    Parameters
+    ----------
+    effects : Effects
+        Result of a comparison.
+    same : float
+        Largest relative change that counts as no change.
+    level : float, default 0.95
+        Confidence of each of the two tests.
+
+    Returns
+    -------
+    ndarray of bool, shape (tests,)
+        True where the change is smaller than `same`.
+    """
+    less = effects.probability([same], below=True)[:, 0]
+    more = effects.probability([-same])[:, 0]
     return np.minimum(less, more) >= level
 
 
-def _predictive_power(found: Effects, n: int, last: int, level: float) -> Array:
+def _predictive_power(effects: Effects, n: int, last: int, level: float) -> Array:
     """Return the probability that p at the last look is below `level`; NaN is unknown."""
     if n >= last:
-        return np.zeros(len(found))
+        return np.zeros(len(effects))
     with np.errstate(divide="ignore", invalid="ignore"):
-        final = found.se * np.sqrt(n / last)
-        spread = found.se * np.sqrt(1 - n / last)
-        bar = -ndtri(level / 2) * final
-        up, down = (found.estimate - bar) / spread, (-found.estimate - bar) / spread
-        power = np.where(found.se == 0, 0.0, ndtr(up) + ndtr(down))
-    # An arm without any run will hardly have one later.
-    return np.where(found.verdict == "failed", 0.0, power)
+        final = effects.se * np.sqrt(n / last)
+        spread = effects.se * np.sqrt(1 - n / last)
+        limit = -ndtri(level / 2) * final
+        up, down = (effects.estimate - limit) / spread, (-effects.estimate - limit) / spread
+        power = np.where(effects.se == 0, 0.0, ndtr(up) + ndtr(down))
+    # An arm without any run will hardly have a run later.
+    return np.where(effects.verdict == "failed", 0.0, power)
 
 
 def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
-    """Return the p value of a smallest p over looks: the probability of it by chance alone.
+    """Return the p value of the smallest p over looks, corrected for the number of looks.
 
     Parameters
     ----------
     p : ndarray
         Smallest two-sided p values up to now; NaN stays NaN.
     looks : tuple of int
-        Numbers of blocks at which there is a look, future looks included.
+        Numbers of blocks of all looks, future looks included.
 
     Returns
     -------
@@ -207,7 +222,7 @@ def sequential_p(p: Array, looks: tuple[int, ...]) -> Array:
     with np.errstate(divide="ignore"):
         log_p = np.log(np.clip(p, 0, 1))
     inside = np.exp(np.interp(log_p, grid, corrected))
-    # Below the table the looks hardly overlap: Bonferroni's bound is almost exact.
+    # Below the table Bonferroni's bound is almost exact.
     return np.where(log_p < grid[0], np.minimum(len(looks) * np.clip(p, 0, 1), 1), inside)
 
 

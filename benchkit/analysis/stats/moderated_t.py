@@ -1,0 +1,116 @@
+"""Test each row of a report with a variance that is shrunk towards that of the other rows.
+
+Combines the fit of means (`blocked_t`) with empirical Bayes (`moderated_variance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import binom, stdtr, stdtrit
+
+from benchkit.analysis.stats.blocked_t import fit_means
+from benchkit.analysis.stats.log_scale import LogValues
+from benchkit.analysis.stats.moderated_variance import shrink
+
+__all__ = ["TTestResult", "moderated_t"]
+
+Array = NDArray[np.float64]
+
+#: Smallest difference of two logarithms that is not taken as a rounding error.
+SAME_NUMBER = 1e-7
+
+
+@dataclass(frozen=True)
+class TTestResult:
+    """Result of a t test for each row; all arrays have shape (tests,).
+
+    Parameters
+    ----------
+    estimate, se : ndarray
+        Contender minus baseline on the scale of the test, and its standard error.
+    df, prior_df : ndarray
+        Degrees of freedom, and the part of them that comes from the other rows.
+    zero_variance : ndarray of bool
+        Where all runs of an arm have equal values, in both arms.
+    p : ndarray
+        Two-sided p value; NaN with fewer than two runs a side.
+    """
+
+    estimate: Array
+    se: Array
+    df: Array
+    prior_df: Array
+    zero_variance: NDArray[np.bool_]
+    p: Array
+
+
+def moderated_t(
+    points: LogValues,
+    contender: Array,
+    blocked: bool,
+    families: Sequence[NDArray[np.int64]],
+    predictor: Array | None,
+) -> TTestResult:
+    """Test the contender against the baseline, each row with the noise of its family.
+
+    Parameters
+    ----------
+    points : LogValues
+        Runs of the baseline, and the scale of each row.
+    contender : ndarray, shape (tests, runs)
+        Runs of the contender on the same scale.
+    blocked : bool
+        Whether a block shares a disturbance.
+    families : sequence of ndarray of int
+        Positions of the rows of each family.
+    predictor : ndarray, shape (tests,), optional
+        Variance of each row on earlier nights.
+
+    Returns
+    -------
+    TTestResult
+        NaN in rows that cannot be tested.
+    """
+    n_tests = len(contender)
+    estimate, se, df, prior_df = np.full((4, n_tests), np.nan)
+    zero_variance = np.zeros(n_tests, bool)
+    for rows in families:
+        fit = fit_means(points.baseline[rows], contender[rows], blocked=blocked)
+        with np.errstate(invalid="ignore"):
+            constant = fit.variance <= SAME_NUMBER**2
+        variance = np.where(constant, 0.0, fit.variance) + points.step_variance[rows]
+        shared = points.logarithmic[rows] & ~constant
+        shrunk, total_df, prior_df[rows] = shrink(
+            np.where(shared, variance, np.nan),
+            fit.df,
+            predictor=None if predictor is None else predictor[rows],
+        )
+        estimate[rows] = fit.difference
+        se[rows] = np.sqrt(np.where(shared, shrunk, variance) * fit.leverage)
+        df[rows] = np.where(shared, total_df, fit.df)
+        zero_variance[rows] = constant
+
+    n_baseline = (~np.isnan(points.baseline)).sum(axis=(1, 2))
+    n_contender = (~np.isnan(contender)).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        estimate = np.where(np.abs(estimate) < SAME_NUMBER, 0.0, estimate)
+        testable = (n_baseline >= 2) & (n_contender >= 2) & (df > 0)
+        # Equal runs give no estimate of the noise. Use the permutation bound instead: p is not
+        # less than 2 / C(n, n_contender).
+        chance = np.minimum(2 / binom(n_baseline + n_contender, n_contender), 0.999)
+        least = np.abs(estimate) / stdtrit(df, 1 - chance / 2)
+        se = np.where(zero_variance, np.maximum(se, least), se)
+        t = np.where(estimate == 0, 0.0, np.abs(estimate) / se)
+        p = np.where(testable, 2 * stdtr(df, -t), np.nan)
+    return TTestResult(
+        np.where((n_baseline > 0) & (n_contender > 0), estimate, np.nan),
+        np.where(testable, se, np.nan),
+        np.where(testable, df, np.nan),
+        prior_df,
+        zero_variance & testable,
+        p,
+    )
