@@ -133,9 +133,9 @@ def scale_from_zero(client, scale, prepared, *, inputs):
     _adapt(client, prepared)
     count, topic, offset = _few(scale), prepared["topic"], 0
     if inputs == "scattered":
-        woken = client.submit(_log_and_sleep, -1, topic=topic, pure=False)
+        woken = client.submit(_nap_topic, -1, topic=topic, pure=False)
         offset = client.scatter(OFFSET, timeout=SHRINK_TIMEOUT_S)
-    futures = client.map(_log_and_sleep, range(count), offset=offset, topic=topic, pure=False)
+    futures = client.map(_nap_topic, range(count), offset=offset, topic=topic, pure=False)
     results = client.gather(futures)
     if inputs == "scattered":
         woken.result()
@@ -237,7 +237,7 @@ def oscillation(client, scale, prepared):
     _adapt(client, prepared)
     futures = []
     for number in range(_stream(scale)):
-        futures.append(client.submit(_log_and_sleep, number, nap_s=0.5, topic=topic, pure=False))
+        futures.append(client.submit(_nap_topic, number, nap_s=0.5, topic=topic, pure=False))
         time.sleep(max(0.0, begin + (number + 1) * EVERY_S - time.time()))
     half = begin + _stream(scale) * EVERY_S / 2
     results, end = client.gather(futures), time.time()
@@ -298,7 +298,7 @@ def _stream(scale):
     return max(16, round(80 * scale.fraction))
 
 
-def _log_and_sleep(number, *, topic, offset=0, nap_s=NAP_S):
+def _nap_topic(number, *, topic, offset=0, nap_s=NAP_S):
     log_number(topic, number)
     time.sleep(nap_s)
     return number + offset

@@ -167,7 +167,7 @@ def nanny_restart(client, scale, prepared):
     """
     from distributed import KilledWorker, wait
 
-    large_task = client.submit(_fill_memory, topic=prepared["topic"], pure=False)
+    large_task = client.submit(_eat, topic=prepared["topic"], pure=False)
     time.sleep(2 * NAP_S)  # it must start first: Dask also suspects tasks that wait on its worker
     count = _others(scale)
     others = client.map(_nap_number, range(count), pure=False, retries=3)
@@ -292,7 +292,7 @@ def _empty(dask_worker):
     dask_worker.benchkit_filling = None
 
 
-def _fill_memory(*, topic):
+def _eat(*, topic):
     """Allocate memory step by step until the process is killed."""
     import numpy as np
     from distributed import get_worker

@@ -215,7 +215,7 @@ def amm_retire(client, scale, seed, prepared):
     leaving = prepared["leaving"]
     count, length = _held(scale)
     arrays = client.map(
-        _make_and_log, range(count), length=length, seed=seed, topic=prepared["topic"],
+        _make_and_tell, range(count), length=length, seed=seed, topic=prepared["topic"],
         workers=[leaving], allow_other_workers=True, pure=False,
     )  # fmt: skip
     wait(arrays)
@@ -367,7 +367,7 @@ def _held(scale):
     return max(4, round(share / 8 / length)), length
 
 
-def _make_and_log(number, *, length, seed, topic):
+def _make_and_tell(number, *, length, seed, topic):
     log_number(topic, number)
     return _make(number, length=length, seed=seed)
 
