@@ -30,7 +30,7 @@ def run():
 
 
 @pytest.mark.slow
-def test_the_board_is_whole_and_asks_for_what_dask_exposes(tmp_path):
+def test_grafana_board_queries_metrics_that_dask_exposes(tmp_path):
     file = tmp_path / "dask.json"
     result = CliRunner().invoke(main, ["report", "grafana", "-o", str(file)])
     assert result.exit_code == 0, result.output
@@ -47,9 +47,9 @@ def test_the_board_is_whole_and_asks_for_what_dask_exposes(tmp_path):
     assert notes["target"]["tags"] == ["benchkit"]
 
     queries = [target["expr"] for panel in panels for target in panel["targets"]]
-    asked = set(re.findall(r"\b(?:dask|process)_\w+", " ".join(queries)))
+    queried = set(re.findall(r"\b(?:dask|process)_\w+", " ".join(queries)))
     labels = set(re.findall(r"by \((\w+)\)|,(\w+)[=!]", " ".join(queries)))
-    exposed, text = set(), ""
+    text = ""
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
@@ -60,13 +60,13 @@ def test_the_board_is_whole_and_asks_for_what_dask_exposes(tmp_path):
             address = f"http://127.0.0.1:{process['services']['dashboard']}/metrics"
             text += urllib.request.urlopen(address, timeout=10).read().decode()
     exposed = set(re.findall(r"^# TYPE (\w+)", text, re.M))
-    assert len(asked) > 15
-    assert asked <= exposed
-    told = set(re.findall(r"[{,](\w+)=", text)) | {"instance", "activity"}
-    assert {name for pair in labels for name in pair if name} <= told
+    assert len(queried) > 15
+    assert queried <= exposed
+    exposed_labels = set(re.findall(r"[{,](\w+)=", text)) | {"instance", "activity"}
+    assert {name for pair in labels for name in pair if name} <= exposed_labels
 
 
-def test_a_link_holds_the_time_of_the_run_and_nothing_that_the_run_could_smuggle_in(run):
+def test_grafana_link_quotes_fields_of_the_run(run):
     link = grafana_link(run, TEMPLATE)
 
     assert link.startswith("https://grafana.example/d/dask?from=1800000000000&to=1800000005001&")
@@ -75,17 +75,20 @@ def test_a_link_holds_the_time_of_the_run_and_nothing_that_the_run_could_smuggle
     assert link.count("from=") == 1
     del run.tree.attrs["clock_on"]
     assert grafana_link(run, TEMPLATE) == ""
-    with pytest.raises(UsageError, match="its clock never ran"):
+    with pytest.raises(UsageError, match="clock was never started"):
         annotation(run)
 
 
-def test_a_template_that_cannot_be_meant_is_refused_in_one_line(run, monkeypatch):
+def test_grafana_link_rejects_invalid_template(run, monkeypatch):
     for wrong, message in (
-        ("https://grafana.example/?w={worklod}", "no field {worklod}: did you mean 'workload'"),
-        ("javascript:alert(1)", "must be an address"),
-        ("https://{workload}/", "must be an address"),
+        (
+            "https://grafana.example/?w={worklod}",
+            "field {worklod}: did you mean 'workload'",
+        ),
+        ("javascript:alert(1)", "must be a URL"),
+        ("https://{workload}/", "must be a URL"),
         ("https://grafana.example/{id", "BENCHKIT_GRAFANA"),
-        ("https://grafana.example/{id.__class__}", "no field"),
+        ("https://grafana.example/{id.__class__}", "unknown field"),
         ("https://grafana.example/{id:>9999999999}", "takes no format"),
     ):
         monkeypatch.setenv("BENCHKIT_GRAFANA", wrong)
@@ -95,7 +98,7 @@ def test_a_template_that_cannot_be_meant_is_refused_in_one_line(run, monkeypatch
         assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
 
 
-def test_an_annotation_is_a_stretch_of_time_with_tags_and_escaped_text(run):
+def test_annotation_has_time_range_tags_and_escaped_text(run):
     note = annotation(run)
 
     assert (note["time"], note["timeEnd"]) == (1800000000000, 1800000005001)
@@ -103,7 +106,7 @@ def test_an_annotation_is_a_stretch_of_time_with_tags_and_escaped_text(run):
     assert "<script>" not in note["text"]
 
 
-def test_the_page_of_a_run_leads_to_its_board_or_says_why_not(a_run, tmp_path, monkeypatch):
+def test_run_page_links_to_grafana_or_shows_the_error(a_run, tmp_path, monkeypatch):
     from benchkit.show.dashboard.run.page import view
     from benchkit.store.store import Store
 
@@ -119,6 +122,6 @@ def test_the_page_of_a_run_leads_to_its_board_or_says_why_not(a_run, tmp_path, m
     assert f'href="https://grafana.example/d/dask?from={begin}&amp;to=' in page(TEMPLATE).replace(
         "'", '"'
     )
-    told = page("javascript:alert(1)")
-    assert "must be an address" in told
-    assert "href='javascript" not in told
+    message = page("javascript:alert(1)")
+    assert "must be a URL" in message
+    assert "href='javascript" not in message

@@ -16,8 +16,8 @@ __all__ = ["LINK_VARIABLE", "check_template", "chosen_template", "grafana_link"]
 
 LINK_VARIABLE = "BENCHKIT_GRAFANA"
 #: Attributes of a run that a template may use, in addition to its start and end.
-_FACTS = ("id", "workload", "environment", "experiment", "arm", "host", "cluster", "outcome")
-_FIELDS = ("from_ms", "to_ms", "scheduler", *_FACTS)
+_ATTRIBUTES = ("id", "workload", "environment", "experiment", "arm", "host", "cluster", "outcome")
+_FIELDS = ("from_ms", "to_ms", "scheduler", *_ATTRIBUTES)
 
 
 def grafana_link(run: Run, template: str | None = None) -> str:
@@ -54,14 +54,19 @@ def grafana_link(run: Run, template: str | None = None) -> str:
     begin, end = (float(attrs.get(name, math.nan)) for name in ("clock_on", "clock_off"))
     if not (math.isfinite(begin) and math.isfinite(end)):
         return ""
-    values = {name: str(attrs.get(name, "")) for name in _FACTS}
+    values = {name: str(attrs.get(name, "")) for name in _ATTRIBUTES}
     values |= {"from_ms": str(math.floor(1000 * begin)), "to_ms": str(math.ceil(1000 * end))}
     values["scheduler"] = _scheduler(run)
     return template.format(**{name: quote(value, safe="") for name, value in values.items()})
 
 
 def chosen_template() -> str:
-    """Return ``$BENCHKIT_GRAFANA``, else Dask's configuration ``benchkit.grafana``, else "".
+    """Return the configured URL template of a Grafana dashboard.
+
+    Returns
+    -------
+    str
+        ``$BENCHKIT_GRAFANA``, else Dask's configuration ``benchkit.grafana``, else "".
 
     Raises
     ------
@@ -77,6 +82,11 @@ def chosen_template() -> str:
 def check_template(template: str) -> None:
     """Check that a text is a valid URL template.
 
+    Parameters
+    ----------
+    template : str
+        A URL with fields in braces, see `grafana_link`.
+
     Raises
     ------
     UsageError
@@ -84,23 +94,26 @@ def check_template(template: str) -> None:
     """
     example = "https://grafana.example/d/dask/dask?from={from_ms}&to={to_ms}"
     try:
-        named = [(name, spec, how) for _, name, spec, how in string.Formatter().parse(template)]
+        fields = [field[1:] for field in string.Formatter().parse(template)]
         parts = urlsplit(template)
     except ValueError as error:
-        raise UsageError(f"{LINK_VARIABLE} {template!r}: {error}; such as {example}") from error
+        raise UsageError(
+            f"{LINK_VARIABLE} {template!r}: {error}; expected, for example, {example}"
+        ) from error
     if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.netloc:
-        raise UsageError(f"{LINK_VARIABLE} {template!r}: must be an address, such as {example}")
-    for name, spec, how in named:
+        raise UsageError(f"{LINK_VARIABLE} {template!r}: must be a URL; example: {example}")
+    for name, spec, conversion in fields:
         if name is not None and name not in _FIELDS:
-            hint = did_you_mean(name, _FIELDS, f"there are {', '.join(_FIELDS)}")
-            raise UsageError(f"{LINK_VARIABLE}: a run has no field {{{name}}}: {hint}")
-        if spec or how:
-            raise UsageError(f"{LINK_VARIABLE}: {{{name}}} takes no format, only its name")
+            hint = did_you_mean(name, _FIELDS, f"available: {', '.join(_FIELDS)}")
+            raise UsageError(f"{LINK_VARIABLE}: unknown field {{{name}}}: {hint}")
+        if spec or conversion:
+            raise UsageError(f"{LINK_VARIABLE}: field {{{name}}} takes no format specification")
 
 
 def _scheduler(run: Run) -> str:
+    """Return ``host:port`` of the scheduler as labelled in Prometheus; empty if not recorded."""
     data = run.prometheus()
     if "role" not in data.coords:
         return ""
-    found = data["instance"].values[data["role"].values == "scheduler"]
-    return str(found[0]) if len(found) else ""
+    instances = data["instance"].values[data["role"].values == "scheduler"]
+    return str(instances[0]) if len(instances) else ""
