@@ -1,8 +1,6 @@
-"""Summarise a run as text and numbers, for the top of a page."""
+"""Summarise a run as HTML and as a table, for a page about it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
@@ -15,46 +13,60 @@ from benchkit.formatting import (
     format_seconds,
     short_group,
 )
-from benchkit.show.escape import escape
+from benchkit.show.templates import render_template
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 
-__all__ = ["KEY_FIGURES", "heading", "task_group_table"]
+__all__ = ["KEY_FIGURES", "run_heading", "task_group_table"]
 
+#: Metrics at the top of a page about a run -> label.
 KEY_FIGURES = {
     "duration": "wall time",
     "memory_peak": "peak memory of all workers",
-    "memory_peak_worker": "peak of the worst worker",
-    "spilled_peak": "spilled at most",
-    "network_bytes": "over the network",
+    "memory_peak_worker": "highest peak of one worker",
+    "spilled_peak": "peak of spilled data",
+    "network_bytes": "received over the network",
     "n_tasks": "tasks",
 }
 
 
-def heading(run: Run) -> Any:
-    """Return the name, outcome and key metrics of a run as HTML to display."""
-    symbol, words = OUTCOME_WORDS.get(run.outcome, ("?", run.outcome))
-    bad = "" if run.outcome == "ok" else " class='benchkit-bad'"
-    metrics = run.metrics
-    tiles = "".join(
-        f"<div><b style='font-size:1.35em;font-weight:600'>"
-        f"{escape(format_quantity(metrics[name], METRICS[name].units))}</b><br>"
-        f"<small>{escape(label)}</small></div>"
+def run_heading(run: Run) -> HTML:
+    """Return the name, outcome and key metrics of a run as HTML to display.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Returns
+    -------
+    HTML
+        A heading, one line about the run, its tags, and its key metrics with units.
+    """
+    figures = {
+        label: format_quantity(run.metrics[name], METRICS[name].units)
         for name, label in KEY_FIGURES.items()
-        if name in metrics
-    )
-    error = f"<p class='benchkit-bad'>{escape(run.error)}</p>" if run.error else ""
-    tags = "".join(f" · {escape(name)}={escape(value)}" for name, value in run.tags.items())
-    return HTML(
-        f"<h4 style='font-size:1.25em'>{escape(run.workload)} "
-        f"<span{bad}>{symbol} {escape(words)}</span></h4>{error}"
-        f"<p><small>{escape(run.summary_line)} · <code>{escape(run.id)}</code>{tags}</small></p>"
-        f"<div style='display:flex;flex-wrap:wrap;gap:1em 2.2em;margin:.8em 0'>{tiles}</div>"
-    )
+        if name in run.metrics
+    }
+    outcome = " ".join(OUTCOME_WORDS.get(run.outcome, ("?", run.outcome)))
+    return HTML(render_template("run_heading.html", run=run, outcome=outcome, figures=figures))
 
 
 def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:
-    """Return the busiest task groups of a run as text with units; zeros are empty cells."""
+    """Return the busiest task groups of a run as text with units.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    most : int, default 12
+        Maximum number of task groups.
+
+    Returns
+    -------
+    DataFrame
+        One row per task group; zeros are empty cells, and columns of zeros are omitted.
+    """
     groups = run.task_groups().head(most)
     table = pd.DataFrame(index=pd.Index([short_group(name) for name in groups.index]))
     table.index.name = "task group"
@@ -63,9 +75,9 @@ def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:
             table[name.removesuffix(" (s)")] = [
                 format_seconds(value) if value > 0 else "" for value in groups[name]
             ]
-    for name, words in (("n_tasks", "tasks"), ("n_erred", "raised"), ("n_retried", "retried")):
+    for name, label in (("n_tasks", "tasks"), ("n_erred", "raised"), ("n_retried", "retried")):
         if name in groups:
-            table[words] = [format_count(value) if value else "" for value in groups[name]]
+            table[label] = [format_count(value) if value else "" for value in groups[name]]
     if "result (B)" in groups:
         table["results"] = [format_bytes(value) if value else "" for value in groups["result (B)"]]
     return table.loc[:, (table != "").any()]

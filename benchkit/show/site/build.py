@@ -11,12 +11,9 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from benchkit import __version__
 from benchkit.analysis.regression.regression import Regression
@@ -24,6 +21,7 @@ from benchkit.errors import SiteError, UsageError
 from benchkit.formatting import format_bytes, format_seconds
 from benchkit.show.site.collect import SITE_METRICS, SiteData, collect_site, page_name
 from benchkit.show.site.feeds import feed_items, json_feed, rss_feed
+from benchkit.show.templates import render_template
 from benchkit.store.store import Store
 
 __all__ = ["build_site"]
@@ -105,16 +103,6 @@ def _swap(draft: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-@lru_cache(maxsize=1)
-def _templates() -> Environment:
-    return Environment(
-        loader=PackageLoader("benchkit.show.site", "files"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-
-
 class _Writer:
     """Writer of the files of one build."""
 
@@ -160,8 +148,8 @@ class _Writer:
     def _page(self, name: str, template: str, title: str, **values: Any) -> None:
         root = "../" * name.count("/")
         here = name.removesuffix(".html")
-        page = _templates().get_template(template)
-        self._put(name, page.render(title=title, root=root, here=here, **self.common, **values))
+        values = {**self.common, **values, "title": title, "root": root, "here": here}
+        self._put(name, render_template(f"site/files/{template}", **values))
 
     def _script(self, name: str, variable: str, content: Mapping[str, Any]) -> None:
         """Write data as a script: browsers let a page opened from disk read no other file type."""
