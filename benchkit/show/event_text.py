@@ -8,29 +8,39 @@ from typing import Any
 
 from benchkit.formatting import format_bytes
 
-__all__ = ["in_words"]
+__all__ = ["format_event"]
 
 
-def in_words(message: str) -> str:
+def format_event(message: str) -> str:
     """Return the readable text of an event that is stored as JSON.
+
+    Parameters
+    ----------
+    message : str
+        A message of `Run.events`.
+
+    Returns
+    -------
+    str
+        The fields of the event in words; a message that is not a JSON object is unchanged.
 
     Examples
     --------
-    >>> in_words('{"n_lost": 1, "expected": false}'), in_words('{"rss": 1035849728}')
+    >>> format_event('{"n_lost": 1, "expected": false}'), format_event('{"rss": 1035849728}')
     ('1 lost, not expected', '988 MiB in use')
     """
     try:
-        facts = json.loads(message)
+        fields = json.loads(message)
     except ValueError:
         return message
-    if not isinstance(facts, dict):
+    if not isinstance(fields, dict):
         return message
-    if facts.keys() == {"status", "before"}:
-        return f"from {facts['before']} to {facts['status']}"
-    return ", ".join(_fact(name, value) for name, value in facts.items())
+    if fields.keys() == {"status", "before"}:
+        return f"from {fields['before']} to {fields['status']}"
+    return ", ".join(_field_text(name, value) for name, value in fields.items())
 
 
-def _fact(name: str, value: Any) -> str:
+def _field_text(name: str, value: Any) -> str:
     """Return one field of an event as text: counts, sizes and boolean values."""
     words = name.replace("_", " ")
     if isinstance(value, bool):

@@ -14,5 +14,5 @@ from benchkit.show.escape import escape_with_code
         ("``", "``"),
     ],
 )
-def test_what_stands_between_backquotes_is_code(text, markup):
+def test_escape_with_code_marks_backquoted_parts(text, markup):
     assert escape_with_code(text) == markup

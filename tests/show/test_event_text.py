@@ -1,10 +1,10 @@
 import pytest
 
-from benchkit.show.dashboard.run.problems import in_words
+from benchkit.show.event_text import format_event
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "text"),
     [
         ('{"rss": 1035849728}', "988 MiB in use"),
         (
@@ -20,5 +20,5 @@ from benchkit.show.dashboard.run.problems import in_words
         ("", ""),
     ],
 )
-def test_an_event_is_told_as_a_person_would(message, words):
-    assert in_words(message) == words
+def test_format_event_describes_fields_in_words(message, text):
+    assert format_event(message) == text

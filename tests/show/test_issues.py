@@ -71,7 +71,7 @@ def sync(events, **options):
     return sync_issues(read_ledger(events), GitHubTracker(), **options)
 
 
-def test_a_regression_lives_as_one_issue_from_opening_to_recovery(server):
+def test_sync_issues_keeps_one_issue_per_regression(server):
     events = [opened()]
     assert sync(events) == [
         "opened 1: array.sum[k=<b>]: wall time of the workload +20 % since 2026-08-01"
@@ -104,7 +104,7 @@ def test_a_regression_lives_as_one_issue_from_opening_to_recovery(server):
     assert sync(events) == []
 
 
-def test_an_issue_that_a_person_renamed_or_closed_is_found_and_left_alone(server):
+def test_sync_issues_leaves_renamed_or_closed_issue_alone(server):
     events = [opened()]
     sync(events)
     server.issues[1] |= {"title": "known, see the meeting", "state": "closed"}
@@ -112,7 +112,7 @@ def test_an_issue_that_a_person_renamed_or_closed_is_found_and_left_alone(server
     assert server.issues[1]["state"] == "closed"
 
 
-def test_untrusted_texts_do_nothing(server):
+def test_issue_body_escapes_untrusted_text(server):
     sync([opened(cause="code")])
     body = server.issues[1]["body"]
     assert "<two>" not in body
@@ -121,7 +121,7 @@ def test_untrusted_texts_do_nothing(server):
     assert "`array.sum[k=<b>]`" in body  # text in backquotes is shown unchanged
 
 
-def test_a_body_never_exceeds_what_github_takes(server):
+def test_issue_body_is_within_limit_of_github(server):
     changed = [
         {"kind": "package", "name": f"p{i}", "before": "1" * 3000, "after": "2" * 3000}
         for i in range(200)
@@ -135,14 +135,14 @@ def test_a_body_never_exceeds_what_github_takes(server):
     assert server.issues[1]["body"].startswith(marker(SERIES_FIELDS["workload"], "duration"))
 
 
-def test_more_issues_than_a_page_are_all_found(server):
+def test_sync_issues_reads_all_pages(server):
     events = [opened() | {"workload": f"array.w{n}", "regression": f"{n:010d}"} for n in range(130)]
     assert len(sync(events)) == 130
     assert sync(events) == []
     assert len(server.issues) == 130
 
 
-def test_of_two_issues_opened_at_once_the_later_is_closed(server):
+def test_sync_issues_closes_later_duplicate(server):
     events = [opened()]
     sync(events)
     server._create({"title": "twin", "body": server.issues[1]["body"], "labels": [LABEL]})
@@ -150,7 +150,7 @@ def test_of_two_issues_opened_at_once_the_later_is_closed(server):
     assert [server.issues[n]["state"] for n in (1, 2)] == ["open", "closed"]
 
 
-def test_a_wrong_token_is_one_line_without_the_token(server, monkeypatch, caplog, capfd):
+def test_github_tracker_rejects_wrong_token_in_one_line(server, monkeypatch, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN + "x")
     with pytest.raises(TrackerError, match="GitHub answered 401: Bad credentials") as caught:
@@ -159,7 +159,7 @@ def test_a_wrong_token_is_one_line_without_the_token(server, monkeypatch, caplog
     assert not any(TOKEN in text for text in texts)
 
 
-def test_the_token_is_never_logged_nor_in_a_body(server, caplog, capfd):
+def test_github_tracker_never_reveals_token(server, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     sync([opened()])
     assert not any(TOKEN in text for text in (caplog.text, *capfd.readouterr()))
@@ -174,26 +174,26 @@ def test_the_token_is_never_logged_nor_in_a_body(server, caplog, capfd):
         ("GITHUB_TOKEN", "", "set \\$GITHUB_TOKEN"),
     ],
 )
-def test_what_is_missing_is_told_before_anything_is_asked(server, monkeypatch, name, value, says):
+def test_github_tracker_names_missing_setting(server, monkeypatch, name, value, says):
     monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=says):
         GitHubTracker()
     assert server.requests == []
 
 
-def test_a_server_that_stumbles_is_asked_again(server):
+def test_github_tracker_retries_server_errors(server):
     server.failing = 2
     assert len(sync([opened()])) == 1
     assert len(server.issues) == 1
 
 
-def test_no_server_is_one_line(server):
+def test_github_tracker_reports_missing_server_in_one_line(server):
     server.close()
     with pytest.raises(TrackerError, match="GitHub does not answer"):
         GitHubTracker().issues()
 
 
-def test_files_say_the_same(tmp_path):
+def test_file_tracker_matches_github_tracker(tmp_path):
     events = [opened()]
     tracker = FileTracker(tmp_path / "issues")
     assert len(sync_issues(read_ledger(events), tracker)) == 1

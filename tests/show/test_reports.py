@@ -18,7 +18,7 @@ def store(tmp_path_factory, a_run):
     return store
 
 
-def test_a_report_holds_the_figures_no_code_and_no_address(store, a_run):
+def test_run_report_has_figures_without_code_or_urls(store, a_run):
     page = run_report(store)
     text = page.read_text()
 
@@ -33,7 +33,7 @@ def test_a_report_holds_the_figures_no_code_and_no_address(store, a_run):
 
 
 @pytest.mark.browser
-def test_a_report_draws_its_figures_without_any_request(store, browser, artifacts):
+def test_run_report_draws_figures_without_requests(store, browser, artifacts):
     page = browser.new_page()
     asked, errors = [], []
     page.on("request", lambda r: asked.append(r.url))
@@ -47,7 +47,7 @@ def test_a_report_draws_its_figures_without_any_request(store, browser, artifact
     page.screenshot(path=artifacts / "report-run.png", full_page=True)
 
 
-def test_a_run_that_failed_before_anything_was_watched_has_a_report(tmp_path, a_run):
+def test_run_report_of_failed_run_without_records(tmp_path, a_run):
     failed = a_run.copy(deep=True)
     for name in list(failed.children):
         del failed[name]
@@ -69,7 +69,7 @@ def test_a_run_that_failed_before_anything_was_watched_has_a_report(tmp_path, a_
     assert "<script>alert(1)" not in text
 
 
-def test_an_unknown_run_is_refused_before_anything_is_written(store, tmp_path):
+def test_run_report_rejects_unknown_run_before_writing(store, tmp_path):
     with pytest.raises(UnknownRun):
         run_report(store, "nosuch", tmp_path / "x.html")
 

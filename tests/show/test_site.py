@@ -36,7 +36,7 @@ def content(site, name):
     return json.loads(text.partition("=")[2].rstrip(";\n"))
 
 
-def test_every_workload_and_regression_has_a_page_with_its_facts(site, store):
+def test_site_has_page_of_each_workload_and_regression(site, store):
     workloads = store.runs(columns=["workload"])["workload"].unique()
     (regression,) = (site / "regressions").iterdir()
 
@@ -51,7 +51,7 @@ def test_every_workload_and_regression_has_a_page_with_its_facts(site, store):
     assert "disk &lt;b&gt;full&lt;/b&gt;" in (site / "machines.html").read_text()
 
 
-def test_the_page_of_a_workload_holds_every_run_and_every_metric(site, store):
+def test_workload_page_has_every_run_and_metric(site, store):
     data = content(site, page_name(FASTER))
     runs = store.runs(FASTER)
 
@@ -65,7 +65,7 @@ def test_the_page_of_a_workload_holds_every_run_and_every_metric(site, store):
     )
 
 
-def test_the_overview_tells_what_is_open_and_what_changed_last(site):
+def test_overview_shows_open_regressions_and_last_changes(site):
     rows = {(row["workload"], row["environment"]): row for row in content(site, "overview")["rows"]}
 
     assert rows[SLOWER, "main"]["metrics"]["duration"]["regression"]
@@ -73,7 +73,7 @@ def test_the_overview_tells_what_is_open_and_what_changed_last(site):
     assert rows[FAILING, "main"]["outcome"] == "failed"
 
 
-def test_nothing_is_asked_from_elsewhere_and_every_link_leads_somewhere(site):
+def test_site_makes_no_requests_and_links_exist(site):
     for page in site.rglob("*.html"):
         text = page.read_text()
         for link in re.findall(r'(?:href|src)="([^"#]*)', text):
@@ -83,7 +83,7 @@ def test_nothing_is_asked_from_elsewhere_and_every_link_leads_somewhere(site):
     assert "http" not in (site / "static" / "site.css").read_text()
 
 
-def test_feeds_can_be_read(site):
+def test_feeds_are_valid(site):
     feed = json.loads((site / "feed.json").read_text())
     channel = ElementTree.parse(site / "feed.xml").getroot().find("channel")
 
@@ -95,7 +95,7 @@ def test_feeds_can_be_read(site):
     assert [node.text for node in channel.findall("item/link")] == [item["url"]]
 
 
-def test_texts_of_runs_stay_texts(tmp_path):
+def test_site_escapes_texts_of_runs(tmp_path):
     store = Store(tmp_path / "store")
     for night in range(3):
         store.add(make_run(HOSTILE, groups=False, started=f"2026-11-0{night + 1}T02:00:00+00:00",
@@ -113,7 +113,7 @@ def test_texts_of_runs_stay_texts(tmp_path):
                for path in page.parent.rglob("*.html"))  # fmt: skip
 
 
-def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path, monkeypatch):
+def test_build_site_keeps_old_site_after_a_crash(store, tmp_path, monkeypatch):
     page = build_site(store, tmp_path / "out")
     before = page.read_text()
 
@@ -137,7 +137,7 @@ def test_a_crash_leaves_the_old_site_and_other_folders_are_safe(store, tmp_path,
         build_site(store, "/proc/nothing/site")
 
 
-def test_an_empty_store_has_a_site(tmp_path):
+def test_build_site_of_empty_store(tmp_path):
     Store(tmp_path / "store")._create_if_missing()
     page = build_site(Store(tmp_path / "store"), tmp_path / "out")
 
@@ -145,7 +145,7 @@ def test_an_empty_store_has_a_site(tmp_path):
     assert "Everything ended ok" in (page.parent / "failures.html").read_text()
 
 
-def test_the_command_writes_the_site_with_the_metrics_asked_for(store, tmp_path):
+def test_report_site_command_writes_selected_metrics(store, tmp_path):
     words = ["report", "site", "--store", str(store.path), "--output", str(tmp_path / "out")]
     result = CliRunner().invoke(main, [*words, "--metric", "n_tasks"])
 
@@ -156,7 +156,7 @@ def test_the_command_writes_the_site_with_the_metrics_asked_for(store, tmp_path)
     assert wrong.exit_code == 2
 
 
-def test_marked_runs_are_drawn_but_do_not_count(store):
+def test_site_draws_excluded_runs_separately(store):
     data = collect_site(store).workload("frame.groupby")
     at = [i for i, counts in enumerate(data["runs"]["counts"]) if not counts]
 
@@ -171,7 +171,7 @@ def n_dots(page):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_site_opens_from_disk_and_leads_to_a_regression(site, browser, artifacts, scheme):
+def test_site_opens_from_disk(site, browser, artifacts, scheme):
     context = browser.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 900})
     page, troubles, asked = context.new_page(), [], []
     page.on("console", lambda message: troubles.append(message.text))

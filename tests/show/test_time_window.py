@@ -143,7 +143,7 @@ def test_the_matrix_of_transfers_shows_what_the_address_asks_for_within_the_wind
 
     assert choice.value == window.state()["cells"] == "count"
     assert "within the window" in part
-    assert "in all" in figure.title.text
+    assert "in total" in figure.title.text
     assert figure.title.text != part
 
 

@@ -8,44 +8,58 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
 
 import xarray as xr
 from bokeh.core.properties import expr, value
 from bokeh.models import ColumnDataSource, Line, Stack, VArea
-from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.models.annotations import Legend, LegendItem, Span, Title
 from bokeh.models.glyph import Glyph
+from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
 from benchkit.show.theme import OTHER
 from benchkit.store.run import Run
-from benchkit.store.schema import METRICS
 
 __all__ = [
     "INK",
-    "add",
+    "add_glyph",
     "add_limit",
     "add_stack",
-    "has",
-    "legend_beside",
-    "make_figure",
-    "metric_words",
     "empty_figure",
-    "part",
+    "has",
+    "make_figure",
+    "place_legend",
+    "read_group",
+    "read_script",
     "retitle",
     "to_tree",
     "worker_names",
 ]
 
-#: Contrast 4.0 : 1 on white and 4.4 : 1 on the dark background of the pages.
+#: Colour of text. Contrast 4.0 : 1 on white and 4.4 : 1 on the dark background of the pages.
 INK = "#748190"
 _LINES = "#8a95a2"
 
 
-def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
-    """Return an empty figure; the axis labels `x` and `y` contain units.
+def make_figure(title: str, x: str, y: str, **options: Any) -> figure:
+    """Return an empty figure.
 
-    The type is Any because Bokeh's annotations lack most attributes of titles, axes and ranges.
+    Parameters
+    ----------
+    title : str
+        Title, also for screen readers.
+    x, y : str
+        Labels of the axes, with units.
+    **options : object
+        Options of `bokeh.plotting.figure`.
+
+    Returns
+    -------
+    figure
+        A figure without data.
     """
     look: dict[str, Any] = {
         "height": 260,
@@ -60,137 +74,278 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> Any:
     names = [name for name in rows if isinstance(name, str)] if isinstance(rows, list) else []
     longest = max((len(name) for name in names), default=0)
     look.setdefault("min_border_left", max(64, round(44 + 6.2 * longest)))
-    drawn: Any = figure(
-        title=title,
+    heading = Title(text=title, text_color=INK, text_font_size="13px", text_font_style="normal")
+    fig = figure(
+        title=heading,
         x_axis_label=x,
         y_axis_label=y,
         html_attributes={"role": "img", "aria-label": title},
         **look,
     )
-    drawn.toolbar.logo = None
-    drawn.toolbar.autohide = True
-    drawn.border_fill_color = drawn.background_fill_color = None
-    drawn.outline_line_color = None
-    drawn.title.text_color = INK
-    drawn.title.text_font_size = "13px"
-    drawn.title.text_font_style = "normal"
-    for axis in drawn.axis:
+    fig.toolbar.logo = None
+    fig.toolbar.autohide = True
+    fig.border_fill_color = fig.background_fill_color = None
+    fig.outline_line_color = None
+    for axis in fig.axis:
         axis.axis_label_text_color = axis.major_label_text_color = INK
         axis.axis_label_text_font_style = "normal"
         axis.axis_line_color = axis.major_tick_line_color = _LINES
         axis.minor_tick_line_color = None
         axis.axis_line_alpha = 0.5
-    for grid in drawn.grid:
+    for grid in fig.grid:
         grid.grid_line_color = _LINES
         grid.grid_line_alpha = 0.22
-    return drawn
+    return fig
 
 
-def add(drawn: Any, glyph: Glyph, source: Any, *, legend: str = "", **options: Any) -> Any:
-    """Add a glyph to a figure and return its renderer.
+def add_glyph(
+    fig: figure, glyph: Glyph, source: Any, *, legend: str = "", **options: Any
+) -> GlyphRenderer:
+    """Add a glyph to a figure.
 
-    Bokeh's own methods (``drawn.line``) add two copies of each glyph (unselected, muted), which are
-    most of the models of a page and are not used here.
+    Bokeh's own methods (``figure.line``) add two copies of each glyph (unselected, muted), which
+    are most of the models of a page and are not used here.
+
+    Parameters
+    ----------
+    fig : figure
+        The figure.
+    glyph : Glyph
+        The glyph.
+    source : ColumnDataSource or mapping of str to array
+        The columns of the glyph.
+    legend : str, optional
+        Text of its legend entry; by default it has none.
+    **options : object
+        Properties of the renderer.
+
+    Returns
+    -------
+    GlyphRenderer
+        The renderer of the glyph.
     """
     if not isinstance(source, ColumnDataSource):
         source = ColumnDataSource(source)
-    renderer = drawn.add_glyph(
-        source, glyph, **{"nonselection_glyph": None, "muted_glyph": None, **options}
-    )
+    options = {"nonselection_glyph": None, "muted_glyph": None, **options}
+    renderer = fig.add_glyph(source, glyph, **options)
     if legend:
         item = LegendItem(label=value(legend), renderers=[renderer])
-        if drawn.legend:
-            drawn.legend[0].items.append(item)
+        if fig.legend:
+            items: list[Any] = fig.legend[0].items
+            items.append(item)
         else:
-            drawn.add_layout(Legend(items=[item]))
+            fig.add_layout(Legend(items=[item]))
     return renderer
 
 
 def add_stack(
-    drawn: Any, source: ColumnDataSource, names: list[str], colours: list[str], legend: list[str]
+    fig: figure, source: ColumnDataSource, names: list[str], colours: list[str], legend: list[str]
 ) -> None:
-    """Add columns over ``time`` as stacked areas, the first at the bottom."""
+    """Add columns over ``time`` to a figure as stacked areas.
+
+    Parameters
+    ----------
+    fig : figure
+        The figure.
+    source : ColumnDataSource
+        Data with the column ``time``.
+    names : list of str
+        Columns to stack, the lowest area first.
+    colours, legend : list of str
+        Colour and legend entry of each column.
+    """
     sums = [expr(Stack(fields=names[:count])) for count in range(len(names) + 1)]
-    for at, (colour, label) in enumerate(zip(colours, legend, strict=True)):
-        glyph = VArea(x="time", y1=sums[at], y2=sums[at + 1], fill_color=colour, fill_alpha=0.85)
-        add(drawn, glyph, source, legend=label, name=names[at])
+    for i, (colour, label) in enumerate(zip(colours, legend, strict=True)):
+        area = VArea(x="time", y1=sums[i], y2=sums[i + 1], fill_color=colour, fill_alpha=0.85)
+        add_glyph(fig, area, source, legend=label, name=names[i])
 
 
-def add_limit(drawn: Any, heights: Iterable[float], legend: str) -> None:
-    """Add dashed horizontal lines at `heights` with one legend entry."""
+def add_limit(fig: figure, heights: Iterable[float], legend: str) -> None:
+    """Add dashed horizontal lines to a figure.
+
+    Parameters
+    ----------
+    fig : figure
+        The figure.
+    heights : iterable of float
+        Positions of the lines on the y axis.
+    legend : str
+        Text of their legend entry.
+    """
     look: dict[str, Any] = {"line_color": OTHER, "line_dash": "dashed"}
     spans = [Span(location=height, dimension="width", **look) for height in heights]
     for span in spans:
-        drawn.add_layout(span)
+        fig.add_layout(span)
     if spans:  # a legend entry needs a renderer with data: an invisible point
-        nowhere = {"x": [float("nan")], "y": [float("nan")]}
-        add(drawn, Line(x="x", y="y", **look), nowhere, legend=legend)
+        invisible = {"x": [float("nan")], "y": [float("nan")]}
+        add_glyph(fig, Line(x="x", y="y", **look), invisible, legend=legend)
 
 
-def legend_beside(drawn: Any, *, place: str = "right") -> None:
-    """Move the legend outside of the plot area."""
-    legend = drawn.legend[0]
-    drawn.add_layout(legend, place)
-    legend.background_fill_alpha = legend.border_line_alpha = 0.0
-    legend.label_text_color = INK
-    legend.label_text_font_size = "11px"
-    legend.glyph_width = legend.glyph_height = 14
-    legend.spacing, legend.padding, legend.margin = 2, 4, 0
-    if place != "right":
-        legend.orientation, legend.spacing = "horizontal", 14
+def place_legend(fig: figure, place: Literal["right", "below"] = "right") -> None:
+    """Move the legend of a figure, if it has one, out of the plot area.
+
+    Parameters
+    ----------
+    fig : figure
+        The figure.
+    place : {"right", "below"}
+        Side of the plot area.
+    """
+    if not fig.legend:
+        return
+    legend = fig.legend[0]
+    fig.add_layout(legend, place)
+    below = place == "below"
+    legend.update(
+        background_fill_alpha=0.0,
+        border_line_alpha=0.0,
+        label_text_color=INK,
+        label_text_font_size="11px",
+        glyph_width=14,
+        glyph_height=14,
+        spacing=14 if below else 2,
+        padding=4,
+        margin=0,
+        orientation="horizontal" if below else "vertical",
+    )
 
 
-def empty_figure(title: str, text: str = "Nothing was recorded.") -> Any:
-    """Return a figure that contains `text` only: missing data are never drawn as 0."""
-    drawn = make_figure(
+def empty_figure(title: str, text: str = "Nothing was recorded.") -> figure:
+    """Return a figure that contains a text only: missing data are never drawn as 0.
+
+    Parameters
+    ----------
+    title : str
+        Title of the figure.
+    text : str, default "Nothing was recorded."
+        What is missing.
+
+    Returns
+    -------
+    figure
+        A figure without axes.
+    """
+    fig = make_figure(
         title, "", "", height=90, tools="", toolbar_location=None, x_range=[0, 1], y_range=[0, 1]
     )
-    drawn.html_attributes = {"role": "img", "aria-label": f"{title} {text}"}
-    drawn.axis.visible = drawn.grid.visible = False
-    drawn.text(
+    fig.html_attributes = {"role": "img", "aria-label": f"{title} {text}"}
+    fig.axis.visible = fig.grid.visible = False
+    fig.text(
         [0.005], [0.5], [text], text_baseline="middle", text_color=INK,
         text_font_size="12px",
     )  # fmt: skip
-    return drawn
+    return fig
 
 
-def retitle(drawn: Any, title: str) -> None:
-    """Set the title of a figure and its label for screen readers."""
-    drawn.title.text = title
-    drawn.html_attributes = {**drawn.html_attributes, "aria-label": title}
+def retitle(fig: figure, title: str) -> None:
+    """Set the title of a figure and its label for screen readers.
+
+    Parameters
+    ----------
+    fig : figure
+        The figure.
+    title : str
+        The new title.
+    """
+    assert isinstance(fig.title, Title)
+    fig.title.text = title
+    fig.html_attributes = {**fig.html_attributes, "aria-label": title}
 
 
-def metric_words(name: str) -> str:
-    """Return the long name of a metric; for a metric of a workload, its name with spaces."""
-    return METRICS[name].long_name if name in METRICS else name.replace("_", " ")
+@lru_cache
+def read_script(name: str) -> str:
+    """Return a JavaScript file of the folder ``js``, as code of a Bokeh callback.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file without its suffix.
+
+    Returns
+    -------
+    str
+        The code.
+    """
+    return (Path(__file__).parent / "js" / f"{name}.js").read_text(encoding="utf-8")
 
 
 def has(tree: xr.DataTree, group: str, dim: str) -> bool:
-    """Return whether a run has a group with at least one entry along a dimension."""
+    """Return whether a run has a group with at least one entry along a dimension.
+
+    Parameters
+    ----------
+    tree : DataTree
+        A run.
+    group : str
+        Name of a group, such as ``workers``.
+    dim : str
+        A dimension of the group.
+
+    Returns
+    -------
+    bool
+        False also if the group is missing.
+    """
     return group in tree.children and bool(tree[group].sizes.get(dim))
 
 
+def read_group(run: Run | xr.DataTree, group: str, dim: str) -> xr.Dataset | None:
+    """Return one group of a run.
+
+    Parameters
+    ----------
+    run : Run or DataTree
+        A run.
+    group : str
+        Name of a group, such as ``workers``.
+    dim : str
+        The dimension that must have entries.
+
+    Returns
+    -------
+    Dataset or None
+        The group; None if it is missing or has no entries along `dim`.
+    """
+    tree = to_tree(run)
+    return tree[group].to_dataset() if has(tree, group, dim) else None
+
+
 def to_tree(run: Run | xr.DataTree) -> xr.DataTree:
-    """Return the DataTree of a run."""
+    """Return the DataTree of a run.
+
+    Parameters
+    ----------
+    run : Run or DataTree
+        A run.
+
+    Returns
+    -------
+    DataTree
+        The recorded data.
+    """
     return run.tree if isinstance(run, Run) else run
 
 
-def part(tree: xr.DataTree, name: str) -> xr.Dataset:
-    """Return one group of a run as a Dataset."""
-    node: Any = tree[name]
-    return node.to_dataset()
+def worker_names(run: Run | xr.DataTree) -> list[str]:
+    """Return the unique names of the workers of a run, in order of arrival.
 
+    Parameters
+    ----------
+    run : Run or DataTree
+        A run.
 
-def worker_names(tree: xr.DataTree) -> list[str]:
-    """Return the unique names of the workers of a run, in order.
-
-    A nanny reuses the name for a restarted worker; these get the suffix "(restart n)".
+    Returns
+    -------
+    list of str
+        The names. A nanny reuses the name for a restarted worker; the restarted worker gets the
+        suffix "(restart n)".
     """
-    if not has(tree, "workers", "worker"):
+    workers = read_group(run, "workers", "worker")
+    if workers is None:
         return []
-    came: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     names = []
-    for name in map(str, part(tree, "workers")["name"].values):
-        names.append(f"{name} (restart {came[name]})" if came[name] else name)
-        came[name] += 1
+    for name in map(str, workers["name"].values):
+        names.append(f"{name} (restart {seen[name]})" if seen[name] else name)
+        seen[name] += 1
     return names

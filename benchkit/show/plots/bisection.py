@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import Span
+from bokeh.models.renderers import DataRenderer
 from bokeh.plotting import figure
 
 from benchkit.experiment.bisect.result import OUTCOME, BisectionResult
-from benchkit.show.plots.base import INK, empty_figure, legend_beside, make_figure, metric_words
+from benchkit.show.plots.base import INK, empty_figure, make_figure, place_legend
+from benchkit.show.plots.labels import metric_label
 
 __all__ = ["bisection_steps"]
 
+#: Verdict -> colour and marker.
 _LOOKS = {
     "good": ("#2166ac", "circle"),
     "bad": ("#b2182b", "triangle"),
@@ -19,12 +22,12 @@ _LOOKS = {
 }
 
 
-def bisection_steps(found: BisectionResult) -> figure:
+def bisection_steps(result: BisectionResult) -> figure:
     """Draw the measurements of a bisection, with builds in order from left to right.
 
     Parameters
     ----------
-    found : BisectionResult
+    result : BisectionResult
         Return value of `benchkit.experiment.bisect.result.read_bisection`.
 
     Returns
@@ -34,68 +37,68 @@ def bisection_steps(found: BisectionResult) -> figure:
         measurement are omitted and counted in the title. Runs without a result are crosses at the
         bottom, below all values.
     """
-    table = found.table()
+    table = result.table()
     measured = table[table["runs"] > 0]
-    question = f"With which build did {metric_words(found.metric)} of {found.workload} change?"
+    question = f"With which build did {metric_label(result.metric)} of {result.workload} change?"
     if measured.empty:
         return empty_figure(question)
-    left_out = len(table) - len(measured)
+    n_unmeasured = len(table) - len(measured)
     names = measured["build"].tolist()
-    runs = found.runs
-    by_outcome = found.metric == OUTCOME
+    runs = result.runs
+    by_outcome = result.metric == OUTCOME
     level = 1.0
     if not by_outcome:
         ends = runs[(runs["arm"] == names[0]) & (runs["outcome"] == "ok")]
-        level = float(ends[found.metric].median()) if len(ends) else 1.0
-    drawn = make_figure(
-        f"{question} {left_out} builds needed no run." if left_out else question,
+        level = float(ends[result.metric].median()) if len(ends) else 1.0
+    fig = make_figure(
+        f"{question} {n_unmeasured} builds were not measured." if n_unmeasured else question,
         "build",
-        "ended" if by_outcome else f"against {names[0]} (%)",
+        "outcome" if by_outcome else f"change against {names[0]} (%)",
         x_range=names,
         height=320,
         tools="reset,save",
     )
-    drawn.xaxis.major_label_orientation = 0.6
+    fig.xaxis.major_label_orientation = 0.6
     verdicts = dict(zip(measured["build"], measured["verdict"], strict=True))
-    hits = []
-    told = [("build", "@build"), ("block", "@block"), ("run", "@id")]
+    renderers: list[DataRenderer] = []
+    tooltips = [("build", "@build"), ("block", "@block"), ("run", "@id")]
     heights = [0.0]
     for verdict, (colour, marker) in _LOOKS.items():
-        mine = runs[(runs["arm"].map(verdicts) == verdict) & (runs["outcome"] == "ok")]
-        if len(mine):
-            change = [0.0] * len(mine) if by_outcome else (mine[found.metric] / level - 1) * 100
+        rows = runs[(runs["arm"].map(verdicts) == verdict) & (runs["outcome"] == "ok")]
+        if len(rows):
+            change = [0.0] * len(rows) if by_outcome else (rows[result.metric] / level - 1) * 100
             heights += [value for value in change if value == value]
             source = ColumnDataSource(
-                {"build": mine["arm"], "change": change, "id": mine["id"], "block": mine["block"]}
+                {"build": rows["arm"], "change": change, "id": rows["id"], "block": rows["block"]}
             )
-            hits.append(
-                drawn.scatter(
+            renderers.append(
+                fig.scatter(
                     "build", "change", source=source, color=colour, marker=marker, alpha=0.75,
-                    size=13 if verdict == "first bad" else 8, legend_label=verdict or "not known",
+                    size=13 if verdict == "first bad" else 8, legend_label=verdict or "undecided",
                 )
             )  # fmt: skip
     failed = runs[runs["outcome"] != "ok"]
     low, high = min(heights), max(heights)
     room = (high - low) or 10.0
     bottom = low - 0.2 * room
-    drawn.y_range = Range1d(start=bottom, end=high + 0.1 * room)
+    fig.y_range = Range1d(start=bottom, end=high + 0.1 * room)
     if len(failed):
         source = ColumnDataSource(
             {"build": failed["arm"], "bottom": [bottom] * len(failed), "id": failed["id"],
              "block": failed["block"], "outcome": failed["outcome"].str.replace("_", " ")},
             name="failed",
         )  # fmt: skip
-        crosses = drawn.scatter(
+        crosses = fig.scatter(
             "build", "bottom", source=source, color="#b2182b", marker="x", size=11, line_width=2.5,
             legend_label="no result", level="overlay",
         )  # fmt: skip
-        drawn.add_tools(HoverTool(renderers=[crosses], tooltips=[*told, ("ended", "@outcome")]))
+        fig.add_tools(HoverTool(renderers=[crosses], tooltips=[*tooltips, ("outcome", "@outcome")]))
     if by_outcome:
-        drawn.yaxis.ticker = [bottom, 0.0]
-        drawn.yaxis.major_label_overrides = {bottom: "no result", 0.0: "ok"}
-    drawn.add_layout(Span(location=0, dimension="width", line_color=INK, line_dash="dotted"))
-    tips = [*told] if by_outcome else [*told, ("change", "@change{+0.0} %")]
-    drawn.add_tools(HoverTool(renderers=hits, tooltips=tips))
-    if drawn.legend:
-        legend_beside(drawn)
-    return drawn
+        fig.yaxis.ticker = [bottom, 0.0]
+        fig.yaxis.major_label_overrides = {bottom: "no result", 0.0: "ok"}
+    fig.add_layout(Span(location=0, dimension="width", line_color=INK, line_dash="dotted"))
+    if not by_outcome:
+        tooltips.append(("change", "@change{+0.0} %"))
+    fig.add_tools(HoverTool(renderers=renderers, tooltips=tooltips))
+    place_legend(fig)
+    return fig

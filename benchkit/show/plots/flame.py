@@ -15,17 +15,20 @@ from bokeh.events import DoubleTap
 from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d, TapTool
 from bokeh.plotting import figure
 
-from benchkit.show.plots.base import empty_figure, has, make_figure, to_tree
+from benchkit.show.plots.base import empty_figure, has, make_figure, read_script, to_tree
 from benchkit.show.theme import OTHER, group_colour
 from benchkit.store.run import Run
 
 __all__ = ["draw_frames", "flame_frames", "flame_graph", "pale", "widest"]
 
-#: Frames narrower than this share of the shown width are not visible and not drawn.
+#: Frames narrower than this share of the shown width are not visible and not fig.
 LEAST_SHARE = 1 / 800
 #: Maximum number of boxes, widest first: more are slow to draw and too narrow to read.
 MOST_FRAMES = 3000
-ROW_HEIGHT, CHARACTER = 19, 6.4
+#: Height of a frame in pixels.
+ROW_HEIGHT = 19
+#: Width of a character of a label in pixels.
+CHARACTER = 6.4
 #: Colour of text on pale boxes, in light and dark themes.
 _TEXT = "#1c2530"
 #: Packages that get a separate colour: readers look first for the package of a frame.
@@ -105,25 +108,36 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
     frames = flame_frames(profile)
     total = float(frames["right"].max())
     wide = widest(frames)
-    told = f"{total:.0f} samples of 10 ms"
-    hit = _matches(wide, find)
+    details = f"{total:.0f} samples of 10 ms"
+    matches = _matches(wide, find)
     if find:  # count also frames that are too narrow to be drawn
-        told += f", {find!r} in {_covered(frames[_matches(frames, find)]) / total:.1%} of them"
+        details += f", {find!r} in {_covered(frames[_matches(frames, find)]) / total:.1%} of them"
     share = wide["count"] / total
     columns = {
         "share": share * 100,
         "own": wide["own"] / total * 100,
         "colour": [
-            pale(_colour(row)) if here else "#d5dae0"
-            for row, here in zip(wide.itertuples(), hit | (not find), strict=True)
+            pale(_colour(row)) if is_match else "#d5dae0"
+            for row, is_match in zip(wide.itertuples(), matches | (not find), strict=True)
         ],
     }
-    tips = [("of all", "@share{0.0} %"), ("itself", "@own{0.0} %")]
-    return draw_frames(f"{title} ({told})", "samples", wide, columns, tips)
+    tips = [("share", "@share{0.0} %"), ("own share", "@own{0.0} %")]
+    return draw_frames(f"{title} ({details})", "samples", wide, columns, tips)
 
 
 def widest(frames: pd.DataFrame) -> pd.DataFrame:
-    """Return the frames with positions that are wide enough to be visible, widest first."""
+    """Return the frames that are wide enough to be visible.
+
+    Parameters
+    ----------
+    frames : DataFrame
+        Return value of `flame_frames`.
+
+    Returns
+    -------
+    DataFrame
+        At most `MOST_FRAMES` frames, widest first.
+    """
     total = float(frames["right"].max())
     return frames[frames["count"] >= LEAST_SHARE * total].nlargest(MOST_FRAMES, "count")
 
@@ -136,7 +150,7 @@ def draw_frames(
     tips: list[tuple[str, str]],
     *,
     marks: Sequence[str] = (),
-) -> Any:
+) -> figure:
     """Draw frames with positions as clickable boxes.
 
     Parameters
@@ -151,12 +165,18 @@ def draw_frames(
         Additional lines of the tooltip, after name and place.
     marks : sequence of str, optional
         Prefix of the label of each frame.
+
+    Returns
+    -------
+    figure
+        One box per frame. A click on a box makes it as wide as the figure; a double click on the
+        background shows all frames.
     """
     total = float(wide["right"].max())
     names = [_name(row) for row in wide.itertuples()]
     if marks:
         names = [f"{mark} {name}".strip() for mark, name in zip(marks, names, strict=True)]
-    drawn = make_figure(
+    fig = make_figure(
         title,
         unit,
         "calls",
@@ -166,7 +186,7 @@ def draw_frames(
         tools="xpan,xwheel_zoom,reset,save",
         min_border_left=40,
     )
-    drawn.yaxis.visible = drawn.ygrid.visible = False
+    fig.yaxis.visible = fig.ygrid.visible = False
     source = ColumnDataSource(
         {
             "left": wide["left"],
@@ -181,50 +201,31 @@ def draw_frames(
         },
         name="frames",
     )
-    boxes = drawn.quad(
+    boxes = fig.quad(
         "left", "right", "top", "bottom", source=source, color="colour",
         line_color="white", line_width=0.5, line_alpha=0.6,
         nonselection_alpha=1.0, selection_alpha=1.0,
     )  # fmt: skip
-    drawn.text(
+    fig.text(
         "left", "middle", "label", source=source, x_offset=3, text_baseline="middle",
         text_font_size="11px", text_color=_TEXT, text_alpha=1.0, nonselection_alpha=1.0,
     )  # fmt: skip
-    told = [("call", "@name"), ("in", "@place"), *tips]
-    drawn.add_tools(HoverTool(renderers=[boxes], tooltips=told))
-    args = {"source": source, "range": drawn.x_range, "width": CHARACTER, "figure": drawn}
-    fit = CustomJS(args=args, code=_FIT)
-    drawn.x_range.js_on_change("start", fit)
-    drawn.x_range.js_on_change("end", fit)
-    drawn.js_on_change("inner_width", fit)
-    zoom = CustomJS(args={"source": source, "range": drawn.x_range}, code=_ZOOM)
-    drawn.add_tools(TapTool(renderers=[boxes], callback=zoom))
-    whole = CustomJS(
-        args={"range": drawn.x_range, "total": total}, code="range.start = 0; range.end = total"
+    tooltips = [("call", "@name"), ("in", "@place"), *tips]
+    fig.add_tools(HoverTool(renderers=[boxes], tooltips=tooltips))
+    args = {"source": source, "range": fig.x_range, "width": CHARACTER, "figure": fig}
+    fit = CustomJS(args=args, code=read_script("fit_labels"))
+    fig.x_range.js_on_change("start", fit)
+    fig.x_range.js_on_change("end", fit)
+    fig.js_on_change("inner_width", fit)
+    zoom = CustomJS(
+        args={"source": source, "range": fig.x_range}, code=read_script("zoom_to_frame")
     )
-    drawn.js_on_event(DoubleTap, whole)
-    return drawn
-
-
-#: JavaScript that cuts labels to their boxes, whose width in pixels changes with the range.
-_FIT = """
-const data = source.data, pixels = figure.inner_width / (range.end - range.start);
-const labels = data.name.map((name, at) => {
-  const from = Math.max(data.left[at], range.start), to = Math.min(data.right[at], range.end);
-  const room = Math.floor((to - from) * pixels / width) - 1;
-  if (room < 3 || data.left[at] < range.start - 1e-9) return "";
-  return name.length <= room ? name : name.slice(0, room - 1) + "…";
-});
-data.label = labels;
-source.change.emit();
-"""
-_ZOOM = """
-const at = source.selected.indices[0];
-if (at === undefined) return;
-range.start = source.data.left[at];
-range.end = source.data.right[at];
-source.selected.indices = [];
-"""
+    fig.add_tools(TapTool(renderers=[boxes], callback=zoom))
+    whole = CustomJS(
+        args={"range": fig.x_range, "total": total}, code="range.start = 0; range.end = total"
+    )
+    fig.js_on_event(DoubleTap, whole)
+    return fig
 
 
 def _name(row: Any) -> str:
@@ -240,7 +241,20 @@ def _colour(row: Any) -> str:
 
 
 def pale(colour: str, share: float = 0.55) -> str:
-    """Return a colour mixed with white, so that text on it can be read."""
+    """Mix a colour with white, so that text on it can be read.
+
+    Parameters
+    ----------
+    colour : str
+        A colour as ``#rrggbb``.
+    share : float, default 0.55
+        Share of the colour, from 0 (white) to 1 (the colour).
+
+    Returns
+    -------
+    str
+        The mixed colour as ``#rrggbb``.
+    """
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in parts)
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from bokeh.plotting import figure
 
-from benchkit.show.plots.base import empty_figure, has
+from benchkit.show.plots.base import empty_figure, has, to_tree
 from benchkit.show.plots.flame import draw_frames, flame_frames, pale, widest
 from benchkit.store.run import Run
 
@@ -21,23 +22,28 @@ __all__ = ["flame_difference", "merged_frames"]
 
 #: Seconds per sample: the default sampling interval of Dask.
 SAMPLE_S = 0.01
+#: Colours of calls with more and with less time in B.
 MORE, LESS = "#b2182b", "#2166ac"
 #: Colour saturation of the largest difference, limited so that text on it is readable.
-DEEPEST = 0.6
+MAX_SATURATION = 0.6
 #: Differences smaller than this share of the largest have no arrow.
-LEAST = 0.02
+MIN_ARROW_SHARE = 0.02
 
 
 def flame_difference(
-    a: xr.DataTree, b: xr.DataTree, *, gone: bool = False, names: Sequence[str] = ("A", "B")
-) -> Any:
+    a: Run | xr.DataTree,
+    b: Run | xr.DataTree,
+    *,
+    show_removed: bool = False,
+    names: Sequence[str] = ("A", "B"),
+) -> figure:
     """Draw in which calls tasks of B spent more or less time than tasks of A.
 
     Parameters
     ----------
-    a, b : DataTree
+    a, b : Run or DataTree
         Runs with full capture.
-    gone : bool, default False
+    show_removed : bool, default False
         Whether to draw calls that only A has; otherwise the title counts them.
     names : sequence of str, default ("A", "B")
         Names of the runs.
@@ -55,25 +61,26 @@ def flame_difference(
     callers, function and file, wherever packages are installed and whatever its line.
     """
     first, second = names
+    a, b = to_tree(a), to_tree(b)
     title = f"Where did tasks of {second} spend more or less than those of {first}?"
     for tree, name in ((a, first), (b, second)):
         if not has(tree, "profile", "frame"):
-            return empty_figure(title, f"Of {name} no call stacks were recorded.")
+            return empty_figure(title, f"No call stacks were recorded for {name}.")
     merged = merged_frames(Run(a).profile(), Run(b).profile())
-    lost = merged["b"] == 0
+    removed = merged["b"] == 0
     roots = merged["parent"] < 0
-    told = [
+    details = [
         f"{name} {merged.loc[roots, side].sum():.3g} s sampled"
         for name, side in zip(names, "ab", strict=True)
     ]
-    above = lost.to_numpy()[np.maximum(merged["parent"], 0)] & ~roots
-    lost_s = float(merged.loc[lost & ~above, "a"].sum())
-    if lost_s and not gone:
-        told.append(f"{lost_s:.3g} s of {first} in calls that {second} has not are not shown")
-    if not gone:
-        merged = _without(merged, lost)
+    below_removed = removed.to_numpy()[np.maximum(merged["parent"], 0)] & ~roots
+    removed_s = float(merged.loc[removed & ~below_removed, "a"].sum())
+    if not show_removed:
+        merged = _without(merged, removed)
+        if removed_s:
+            details.append(f"calls only in {first} not shown: {removed_s:.3g} s")
     if merged.empty:
-        return empty_figure(title, f"{second} has none of these calls.")
+        return empty_figure(title, f"{second} has no calls in common with {first}.")
     wide = widest(flame_frames(merged.assign(count=_widths(merged))))
     change = wide["b"] - wide["a"]
     most = float(change.abs().max()) or 1.0
@@ -82,7 +89,7 @@ def flame_difference(
         "b": wide["b"],
         "change": change,
         "colour": [
-            pale(MORE if value > 0 else LESS, 0.06 + (DEEPEST - 0.06) * abs(value) / most)
+            pale(MORE if value > 0 else LESS, 0.06 + (MAX_SATURATION - 0.06) * abs(value) / most)
             for value in change
         ],
     }
@@ -93,7 +100,7 @@ def flame_difference(
     ]
     marks = [_mark(row, most) for row in wide.itertuples()]
     unit = f"thread-seconds in {second} (s)"
-    return draw_frames(f"{title} ({', '.join(told)})", unit, wide, columns, tips, marks=marks)
+    return draw_frames(f"{title} ({', '.join(details)})", unit, wide, columns, tips, marks=marks)
 
 
 def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
@@ -110,19 +117,19 @@ def merged_frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
         Columns ``parent``, ``prefix``, ``function``, ``file``, ``line``, and the seconds that a
         call took in each run, ``a`` and ``b``: 0 if absent. A parent precedes its children.
     """
-    found: dict[tuple[int, str, str], int] = {}
+    row_of: dict[tuple[int, str, str], int] = {}
     rows: list[dict[str, Any]] = []
     for side, profile in (("a", a), ("b", b)):
         places: list[int] = []
         for frame in profile.to_dict("records"):
             parent = places[frame["parent"]] if frame["parent"] >= 0 else -1
             key = (parent, str(frame["function"]), _file(frame["file"]))
-            if key not in found:
-                found[key] = len(rows)
-                about = {name: frame[name] for name in ("prefix", "function", "file", "line")}
-                rows.append({"parent": parent, **about, "a": 0.0, "b": 0.0})
-            places.append(found[key])
-            rows[found[key]][side] += SAMPLE_S * frame["count"]
+            if key not in row_of:
+                row_of[key] = len(rows)
+                fields = {name: frame[name] for name in ("prefix", "function", "file", "line")}
+                rows.append({"parent": parent, **fields, "a": 0.0, "b": 0.0})
+            places.append(row_of[key])
+            rows[row_of[key]][side] += SAMPLE_S * frame["count"]
     return pd.DataFrame(rows)
 
 
@@ -131,10 +138,10 @@ def _file(path: str) -> str:
     return re.split(r"(?:site-packages|lib/python[\d.]+)/", str(path).replace("\\", "/"))[-1]
 
 
-def _without(merged: pd.DataFrame, gone: pd.Series) -> pd.DataFrame:
-    """Return frames without those in `gone`; all callees of a frame in `gone` are in it too."""
-    place = np.cumsum(~gone.to_numpy()) - 1
-    kept = merged[~gone].reset_index(drop=True)
+def _without(merged: pd.DataFrame, removed: pd.Series) -> pd.DataFrame:
+    """Drop the frames in `removed`; it must contain all callees of its frames."""
+    place = np.cumsum(~removed.to_numpy()) - 1
+    kept = merged[~removed].reset_index(drop=True)
     parents = kept["parent"].to_numpy()
     above = place[np.maximum(parents, 0)]
     return kept.assign(parent=np.where(parents < 0, -1, above))
@@ -160,4 +167,4 @@ def _mark(row: Any, most: float) -> str:
         return "gone:"
     if not row.a:
         return "new:"
-    return "" if abs(change) < LEAST * most else "▲" if change > 0 else "▼"
+    return "" if abs(change) < MIN_ARROW_SHARE * most else "▲" if change > 0 else "▼"

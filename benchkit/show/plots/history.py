@@ -15,6 +15,7 @@ import pandas as pd
 from bokeh.models import (
     ColumnDataSource,
     CustomJSTickFormatter,
+    DataRange1d,
     HoverTool,
     Line,
     Range1d,
@@ -23,23 +24,40 @@ from bokeh.models import (
     TapTool,
 )
 from bokeh.models.annotations import Label
+from bokeh.models.renderers import DataRenderer, GlyphRenderer
+from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 from benchkit.analysis.regression.history import History
 from benchkit.formatting import counted, format_quantity
-from benchkit.show.plots.base import INK, add, empty_figure, legend_beside, make_figure
-from benchkit.show.plots.history_annotations import BUILD, draw_builds, draw_changes, draw_restarts
+from benchkit.show.plots.base import (
+    INK,
+    add_glyph,
+    empty_figure,
+    make_figure,
+    place_legend,
+    read_script,
+)
+from benchkit.show.plots.history_annotations import (
+    BUILD,
+    SeriesFigure,
+    draw_builds,
+    draw_changes,
+    draw_restarts,
+)
 from benchkit.show.plots.sparkline import WORSE
 from benchkit.show.theme import SERIES
 from benchkit.store.schema import METRICS
 
 __all__ = ["history_plot"]
 
+#: Colour of runs.
 _POINT = SERIES[0]
 #: Runs farther from the others than this multiple of their range are drawn at the edge.
-FARTHEST = 1.5
+MAX_DISTANCE = 1.5
 #: Size of a triangle at the edge, in pixels.
 EDGE_SIZE = 9
+#: Units of bytes, largest first.
 _BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -51,7 +69,7 @@ def history_plot(
     from_zero: bool = True,
     height: int = 360,
     small: bool = False,
-) -> Any:
+) -> figure:
     """Draw one series: runs, medians of nights, levels, changes, builds, failures.
 
     Parameters
@@ -73,58 +91,48 @@ def history_plot(
     Returns
     -------
     figure
-        The metric over nights. Its data sources ``runs`` and ``failures`` hold the id of each run;
-        the page defines the action of a tap.
+        The metric over nights. Its data sources ``runs`` and ``failures`` contain the id of each
+        run; the page defines the action of a tap.
     """
     about = history.series.iloc[row]
     metric = METRICS[str(about["metric"])]
     title = f"{metric.long_name}: how has it changed?"
     values = history.values[row]
-    known = np.isfinite(values)
-    if not known.any():
+    measured = np.isfinite(values)
+    if not measured.any():
         return empty_figure(title)
     divisor, unit = _unit(metric.units, float(np.nanmax(values)))
     runs = history.runs[history.runs["key"] == about["key"]]
     ok = runs[(runs["outcome"] == "ok") & runs[metric.name].notna()]
-    ends = _ends(ok, metric.name, values / divisor, divisor, from_zero)
-    drawn = make_figure(
-        title if not small else metric.long_name,
+    low, high = _axis_ends(ok, metric.name, values / divisor, divisor, from_zero)
+    note = "" if from_zero else ", not from 0"
+    y_label = f"{metric.name.replace('_', ' ')} ({unit or '1'}{note})"
+    fig = make_figure(
+        metric.long_name if small else title,
         "" if small else "night (UTC)",
-        f"{unit or 'number'}{'' if from_zero else ', not from 0'}" if small
-        else f"{metric.name.replace('_', ' ')} ({unit or '1'})"
-        + ("" if from_zero else ", axis not from 0"),
+        f"{unit or 'number'}{note}" if small else y_label,
         height=height,
         x_axis_type="datetime",
-        y_range=Range1d(start=ends[0], end=ends[1]),
+        x_range=DataRange1d(default_span=timedelta(days=2)),  # around a single night
+        y_range=Range1d(start=low, end=high),
         tools="" if small else "xpan,xwheel_zoom,xbox_zoom,reset,save",
         **({"toolbar_location": None} if small else {}),
-    )  # fmt: skip
-    drawn.html_attributes = {
-        "role": "img",
-        "aria-label": f"{about['workload']}: {metric.long_name} over {int(known.sum())} nights",
-    }
-    _levels(drawn, history, row, divisor, small)
-    points = _points(drawn, history, ok, metric.name, divisor, ends, small)
-    failures = _failures(drawn, history, runs, ends[0], small)
-    _median(drawn, history.times, values / divisor, small)
-    draw_changes(drawn, history, row, ends, divisor, small)
+    )
+    label = f"{about['workload']}: {metric.long_name} over {counted(int(measured.sum()), 'night')}"
+    fig.html_attributes = {"role": "img", "aria-label": label}
+    series = SeriesFigure(fig, history, row, divisor, low, high, small)
+    _draw_levels(series)
+    renderers: list[DataRenderer] = [*_draw_runs(series, ok), *_draw_failures(series, runs)]
+    _draw_medians(series)
+    draw_changes(series)
     if not small:
-        draw_builds(drawn, history, runs, ends)
-    draw_restarts(drawn, history, about, runs, ends, marks, small)
-    drawn.add_tools(TapTool(renderers=[*points, *failures]))
-    drawn.x_range.default_span = timedelta(days=2)  # around a single night
-    drawn.xaxis[0].formatter = CustomJSTickFormatter(code=_DATE)
+        draw_builds(series, runs)
+    draw_restarts(series, runs, marks)
+    fig.add_tools(TapTool(renderers=renderers))
+    fig.xaxis[0].formatter = CustomJSTickFormatter(code=read_script("date_tick"))
     if not small:
-        legend_beside(drawn, place="below")
-    return drawn
-
-
-#: JavaScript for dates, because Bokeh's formatter prints "11/2026". Ticks closer than a day also
-#: get a time, because their dates would be equal.
-_DATE = """
-const close = ticks.length > 1 && ticks[1] - ticks[0] < 864e5;
-return new Date(tick).toISOString().slice(0, close ? 16 : 10).replace("T", " ");
-"""
+        place_legend(fig, "below")
+    return fig
 
 
 def _unit(units: str, most: float) -> tuple[float, str]:
@@ -136,7 +144,7 @@ def _unit(units: str, most: float) -> tuple[float, str]:
     return 1.0, "" if units == "1" else units
 
 
-def _ends(
+def _axis_ends(
     ok: pd.DataFrame,
     name: str,
     medians: NDArray[np.float64],
@@ -148,12 +156,12 @@ def _ends(
     The axis contains all runs, also runs set aside, except a few far outliers that would compress
     the range of all others.
     """
-    each = ok[name].to_numpy(float) / divisor
-    counted = each[ok["comparable"].to_numpy(bool)]
-    usual = np.concatenate([medians[np.isfinite(medians)], np.quantile(counted, [0.05, 0.95])])
+    values = ok[name].to_numpy(float) / divisor
+    comparable = values[ok["comparable"].to_numpy(bool)]
+    usual = np.concatenate([medians[np.isfinite(medians)], np.quantile(comparable, [0.05, 0.95])])
     low, high = float(usual.min()), float(usual.max())
-    reach = FARTHEST * (high if from_zero else _spread(low, high))
-    near = each[(each >= low - reach) & (each <= high + reach)]
+    reach = MAX_DISTANCE * (high if from_zero else _spread(low, high))
+    near = values[(values >= low - reach) & (values <= high + reach)]
     low, high = min(low, near.min(initial=low)), max(high, near.max(initial=high))
     if from_zero:
         return 0.0, high * 1.22 if high > 0 else 1.0
@@ -164,155 +172,128 @@ def _spread(low: float, high: float) -> float:
     return (high - low) or abs(high) * 0.1 or 1.0
 
 
-def _points(
-    drawn: Any,
-    history: History,
-    ok: pd.DataFrame,
-    name: str,
-    divisor: float,
-    ends: tuple[float, float],
-    small: bool,
-) -> list[Any]:
+def _draw_runs(series: SeriesFigure, ok: pd.DataFrame) -> list[GlyphRenderer]:
     """Draw runs; runs set aside by a mark are hollow, runs beyond the axis are at its end."""
-    found = []
-    beyond = 0
-    inset = 0.03 * (ends[1] - ends[0])  # keeps triangles at the edge fully visible
-    for counts, words in ((True, "runs"), (False, "runs set aside")):
-        part = ok[ok["comparable"] == counts]
-        if part.empty:
+    fig, history, small = series.figure, series.history, series.small
+    name, low, high = series.metric, series.low, series.high
+    renderers = []
+    n_outside = 0
+    inset = 0.03 * (high - low)  # keeps triangles at the edge fully visible
+    for comparable, legend in ((True, "runs"), (False, "runs set aside")):
+        runs = ok[ok["comparable"] == comparable]
+        if runs.empty:
             continue
-        values = part[name].to_numpy(float) / divisor
-        above, below = values > ends[1], values < ends[0]
+        values = runs[name].to_numpy(float) / series.divisor
+        above, below = values > high, values < low
         outside = above | below
-        beyond += int(outside.sum())
+        n_outside += int(outside.sum())
         marker = np.select([above, below], ["triangle", "inverted_triangle"], "circle")
         columns = {
-            "x": history.times[part["night"].to_numpy(int)],
-            "y": np.select([above, below], [ends[1] - inset, ends[0] + inset], values),
+            "x": history.times[runs["night"].to_numpy(int)],
+            "y": np.select([above, below], [high - inset, low + inset], values),
             "marker": marker.tolist(),
             "size": np.where(outside, EDGE_SIZE, 4 if small else 6),
-            "id": part["id"].astype(str).tolist(),
+            "id": runs["id"].astype(str).tolist(),
         }
         if not small:
-            columns |= _told(history, part)
-            columns["value"] = [format_quantity(v, METRICS[name].units) for v in part[name]]
+            columns |= _tooltip_columns(history, runs)
+            columns["value"] = [format_quantity(v, METRICS[name].units) for v in runs[name]]
         source = ColumnDataSource(columns, name="runs")
-        look: dict[str, Any] = {"line_color": _POINT, "fill_color": _POINT if counts else None,
+        look: dict[str, Any] = {"x": "x", "y": "y", "marker": "marker", "size": "size",
+                "line_color": _POINT, "fill_color": _POINT if comparable else None,
                 "fill_alpha": 0.45, "line_alpha": 0.6}  # fmt: skip
-        look |= {"x": "x", "y": "y", "marker": "marker", "size": "size"}
-        dot = Scatter(**look)
-        chosen = Scatter(**look | {"line_color": INK, "line_width": 2})
-        dots = add(
-            drawn, dot, source, legend="" if small else words,
-            **({} if small else {"selection_glyph": chosen}),
-        )  # fmt: skip
-        found.append(dots)
+        selected = Scatter(**look | {"line_color": INK, "line_width": 2})
+        options: dict[str, Any] = {} if small else {"selection_glyph": selected, "legend": legend}
+        dots = add_glyph(fig, Scatter(**look), source, **options)
+        renderers.append(dots)
         if small:
             continue
         tips = [("night", "@night"), ("value", "@value"), ("build", "@build"), ("run", "@short")]
-        if not counts:
+        if not comparable:
             tips.append(("set aside", "@reason"))
-        drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips, point_policy="snap_to_data"))
-    if beyond:
-        _tell_beyond(drawn, beyond, ends[1])
-    return found
+        fig.add_tools(HoverTool(renderers=[dots], tooltips=tips, point_policy="snap_to_data"))
+    if n_outside:
+        text = f"{counted(n_outside, 'run')} beyond this axis"
+        label = Label(
+            x=4, y=high, x_units="screen", y_offset=-2, text_baseline="top", text_font_size="11px",
+            text_color=INK, text=text,
+        )  # fmt: skip
+        fig.add_layout(label)
+        fig.html_attributes["aria-label"] += f", {text}"
+    return renderers
 
 
-def _tell_beyond(drawn: Any, count: int, top: float) -> None:
-    """Add a label with the number of runs beyond the axis, drawn as triangles at its end."""
-    told = Label(
-        x=4, y=top, x_units="screen", y_offset=-2, text_baseline="top", text_font_size="11px",
-        text_color=INK, text=f"{counted(count, 'run')} beyond this axis",
-    )  # fmt: skip
-    drawn.add_layout(told)
-    drawn.html_attributes["aria-label"] += f", {told.text}"
-
-
-def _told(history: History, runs: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the columns of the tooltips of runs."""
+def _tooltip_columns(history: History, runs: pd.DataFrame) -> dict[str, list[str]]:
     reasons = runs["reason"] if "reason" in runs else pd.Series("", index=runs.index)
     return {
         "id": runs["id"].astype(str).tolist(),
         "short": [str(name)[:13] for name in runs["id"]],
         "night": [str(history.times[night])[:10] for night in runs["night"]],
-        "build": [_build(record) for record in runs.to_dict("records")],
+        "build": [_build_text(record) for record in runs.to_dict("records")],
         "reason": reasons.fillna("").astype(str).tolist(),
     }
 
 
-def _build(record: Mapping[str, Any]) -> str:
+def _build_text(record: Mapping[str, Any]) -> str:
     parts = [
-        f"{word} {str(record[name])[:10]}"
-        for name, word in BUILD.items()
+        f"{label} {str(record[name])[:10]}"
+        for name, label in BUILD.items()
         if record.get(name) and pd.notna(record[name])
     ]
     return ", ".join(parts)
 
 
-def _failures(
-    drawn: Any, history: History, runs: pd.DataFrame, bottom: float, small: bool
-) -> list[Any]:
+def _draw_failures(series: SeriesFigure, runs: pd.DataFrame) -> list[GlyphRenderer]:
     """Draw failed runs as crosses on the axis: they have no value, which is different from 0."""
-    bad = runs[~runs["outcome"].isin(["ok", "skipped"])]
-    if bad.empty:
+    failed = runs[~runs["outcome"].isin(["ok", "skipped"])]
+    if failed.empty:
         return []
-    errors = bad["error"].fillna("") if "error" in bad else pd.Series("", index=bad.index)
+    errors = failed["error"].fillna("") if "error" in failed else [""] * len(failed)
     source = ColumnDataSource(
         {
-            "x": history.times[bad["night"].to_numpy(int)],
-            "y": np.full(len(bad), bottom),
-            **_told(history, bad),
-            "outcome": bad["outcome"].str.replace("_", " ").tolist(),
+            "x": series.history.times[failed["night"].to_numpy(int)],
+            "y": np.full(len(failed), series.low),
+            **_tooltip_columns(series.history, failed),
+            "outcome": failed["outcome"].str.replace("_", " ").tolist(),
             "error": [str(text)[:200] for text in errors],
         },
         name="failures",
     )
     cross = Scatter(x="x", y="y", marker="x", size=11, line_width=2.5, line_color=WORSE)
-    crosses = add(drawn, cross, source, legend="" if small else "no result", level="overlay")
-    if small:
-        return [crosses]
-    tips = [("night", "@night"), ("ended", "@outcome"), ("error", "@error"), ("build", "@build")]
-    drawn.add_tools(HoverTool(renderers=[crosses], tooltips=tips))
+    legend = "" if series.small else "no result"
+    crosses = add_glyph(series.figure, cross, source, legend=legend, level="overlay")
+    tips = [("night", "@night"), ("outcome", "@outcome"), ("error", "@error"), ("build", "@build")]
+    if not series.small:
+        series.figure.add_tools(HoverTool(renderers=[crosses], tooltips=tips))
     return [crosses]
 
 
-def _median(
-    drawn: Any, times: NDArray[np.datetime64], values: NDArray[np.float64], small: bool
-) -> None:
+def _draw_medians(series: SeriesFigure) -> None:
     """Draw a line through the medians of the nights, with gaps at missing nights."""
-    last = int(np.flatnonzero(np.isfinite(values))[-1])
-    first = int(np.flatnonzero(np.isfinite(values))[0])
-    part = slice(first, last + 1)
+    values = series.history.values[series.row] / series.divisor
+    measured = np.flatnonzero(np.isfinite(values))
+    nights = slice(measured[0], measured[-1] + 1)
     line = Line(x="x", y="y", line_color=_POINT, line_alpha=0.55, line_width=1.2)
-    columns = {"x": times[part], "y": values[part]}
-    add(drawn, line, columns, legend="" if small else "median of the night")
+    columns = {"x": series.history.times[nights], "y": values[nights]}
+    legend = "" if series.small else "median of the night"
+    add_glyph(series.figure, line, columns, legend=legend)
 
 
-def _pieces(history: History, row: int) -> list[tuple[int, int]]:
-    """Return the start and stop index of each range of nights without change or restart."""
-    about = history.series.iloc[row]
-    mine = history.segments[
-        (history.segments["key"] == about["key"])
-        & history.segments["metric"].isin(["", about["metric"]])
-    ]
-    cuts = {0, len(history.times), *mine["night"].tolist()}
-    cuts |= {change.index for change in history.changes[row]}
-    ends = sorted(cuts)
-    return list(pairwise(ends))
-
-
-def _levels(drawn: Any, history: History, row: int, divisor: float, small: bool) -> None:
-    pieces = []
-    for start, stop in _pieces(history, row):
-        values = history.values[row, start:stop]
-        there = np.flatnonzero(np.isfinite(values))
-        if there.size:
-            level = float(np.nanmedian(values)) / divisor
-            first, last = history.times[start + there[[0, -1]]]
-            pieces.append((first, last, level))
-    x0, x1, levels = (list(column) for column in zip(*pieces, strict=True))
-    level_line = Segment(
+def _draw_levels(series: SeriesFigure) -> None:
+    """Draw the median of each range of nights without a change or restart."""
+    history = series.history
+    cuts = {0, len(history.times), *series.restarts["night"].tolist()}
+    cuts |= {change.index for change in history.changes[series.row]}
+    columns: dict[str, list[Any]] = {"x0": [], "x1": [], "level": []}
+    for start, stop in pairwise(sorted(cuts)):
+        values = history.values[series.row, start:stop]
+        measured = np.flatnonzero(np.isfinite(values))
+        if measured.size:
+            columns["x0"].append(history.times[start + measured[0]])
+            columns["x1"].append(history.times[start + measured[-1]])
+            columns["level"].append(float(np.nanmedian(values)) / series.divisor)
+    line = Segment(
         x0="x0", y0="level", x1="x1", y1="level", line_color=INK, line_width=3, line_alpha=0.55
     )
-    columns = {"x0": np.array(x0), "x1": np.array(x1), "level": levels}
-    add(drawn, level_line, columns, legend="" if small else "level")
+    source = {name: np.array(column) for name, column in columns.items()}
+    add_glyph(series.figure, line, source, legend="" if series.small else "level")

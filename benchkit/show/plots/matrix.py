@@ -21,18 +21,23 @@ from bokeh.models import (
     Text,
 )
 from bokeh.models.annotations import ColorBar
+from bokeh.plotting import figure as Figure
 from numpy.typing import NDArray
 
-from benchkit.show.plots.base import INK, add, make_figure, retitle
+from benchkit.show.plots.base import INK, add_glyph, make_figure, retitle
 
 __all__ = ["Matrix"]
 
-#: Maximum numbers of workers with numbers in the cells, with names on the axes (more are drawn as
-#: an image), and with horizontal names below.
-MOST_NUMBERS, MOST_NAMES, MOST_LEVEL = 16, 40, 8
+#: Maximum number of workers with numbers in the cells.
+MOST_NUMBERS = 16
+#: Maximum number of workers with names on the axes; more are drawn as an image.
+MOST_NAMES = 40
+#: Maximum number of workers with horizontal names below.
+MOST_HORIZONTAL = 8
 #: From almost transparent to opaque, in both themes; unknown values are fully transparent.
 _PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(24, 256))
-_LESS_MORE = (
+#: Palette of differences, from less to more.
+_DIVERGING = (
     *(f"#2166ac{alpha:02x}" for alpha in range(255, 15, -2)),
     *(f"#b2182b{alpha:02x}" for alpha in range(16, 256, 2)),
 )
@@ -74,67 +79,79 @@ class Matrix:
     ) -> None:  # fmt: skip
         self._names, self._signed = names, signed
         self._mapper = LinearColorMapper(
-            palette=_LESS_MORE if signed else _PALETTE, nan_color=(0, 0, 0, 0)
+            palette=_DIVERGING if signed else _PALETTE, nan_color=(0, 0, 0, 0)
         )
         self._pairs = ColumnDataSource(name="pairs")
-        self._numbers, self._unknown = ColumnDataSource(), ColumnDataSource()
+        self._numbers, self._missing = ColumnDataSource(), ColumnDataSource()
         self._as_boxes = len(names) <= MOST_NAMES
         self._bar = ColorBar(color_mapper=self._mapper, title_text_color=INK, width=10)
         self._bar.major_label_text_color, self._bar.background_fill_alpha = INK, 0.0
         self._fill(cells, unit)
-        draw = self._boxes if self._as_boxes else self._picture
+        draw = self._draw_boxes if self._as_boxes else self._draw_image
+        self._hover = HoverTool(tooltips=self._tooltips(tips))
         self.figure = draw(self._title(title))
-        self._hover = self.figure.select_one(HoverTool)
-        self._hover.tooltips = self._tips(tips)
+        self.figure.add_tools(self._hover)
         self.figure.add_layout(self._bar, "right")
 
     def show(self, title: str, cells: Cells, unit: str, tips: Tips) -> None:
-        """Draw other numbers of the same pairs."""
+        """Draw other numbers of the same pairs.
+
+        Parameters
+        ----------
+        title : str
+            Title of the figure.
+        cells : mapping of str to ndarray of float, shape (n_names, n_names)
+            ``value``, which is drawn, and other columns named in `tips`.
+        unit : str
+            Unit of ``value``.
+        tips : sequence of (str, str)
+            Lines of the tooltip of a pair: label and format.
+        """
         self._fill(cells, unit)
         retitle(self.figure, self._title(title))
-        self._hover.tooltips = self._tips(tips)
+        self._hover.tooltips = self._tooltips(tips)
 
     def _title(self, title: str) -> str:
         # The image has no names on its axes.
         count = len(self._names)
         return title if self._as_boxes else f"{title}, {count} senders and receivers"
 
-    def _tips(self, tips: Tips) -> list[tuple[str, str]]:
+    def _tooltips(self, tips: Tips) -> list[tuple[str, str]]:
         ends = ("@source", "@destination") if self._as_boxes else ("$y{custom}", "$x{custom}")
         return [("from", ends[0]), ("to", ends[1]), *tips]
 
     def _fill(self, cells: Cells, unit: str) -> None:
-        shown = np.asarray(cells["value"], float)
-        most = float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
+        values = np.asarray(cells["value"], float)
+        most = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
         self._mapper.update(low=-most if self._signed else 0, high=most)
         self._bar.title = unit
         if not self._as_boxes:
             self._pairs.data = {name: [array.astype("f4")] for name, array in cells.items()}
             return
-        rows, columns = (grid.ravel() for grid in np.indices(shown.shape))
+        rows, columns = (grid.ravel() for grid in np.indices(values.shape))
         ends = {
             "source": np.array(self._names, dtype=object)[rows],
             "destination": np.array(self._names, dtype=object)[columns],
         }
-        flat = shown.ravel()
-        known = np.isfinite(flat)
+        values = values.ravel()
+        known = np.isfinite(values)
         self._pairs.data = {
             **ends,
             **{name: array.ravel() for name, array in cells.items()},
             "alpha": np.where(known, 0.9, 0.0),
         }
-        self._unknown.data = {name: end[~known] for name, end in ends.items()}
+        self._missing.data = {name: end[~known] for name, end in ends.items()}
         has_room = len(self._names) <= MOST_NUMBERS
-        told = np.flatnonzero(known & (flat != 0) & has_room)
+        numbered = np.flatnonzero(known & (values != 0) & has_room)
         self._numbers.data = {
-            **{name: end[told] for name, end in ends.items()},
-            "text": [_short(flat[at], self._signed) for at in told],
+            **{name: end[numbered] for name, end in ends.items()},
+            "text": [_number_text(values[i], self._signed) for i in numbered],
         }
 
-    def _boxes(self, title: str) -> Any:
+    def _draw_boxes(self, title: str) -> Figure:
         """Draw one box per pair, with its number if there is room."""
         names = self._names
-        drawn = make_figure(
+        fig = make_figure(
             title,
             "receiver",
             "sender",
@@ -145,31 +162,36 @@ class Matrix:
         )
         box: dict[str, Any] = {"x": "destination", "y": "source", "width": 0.96, "height": 0.94}
         colour: Any = {"field": "value", "transform": self._mapper}
-        boxes = add(
-            drawn, Rect(**box, line_color=None, fill_color=colour, fill_alpha="alpha"), self._pairs
+        boxes = add_glyph(
+            fig, Rect(**box, line_color=None, fill_color=colour, fill_alpha="alpha"), self._pairs
         )
         hatched = Rect(
             **box, line_color=None, fill_alpha=0, hatch_pattern="right_diagonal_line",
             hatch_color=INK, hatch_alpha=0.4,
         )  # fmt: skip
-        add(drawn, hatched, self._unknown)
+        add_glyph(fig, hatched, self._missing)
         # Numbers have a background: no text colour is readable on all box colours in both themes.
-        ground: dict[str, Any] = {"background_fill_color": "#eef2f6", "background_fill_alpha": 0.85}
+        number_look: dict[str, Any] = {
+            "background_fill_color": "#eef2f6",
+            "background_fill_alpha": 0.85,
+            "padding": 2,
+            "border_radius": 3,
+        }
         number = Text(
             x="destination", y="source", text="text", text_align="center",
             text_baseline="middle", text_font_size="11px", text_color="#1c2530",
-            **{**ground, "padding": 2, "border_radius": 3},
+            **number_look,
         )  # fmt: skip
-        add(drawn, number, self._numbers)
-        if len(names) > MOST_LEVEL:
-            drawn.xaxis.major_label_orientation = 0.7
-        drawn.add_tools(HoverTool(renderers=[boxes]))
-        return drawn
+        add_glyph(fig, number, self._numbers)
+        if len(names) > MOST_HORIZONTAL:
+            fig.xaxis.major_label_orientation = 0.7
+        self._hover.renderers = [boxes]
+        return fig
 
-    def _picture(self, title: str) -> Any:
+    def _draw_image(self, title: str) -> Figure:
         """Draw one image pixel per pair: hundreds of workers have a hundred thousand pairs."""
         count = len(self._names)
-        drawn = make_figure(
+        fig = make_figure(
             title,
             "receiver",
             "sender",
@@ -179,15 +201,15 @@ class Matrix:
             tools="box_zoom,wheel_zoom,reset,save",
         )
         glyph = Image(image="value", x=0, y=0, dw=count, dh=count, color_mapper=self._mapper)
-        picture = add(drawn, glyph, self._pairs)
-        drawn.xaxis.ticker = drawn.yaxis.ticker = FixedTicker(ticks=[])
-        drawn.grid.visible = False
+        self._hover.renderers = [add_glyph(fig, glyph, self._pairs)]
+        fig.xaxis.ticker = fig.yaxis.ticker = FixedTicker(ticks=[])
+        fig.grid.visible = False
         name = CustomJSHover(args={"names": self._names}, code=_NAME)
-        drawn.add_tools(HoverTool(renderers=[picture], formatters={"$x": name, "$y": name}))
-        return drawn
+        self._hover.formatters = {"$x": name, "$y": name}
+        return fig
 
 
-def _short(number: float, signed: bool) -> str:
+def _number_text(number: float, signed: bool) -> str:
     sign = ("−" if number < 0 else "+") if signed else ""
     size = abs(number)
     return f"{sign}< 0.01" if size < 0.01 else f"{sign}{size:,.3g}"

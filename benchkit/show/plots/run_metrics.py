@@ -1,6 +1,6 @@
 """Figures of one run over time and by task group: memory, load, thread-seconds.
 
-Input: the DataTree of a run; output: a Bokeh figure.
+Input: a run; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, Line, NumeralTickFormatter
+from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, NumeralTickFormatter
+from bokeh.models.renderers import DataRenderer
 from bokeh.plotting import figure
 
 from benchkit.formatting import GIB, MIB, short_group
 from benchkit.show.plots.base import (
-    add,
+    add_glyph,
     add_limit,
     add_stack,
     empty_figure,
-    has,
-    legend_beside,
     make_figure,
-    part,
+    place_legend,
+    read_group,
     to_tree,
     worker_names,
 )
+from benchkit.show.plots.labels import row_labels
 from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
 from benchkit.store.run import Run
@@ -42,7 +43,7 @@ MOST_GROUPS = 12
 #: Maximum number of workers with names in the legend.
 MOST_NAMED_WORKERS = 8
 #: The y axis includes a limit if the largest value is above the limit divided by this number.
-FLATTEST = 5
+MAX_LIMIT_RATIO = 5
 #: Maximum number of workers drawn as lines; more lines cannot be distinguished.
 MOST_LINES = 16
 
@@ -62,20 +63,18 @@ def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
     figure
         Time in s after clock on, memory in GiB.
     """
-    tree = to_tree(run)
     title = "Where was the cluster's memory?"
-    group, limit = "scheduler", float(tree.attrs.get("memory_limit") or 0) / GIB
-    if worker is not None and has(tree, "workers", "time"):
-        group = "workers"
-    if not has(tree, group, "time"):
-        return empty_figure(title)
-    data = part(tree, group)
-    if group == "workers":
-        data = data.isel(worker=worker)
+    limit = float(to_tree(run).attrs.get("memory_limit") or 0) / GIB
+    data = read_group(run, "scheduler", "time")
+    workers = read_group(run, "workers", "time") if worker is not None else None
+    if workers is not None:
+        data = workers.isel(worker=worker)
         title = f"Where was the memory of worker {data['name'].item()}?"
         limit = float(data["memory_limit"]) / GIB
         data = data.isel(time=np.flatnonzero(np.isfinite(data["process"].values)))
-    drawn = make_figure(title, "time (s)", "memory (GiB)")
+    if data is None:
+        return empty_figure(title)
+    fig = make_figure(title, "time (s)", "memory (GiB)", y_range=DataRange1d(start=0))
     kinds = [kind for kind in MEMORY_COLOURS if kind in data]
     columns = {kind: np.nan_to_num(data[kind].values) / GIB for kind in kinds}
     # Dask counts spilled data as managed, but it is on disk: stack it separately, on top.
@@ -83,20 +82,20 @@ def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
         columns["managed"] = np.maximum(columns["managed"] - columns["spilled"], 0.0)
     source = ColumnDataSource({"time": data["time"].values, **columns})
     colours = [MEMORY_COLOURS[kind] for kind in kinds]
-    add_stack(drawn, source, kinds, colours, [_KINDS[kind] for kind in kinds])
+    add_stack(fig, source, kinds, colours, [_KINDS[kind] for kind in kinds])
     if limit and data.sizes["time"]:
         span = [float(data["time"].min()), float(data["time"].max())]
         line = Line(x="time", y="limit", line_color=OTHER, line_dash="dashed")
-        add(drawn, line, {"time": span, "limit": [limit, limit]}, legend="limit")
+        add_glyph(fig, line, {"time": span, "limit": [limit, limit]}, legend="limit")
     tips = [("time", "@time{0.0} s")]
     tips += [(_KINDS[kind], f"@{kind}{{0.00}} GiB") for kind in reversed(kinds)]
-    unseen = add(drawn, Line(x="time", y=kinds[0], line_alpha=0), source)
-    drawn.add_tools(HoverTool(renderers=[unseen], tooltips=tips, mode="vline"))
-    drawn.y_range.start = 0
-    legend_beside(drawn)
-    return drawn
+    invisible = add_glyph(fig, Line(x="time", y=kinds[0], line_alpha=0), source)
+    fig.add_tools(HoverTool(renderers=[invisible], tooltips=tips, mode="vline"))
+    place_legend(fig)
+    return fig
 
 
+#: Kind of memory -> legend.
 _KINDS = {
     "managed": "task results",
     "unmanaged_old": "unmanaged, old",
@@ -119,39 +118,38 @@ def memory_by_worker(run: Run | xr.DataTree) -> figure:
         Time in s after clock on, memory in GiB; one line per worker, or, with many workers, one
         row of colours per worker (`worker_heat`).
     """
-    tree = to_tree(run)
     title = "How was memory spread over the workers?"
-    if not has(tree, "workers", "time"):
+    data = read_group(run, "workers", "time")
+    if data is None:
         return empty_figure(title)
-    if tree["workers"].sizes["worker"] > MOST_LINES:
-        return worker_heat(tree)
-    drawn = _lines(tree, title, "memory (GiB)", "process", 1 / GIB)
-    limits = part(tree, "workers")["memory_limit"].values
-    add_limit(drawn, np.unique(limits[limits > 0])[:3] / GIB, "limit of a worker")
-    drawn.y_range.start = 0
-    _show_limit(drawn, float(limits.max(initial=0)) / GIB, _highest(tree) / GIB)
-    if drawn.legend:
-        legend_beside(drawn)
-    return drawn
+    if data.sizes["worker"] > MOST_LINES:
+        return worker_heat(run)
+    limits = data["memory_limit"].values
+    highest = float(np.nanmax(data["process"].values, initial=0))
+    fig = make_figure(
+        title,
+        "time (s)",
+        "memory (GiB)",
+        y_range=_range_with_limit(float(limits.max(initial=0)) / GIB, highest / GIB),
+    )
+    _draw_workers(fig, data, worker_names(run))
+    add_limit(fig, np.unique(limits[limits > 0])[:3] / GIB, "limit of a worker")
+    place_legend(fig)
+    return fig
 
 
-def _highest(tree: xr.DataTree) -> float:
-    """Return the highest memory of any worker, in B."""
-    return float(np.nanmax(part(tree, "workers")["process"].values, initial=0))
-
-
-def _show_limit(drawn: Any, limit: float, highest: float) -> None:
-    """Extend the y axis to a limit, unless the values would be too low in the figure to read."""
-    if limit / FLATTEST < highest <= limit:
-        drawn.y_range.end = 1.05 * limit
+def _range_with_limit(limit: float, highest: float) -> DataRange1d:
+    """Return a y range from 0 to a limit, or to the values if they are much lower than it."""
+    includes_limit = limit / MAX_LIMIT_RATIO < highest <= limit
+    return DataRange1d(start=0, end=1.05 * limit) if includes_limit else DataRange1d(start=0)
 
 
 def _most_threads(data: xr.Dataset) -> int:
     """Return the maximum number of threads at the same time: workers may replace others."""
     joined = np.nan_to_num(data["joined"].values, nan=-np.inf)
     left = np.nan_to_num(data["left"].values, nan=np.inf)
-    here = (joined <= joined[:, None]) & (left > joined[:, None])
-    return int((here * data["nthreads"].values).sum(axis=1).max(initial=0))
+    present = (joined <= joined[:, None]) & (left > joined[:, None])
+    return int((present * data["nthreads"].values).sum(axis=1).max(initial=0))
 
 
 def worker_load(run: Run | xr.DataTree) -> list[figure]:
@@ -167,31 +165,38 @@ def worker_load(run: Run | xr.DataTree) -> list[figure]:
     list of figure
         CPU in % of one core; received and sent, and read and written, in MiB/s.
     """
-    tree = to_tree(run)
-    titles = ("How busy were the CPUs?", "What went over the network?", "What went to the disks?")
-    if not has(tree, "workers", "time"):
+    titles = ("How busy were the CPUs?", "What did the network transfer?", "What did the disks do?")
+    data = read_group(run, "workers", "time")
+    if data is None:
         return [empty_figure(title) for title in titles]
-    data = part(tree, "workers")
-    n_threads = _most_threads(data)
-    cpu = _sums(data, titles[0], "CPU (% of a core)", {"cpu": "all workers"}, 1.0)
+    limit, highest = 100.0 * _most_threads(data), float(data["cpu"].sum("worker").max())
+    y_range = _range_with_limit(limit, highest)
+    cpu = _draw_sums(data, titles[0], "CPU (% of a core)", {"cpu": "all workers"}, 1.0, y_range)
     if cpu.legend:
-        add_limit(cpu, [100 * n_threads], "all threads")
-    _show_limit(cpu, 100.0 * n_threads, float(data["cpu"].sum("worker").values.max(initial=0)))
+        add_limit(cpu, [limit], "all threads")
     network = {"net_read": "received", "net_write": "sent"}
     disk = {"disk_read": "read", "disk_write": "written"}
     return [
         cpu,
-        _sums(data, titles[1], "network (MiB/s)", network, 1 / MIB),
-        _sums(data, titles[2], "disks (MiB/s)", disk, 1 / MIB),
+        _draw_sums(data, titles[1], "network (MiB/s)", network, 1 / MIB),
+        _draw_sums(data, titles[2], "disks (MiB/s)", disk, 1 / MIB),
     ]
 
 
-def _sums(data: xr.Dataset, title: str, label: str, names: dict[str, str], factor: float) -> Any:
-    known = [name for name in names if name in data and np.isfinite(data[name].values).any()]
-    if not known:
+def _draw_sums(
+    data: xr.Dataset,
+    title: str,
+    label: str,
+    legend: dict[str, str],
+    factor: float,
+    y_range: DataRange1d | None = None,
+) -> figure:
+    """Draw sums over the workers, times a factor, one line per variable in `legend`."""
+    names = [name for name in legend if name in data and np.isfinite(data[name].values).any()]
+    if not names:
         return empty_figure(title)
     columns: dict[str, Any] = {"time": data["time"].values}
-    for name in known:
+    for name in names:
         values = data[name]
         # All workers of a host report the same counters: take the mean per host, then the sum.
         if name.startswith(("net_", "disk_")):
@@ -199,28 +204,27 @@ def _sums(data: xr.Dataset, title: str, label: str, names: dict[str, str], facto
             columns[name] = values.sum("host", min_count=1).values * factor
         else:
             columns[name] = values.sum("worker", min_count=1).values * factor
-    drawn = make_figure(title, "time (s)", label, height=200)
+    y_range = y_range or DataRange1d(start=0)
+    fig = make_figure(title, "time (s)", label, height=200, y_range=y_range)
     source = ColumnDataSource(columns)
-    for name, colour in zip(known, SERIES, strict=False):
+    lines: list[DataRenderer] = []
+    for name, colour in zip(names, SERIES, strict=False):
         line = Line(x="time", y=name, line_color=colour, line_width=1.6)
-        add(drawn, line, source, legend=names[name])
+        lines.append(add_glyph(fig, line, source, legend=legend[name]))
     tips = [("time", "@time{0.0} s")]
     unit = label.partition("(")[2].rstrip(")")
-    tips += [(names[name], f"@{name}{{0,0.0}} {unit}".rstrip()) for name in known]
-    drawn.add_tools(HoverTool(renderers=drawn.renderers[:1], tooltips=tips, mode="vline"))
-    drawn.y_range.start = 0
-    legend_beside(drawn)
-    return drawn
+    tips += [(legend[name], f"@{name}{{0,0.0}} {unit}".rstrip()) for name in names]
+    fig.add_tools(HoverTool(renderers=lines[:1], tooltips=tips, mode="vline"))
+    place_legend(fig)
+    return fig
 
 
-def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) -> Any:
-    data = part(tree, "workers")
-    drawn = make_figure(title, "time (s)", label)
-    time, values = data["time"].values, data[name].values * factor
-    names = worker_names(tree)
+def _draw_workers(fig: figure, data: xr.Dataset, names: list[str]) -> None:
+    """Draw the process memory of each worker as a line."""
+    time, values = data["time"].values, data["process"].values / GIB
     few = len(names) <= MOST_NAMED_WORKERS
     for index, worker in enumerate(names):
-        known = np.isfinite(values[:, index])
+        reported = np.isfinite(values[:, index])
         line = Line(
             x="time",
             y="value",
@@ -228,12 +232,10 @@ def _lines(tree: xr.DataTree, title: str, label: str, name: str, factor: float) 
             line_width=1.6 if few else 1.0,
             line_alpha=0.9 if few else 0.5,
         )
-        columns = {"time": time[known], "value": values[known, index]}
-        add(drawn, line, columns, legend=f"worker {worker}" if few else "", name=worker)
-    what, _, unit = label.partition(" (")
-    tips = [("worker", "$name"), ("time", "$x{0.0} s"), (what, f"$y{{0.00}} {unit.rstrip(')')}")]
-    drawn.add_tools(HoverTool(tooltips=tips))
-    return drawn
+        columns = {"time": time[reported], "value": values[reported, index]}
+        add_glyph(fig, line, columns, legend=f"worker {worker}" if few else "", name=worker)
+    tips = [("worker", "$name"), ("time", "$x{0.0} s"), ("memory", "$y{0.00} GiB")]
+    fig.add_tools(HoverTool(tooltips=tips))
 
 
 def scheduler_load(run: Run | xr.DataTree) -> list[figure]:
@@ -249,19 +251,19 @@ def scheduler_load(run: Run | xr.DataTree) -> list[figure]:
     list of figure
         CPU in %, delay in ms, tasks and workers as counts, over time in s.
     """
-    tree = to_tree(run)
     titles = (
         "How busy was the scheduler?",
-        "How late was the scheduler's event loop?",
+        "How delayed was the scheduler's event loop?",
         "How many tasks did the scheduler hold?",
     )
-    if not has(tree, "scheduler", "time"):
+    data = read_group(run, "scheduler", "time")
+    if data is None:
         return [empty_figure(title) for title in titles]
-    data = part(tree, "scheduler").expand_dims(worker=1, axis=1)
+    data = data.expand_dims(worker=1, axis=1)
     return [
-        _sums(data, titles[0], "CPU (% of a core)", {"cpu": "scheduler"}, 1.0),
-        _sums(data, titles[1], "delay (ms)", {"lag_max": "longest", "lag_mean": "mean"}, 1e3),
-        _sums(data, titles[2], "tasks", {"n_tasks": "known", "queued": "queued"}, 1.0),
+        _draw_sums(data, titles[0], "CPU (% of a core)", {"cpu": "scheduler"}, 1.0),
+        _draw_sums(data, titles[1], "delay (ms)", {"lag_max": "longest", "lag_mean": "mean"}, 1e3),
+        _draw_sums(data, titles[2], "tasks", {"n_tasks": "all tasks", "queued": "queued"}, 1.0),
     ]
 
 
@@ -278,11 +280,10 @@ def task_group_bars(run: Run | xr.DataTree) -> figure:
     figure
         Thread-seconds by group.
     """
-    tree = to_tree(run)
     title = "In which task groups were threads busy?"
-    if not has(tree, "task_groups", "task_group"):
+    data = read_group(run, "task_groups", "task_group")
+    if data is None:
         return empty_figure(title)
-    data = part(tree, "task_groups")
     seconds = np.nan_to_num(data["seconds"].transpose("task_group", "action").values)
     order = np.argsort(-seconds.sum(axis=1), kind="stable")
     shown, rest = order[:MOST_GROUPS], order[MOST_GROUPS:]
@@ -291,35 +292,32 @@ def task_group_bars(run: Run | xr.DataTree) -> figure:
     if len(rest):
         names.append(f"{len(rest)} other groups")
         rows = np.vstack([rows, seconds[rest].sum(axis=0)])
-    labels = [short_group(name) for name in names]
-    labels = [name if len(name) <= 36 else f"{name[:17]}…{name[-18:]}" for name in labels]
-    # Factors must be distinct: zero-width spaces distinguish names that differed in the hash only.
-    labels = [label + "\u200b" * index for index, label in enumerate(labels)]
+    labels = row_labels(map(short_group, names), 36)
     actions = [str(action) for action in data["action"].values]
     columns = {action: rows[:, index] for index, action in enumerate(actions)}
     source = ColumnDataSource({"label": labels, "name": names, **columns})
-    drawn = make_figure(
+    fig = make_figure(
         title,
         "thread-seconds (s)",
         "task group",
         y_range=labels[::-1],
         height=max(170, 95 + 24 * len(labels)),
+        x_range=DataRange1d(start=0),
         tools="save",
     )
     used = [action for index, action in enumerate(actions) if rows[:, index].any()]
-    for renderer in drawn.hbar_stack(
+    renderers = fig.hbar_stack(
         used,
         y="label",
         height=0.78,
         source=source,
         color=[ACTIVITY_COLOURS.get(action, OTHER) for action in used],
         **({"legend_label": used} if used else {}),
-    ):
-        tips = [("group", "@name"), (renderer.name, f"@{{{renderer.name}}}{{0.000}} s")]
-        drawn.add_tools(HoverTool(renderers=[renderer], tooltips=tips))
-    if used:
-        legend_beside(drawn)
-    drawn.xaxis.formatter = NumeralTickFormatter(format="0.[00]")
-    drawn.ygrid.grid_line_color = None
-    drawn.x_range.start = 0
-    return drawn
+    )
+    for action, renderer in zip(used, renderers, strict=True):
+        tips = [("group", "@name"), (action, f"@{{{action}}}{{0.000}} s")]
+        fig.add_tools(HoverTool(renderers=[renderer], tooltips=tips))
+    place_legend(fig)
+    fig.xaxis.formatter = NumeralTickFormatter(format="0.[00]")
+    fig.ygrid.grid_line_color = None
+    return fig

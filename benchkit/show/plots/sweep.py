@@ -1,6 +1,6 @@
 """Figure of a sweep: a metric as a function of a setting.
 
-A `Comparison` in, a Bokeh figure out.
+Input: a `Comparison`; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.show.plots.base import INK, empty_figure, legend_beside, make_figure, metric_words
+from benchkit.show.plots.base import INK, empty_figure, make_figure, place_legend
+from benchkit.show.plots.labels import metric_label, shorten
 from benchkit.show.theme import SERIES
 
 __all__ = ["sweep_plot"]
 
 
 def sweep_plot(
-    report: Comparison, points: Mapping[str, Mapping[str, Any]], key: str, metric: str = "duration"
+    comparison: Comparison,
+    points: Mapping[str, Mapping[str, Any]],
+    key: str,
+    metric: str = "duration",
 ) -> figure:
     """Draw the change of a metric over the values of a swept setting, one curve per workload.
 
     Parameters
     ----------
-    report : Comparison
+    comparison : Comparison
         A comparison whose contenders are the points of a sweep.
     points : mapping of str to mapping
-        Values by key of each contender, as the plan of the experiment holds them.
+        Values by key of each contender, as in the plan of the experiment.
     key : str
         The setting along the x axis.
     metric : str, default "duration"
@@ -41,8 +45,8 @@ def sweep_plot(
         Change against the baseline in % with its interval, at each value. Arms that also differ
         in other settings have separate curves.
     """
-    question = f"How does {metric_words(metric)} answer to {key}?"
-    frame = report.frame[report.frame["metric"] == metric]
+    question = f"How does {metric_label(metric)} depend on {key}?"
+    frame = comparison.frame[comparison.frame["metric"] == metric]
     frame = frame[[key in points.get(str(name), {}) for name in frame["contender"]]]
     if frame.empty:
         return empty_figure(question)
@@ -53,39 +57,50 @@ def sweep_plot(
         ", ".join(f"{k.rpartition('.')[2]}={v}" for k, v in points[str(name)].items() if k != key)
         for name in frame["contender"]
     ]
-    frame = frame.assign(place=[levels.index(value) for value in values], other=others)
-    drawn = make_figure(
+    frame = frame.assign(position=[levels.index(value) for value in values], other=others)
+    fig = make_figure(
         question,
         key,
-        f"change against {report.baseline} (%)",
+        f"change against {comparison.baseline} (%)",
         height=340,
         tools="save",
         x_range=(-0.4, len(levels) - 0.6),
     )
     groups = list(frame.groupby(["workload", "other"], sort=False))[: len(SERIES)]
     for colour, ((workload, other), rows) in zip(SERIES, groups, strict=False):
-        rows = rows.sort_values("place")
+        rows = rows.sort_values("position")
         name = f"{workload}, {other}" if other else str(workload)
-        label = name if len(name) <= 40 else f"{name[:19]}…{name[-20:]}"
         percent = {side: (rows[side] - 1) * 100 for side in ("ratio", "low", "high")}
         source = ColumnDataSource(
-            {"x": rows["place"], **percent, "name": [name] * len(rows), "verdict": rows["verdict"]}
+            {
+                "x": rows["position"],
+                **percent,
+                "name": [name] * len(rows),
+                "verdict": rows["verdict"],
+            }
         )
-        drawn.line("x", "ratio", source=source, color=colour, width=1.8, legend_label=label)
-        drawn.segment("x", "low", "x", "high", source=source, color=colour, line_width=1.2)
-        dots = drawn.scatter("x", "ratio", source=source, color=colour, size=7)
+        fig.line(
+            "x",
+            "ratio",
+            source=source,
+            color=colour,
+            line_width=1.8,
+            legend_label=shorten(name, 40),
+        )
+        fig.segment("x", "low", "x", "high", source=source, color=colour, line_width=1.2)
+        dots = fig.scatter("x", "ratio", source=source, color=colour, size=7)
         tips = [
             ("workload", "@name"),
             ("change", "@ratio{+0.0} %"),
             ("interval", "@low{+0.0} to @high{+0.0} %"),
             ("verdict", "@verdict"),
         ]
-        drawn.add_tools(HoverTool(renderers=[dots], tooltips=tips))
-    drawn.add_layout(Span(location=0, dimension="width", line_color=INK, line_width=1))
-    drawn.xaxis.ticker = list(range(len(levels)))
-    drawn.xaxis.major_label_overrides = {i: str(value) for i, value in enumerate(levels)}
-    legend_beside(drawn)
-    return drawn
+        fig.add_tools(HoverTool(renderers=[dots], tooltips=tips))
+    fig.add_layout(Span(location=0, dimension="width", line_color=INK, line_width=1))
+    fig.xaxis.ticker = list(range(len(levels)))
+    fig.xaxis.major_label_overrides = {i: str(value) for i, value in enumerate(levels)}
+    place_legend(fig)
+    return fig
 
 
 def _is_number(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """Figure of an explanation: which task groups and activities the extra seconds went to.
 
-An `Explanation` in, a Bokeh figure out.
+Input: an `Explanation`; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED, Explanation
-from benchkit.show.plots.base import INK, add, empty_figure, make_figure
+from benchkit.show.plots.base import INK, add_glyph, empty_figure, make_figure
+from benchkit.show.plots.labels import row_labels
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 
 __all__ = ["waterfall"]
 
+#: Height of a row in pixels.
 ROW_HEIGHT = 22
+#: Maximum number of parts with a row each; the other parts share one row.
 MOST_PARTS = 7
 #: Parts smaller than this share of the largest part are omitted, except idle time.
-LEAST_SHARE = 0.005
+MIN_SHARE = 0.005
 
 
 def waterfall(explanation: Explanation) -> figure:
@@ -41,22 +44,21 @@ def waterfall(explanation: Explanation) -> figure:
     parts = explanation.parts
     if parts.empty:
         return empty_figure(question)
-    small = parts["seconds"].abs() < LEAST_SHARE * parts["seconds"].abs().max()
+    small = parts["seconds"].abs() < MIN_SHARE * parts["seconds"].abs().max()
     parts = parts[~small | parts["group"].eq(IDLE)]
     last = parts["group"].isin([IDLE, UNEXPLAINED])
-    named = parts[~last].head(MOST_PARTS)
+    largest = parts[~last].head(MOST_PARTS)
     rest = parts[~last].iloc[MOST_PARTS:]
     rows = [
         (f"{r.activity} in {r.group}", r.seconds, r.low, r.high, str(r.activity))
-        for r in named.itertuples()
+        for r in largest.itertuples()
     ]
     if len(rest):
         total = float(rest["seconds"].sum())
         rows.append((f"{len(rest)} other parts", total, np.nan, np.nan, "other"))
     rows += [(str(r.group), r.seconds, r.low, r.high, "other") for r in parts[last].itertuples()]
-    rows.append(("all together", explanation.total_s, np.nan, np.nan, "sum"))
-    labels = [row[0] if len(row[0]) <= 52 else f"{row[0][:25]}…{row[0][-26:]}" for row in rows]
-    labels = [label + "\u200b" * labels[:i].count(label) for i, label in enumerate(labels)]
+    rows.append(("total", explanation.total_s, np.nan, np.nan, "sum"))
+    labels = row_labels([row[0] for row in rows], 52)
     colours = {**ACTIVITY_COLOURS, "other": OTHER, "sum": INK}
     source = ColumnDataSource(
         {
@@ -68,24 +70,24 @@ def waterfall(explanation: Explanation) -> figure:
         }
     )
     counts = f"{explanation.n_baseline} + {explanation.n_contender} runs"
-    drawn = make_figure(
+    fig = make_figure(
         f"{question} ({counts})",
-        "wall time more (+) or less (−) than the baseline (s)",
+        "additional (+) or saved (−) wall time (s)",
         "part" if len(labels) < 5 else "task group and activity",
         y_range=labels[::-1],
         height=100 + ROW_HEIGHT * len(labels),
         tools="save",
     )
     bar = HBar(y="label", right="seconds", height=0.7, line_color="colour", fill_color="colour")
-    add(drawn, bar, source)
+    add_glyph(fig, bar, source)
     interval = Segment(x0="low", y0="label", x1="high", y1="label", line_color=INK, line_width=1.2)
-    add(drawn, interval, source)
-    drawn.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
+    add_glyph(fig, interval, source)
+    fig.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
     tips = [
         ("part", "@label"),
         ("change", "@seconds{+0.000} s"),
         ("interval", "@low{+0.000} to @high{+0.000} s"),
     ]
-    drawn.add_tools(HoverTool(tooltips=tips))
-    drawn.ygrid.grid_line_color = None
-    return drawn
+    fig.add_tools(HoverTool(tooltips=tips))
+    fig.ygrid.grid_line_color = None
+    return fig

@@ -1,6 +1,6 @@
 """Heat map of a variable of each worker over time: one row per worker, values as colours.
 
-Input: the DataTree of a run; output: a Bokeh figure.
+Input: a run; output: a Bokeh figure.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from bokeh.plotting import figure
 from benchkit.formatting import GIB
 from benchkit.show.plots.base import (
     INK,
-    add,
+    add_glyph,
     empty_figure,
-    has,
     make_figure,
-    part,
-    to_tree,
+    read_group,
     worker_names,
 )
 from benchkit.store.run import Run
@@ -34,7 +32,10 @@ _KINDS = {
 }
 #: From transparent to opaque, so that low values show the page background in both themes.
 _PALETTE = tuple(f"#3d85c6{alpha:02x}" for alpha in range(256))
-MOST_COLUMNS, MOST_NAMES = 400, 40
+#: Maximum number of columns of the image.
+MOST_COLUMNS = 400
+#: Maximum number of workers with names on the axis.
+MOST_NAMES = 40
 
 
 def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
@@ -53,19 +54,18 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
         Time in s after clock on, one row per worker in order of arrival. Memory ranges from 0 to
         the largest limit. Hatched: the worker was absent or had not yet reported a value.
     """
-    tree = to_tree(run)
-    title, what, unit, divisor, form = _KINDS[name]
-    if not has(tree, "workers", "time"):
+    title, label, unit, divisor, number_format = _KINDS[name]
+    data = read_group(run, "workers", "time")
+    if data is None:
         return empty_figure(title)
-    data = part(tree, "workers")
-    names = worker_names(tree)
+    names = worker_names(run)
     grid, begin, end = _grid(data, name)
     grid = grid / divisor
     most = float(np.nanmax(grid, initial=0.0))
     if name == "process":
         most = max(most, float(np.nanmax(data["memory_limit"].values, initial=0.0)) / divisor)
     count = len(names)
-    drawn = make_figure(
+    fig = make_figure(
         title, "time (s)", "worker", y_range=(0, count), x_range=(begin, end),
         height=int(np.clip(120 + 18 * count, 200, 560)),
     )  # fmt: skip
@@ -73,33 +73,37 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
         left="left", right="right", top="top", bottom="bottom", fill_alpha=0, line_color=None,
         hatch_pattern="right_diagonal_line", hatch_color=INK, hatch_alpha=0.4,
     )  # fmt: skip
-    add(drawn, gaps, _gaps(grid, begin, end))
+    add_glyph(fig, gaps, _gaps(grid, begin, end))
     mapper = LinearColorMapper(
         palette=_PALETTE, low=0.0, high=most or 1.0, nan_color="rgba(0, 0, 0, 0)"
     )
-    picture = Image(image="value", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
-    who = np.repeat(np.arange(count, dtype="f8")[:, None], grid.shape[1], axis=1)
+    image = Image(image="value", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
+    index = np.repeat(np.arange(count, dtype="f8")[:, None], grid.shape[1], axis=1)
     columns = {
-        "value": [grid[::-1].astype("f4")], "who": [who[::-1]], "x": [begin], "y": [0.0],
+        "value": [grid[::-1].astype("f4")], "worker": [index[::-1]], "x": [begin], "y": [0.0],
         "dw": [end - begin], "dh": [float(count)],
     }  # fmt: skip
-    painted = add(drawn, picture, columns)
-    heights = [count - number - 0.5 for number in range(count)]  # the first at the top
-    drawn.yaxis.ticker = FixedTicker(ticks=heights)
-    drawn.yaxis.major_label_overrides = dict(zip(heights, names, strict=True))
+    cells = add_glyph(fig, image, columns)
+    heights = [count - i - 0.5 for i in range(count)]  # the first worker at the top
+    fig.yaxis.ticker = FixedTicker(ticks=heights)
+    fig.yaxis.major_label_overrides = dict(zip(heights, names, strict=True))
     if count > MOST_NAMES:
-        drawn.yaxis.major_label_text_font_size = "0px"
-        drawn.yaxis.major_tick_line_color = None
-        drawn.yaxis.axis_label = f"{count} workers"
-    drawn.ygrid.visible = False
-    tips = [("worker", "@who{custom}"), ("time", "$x{0.0} s"), (what, f"@value{{{form}}} {unit}")]
+        fig.yaxis.major_label_text_font_size = "0px"
+        fig.yaxis.major_tick_line_color = None
+        fig.yaxis.axis_label = f"{count} workers"
+    fig.ygrid.visible = False
+    tips = [
+        ("worker", "@worker{custom}"),
+        ("time", "$x{0.0} s"),
+        (label, f"@value{{{number_format}}} {unit}"),
+    ]
     name_of = CustomJSHover(args={"names": names}, code="return names[Math.round(value)]")
-    tool = HoverTool(renderers=[painted], tooltips=tips, formatters={"@who": name_of})
-    drawn.add_tools(tool)
+    tool = HoverTool(renderers=[cells], tooltips=tips, formatters={"@worker": name_of})
+    fig.add_tools(tool)
     bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
     bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
-    drawn.add_layout(bar, "right")
-    return drawn
+    fig.add_layout(bar, "right")
+    return fig
 
 
 def _grid(data: xr.Dataset, name: str) -> tuple[np.ndarray, float, float]:
@@ -115,12 +119,12 @@ def _grid(data: xr.Dataset, name: str) -> tuple[np.ndarray, float, float]:
     left = np.nan_to_num(data["left"].values, nan=np.inf)
     grid = np.full((values.shape[1], n_columns), np.nan)
     for worker in range(values.shape[1]):
-        known = np.flatnonzero(np.isfinite(values[:, worker]))
-        if not len(known):
+        reported = np.flatnonzero(np.isfinite(values[:, worker]))
+        if not len(reported):
             continue
-        last = np.searchsorted(time[known], edges, side="right") - 1
-        seen = (last >= 0) & (edges <= max(left[worker], float(time[known[-1]])))
-        grid[worker, seen] = values[known[last[seen]], worker]
+        last = np.searchsorted(time[reported], edges, side="right") - 1
+        present = (last >= 0) & (edges <= max(left[worker], float(time[reported[-1]])))
+        grid[worker, present] = values[reported[last[present]], worker]
     return grid, begin, end
 
 
@@ -128,8 +132,8 @@ def _gaps(grid: np.ndarray, begin: float, end: float) -> dict[str, list[float]]:
     """Return the sides of rectangles that cover the times without data, per worker."""
     count, n_columns = grid.shape
     sides: dict[str, list[float]] = {"left": [], "right": [], "top": [], "bottom": []}
-    for worker, unknown in enumerate(np.isnan(grid)):
-        changes = np.flatnonzero(np.diff(np.concatenate([[0], unknown.astype("i1"), [0]])))
+    for worker, is_gap in enumerate(np.isnan(grid)):
+        changes = np.flatnonzero(np.diff(np.concatenate([[0], is_gap.astype("i1"), [0]])))
         for first, stop in changes.reshape(-1, 2):
             sides["left"].append(begin + (end - begin) * first / n_columns)
             sides["right"].append(begin + (end - begin) * stop / n_columns)

@@ -30,11 +30,11 @@ PROFILE = pd.DataFrame(
 )
 
 
-def source(drawn, name):
-    return next(r.data_source for r in drawn.renderers if r.data_source.name == name).data
+def source(fig, name):
+    return next(r.data_source for r in fig.renderers if r.data_source.name == name).data
 
 
-def test_each_frame_lies_inside_its_caller_beside_its_siblings_the_widest_first():
+def test_flame_frames_lie_inside_callers_widest_first():
     laid = flame_frames(PROFILE)
 
     assert laid["depth"].tolist() == [0, 1, 2, 1, 0, 1, 2]
@@ -50,7 +50,7 @@ def test_each_frame_lies_inside_its_caller_beside_its_siblings_the_widest_first(
         assert (level["left"].to_numpy()[1:] >= level["right"].to_numpy()[:-1]).all()
 
 
-def test_the_samples_of_frames_themselves_are_all_samples():
+def test_flame_frames_own_samples_sum_to_all_samples():
     laid = flame_frames(PROFILE)
 
     assert laid["own"].tolist() == [5, 5, 10, 15, 10, 90, 25]
@@ -66,25 +66,23 @@ def profiled(monkeypatch):
     return tree
 
 
-def test_the_graph_of_one_prefix_has_its_frames_only(profiled):
-    drawn = source(plots.flame_graph(profiled, prefix="load"), "frames")
+def test_flame_graph_of_prefix_has_its_frames_only(profiled):
+    fig = source(plots.flame_graph(profiled, prefix="load"), "frames")
 
-    assert sorted(drawn["name"]) == ["<b>read</b>", "load (tasks)"]
-    assert max(drawn["right"]) == 100
+    assert sorted(fig["name"]) == ["<b>read</b>", "load (tasks)"]
+    assert max(fig["right"]) == 100
     assert "No samples of nothing" in plots.flame_graph(profiled, prefix="nothing").title.text
 
 
-def test_what_is_looked_for_is_counted_once(profiled):
-    drawn = plots.flame_graph(profiled, find="numpy")
-    colours = dict(
-        zip(source(drawn, "frames")["name"], source(drawn, "frames")["colour"], strict=True)
-    )
+def test_flame_graph_counts_matching_samples_once(profiled):
+    fig = plots.flame_graph(profiled, find="numpy")
+    colours = dict(zip(source(fig, "frames")["name"], source(fig, "frames")["colour"], strict=True))
 
-    assert "'numpy' in 25.0% of them" in drawn.title.text
+    assert "'numpy' in 25.0% of them" in fig.title.text
     assert colours["add"] != colours["other"] == colours["deep"]
 
 
-def test_a_real_run_has_a_flame_graph_and_a_matrix(a_run):
+def test_plots_of_real_run_have_frames_and_transfers(a_run):
     frames = source(plots.flame_graph(a_run), "frames")
     pairs = source(plots.transfer_matrix(a_run), "pairs")
     kept = a_run["transfers"]["bytes"].values
@@ -94,21 +92,21 @@ def test_a_real_run_has_a_flame_graph_and_a_matrix(a_run):
     assert len(pairs["source"]) == kept.size
 
 
-def test_pairs_of_which_nobody_told_are_hatched(a_run):
+def test_transfer_matrix_hatches_pairs_without_data(a_run):
     tree = a_run.copy()
     data = tree["transfers"].to_dataset()
     data["bytes"][0, 0] = np.nan
     tree["transfers"] = tree["transfers"].assign(bytes=data["bytes"])
-    drawn = plots.transfer_matrix(tree)
+    fig = plots.transfer_matrix(tree)
 
-    hatched = [r for r in drawn.renderers if getattr(r.glyph, "hatch_pattern", None)]
+    hatched = [r for r in fig.renderers if getattr(r.glyph, "hatch_pattern", None)]
     assert len(hatched) == 1
     n_unknown = int(np.isnan(data["bytes"].values).sum())
     assert n_unknown >= 1
     assert len(hatched[0].data_source.data["source"]) == n_unknown
 
 
-def test_no_transfer_is_almost_the_ground_of_the_page_whatever_that_is(a_run):
+def test_transfer_matrix_draws_zero_almost_transparent(a_run):
     (bar,) = plots.transfer_matrix(a_run).select(ColorBar)
     palette = bar.color_mapper.palette
     opacity = [int(colour[7:], 16) for colour in palette]
@@ -119,7 +117,7 @@ def test_no_transfer_is_almost_the_ground_of_the_page_whatever_that_is(a_run):
 
 
 @pytest.mark.browser
-def test_pairs_of_hundreds_of_workers_are_one_picture(browser, artifacts, tmp_path):
+def test_transfer_matrix_of_hundreds_of_workers_is_an_image(browser, artifacts, tmp_path):
     count, rng = 300, np.random.default_rng(0)
     cells = rng.exponential(2**20, (count, count))
     cells[7, 9] = 2**30
@@ -134,21 +132,21 @@ def test_pairs_of_hundreds_of_workers_are_one_picture(browser, artifacts, tmp_pa
             "/workers": xr.Dataset({"name": ("worker", [f"w{i}" for i in range(count)])}),
         }
     )
-    drawn = plots.transfer_matrix(tree)
+    fig = plots.transfer_matrix(tree)
 
-    (picture,) = source(drawn, "pairs")["mib"]
+    (picture,) = source(fig, "pairs")["mib"]
     assert picture[7, 9] == 1024
     assert np.isnan(picture[3]).all()
-    assert drawn.y_range.start > drawn.y_range.end, "the first sender is above"
+    assert fig.y_range.start > fig.y_range.end, "the first sender is above"
     page_file = tmp_path / "matrix.html"
-    page_file.write_text(file_html(drawn, INLINE, "matrix"))
+    page_file.write_text(file_html(fig, INLINE, "matrix"))
     page, troubles = browser.new_page(viewport={"width": 900, "height": 700}), []
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto(page_file.as_uri())
     page.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
     place = page.evaluate(
         f"""() => {{
-          const figure = Bokeh.documents[0].get_model_by_id('{drawn.id}');
+          const figure = Bokeh.documents[0].get_model_by_id('{fig.id}');
           const view = Bokeh.index.find_one(figure), frame = view.frame;
           const box = view.canvas_view.el.getBoundingClientRect();
           return [box.x + frame.x_scale.compute(9.5), box.y + frame.y_scale.compute(7.5)];
@@ -178,7 +176,7 @@ def moved(workers, cells):
     )
 
 
-def test_what_two_runs_sent_differs_pair_by_pair_whatever_the_order_of_their_workers():
+def test_transfer_difference_matches_workers_by_name():
     a = moved(["x", "y"], [[0, 5], [7, 0]])
     b = moved(["y", "x", "z"], [[0, 9, 0], [5, 0, np.nan], [2, 0, 0]])
 
@@ -192,7 +190,7 @@ def test_what_two_runs_sent_differs_pair_by_pair_whatever_the_order_of_their_wor
     assert np.isnan(found["x", "z"])
 
 
-def test_workers_whose_names_are_of_one_run_each_are_held_against_one_another_by_place():
+def test_transfer_difference_matches_unique_names_by_position():
     a, b = moved(["a-1", "a-2"], [[0, 3], [0, 0]]), moved(["b-1", "b-2"], [[0, 1], [0, 0]])
 
     pairs = source(plots.transfer_difference(a, b, "count"), "pairs")
@@ -201,7 +199,7 @@ def test_workers_whose_names_are_of_one_run_each_are_held_against_one_another_by
     assert pairs["value"].sum() == -2
 
 
-def test_the_matrix_of_a_window_holds_the_fetches_that_went_on_within_it(a_run):
+def test_transfer_matrix_window_counts_its_fetches(a_run):
     within = TaskTimeline(a_run)
     matrix = TransferMatrix(a_run, within)
     events = a_run["task_events"].to_dataset()
@@ -225,7 +223,7 @@ def test_the_matrix_of_a_window_holds_the_fetches_that_went_on_within_it(a_run):
     np.testing.assert_array_equal(pairs["value"], whole)
 
 
-def test_what_was_not_recorded_is_said():
+def test_plots_report_missing_records():
     bare = make_run(groups=False)
 
     for draw in (plots.flame_graph, plots.transfer_matrix):
@@ -247,7 +245,7 @@ def two_profiled(profiled, monkeypatch):
     return before, after
 
 
-def test_calls_of_two_runs_are_the_same_wherever_their_packages_are():
+def test_merged_frames_ignore_location_of_packages():
     before = PROFILE.assign(
         file=PROFILE["file"].where(
             PROFILE.index != 1, "/x/lib/python3.11/site-packages/numpy/add.py"
@@ -261,39 +259,39 @@ def test_calls_of_two_runs_are_the_same_wherever_their_packages_are():
     assert len(merged) == len(PROFILE) + 1
 
 
-def test_the_difference_is_as_wide_as_b_and_says_more_less_and_new(two_profiled):
-    drawn = plots.flame_difference(*two_profiled)
-    told = pd.DataFrame(source(drawn, "frames")).set_index("name")
+def test_flame_difference_marks_more_less_and_new(two_profiled):
+    fig = plots.flame_difference(*two_profiled)
+    told = pd.DataFrame(source(fig, "frames")).set_index("name")
 
     assert told["right"].max() == pytest.approx(1.4)
     assert {"▲ sum (tasks)", "▼ load (tasks)", "▲ add", "new: fresh", "deep"} <= set(told.index)
     assert told.loc["▲ deeper", "change"] == pytest.approx(0.3)
     assert not any("other" in name for name in told.index)
-    assert "0.15 s of A in calls that B has not are not shown" in drawn.title.text
+    assert "calls only in A not shown: 0.15 s" in fig.title.text
 
 
-def test_calls_that_b_has_no_more_are_shown_inside_their_callers_if_asked_for(two_profiled):
-    drawn = plots.flame_difference(*two_profiled, gone=True)
-    told = pd.DataFrame(source(drawn, "frames")).set_index("name")
+def test_flame_difference_shows_removed_calls_on_request(two_profiled):
+    fig = plots.flame_difference(*two_profiled, show_removed=True)
+    told = pd.DataFrame(source(fig, "frames")).set_index("name")
 
     lost, caller = told.loc["gone: other"], told.loc["▲ sum (tasks)"]
     assert lost["right"] - lost["left"] == pytest.approx(0.15)
     assert caller["left"] <= lost["left"]
     assert lost["right"] <= caller["right"] + 1e-9
     assert caller["right"] - caller["left"] == pytest.approx(0.9 + 0.15)
-    assert "not shown" not in drawn.title.text
+    assert "not shown" not in fig.title.text
 
 
-def test_a_run_without_call_stacks_is_named(a_run):
-    drawn = plots.flame_difference(make_run(groups=False), a_run)
+def test_flame_difference_names_run_without_call_stacks(a_run):
+    fig = plots.flame_difference(make_run(groups=False), a_run)
 
-    assert "Of A no call stacks" in drawn.html_attributes["aria-label"]
+    assert "No call stacks were recorded for A" in fig.html_attributes["aria-label"]
 
 
-def test_a_page_of_two_runs_shows_what_only_the_first_has_when_asked_to(two_profiled):
+def test_pair_page_shows_removed_calls_on_request(two_profiled):
     page = stacks.stack_difference(*map(Run, two_profiled))
     (gone,), (figure,) = page.select(pn.widgets.Checkbox), page.select(pn.pane.Bokeh)
-    assert "are not shown" in figure.object.title.text
+    assert "not shown" in figure.object.title.text
 
     gone.value = True
 
@@ -301,13 +299,13 @@ def test_a_page_of_two_runs_shows_what_only_the_first_has_when_asked_to(two_prof
     assert "gone: other" in list(source(figure.object, "frames")["name"])
 
 
-def test_a_page_of_two_runs_says_of_which_there_are_no_call_stacks(a_run):
+def test_pair_page_names_run_without_call_stacks(a_run):
     _, told = pair._stacks([Run(a_run), Run(make_run(groups=False))])
 
     assert "Of B none were recorded" in told.object
 
 
-def test_a_run_does_not_differ_from_itself(a_run):
+def test_flame_difference_of_equal_runs_is_zero(a_run):
     told = source(plots.flame_difference(a_run, a_run), "frames")
 
     assert not np.abs(told["change"]).any()
@@ -315,23 +313,23 @@ def test_a_run_does_not_differ_from_itself(a_run):
 
 
 @pytest.mark.browser
-def test_a_click_on_a_frame_makes_it_as_wide_as_the_figure(profiled, browser, tmp_path, artifacts):
+def test_flame_graph_click_zooms_to_frame(profiled, browser, tmp_path, artifacts):
     page_file = tmp_path / "flame.html"
-    drawn = plots.flame_graph(profiled)
-    page_file.write_text(file_html(drawn, INLINE, "flame"))
+    fig = plots.flame_graph(profiled)
+    page_file.write_text(file_html(fig, INLINE, "flame"))
     page, troubles = browser.new_page(viewport={"width": 1000, "height": 400}), []
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto(page_file.as_uri())
     page.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
-    ends = f"(() => {{ const r = Bokeh.documents[0].get_model_by_id('{drawn.x_range.id}');"
+    ends = f"(() => {{ const r = Bokeh.documents[0].get_model_by_id('{fig.x_range.id}');"
     ends += " return [r.start, r.end] })()"
     assert page.evaluate(ends) == [0, 160]
 
-    labels = f"Bokeh.documents[0].get_model_by_id('{drawn.id}').renderers[0].data_source.data.label"
+    labels = f"Bokeh.documents[0].get_model_by_id('{fig.id}').renderers[0].data_source.data.label"
     assert "<b>read</b>" in page.evaluate(labels)
     box = page.locator(".bk-Canvas, .bk-Figure").first.bounding_box()
     inner = page.evaluate(
-        f"(() => {{ const f = Bokeh.documents[0].get_model_by_id('{drawn.id}');"
+        f"(() => {{ const f = Bokeh.documents[0].get_model_by_id('{fig.id}');"
         " return [f.inner_width, f.inner_height] })()"
     )
     # The row of prefixes is the lowest; its second frame is `sum`, from 100 to 160.

@@ -39,32 +39,32 @@ def history():
     return build_history(pd.DataFrame(rows), metrics=["duration", "memory_peak"])
 
 
-def sources(drawn):
-    found = [r.data_source for r in drawn.renderers if r.data_source.name]
+def sources(fig):
+    found = [r.data_source for r in fig.renderers if r.data_source.name]
     return {source.name: source.data for source in found}
 
 
-def test_every_night_is_in_the_figure_and_a_failure_has_no_value(history):
-    drawn = plots.history_plot(
+def test_history_plot_draws_failure_without_value(history):
+    fig = plots.history_plot(
         history, history.find({**history.series.iloc[0], "metric": "duration"})
     )
-    kept = [r.data_source for r in drawn.renderers if r.data_source.name == "runs"]
+    kept = [r.data_source for r in fig.renderers if r.data_source.name == "runs"]
 
     assert sum(len(source.data["id"]) for source in kept) == NIGHTS - 1
-    assert sources(drawn)["failures"]["id"] == ["0000001d"]
-    assert sources(drawn)["failures"]["y"].tolist() == [0.0]
+    assert sources(fig)["failures"]["id"] == ["0000001d"]
+    assert sources(fig)["failures"]["y"].tolist() == [0.0]
 
 
-def test_the_step_is_told_with_its_size_and_its_interval(history):
+def test_history_plot_labels_change_with_size_and_date(history):
     told = sources(plots.history_plot(history, 0))["changes"]
 
     assert told["label"][0].startswith("▲ +")
     assert "since 2026-11-01" in told["tip"][0]
 
 
-def runs_shown(drawn):
+def runs_shown(fig):
     """Return (y, marker) of each run in a figure, by run id."""
-    kept = [r.data_source.data for r in drawn.renderers if r.data_source.name == "runs"]
+    kept = [r.data_source.data for r in fig.renderers if r.data_source.name == "runs"]
     return {
         name: (y, marker)
         for data in kept
@@ -73,37 +73,37 @@ def runs_shown(drawn):
 
 
 @pytest.mark.parametrize("from_zero", [True, False])
-def test_a_run_that_was_set_aside_is_in_view_though_no_night_is_as_long(from_zero):
+def test_history_plot_axis_includes_runs_set_aside(from_zero):
     rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
     rows[10] |= {"comparable": False, "reason": "disk full", "duration": 14.0}
-    drawn = plots.history_plot(
+    fig = plots.history_plot(
         build_history(pd.DataFrame(rows), metrics=["duration"]), 0, from_zero=from_zero
     )
 
-    y, marker = runs_shown(drawn)[rows[10]["id"]]
+    y, marker = runs_shown(fig)[rows[10]["id"]]
     assert (y, marker) == (14.0, "circle")
-    assert drawn.y_range.start <= y <= drawn.y_range.end
+    assert fig.y_range.start <= y <= fig.y_range.end
 
 
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("from_zero", [True, False])
-def test_runs_far_beyond_the_others_are_counted_at_the_edge(small, from_zero):
+def test_history_plot_counts_outliers_at_the_edge(small, from_zero):
     rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
     rows[10] |= {"comparable": False, "reason": "disk full", "duration": 400.0}
-    drawn = plots.history_plot(
+    fig = plots.history_plot(
         build_history(pd.DataFrame(rows), metrics=["duration"]), 0, from_zero=from_zero, small=small
     )
 
-    assert not check_integrity(drawn.references()).error
-    assert drawn.y_range.end < 40
-    y, marker = runs_shown(drawn)[rows[10]["id"]]
-    assert 0.95 * drawn.y_range.end < y < drawn.y_range.end
+    assert not check_integrity(fig.references()).error
+    assert fig.y_range.end < 40
+    y, marker = runs_shown(fig)[rows[10]["id"]]
+    assert 0.95 * fig.y_range.end < y < fig.y_range.end
     assert marker == "triangle"
-    assert [each.text for each in drawn.select(Label)] == ["1 run beyond this axis"]
-    assert "1 run beyond this axis" in drawn.html_attributes["aria-label"]
+    assert [each.text for each in fig.select(Label)] == ["1 run beyond this axis"]
+    assert "1 run beyond this axis" in fig.html_attributes["aria-label"]
 
 
-def test_a_drop_beside_a_rise_points_down():
+def test_history_plot_marks_drop_and_rise_by_direction():
     rows = [a_night(ago) for ago in reversed(range(NIGHTS))]
     for row in rows[52:]:
         row["duration"] *= 0.5
@@ -126,49 +126,49 @@ def test_a_drop_beside_a_rise_points_down():
         ({"where": 7}, False),  # written by hand
     ],
 )
-def test_a_bankruptcy_is_drawn_on_what_it_was_declared_of(history, about, shown):
+def test_history_plot_draws_bankruptcy_of_selected_runs_only(history, about, shown):
     mark = {"kind": "bankruptcy", "before": "2026-11-10T00:00:00+00:00", "reason": "disks", **about}
     told = sources(plots.history_plot(history, 0, marks=[mark]))
 
     assert ("restarts" in told) is shown
 
 
-def test_other_packages_are_marked_where_they_came(history):
+def test_history_plot_marks_changed_packages(history):
     told = sources(plots.history_plot(history, 0))["builds"]
 
     assert told["night"] == ["2026-11-01"]
     assert "dask 2026.8 → 2026.9" in told["tip"][0]
 
 
-def test_the_axis_begins_at_zero_or_says_that_it_does_not(history):
+def test_history_plot_label_says_if_axis_is_not_from_zero(history):
     assert plots.history_plot(history, 0).y_range.start == 0
     fitted = plots.history_plot(history, 0, from_zero=False)
     assert fitted.y_range.start > 5
     assert "not from 0" in fitted.yaxis[0].axis_label
 
 
-def test_bytes_get_a_unit_that_suits_them(history):
-    drawn = plots.history_plot(history, 1)
+def test_history_plot_selects_unit_of_bytes(history):
+    fig = plots.history_plot(history, 1)
 
-    assert drawn.yaxis[0].axis_label == "memory peak (GiB)"
+    assert fig.yaxis[0].axis_label == "memory peak (GiB)"
 
 
-def test_a_figure_can_be_sent_to_a_page_and_its_hover_never_asks_for_markup(history):
-    drawn = plots.history_plot(history, 0, small=True)
+def test_history_plot_is_valid_and_tooltips_are_escaped(history):
+    fig = plots.history_plot(history, 0, small=True)
     document = Document()
-    document.add_root(drawn)
+    document.add_root(fig)
 
     assert "0000001d" in str(document.to_json())
-    tips = [tip for tool in drawn.tools if isinstance(tool, HoverTool) for _, tip in tool.tooltips]
+    tips = [tip for tool in fig.tools if isinstance(tool, HoverTool) for _, tip in tool.tooltips]
     assert not any("safe" in tip for tip in tips)
 
 
-def test_a_series_that_was_never_measured_says_so(history):
+def test_history_plot_of_unmeasured_series_says_so(history):
     empty = history.select(metric="duration")
     empty.values[:] = np.nan
-    drawn = plots.history_plot(empty, 0)
+    fig = plots.history_plot(empty, 0)
 
-    assert "Nothing was recorded" in drawn.html_attributes["aria-label"]
+    assert "Nothing was recorded" in fig.html_attributes["aria-label"]
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def workload_page(history, monkeypatch):
     return workload.view({"name": "array.sum"})
 
 
-def test_the_nights_of_a_workload_begin_where_its_history_does_and_lead_to_runs(workload_page):
+def test_workload_page_history_links_to_runs(workload_page):
     (pane,) = workload_page.select(pn.pane.Bokeh)
     kept = [r.data_source for r in pane.object.renderers if r.data_source.name]
     clicked = [source for source in kept if source.name in ("runs", "failures")]
@@ -197,7 +197,7 @@ def test_the_nights_of_a_workload_begin_where_its_history_does_and_lead_to_runs(
     assert all(source.selected.js_property_callbacks for source in clicked)
 
 
-def test_the_last_runs_of_a_workload_tell_the_metric_that_is_chosen(workload_page):
+def test_workload_page_lists_selected_metric(workload_page):
     def told():
         return " ".join(str(pane.object) for pane in workload_page.select(pn.pane.HTML))
 
@@ -210,7 +210,7 @@ def test_the_last_runs_of_a_workload_tell_the_metric_that_is_chosen(workload_pag
 
 
 @pytest.mark.parametrize("metric", ["duration", "outcome"])
-def test_runs_of_a_bisection_without_a_result_lie_below_all_that_have_one(metric):
+def test_bisection_steps_draw_failed_runs_below_values(metric):
     runs = pd.DataFrame(
         {
             "id": ["1", "2", "3"], "arm": ["good", "bad", "bad"], "block": [0, 0, 1],
@@ -221,19 +221,17 @@ def test_runs_of_a_bisection_without_a_result_lie_below_all_that_have_one(metric
         {"build": ["good", "bad"], "runs": [1, 2], "verdict": ["good", "first bad"]}
     )
     found = SimpleNamespace(workload="array.sum", metric=metric, runs=runs, table=lambda: table)
-    drawn = plots.bisection_steps(found)
+    fig = plots.bisection_steps(found)
 
-    failed = sources(drawn)["failed"]
-    values = [
-        r.data_source.data["change"] for r in drawn.renderers if "change" in r.data_source.data
-    ]
-    assert failed["bottom"] == [drawn.y_range.start]
+    failed = sources(fig)["failed"]
+    values = [r.data_source.data["change"] for r in fig.renderers if "change" in r.data_source.data]
+    assert failed["bottom"] == [fig.y_range.start]
     assert failed["bottom"][0] < np.concatenate(values).min()
     assert "change" not in failed
     assert list(failed["outcome"]) == ["lost workers"]
 
 
-def test_a_sparkline_is_well_formed_breaks_where_nothing_is_and_is_named():
+def test_sparkline_has_gaps_and_escaped_label():
     values = np.array([1.0, 1.1, np.nan, 1.2, 1.3])
     svg = plots.sparkline(values, [(3, 1)], failed=[2], label='a "b" <c>')
     root = ElementTree.fromstring(svg)
@@ -243,7 +241,7 @@ def test_a_sparkline_is_well_formed_breaks_where_nothing_is_and_is_named():
     assert len(lines) == 2
 
 
-def test_a_sparkline_of_nothing_is_empty():
+def test_sparkline_without_values_is_empty():
     root = ElementTree.fromstring(plots.sparkline(np.full(5, np.nan)))
 
     assert len(root) == 0

@@ -15,7 +15,7 @@ from benchkit.show.dashboard.state.time_window import PairWindow
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
 
-STORE = Path(__file__).parents[1] / "data" / "1"
+STORE = Path(__file__).parents[2] / "data" / "1"
 DRAW = [
     plots.memory_by_kind,
     plots.memory_by_worker,
@@ -26,32 +26,32 @@ DRAW = [
 ]
 
 
-def figures(drawn):
-    return drawn if isinstance(drawn, list) else [drawn]
+def figures(fig):
+    return fig if isinstance(fig, list) else [fig]
 
 
 @pytest.mark.parametrize("draw", DRAW)
-def test_a_figure_has_a_title_units_and_a_name(draw, a_run):
-    for drawn in figures(draw(a_run)):
-        assert drawn.title.text.endswith(("?", ")"))
-        assert drawn.xaxis[0].axis_label in ("time (s)", "thread-seconds (s)")
-        assert drawn.yaxis[0].axis_label
-        assert drawn.html_attributes["aria-label"] == drawn.title.text
-        assert drawn.renderers
+def test_run_plots_have_title_units_and_label(draw, a_run):
+    for fig in figures(draw(a_run)):
+        assert fig.title.text.endswith(("?", ")"))
+        assert fig.xaxis[0].axis_label in ("time (s)", "thread-seconds (s)")
+        assert fig.yaxis[0].axis_label
+        assert fig.html_attributes["aria-label"] == fig.title.text
+        assert fig.renderers
 
 
 @pytest.mark.parametrize("draw", DRAW)
-def test_a_run_of_the_oldest_format_is_drawn(draw):
+def test_run_plots_draw_runs_of_the_oldest_format(draw):
     store = Store(STORE, create=False)
-    for drawn in figures(draw(store.open(store.runs(outcome="ok")["id"].iloc[0]).tree)):
-        assert "Nothing was recorded" not in drawn.html_attributes["aria-label"]
-        assert drawn.renderers
+    for fig in figures(draw(store.open(store.runs(outcome="ok")["id"].iloc[0]).tree)):
+        assert "Nothing was recorded" not in fig.html_attributes["aria-label"]
+        assert fig.renderers
 
 
 @pytest.mark.parametrize("draw", DRAW)
-def test_a_run_in_which_nothing_was_watched_says_so(draw):
-    for drawn in figures(draw(xr.DataTree())):
-        assert "Nothing was recorded" in drawn.html_attributes["aria-label"]
+def test_run_plots_of_empty_run_say_so(draw):
+    for fig in figures(draw(xr.DataTree())):
+        assert "Nothing was recorded" in fig.html_attributes["aria-label"]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_run_in_which_nothing_was_watched_says_so(draw):
         ([0, 2], [3, np.nan], 5),  # both exist for some time
     ],
 )
-def test_the_line_of_all_threads_is_as_high_as_threads_were_at_once(a_run, joined, left, threads):
+def test_worker_load_limit_counts_simultaneous_threads(a_run, joined, left, threads):
     tree = a_run.copy()
     workers = tree["workers"].to_dataset().isel(worker=slice(0, 2))
     for name, values in (("joined", joined), ("left", left), ("nthreads", [2, 3])):
@@ -76,24 +76,24 @@ def test_the_line_of_all_threads_is_as_high_as_threads_were_at_once(a_run, joine
     assert line.location == 100 * threads
 
 
-def tips_of(drawn):
-    return [tip for tool in drawn.select(HoverTool) for tip in tool.tooltips]
+def tips_of(fig):
+    return [tip for tool in fig.select(HoverTool) for tip in tool.tooltips]
 
 
-def words_of(drawn):
-    return [item.label.value for item in drawn.legend[0].items]
+def words_of(fig):
+    return [item.label.value for item in fig.legend[0].items]
 
 
-def test_what_hovering_tells_has_a_name_and_its_unit(a_run):
+def test_run_plot_tooltips_have_label_and_unit(a_run):
     network = plots.worker_load(a_run)[1]
 
     assert ("memory", "$y{0.00} GiB") in tips_of(plots.memory_by_worker(a_run))
     assert ("received", "@net_read{0,0.0} MiB/s") in tips_of(network)
     for draw in DRAW:
-        assert all(name for drawn in figures(draw(a_run)) for name, _ in tips_of(drawn))
+        assert all(name for fig in figures(draw(a_run)) for name, _ in tips_of(fig))
 
 
-def test_a_dashed_line_is_named_in_the_legend(a_run):
+def test_run_plot_limits_have_legend_entries(a_run):
     cpu, *_ = plots.worker_load(a_run)
 
     assert "limit of a worker" in words_of(plots.memory_by_worker(a_run))
@@ -101,18 +101,18 @@ def test_a_dashed_line_is_named_in_the_legend(a_run):
     assert "all threads" in words_of(plots.busy_threads(a_run))
 
 
-def test_figures_of_two_runs_are_read_out_by_names_of_their_own(a_run):
+def test_pair_page_figures_have_distinct_labels(a_run):
     runs = [Run(a_run), Run(a_run)]
     window = PairWindow(runs, [TaskTimeline(run.tree) for run in runs], {})
     shown = pn.Column(*pair._controls(window), *pair._threads(window))
-    drawn = [pane.object for pane in shown.select(pn.pane.Bokeh)]
+    fig = [pane.object for pane in shown.select(pn.pane.Bokeh)]
 
-    names = [each.html_attributes["aria-label"] for each in drawn]
-    assert names == [each.title.text for each in drawn]
+    names = [each.html_attributes["aria-label"] for each in fig]
+    assert names == [each.title.text for each in fig]
     assert len({*names}) == len(names) == 5
 
 
-def test_the_strip_says_what_it_is_of_and_in_which_unit(a_run):
+def test_window_strip_title_has_quantity_and_unit(a_run):
     title = window_strip(a_run, (0.0, 1.0), Range1d(start=0, end=1)).title.text
 
     assert "(s)" in title
@@ -133,24 +133,24 @@ def lossy(a_run, monkeypatch):
 
 
 @pytest.mark.parametrize(("worker", "times"), [(None, [1.0, 2.0]), (1, [2.0]), (7, [])])
-def test_on_the_memory_of_one_worker_are_its_own_events(lossy, worker, times):
-    drawn = plots.memory_by_kind(lossy.tree)
-    mark_events(drawn, lossy, worker)
+def test_mark_events_draws_events_of_one_worker(lossy, worker, times):
+    fig = plots.memory_by_kind(lossy.tree)
+    mark_events(fig, lossy, worker)
 
-    upright = [span.location for span in drawn.select(Span) if span.dimension == "height"]
+    upright = [span.location for span in fig.select(Span) if span.dimension == "height"]
     assert sorted(upright) == times
 
 
-def test_an_event_is_told_in_words(lossy):
-    drawn = plots.memory_by_kind(lossy.tree)
-    mark_events(drawn, lossy)
+def test_mark_events_tooltip_is_readable(lossy):
+    fig = plots.memory_by_kind(lossy.tree)
+    mark_events(fig, lossy)
 
-    (told,) = [r.data_source.data for r in drawn.renderers if "what" in r.data_source.data]
+    (told,) = [r.data_source.data for r in fig.renderers if "topic" in r.data_source.data]
     assert list(told["text"]) == ["from running to paused", "1 lost"]
-    assert all(name for name, _ in tips_of(drawn))
+    assert all(name for name, _ in tips_of(fig))
 
 
-def test_trouble_says_that_it_is_of_the_whole_run(lossy):
+def test_problems_say_that_they_concern_the_whole_run(lossy):
     told = " ".join(str(pane.object) for pane in trouble(lossy).select(pn.pane.HTML))
 
     assert "whatever the window" in told
@@ -168,23 +168,23 @@ def many_workers(a_run, count):
     return tree
 
 
-def test_many_workers_are_rows_of_colours_the_first_at_the_top(a_run):
-    drawn = plots.memory_by_worker(many_workers(a_run, 60))
+def test_worker_heat_has_first_worker_at_the_top(a_run):
+    fig = plots.memory_by_worker(many_workers(a_run, 60))
 
-    (renderer,) = [each for each in drawn.renderers if isinstance(each.glyph, Image)]
-    (value,), (who,) = renderer.data_source.data["value"], renderer.data_source.data["who"]
+    (renderer,) = [each for each in fig.renderers if isinstance(each.glyph, Image)]
+    (value,), (index,) = (renderer.data_source.data[name] for name in ("value", "worker"))
     limit = float(a_run["workers/memory_limit"].values[0]) / 2**30
-    assert value.shape == who.shape
-    assert list(who[:, 0]) == list(range(60))[::-1]
+    assert value.shape == index.shape
+    assert list(index[:, 0]) == list(range(60))[::-1]
     assert np.nanmax(value[0]) == pytest.approx(limit * 59 / 60, rel=1e-5)
     assert renderer.glyph.color_mapper.high == pytest.approx(limit)
-    assert drawn.yaxis[0].major_label_overrides[59.5] == "w0"
-    assert drawn.yaxis[0].axis_label == "60 workers"
-    (tool,) = drawn.select(HoverTool)
-    assert tool.formatters["@who"].args["names"][:2] == ["w0", "w1"]
+    assert fig.yaxis[0].major_label_overrides[59.5] == "w0"
+    assert fig.yaxis[0].axis_label == "60 workers"
+    (tool,) = fig.select(HoverTool)
+    assert tool.formatters["@worker"].args["names"][:2] == ["w0", "w1"]
 
 
-def test_a_worker_that_has_left_is_no_zero(a_run):
+def test_worker_heat_hatches_absent_workers(a_run):
     tree = many_workers(a_run, 3)
     workers = tree["workers"].to_dataset().copy(deep=True)
     half = float(workers["time"].values.mean())
@@ -192,18 +192,18 @@ def test_a_worker_that_has_left_is_no_zero(a_run):
     workers["left"][2] = half
     tree["workers"] = xr.DataTree(workers)
 
-    drawn = plots.worker_heat(tree, "process")
+    fig = plots.worker_heat(tree, "process")
 
-    (renderer,) = [each for each in drawn.renderers if isinstance(each.glyph, Image)]
+    (renderer,) = [each for each in fig.renderers if isinstance(each.glyph, Image)]
     (value,) = renderer.data_source.data["value"]
     stays, _, leaves = value[::-1]
     assert np.isfinite(stays[-1])
     assert np.isnan(leaves[-1])
     assert np.isfinite(leaves).any()
-    (hatched,) = [each for each in drawn.renderers if isinstance(each.glyph, Quad)]
+    (hatched,) = [each for each in fig.renderers if isinstance(each.glyph, Quad)]
     told = hatched.data_source.data
     assert (told["top"][-1], told["bottom"][-1]) == (1, 0)  # the last of three rows is the lowest
-    assert told["right"][-1] == drawn.x_range.end
+    assert told["right"][-1] == fig.x_range.end
 
 
 def stream_of(n_tasks, n_threads=4, n_groups=20, seed=0):
@@ -227,7 +227,7 @@ def stream_of(n_tasks, n_threads=4, n_groups=20, seed=0):
 
 
 @pytest.mark.parametrize("zoom", [1.0, 0.1, 0.003])
-def test_the_raster_weighs_time_exactly_at_every_zoom(zoom):
+def test_raster_busy_time_is_exact_at_every_zoom(zoom):
     tree = stream_of(40_000)
     stream = plots.TaskStream(tree)
     left, right = stream.window
@@ -239,7 +239,7 @@ def test_the_raster_weighs_time_exactly_at_every_zoom(zoom):
     assert stream.raster(left, right).busy_s == pytest.approx(truth, rel=1e-9)
 
 
-def test_a_pixel_shows_the_group_that_took_most_of_it_and_how_busy_it_was():
+def test_raster_pixel_shows_largest_group_and_load():
     tasks = xr.Dataset(
         {
             "start": ("task", [0.0, 0.6, 1.0, 2.0]),
@@ -259,7 +259,7 @@ def test_a_pixel_shows_the_group_that_took_most_of_it_and_how_busy_it_was():
     assert fourth == 0  # idle
 
 
-def test_more_threads_than_rows_of_pixels_share_them_and_none_is_lost():
+def test_raster_shares_rows_between_many_threads():
     threads = np.arange(1300)
     even = threads[threads % 2 == 0]  # these run for another second
     tasks = xr.Dataset(
@@ -280,18 +280,18 @@ def test_more_threads_than_rows_of_pixels_share_them_and_none_is_lost():
     assert set(raster.image[:, 0]) == {4}
     assert raster.image[:3, 1].tolist() == [3, 2, 3]  # two, one, two of three are busy
     assert raster.image[-1, 1] == 0
-    assert "3 a row" in stream.figure.yaxis[0].axis_label
+    assert "3 per row" in stream.figure.yaxis[0].axis_label
 
 
-def test_a_task_too_short_for_a_pixel_has_an_outline():
+def test_task_stream_outlines_very_short_tasks():
     stream = plots.TaskStream(stream_of(10))
 
-    (bars,) = [r for r in stream.figure.renderers if r.data_source is stream._bars]
+    (bars,) = [r for r in stream.figure.renderers if r.data_source is stream._rectangle_source]
     assert bars.glyph.line_color == "colour"
     assert bars.glyph.line_width == 1
 
 
-def test_groups_that_are_chosen_stand_out_in_one_colour_until_none_is():
+def test_task_stream_choose_highlights_groups():
     stream = plots.TaskStream(stream_of(4_000, n_groups=3))
     before = stream.raster(*stream.window).image
 
@@ -305,34 +305,34 @@ def test_groups_that_are_chosen_stand_out_in_one_colour_until_none_is():
     assert (stream.raster(*stream.window).image == before).all()
 
 
-def test_few_tasks_are_rectangles_and_many_are_a_picture():
+def test_task_stream_draws_few_tasks_as_rectangles():
     stream = plots.TaskStream(stream_of(40_000))
-    assert len(stream._picture.data["image"]) == 1
-    assert len(stream._bars.data["left"]) == 0
+    assert len(stream._image_source.data["image"]) == 1
+    assert len(stream._rectangle_source.data["left"]) == 0
 
     left, right = stream.window
     stream.show_window(left, left + (right - left) * 0.01)
-    assert len(stream._picture.data["image"]) == 0
-    assert 100 < len(stream._bars.data["left"]) <= 4000
+    assert len(stream._image_source.data["image"]) == 0
+    assert 100 < len(stream._rectangle_source.data["left"]) <= 4000
 
 
-def test_groups_of_one_name_are_told_apart_and_no_legend_reaches_beyond_its_figure():
+def test_task_stream_legend_fits_and_names_are_distinct():
     tree = stream_of(180, n_threads=1, n_groups=9)
     hashes = [f"sum-{at:032x}" for at in range(9)]
     tree["task_groups"] = xr.DataTree(xr.Dataset(coords={"task_group": hashes}))
 
-    drawn = plots.TaskStream(tree).figure
+    fig = plots.TaskStream(tree).figure
 
-    labels = [item.label.value for item in drawn.legend[0].items]
+    labels = [item.label.value for item in fig.legend[0].items]
     assert sorted(labels) == ["sum", *(f"sum #{at}" for at in range(2, 10))]
-    line = drawn.legend[0].glyph_height + drawn.legend[0].spacing
-    assert drawn.height > len(labels) * line
+    line = fig.legend[0].glyph_height + fig.legend[0].spacing
+    assert fig.height > len(labels) * line
 
 
 @pytest.mark.parametrize(
     ("peak", "seen"), [(0.5, True), (0.05, False)], ids=["in sight", "far above"]
 )
-def test_the_limit_of_a_worker_is_in_view_unless_all_would_lie_flat_below_it(a_run, peak, seen):
+def test_memory_by_worker_shows_limit_unless_values_are_flat(a_run, peak, seen):
     tree = a_run.copy(deep=True)
     workers = tree["workers"].to_dataset()
     limit = float(workers["memory_limit"].max())

@@ -185,8 +185,8 @@ def _figures(report: Comparison, metric: str, whole: Mapping[str, str]) -> list[
         return address("compare", **whole, workload=workload, arm=arm)
 
     changes = leading(forest_plot(report, metric), way)
-    sure = leading(heat_map(report, metric, beside=changes), way)
-    runs = linked(raw_points(report, metric, beside=changes))
+    sure = leading(heat_map(report, metric, share_y=changes), way)
+    runs = linked(raw_points(report, metric, share_y=changes))
     # Three figures in a row are too narrow for their titles.
     told = changes.title.text
     changes.title.text = "Which changed, and by how much?"

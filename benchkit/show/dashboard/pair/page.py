@@ -134,7 +134,7 @@ def _threads(window: PairWindow) -> list[Any]:
             continue
         curve, stream = BusyThreads(run.tree, within), TaskStream(run.tree, within)
         retitle(curve.figure, f"{name}: what were threads busy with?")
-        title = stream.figure.title.text
+        title = str(stream.figure.html_attributes["aria-label"])
         retitle(stream.figure, f"{name}: {title[0].lower()}{title[1:]}")
         window.share(curve.figure, stream.figure)
         window.follow(_follower(window, within, curve, stream))

@@ -114,7 +114,7 @@ def stack_difference(a: Run, b: Run) -> Any:
     shown = pn.Column(sizing_mode="stretch_width")
 
     def draw(*events: Any) -> None:
-        shown[:] = [parts.figure(flame_difference(a.tree, b.tree, gone=bool(gone.value)))]
+        shown[:] = [parts.figure(flame_difference(a.tree, b.tree, show_removed=bool(gone.value)))]
 
     draw()
     gone.param.watch(draw, "value")

@@ -10,7 +10,7 @@ import panel as pn
 
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import components as parts
-from benchkit.show.event_text import in_words
+from benchkit.show.event_text import format_event
 from benchkit.show.plots.base import worker_names
 from benchkit.store.run import Run
 
@@ -37,7 +37,7 @@ def _wrong(run: Run) -> list[Any]:
     if found.empty:
         return [parts.message("Nothing went wrong", "No error, no lost worker.")]
     found["time (s)"] = found["time (s)"].round(3)
-    found["message"] = found["message"].map(in_words)
+    found["message"] = found["message"].map(format_event)
     return [parts.table(found.set_index("what"), "what", long="message")]
 
 
@@ -86,7 +86,7 @@ def _events(run: Run, names: pd.Series) -> list[Any]:
             "event": events["topic"].to_numpy(),
             "time (s)": events["time"].round(3).to_numpy(),
             "worker": events["worker"].map(names).fillna("–").astype(object).to_numpy(),
-            "what": events["message"].map(in_words).to_numpy(),
+            "what": events["message"].map(format_event).to_numpy(),
         }
     )
     shown = shown.set_index("event")
