@@ -368,12 +368,24 @@ class Table:
             table.add_row(*(Text(cell) for cell in row))
         return table
 
-    def to_markdown(self) -> str:
-        """Return a Markdown table; ``|`` and ``<`` in cells are escaped."""
+    def to_markdown(self, *, escape: bool = True) -> str:
+        """Return a Markdown table.
+
+        Parameters
+        ----------
+        escape : bool, default True
+            Whether to escape ``|`` and ``<`` in cells; False if the cells are Markdown.
+
+        Returns
+        -------
+        str
+            The table, without a line end after its last row.
+        """
         lines = [f"| {' | '.join(self.names)} |", "|" + " --- |" * len(self.names)]
         for row in self.cells:
-            cells = (cell.replace("|", "\\|").replace("<", "&lt;") for cell in row)
-            lines.append(f"| {' | '.join(cells)} |")
+            if escape:
+                row = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in row]
+            lines.append(f"| {' | '.join(row)} |")
         return "\n".join(lines)
 
     def to_html(self) -> str:

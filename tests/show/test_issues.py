@@ -30,7 +30,7 @@ def event(kind, seen, regression="aaaaaaaaaa", **facts):
 
 
 def opened(**facts):
-    told = {
+    fields = {
         "night": "2026-08-01T02:00:00",
         "ratio": 1.2,
         "low": 1.15,
@@ -54,7 +54,7 @@ def opened(**facts):
             "bisect": "benchkit bisect 'array.sum' --package dask --good 2026.7.1 --bad 2026.8.0",
         },
     }
-    return event("opened", "2026-08-03T02:00:00", **{**told, **facts})
+    return event("opened", "2026-08-03T02:00:00", **{**fields, **facts})
 
 
 @pytest.fixture
@@ -146,14 +146,14 @@ def test_sync_issues_closes_later_duplicate(server):
     events = [opened()]
     sync(events)
     server._create({"title": "twin", "body": server.issues[1]["body"], "labels": [LABEL]})
-    assert sync(events) == ["closed 2: the same as 1"]
+    assert sync(events) == ["closed 2: duplicate of 1"]
     assert [server.issues[n]["state"] for n in (1, 2)] == ["open", "closed"]
 
 
 def test_github_tracker_rejects_wrong_token_in_one_line(server, monkeypatch, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN + "x")
-    with pytest.raises(TrackerError, match="GitHub answered 401: Bad credentials") as caught:
+    with pytest.raises(TrackerError, match="GitHub: status 401: Bad credentials") as caught:
         sync([opened()])
     texts = (str(caught.value), caplog.text, *capfd.readouterr())
     assert not any(TOKEN in text for text in texts)
@@ -189,7 +189,7 @@ def test_github_tracker_retries_server_errors(server):
 
 def test_github_tracker_reports_missing_server_in_one_line(server):
     server.close()
-    with pytest.raises(TrackerError, match="GitHub does not answer"):
+    with pytest.raises(TrackerError, match="GitHub: no response"):
         GitHubTracker().issues()
 
 

@@ -1,7 +1,7 @@
-"""One issue per workload and metric: opened, updated, commented on, closed on recovery.
+"""Keep one issue per workload and metric: opened, updated, commented on, closed on recovery.
 
-Writes the text of each issue and decides what to do with it; `benchkit.show.issues.trackers` sends
-it. A hidden marker identifies an issue, so its title may be changed by hand. A second hidden marker
+This module writes the texts and selects the actions; `benchkit.show.issues.trackers` sends them.
+A hidden marker identifies an issue, so its title may be changed by hand. A second hidden marker
 holds the last reported event of the ledger, so that a repeated call changes nothing.
 """
 
@@ -29,12 +29,24 @@ MOST_TITLE = 200
 #: Maximum number of packages listed in an issue; the page of the regression lists all.
 MOST_CHANGES = 15
 #: Kinds of events that add a comment to an issue.
-_TOLD = ("opened", "grown", "eased", "recovered", "ended")
+_REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
 
 @dataclass
 class Issue:
-    """The fields of an issue that benchkit uses; `number` identifies it in its tracker."""
+    """The fields of an issue that benchkit uses.
+
+    Attributes
+    ----------
+    number : int or str
+        Identifies the issue in its tracker.
+    title, body : str
+        Texts; the body is Markdown and starts with the hidden markers.
+    is_open : bool
+        Whether the issue is open.
+    labels : sequence of str
+        Names of its labels.
+    """
 
     number: int | str
     title: str
@@ -47,20 +59,68 @@ class Tracker(Protocol):
     """Interface of a service or folder that stores issues."""
 
     def issues(self) -> list[Issue]:
-        """Return all issues with benchkit's label, open and closed."""
+        """Return the issues of benchkit.
+
+        Returns
+        -------
+        list of Issue
+            All issues with benchkit's label, open and closed.
+        """
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue."""
+        """Open an issue.
+
+        Parameters
+        ----------
+        title, body : str
+            Texts of the issue; the body is Markdown.
+        labels : sequence of str
+            Names of its labels.
+
+        Returns
+        -------
+        Issue
+            The new issue.
+        """
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change the body or the state of an issue; None keeps the value."""
+        """Change the body or the state of an issue.
+
+        Parameters
+        ----------
+        issue : Issue
+            The issue; its fields are updated.
+        body : str, optional
+            The new body; None keeps the body.
+        is_open : bool, optional
+            The new state; None keeps the state.
+        """
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Add a comment to an issue."""
+        """Add a comment to an issue.
+
+        Parameters
+        ----------
+        issue : Issue
+            The issue.
+        body : str
+            Markdown.
+        """
 
 
 def marker(workload: str, metric: str) -> str:
-    """Return the hidden text that identifies the issue of a workload and metric."""
+    """Return the hidden text that identifies an issue.
+
+    Parameters
+    ----------
+    workload, metric : str
+        Subject of the issue.
+
+    Returns
+    -------
+    str
+        A comment of HTML.
+    """
     name = hashlib.sha256(f"{workload}\n{metric}".encode()).hexdigest()[:16]
     return f"<!-- benchkit:regression:{name} -->"
 
@@ -88,61 +148,75 @@ def sync_issues(
     -----
     An issue that a person closed stays closed until the ledger has a new reportable event.
     """
-    known: dict[str, list[Issue]] = {}
+    by_marker: dict[str, list[Issue]] = {}
     for issue in tracker.issues():
-        found = re.search(r"<!-- benchkit:regression:[0-9a-f]{16} -->", issue.body)
-        if found:
-            known.setdefault(found[0], []).append(issue)
-    done: list[str] = []
+        match = re.search(r"<!-- benchkit:regression:[0-9a-f]{16} -->", issue.body)
+        if match:
+            by_marker.setdefault(match[0], []).append(issue)
+    actions: list[str] = []
     groups: dict[tuple[str, str], list[Regression]] = {}
-    for one in regressions:
-        groups.setdefault((one.workload, one.metric), []).append(one)
+    for regression in regressions:
+        groups.setdefault((regression.workload, regression.metric), []).append(regression)
     for (workload, metric), members in sorted(groups.items()):
-        members.sort(key=lambda one: (not one.is_open, one.seen))
-        name = marker(workload, metric)
-        there = sorted(known.get(name, []), key=lambda issue: str(issue.number).zfill(12))
-        done += _sync_one(members, there[0] if there else None, tracker, site)
-        for double in there[1:]:  # two jobs opened the same issue at the same time
-            if double.is_open:
-                tracker.comment(double, f"The same as {there[0].number}, which goes on.")
-                tracker.edit(double, is_open=False)
-                done.append(f"closed {double.number}: the same as {there[0].number}")
-    return done
+        members.sort(key=lambda regression: (not regression.is_open, regression.seen))
+        issues = by_marker.get(marker(workload, metric), [])
+        issues.sort(key=lambda issue: str(issue.number).zfill(12))
+        actions += _sync_issue(members, issues[0] if issues else None, tracker, site)
+        for duplicate in issues[1:]:  # two jobs opened the same issue at the same time
+            if duplicate.is_open:
+                text = f"duplicate of {issues[0].number}"
+                tracker.comment(duplicate, f"Closed as {text}.")
+                tracker.edit(duplicate, is_open=False)
+                actions.append(f"closed {duplicate.number}: {text}")
+    return actions
 
 
-def _sync_one(
+def _sync_issue(
     members: Sequence[Regression], issue: Issue | None, tracker: Tracker, site: str | None
 ) -> list[str]:
-    is_open = any(one.is_open for one in members)
+    is_open = any(regression.is_open for regression in members)
     title, body = issue_title(members), issue_body(members, site=site)
     if issue is None:
         if not is_open:  # the regression ended before an issue was opened
             return []
         issue = tracker.create(title, body, _labels(members))
         return [f"opened {issue.number}: {title}"]
-    done = []
-    new = [event for event in _events(members) if str(event["id"]) > _told(issue.body)]
+    actions = []
+    new = [event for event in _events(members) if str(event["id"]) > _last_reported(issue.body)]
     # Without a new reportable event the body is not edited: it shows the last reported state.
     if new:
         reopened = is_open and not issue.is_open
         tracker.comment(issue, _comment(new, members))
         tracker.edit(issue, body=body, is_open=True if reopened else None)
-        done.append(f"{'reopened' if reopened else 'updated'} {issue.number}: {title}")
+        actions.append(f"{'reopened' if reopened else 'updated'} {issue.number}: {title}")
     if not is_open and issue.is_open:
         if not new:  # accepted by a mark
             tracker.comment(issue, _comment([], members))
             tracker.edit(issue, body=body)
         tracker.edit(issue, is_open=False)
-        done.append(f"closed {issue.number}: {title}")
-    return done
+        actions.append(f"closed {issue.number}: {title}")
+    return actions
 
 
 def issue_title(members: Sequence[Regression]) -> str:
-    """Return the title of the issue of regressions of one workload and metric."""
-    one = members[0]
-    word = "fails" if one.metric == FAILING else METRICS[one.metric].long_name
-    change = "" if one.metric == FAILING else f" {format_change(one.ratio)}"
-    title = f"{one.workload}: {word}{change} since {one.night[:10]}"
+    """Return the title of the issue of one workload and metric.
+
+    Parameters
+    ----------
+    members : sequence of Regression
+        Its regressions; the title is about the first one.
+
+    Returns
+    -------
+    str
+        At most 200 characters: workload, metric, change and first night.
+    """
+    first = members[0]
+    if first.metric == FAILING:
+        change = "fails"
+    else:
+        change = f"{METRICS[first.metric].long_name} {format_change(first.ratio)}"
+    title = f"{first.workload}: {change} since {first.night[:10]}"
     return title if len(title) <= MOST_TITLE else title[: MOST_TITLE - 1] + "…"
 
 
@@ -161,41 +235,45 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
     str
         At most 65,000 bytes of Markdown, with the hidden markers first.
     """
-    told = max((str(event["id"]) for event in _events(members)), default="")
-    lines = [marker(members[0].workload, members[0].metric), f"<!-- benchkit:told:{told} -->", ""]
-    current = [one for one in members if one.is_open] or members[:1]
-    for one in current:
-        lines += _section(one, site)
-    past = [one for one in members if one not in current]
+    reported = max((str(event["id"]) for event in _events(members)), default="")
+    hidden = f"<!-- benchkit:told:{reported} -->"
+    lines = [marker(members[0].workload, members[0].metric), hidden, ""]
+    current = [regression for regression in members if regression.is_open] or members[:1]
+    for regression in current:
+        lines += _section(regression, site)
+    past = [regression for regression in members if regression not in current]
     if past:
-        lines += ["", "### Before", ""]
-        lines += [f"- {one.state}: {markdown.text(one.title)}" for one in past]
+        lines += ["", "### Earlier regressions", ""]
+        lines += [f"- {each.state}: {markdown.text(each.title)}" for each in past]
     return markdown.cut(lines, MOST_BYTES)
 
 
-def _section(one: Regression, site: str | None) -> list[str]:
-    metric = METRICS[one.metric].long_name if one.metric in METRICS else "outcome"
-    sure = {True: "confirmed by measuring both builds again, interleaved"}.get(
-        one.confirmed or False, "not measured again"
+def _section(regression: Regression, site: str | None) -> list[str]:
+    metric = METRICS[regression.metric].long_name if regression.metric in METRICS else "outcome"
+    confirmation = (
+        "confirmed by measuring both builds again, interleaved"
+        if regression.confirmed
+        else "not measured again"
     )
     rows = [
-        ("workload", markdown.code(one.workload)),
-        ("metric", f"{markdown.code(one.metric)}, {metric}"),
-        ("size", markdown.text(one.size)),
-        ("since the night", f"{one.night[:16]} UTC (seen {one.seen[:16]})"),
-        ("environment", f"{markdown.code(one.environment)} on {markdown.code(one.host)}"),
-        ("cause", f"{markdown.text(one.cause)}: {markdown.text(one.reason)}"),
-        ("state", f"{one.state}; {sure}"),
+        ("workload", markdown.code(regression.workload)),
+        ("metric", f"{markdown.code(regression.metric)}, {metric}"),
+        ("size", markdown.text(regression.size)),
+        ("since the night", f"{regression.night[:16]} UTC (detected {regression.seen[:16]})"),
+        ("environment", markdown.code(regression.environment)),
+        ("host", markdown.code(regression.host)),
+        ("cause", f"{markdown.text(regression.cause)}: {markdown.text(regression.reason)}"),
+        ("state", f"{regression.state}; {confirmation}"),
     ]
-    lines = ["", *markdown.table(["", ""], rows), ""]
-    facts = one.facts
+    lines = ["", *markdown.table(["property", "value"], rows), ""]
+    facts = regression.facts
     if facts.get("explanation"):
-        lines += [f"**Where it went:** {markdown.text(facts['explanation'])}", ""]
+        lines += [f"**Causes:** {markdown.text(facts['explanation'])}", ""]
     if facts.get("error"):
         lines += ["**Error**", markdown.fenced(str(facts["error"])[:4000]), ""]
     lines += _changes(facts.get("changed") or [])
     if facts.get("bisect"):
-        lines += ["**Find it:**", markdown.fenced(str(facts["bisect"]), "console"), ""]
+        lines += ["**Find the commit:**", markdown.fenced(str(facts["bisect"]), "console"), ""]
     runs = facts.get("runs") or {}
     for side in ("before", "after"):
         if runs.get(side):
@@ -203,7 +281,7 @@ def _section(one: Regression, site: str | None) -> list[str]:
     if site:
         lines += [
             "",
-            f"[All nights of this regression]({site.rstrip('/')}/regressions/{one.id}.html)",
+            f"[All nights of this regression]({site.rstrip('/')}/regressions/{regression.id}.html)",
         ]
     return lines
 
@@ -212,13 +290,13 @@ def _changes(changed: Sequence[Mapping[str, Any]]) -> list[str]:
     if not changed:
         return []
     rows = []
-    for one in changed[:MOST_CHANGES]:
-        name = markdown.code(f"{one['kind']} {one['name']}")
-        if str(one.get("link", "")).startswith("https://"):
-            name += f" ([compare]({one['link']}))"
-        rows.append((name, markdown.code(one["before"]), markdown.code(one["after"])))
-    lines = ["**What changed between the builds**", ""]
-    lines += markdown.table(["what", "before", "after"], rows)
+    for change in changed[:MOST_CHANGES]:
+        name = markdown.code(f"{change['kind']} {change['name']}")
+        if str(change.get("link", "")).startswith("https://"):
+            name += f" ([compare]({change['link']}))"
+        rows.append((name, markdown.code(change["before"]), markdown.code(change["after"])))
+    lines = ["**Differences between the builds**", ""]
+    lines += markdown.table(["change", "before", "after"], rows)
     more = len(changed) - len(rows)
     return [*lines, "", *([f"and {more} more", ""] if more > 0 else [])]
 
@@ -228,29 +306,30 @@ def _labels(members: Sequence[Regression]) -> list[str]:
 
 
 def _events(members: Sequence[Regression]) -> list[Mapping[str, Any]]:
-    events = [event for one in members for event in one.events if event["kind"] in _TOLD]
+    events = [e for regression in members for e in regression.events if e["kind"] in _REPORTED]
     return sorted(events, key=lambda event: str(event["id"]))
 
 
-def _told(body: str) -> str:
-    found = re.search(r"<!-- benchkit:told:([0-9a-f-]*) -->", body)
-    return found[1] if found else ""
+def _last_reported(body: str) -> str:
+    """Return the id of the last event that an issue reports."""
+    match = re.search(r"<!-- benchkit:told:([0-9a-f-]*) -->", body)
+    return match[1] if match else ""
 
 
 def _comment(events: Sequence[Mapping[str, Any]], members: Sequence[Regression]) -> str:
     lines = []
-    by_id = {one.id: one for one in members}
+    by_id = {regression.id: regression for regression in members}
     for event in events:
-        one = by_id.get(str(event.get("regression")))
+        regression = by_id.get(str(event.get("regression")))
         where = f"{markdown.code(event['environment'])} on {markdown.code(event['host'])}"
-        size = (
-            f": {markdown.text(one.size)}" if one and event["kind"] in ("opened", "grown") else ""
-        )
-        why = f" ({markdown.text(event['reason'])})" if event["kind"] == "ended" else ""
-        lines.append(
-            f"- night {str(event['seen'])[:16]}: **{event['kind']}** in {where}{size}{why}"
-        )
-    if not any(one.is_open for one in members):
-        states = ", ".join(sorted({one.state for one in members}))
-        lines += ["", f"Nothing of it is open any more ({states}), so this issue is closed."]
+        details = ""
+        if regression and event["kind"] in ("opened", "grown"):
+            details = f": {markdown.text(regression.size)}"
+        elif event["kind"] == "ended":
+            details = f" ({markdown.text(event['reason'])})"
+        night = str(event["seen"])[:16]
+        lines.append(f"- night {night}: **{event['kind']}** in {where}{details}")
+    if not any(regression.is_open for regression in members):
+        states = ", ".join(sorted({regression.state for regression in members}))
+        lines += ["", f"Closed: no regression of this metric is open ({states})."]
     return markdown.cut(lines, MOST_BYTES)

@@ -1,20 +1,26 @@
-"""Trackers of issues: GitHub through its REST API, or Markdown files for other services."""
+"""Trackers of issues: GitHub by its REST API, or Markdown files for other services."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchkit.errors import BenchkitError, MissingExtra, UsageError
 from benchkit.show.issues.sync import LABEL, Issue
 
+if TYPE_CHECKING:
+    import github
+
 __all__ = ["FileTracker", "TrackerError", "GitHubTracker", "tracker_for"]
 
+T = TypeVar("T")
+#: Environment variables of the token, of ``owner/name`` and of the URL of the API.
 TOKEN, REPOSITORY, API = "GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_API_URL"
+_COMMENTS = "\n<!-- benchkit:comments -->\n"
 
 
 class TrackerError(BenchkitError):
@@ -22,7 +28,20 @@ class TrackerError(BenchkitError):
 
 
 def tracker_for(kind: str, folder: str | Path) -> GitHubTracker | FileTracker | None:
-    """Return the tracker for a value of ``--issues``: github, file or none."""
+    """Return a tracker.
+
+    Parameters
+    ----------
+    kind : {"github", "file", "none"}
+        Value of ``--issues``.
+    folder : path
+        Folder of the issues of kind "file".
+
+    Returns
+    -------
+    GitHubTracker, FileTracker or None
+        None for "none".
+    """
     if kind == "github":
         return GitHubTracker()
     return FileTracker(folder) if kind == "file" else None
@@ -54,8 +73,8 @@ class GitHubTracker:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
             raise UsageError(f"--issues github: ${REPOSITORY} must be OWNER/NAME, not {name!r}")
         if not token:
-            raise UsageError(f"--issues github: set ${TOKEN} to a token that may write issues")
-        self._trouble = github.GithubException
+            raise UsageError(f"--issues github: set ${TOKEN} to a token that can write issues")
+        self._error_type = github.GithubException
         base = os.environ.get(API, "https://api.github.com")
         # GitHub asks for 1 s between writes; other servers need no delay.
         wait = 1.0 if "github.com" in base else 0.0
@@ -72,24 +91,52 @@ class GitHubTracker:
         self._issues: dict[int | str, Any] = {}
 
     def issues(self) -> list[Issue]:
-        """Return all issues with benchkit's label, open and closed."""
+        """Return the issues of benchkit.
+
+        Returns
+        -------
+        list of Issue
+            All issues with benchkit's label, open and closed.
+        """
         return [
-            self._known(issue)
-            for issue in self._try(
+            self._add(issue)
+            for issue in self._send(
                 lambda: list(self._repository.get_issues(state="all", labels=[LABEL]))
             )
             if issue.pull_request is None
         ]
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue; GitHub creates missing labels."""
-        found = self._try(
-            lambda: self._repository.create_issue(title, body=body, labels=list(labels))
+        """Open an issue; GitHub creates missing labels.
+
+        Parameters
+        ----------
+        title, body : str
+            Texts of the issue; the body is Markdown.
+        labels : sequence of str
+            Names of its labels.
+
+        Returns
+        -------
+        Issue
+            The new issue.
+        """
+        return self._add(
+            self._send(lambda: self._repository.create_issue(title, body=body, labels=list(labels)))
         )
-        return self._known(found)
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change the body or the state of an issue; None keeps the value."""
+        """Change the body or the state of an issue.
+
+        Parameters
+        ----------
+        issue : Issue
+            The issue; its fields are updated.
+        body : str, optional
+            The new body; None keeps the body.
+        is_open : bool, optional
+            The new state; None keeps the state.
+        """
         changes: dict[str, Any] = {}
         if body is not None and body != issue.body:
             changes["body"] = issue.body = body
@@ -98,27 +145,35 @@ class GitHubTracker:
             changes["state"] = "open" if is_open else "closed"
             changes["state_reason"] = "reopened" if is_open else "completed"
         if changes:
-            self._try(lambda: self._issues[issue.number].edit(**changes))
+            self._send(lambda: self._issues[issue.number].edit(**changes))
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Add a comment to an issue."""
-        self._try(lambda: self._issues[issue.number].create_comment(body))
+        """Add a comment to an issue.
 
-    def _known(self, found: Any) -> Issue:
-        self._issues[found.number] = found
-        labels = tuple(label.name for label in found.labels)
-        return Issue(found.number, found.title, found.body or "", found.state == "open", labels)
+        Parameters
+        ----------
+        issue : Issue
+            The issue.
+        body : str
+            Markdown.
+        """
+        self._send(lambda: self._issues[issue.number].create_comment(body))
 
-    def _try(self, ask: Any) -> Any:
+    def _add(self, issue: github.Issue.Issue) -> Issue:
+        self._issues[issue.number] = issue
+        labels = tuple(label.name for label in issue.labels)
+        return Issue(issue.number, issue.title, issue.body or "", issue.state == "open", labels)
+
+    def _send(self, request: Callable[[], T]) -> T:
         """Send a request; raise errors as one line without the token."""
         try:
-            return ask()
-        except self._trouble as error:
+            return request()
+        except self._error_type as error:
             data = error.data if isinstance(error.data, dict) else {}
-            said = data.get("message") or str(error.data or "")
-            raise TrackerError(f"GitHub answered {error.status}: {said[:200]}") from None
+            message = data.get("message") or str(error.data or "")
+            raise TrackerError(f"GitHub: status {error.status}: {message[:200]}") from None
         except OSError as error:  # requests' errors are OSErrors; their text may name addresses
-            raise TrackerError(f"GitHub does not answer: {type(error).__name__}") from None
+            raise TrackerError(f"GitHub: no response: {type(error).__name__}") from None
 
 
 class FileTracker:
@@ -134,11 +189,30 @@ class FileTracker:
         self.folder = Path(folder)
 
     def issues(self) -> list[Issue]:
-        """Return all issues, open and closed."""
+        """Return the issues of the folder.
+
+        Returns
+        -------
+        list of Issue
+            All issues, open and closed.
+        """
         return [self._read(path) for path in sorted(self.folder.glob("*.md"))]
 
     def create(self, title: str, body: str, labels: Sequence[str]) -> Issue:
-        """Open an issue; its file name contains its marker, which is unique."""
+        """Open an issue; its file name contains its marker, which is unique.
+
+        Parameters
+        ----------
+        title, body : str
+            Texts of the issue; the body is Markdown.
+        labels : sequence of str
+            Names of its labels.
+
+        Returns
+        -------
+        Issue
+            The new issue.
+        """
         stem = re.sub(r"[^\w.-]+", "-", title.partition(":")[0]).strip("-")[:80]
         name = body.partition("regression:")[2][:16]
         issue = Issue(f"{stem}-{name}", title, body, True, tuple(labels))
@@ -146,13 +220,31 @@ class FileTracker:
         return issue
 
     def edit(self, issue: Issue, *, body: str | None = None, is_open: bool | None = None) -> None:
-        """Change the body or the state of an issue; None keeps the value."""
+        """Change the body or the state of an issue.
+
+        Parameters
+        ----------
+        issue : Issue
+            The issue; its fields are updated.
+        body : str, optional
+            The new body; None keeps the body.
+        is_open : bool, optional
+            The new state; None keeps the state.
+        """
         issue.body = issue.body if body is None else body
         issue.is_open = issue.is_open if is_open is None else is_open
         self._write(issue, self._comments(issue))
 
     def comment(self, issue: Issue, body: str) -> None:
-        """Append a comment to the file of an issue."""
+        """Append a comment to the file of an issue.
+
+        Parameters
+        ----------
+        issue : Issue
+            The issue.
+        body : str
+            Markdown.
+        """
         self._write(issue, f"{self._comments(issue)}\n---\n\n{body}")
 
     def _path(self, issue: Issue) -> Path:
@@ -163,20 +255,17 @@ class FileTracker:
 
     def _read(self, path: Path) -> Issue:
         head, _, rest = path.read_text(encoding="utf-8").partition("\n")
-        facts = json.loads(head.removeprefix("<!-- ").removesuffix(" -->"))
+        fields = json.loads(head.removeprefix("<!-- ").removesuffix(" -->"))
         body = rest.partition(_COMMENTS)[0].partition("\n\n")[2]
-        return Issue(path.stem, facts["title"], body, facts["state"] == "open", facts["labels"])
+        return Issue(path.stem, fields["title"], body, fields["state"] == "open", fields["labels"])
 
     def _write(self, issue: Issue, comments: str) -> None:
         state = "open" if issue.is_open else "closed"
-        facts = {"title": issue.title, "state": state, "labels": list(issue.labels)}
+        fields = {"title": issue.title, "state": state, "labels": list(issue.labels)}
         # Escape ">" so that a title cannot end the HTML comment that contains the JSON.
-        head = json.dumps(facts).replace(">", "\\u003e")
+        head = json.dumps(fields).replace(">", "\\u003e")
         content = f"<!-- {head} -->\n# {issue.title}\n\n{issue.body}{_COMMENTS}{comments}"
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self._path(issue).with_suffix(".draft")
         draft.write_text(content, encoding="utf-8")
         draft.replace(self._path(issue))
-
-
-_COMMENTS = "\n<!-- benchkit:comments -->\n"

@@ -25,7 +25,7 @@ def data_of(figure, column):
     for renderer in figure.renderers:
         if column in renderer.data_source.data:
             return list(renderer.data_source.data[column])
-    raise AssertionError(f"nothing fig from {column}")
+    raise AssertionError(f"nothing drawn from {column}")
 
 
 def test_forest_plot_shows_changed_workloads_first(report):
