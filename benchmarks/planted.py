@@ -18,7 +18,7 @@ from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.cli.progress import show_progress
 from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.api import plan_experiment
-from benchkit.show.reports.experiment_summary import explained
+from benchkit.show.reports.experiment_summary import explain_changes
 
 WORKLOADS = """import os, time
 import numpy as np
@@ -98,7 +98,7 @@ def main() -> None:
             print("warning:", warning)
         null_p = report.effects.null_p
         print(f"null arm: {(null_p < 0.05).sum()} of {len(null_p)} tests have p < 0.05")
-        for row in explained(experiment.store, runs, report):
+        for row in explain_changes(experiment.store, runs, report):
             print(f"{row.workload}: {row.explanation.sentence}")
         print(f"{len(runs)} runs in {time.monotonic() - began:.0f} s")
 

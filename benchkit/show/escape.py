@@ -10,7 +10,17 @@ __all__ = ["escape", "escape_with_code"]
 
 
 def escape(value: Any) -> str:
-    """Return a value with HTML characters escaped, quotes included.
+    """Escape the HTML characters of a value, quotes included.
+
+    Parameters
+    ----------
+    value : object
+        The value; it is converted to text.
+
+    Returns
+    -------
+    str
+        HTML.
 
     Examples
     --------
@@ -21,11 +31,21 @@ def escape(value: Any) -> str:
 
 
 def escape_with_code(text: str) -> str:
-    """Return escaped text in which backquoted parts are `<code>` elements.
+    """Escape a text and make its backquoted parts `<code>` elements.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+
+    Returns
+    -------
+    str
+        HTML.
 
     Examples
     --------
-    >>> escape_with_code("`benchkit run` makes <one>")
-    '<code>benchkit run</code> makes &lt;one&gt;'
+    >>> escape_with_code("`benchkit run` adds <1 run>")
+    '<code>benchkit run</code> adds &lt;1 run&gt;'
     """
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -16,7 +16,9 @@ __all__ = [
     "group_colour",
 ]
 
+#: Grey of activities and groups without a colour.
 OTHER = "#bbbbbb"
+#: Activity of a thread -> colour.
 ACTIVITY_COLOURS = {
     "compute": "#4477aa",
     "transfer": "#ee6677",
@@ -26,6 +28,7 @@ ACTIVITY_COLOURS = {
     "deserialize": "#66ccee",
     "other": OTHER,
 }
+#: Kind of memory -> colour.
 MEMORY_COLOURS = {
     "managed": "#4477aa",
     "unmanaged_old": "#aa3377",
@@ -34,23 +37,46 @@ MEMORY_COLOURS = {
 }
 #: Colours of lines without a fixed colour, in order.
 SERIES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bb5566", "#44bb99")
-_GROUPS = (
+#: Colours of task groups.
+_GROUP_COLOURS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
     "#004488", "#bb5566", "#ddaa33", "#44bb99", "#99ddff", "#882255",
 )  # fmt: skip
 
 
 def group_colour(name: str) -> str:
-    """Return the colour of a task group, derived from its name: equal in all runs."""
+    """Return the colour of a task group, which is equal in all runs.
+
+    Parameters
+    ----------
+    name : str
+        Name of the group; the part after its last hyphen is ignored.
+
+    Returns
+    -------
+    str
+        A colour as ``#rrggbb``, derived from the name.
+    """
     stem = name.rpartition("-")[0] or name
-    return _GROUPS[hashlib.sha256(stem.encode()).digest()[0] % len(_GROUPS)]
+    return _GROUP_COLOURS[hashlib.sha256(stem.encode()).digest()[0] % len(_GROUP_COLOURS)]
 
 
 def distinct_colours(names: list[str]) -> list[str]:
-    """Return a unique colour for each of up to twelve groups: its colour, or the next free one."""
+    """Return distinct colours of up to twelve task groups.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the groups.
+
+    Returns
+    -------
+    list of str
+        For each group its colour, or the next free colour; grey if all are used.
+    """
     taken: list[str] = []
     for name in names:
-        first = _GROUPS.index(group_colour(name))
-        order = _GROUPS[first:] + _GROUPS[:first]
+        first = _GROUP_COLOURS.index(group_colour(name))
+        order = _GROUP_COLOURS[first:] + _GROUP_COLOURS[:first]
         taken.append(next((colour for colour in order if colour not in taken), OTHER))
     return taken

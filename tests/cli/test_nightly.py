@@ -104,7 +104,7 @@ def test_a_planted_slowdown_is_confirmed_and_told_the_same_night(project):
 
     (issue,) = (project / "out" / "issues").glob("*.md")
     assert "confirmed by measuring both builds again" in issue.read_text()
-    assert "### News" in step.read_text()
+    assert "### Changes" in step.read_text()
     assert json.loads((project / "out" / "news.json").read_text())[0]["kind"] == "opened"
 
 

@@ -121,17 +121,17 @@ def test_build_site_keeps_old_site_after_a_crash(store, tmp_path, monkeypatch):
         raise OSError("no space left")
 
     monkeypatch.setattr("benchkit.show.site.build.rss_feed", full)
-    with pytest.raises(SiteError, match="could not be written: no space left; what was there"):
+    with pytest.raises(SiteError, match="could not be written: no space left; an earlier site"):
         build_site(store, tmp_path / "out")
     assert page.read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="holds something that is no site"):
+    with pytest.raises(UsageError, match="contains files but no site"):
         build_site(store, tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.tex").exists()
-    with pytest.raises(UsageError, match="is a file: name a folder"):
+    with pytest.raises(UsageError, match="is a file; expected a folder"):
         build_site(store, tmp_path / "mine" / "thesis.tex")
     with pytest.raises(SiteError, match="could not be written"):
         build_site(store, "/proc/nothing/site")
@@ -142,7 +142,7 @@ def test_build_site_of_empty_store(tmp_path):
     page = build_site(Store(tmp_path / "store"), tmp_path / "out")
 
     assert "0 workloads" in page.read_text()
-    assert "Everything ended ok" in (page.parent / "failures.html").read_text()
+    assert "No run failed" in (page.parent / "failures.html").read_text()
 
 
 def test_report_site_command_writes_selected_metrics(store, tmp_path):

@@ -18,7 +18,7 @@ from benchkit.formatting import format_change
 from benchkit.show import markdown
 from benchkit.store.schema import METRICS
 
-__all__ = ["LABEL", "Issue", "Tracker", "issue_body", "issue_title", "marker", "sync_issues"]
+__all__ = ["LABEL", "Issue", "issue_body", "issue_title", "marker", "sync_issues"]
 
 #: Label of every issue that benchkit opens; issues without it are ignored.
 LABEL = "performance-regression"
@@ -36,7 +36,7 @@ _REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 class Issue:
     """The fields of an issue that benchkit uses.
 
-    Attributes
+    Parameters
     ----------
     number : int or str
         Identifies the issue in its tracker.

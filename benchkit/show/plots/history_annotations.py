@@ -49,7 +49,7 @@ _SELECTORS = ("runs", "workload", "where", "since", "before")
 class SeriesFigure:
     """A figure of one series, and what is needed to draw on it.
 
-    Attributes
+    Parameters
     ----------
     figure : figure
         The figure, with nights on the x axis.

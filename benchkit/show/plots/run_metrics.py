@@ -165,7 +165,11 @@ def worker_load(run: Run | xr.DataTree) -> list[figure]:
     list of figure
         CPU in % of one core; received and sent, and read and written, in MiB/s.
     """
-    titles = ("How busy were the CPUs?", "What did the network transfer?", "What did the disks do?")
+    titles = (
+        "How busy were the CPUs?",
+        "How much data did workers receive and send?",
+        "How much data did workers read and write?",
+    )
     data = read_group(run, "workers", "time")
     if data is None:
         return [empty_figure(title) for title in titles]

@@ -1,4 +1,4 @@
-"""Collect the context of the verdicts on the page of an experiment: causes, arms, facts."""
+"""Collect what the page of an experiment shows besides verdicts: causes, arms, metadata."""
 
 from __future__ import annotations
 
@@ -16,28 +16,36 @@ from benchkit.formatting import format_seconds
 from benchkit.store.store import Store
 
 __all__ = [
-    "Explained",
+    "ExplainedChange",
     "arm_differences",
     "arms_table",
     "experiment_facts",
-    "explained",
-    "explained_row",
+    "explain_change",
+    "explain_changes",
     "ok_runs",
 ]
 
 
 @dataclass(frozen=True)
-class Explained:
-    """A workload with a changed duration, and the explanation of the change."""
+class ExplainedChange:
+    """A workload with a changed duration, and the explanation of the change.
+
+    Parameters
+    ----------
+    workload, contender : str
+        The row of the comparison.
+    explanation : Explanation
+        The task groups and activities that took the extra seconds.
+    """
 
     workload: str
     contender: str
     explanation: Explanation
 
 
-def explained(
-    store: Store, runs: pd.DataFrame, report: Comparison, *, most: int = 3
-) -> Iterator[Explained]:
+def explain_changes(
+    store: Store, runs: pd.DataFrame, comparison: Comparison, *, most: int = 3
+) -> Iterator[ExplainedChange]:
     """Open the runs of the workloads with a changed duration and explain each change.
 
     Parameters
@@ -46,68 +54,127 @@ def explained(
         The store with the runs.
     runs : DataFrame
         The runs that were compared, with their arms.
-    report : Comparison
+    comparison : Comparison
         The comparison of the runs.
     most : int, default 3
         Maximum number of workloads, largest changes first.
+
+    Yields
+    ------
+    ExplainedChange
+        One for each workload and contender.
     """
-    rows = report.frame[report.frame["changed"] & (report.frame["metric"] == "duration")]
+    rows = comparison.frame[
+        comparison.frame["changed"] & (comparison.frame["metric"] == "duration")
+    ]
     for row in rows.head(most).itertuples():
-        yield explained_row(store, runs, report, str(row.workload), str(row.contender))
+        yield explain_change(store, runs, comparison, str(row.workload), str(row.contender))
 
 
-def explained_row(
-    store: Store, runs: pd.DataFrame, report: Comparison, workload: str, contender: str
-) -> Explained:
+def explain_change(
+    store: Store, runs: pd.DataFrame, comparison: Comparison, workload: str, contender: str
+) -> ExplainedChange:
     """Open the runs of a workload in the baseline and in a contender, and explain the difference.
+
+    Parameters
+    ----------
+    store : Store
+        The store with the runs.
+    runs : DataFrame
+        The runs that were compared, with their arms.
+    comparison : Comparison
+        The comparison of the runs.
+    workload, contender : str
+        A row of the comparison.
+
+    Returns
+    -------
+    ExplainedChange
+        The explanation of the difference in duration.
 
     Raises
     ------
     NotEnoughRuns
         The baseline or the contender has no run with outcome ok.
     """
-    mine = ok_runs(runs, workload)
+    ok = ok_runs(runs, workload)
     sides = [
-        store.load(mine.loc[mine["arm"] == arm, "id"], GROUPS_READ)
-        for arm in (report.baseline, contender)
+        store.load(ok.loc[ok["arm"] == arm, "id"], GROUPS_READ)
+        for arm in (comparison.baseline, contender)
     ]
-    blocked = report.blocked and len(sides[0]) == len(sides[1])
-    return Explained(workload, contender, explain(*sides, blocked=blocked))
+    blocked = comparison.blocked and len(sides[0]) == len(sides[1])
+    return ExplainedChange(workload, contender, explain(*sides, blocked=blocked))
 
 
 def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
-    """Return the runs of a workload with outcome ok, sorted by block, then by start time."""
-    mine = runs[(runs["workload"] == workload) & (runs["outcome"] == "ok")]
-    return mine.sort_values(["block", "started"])
+    """Return the runs of a workload with outcome ok.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs with the columns ``workload``, ``outcome``, ``block`` and ``started``.
+    workload : str
+        Full name of a variant.
+
+    Returns
+    -------
+    DataFrame
+        Its rows, sorted by block, then by start time.
+    """
+    ok = runs[(runs["workload"] == workload) & (runs["outcome"] == "ok")]
+    return ok.sort_values(["block", "started"])
 
 
 def arm_differences(
-    store: Store, runs: pd.DataFrame, report: Comparison
+    store: Store, runs: pd.DataFrame, comparison: Comparison
 ) -> dict[str, pd.DataFrame]:
-    """Return the differences of each contender from the baseline, between their latest runs."""
-    found = {}
-    for contender in report.contenders:
-        sides = [
-            store.load(_ok(runs, arm)["id"].tail(1), ()) for arm in (report.baseline, contender)
-        ]
+    """Return the differences between the latest runs of the baseline and of each contender.
+
+    Parameters
+    ----------
+    store : Store
+        The store with the runs.
+    runs : DataFrame
+        The runs that were compared, with their arms.
+    comparison : Comparison
+        The comparison of the runs.
+
+    Returns
+    -------
+    dict of str to DataFrame
+        Contender -> differences in packages, configuration, variables and cluster.
+    """
+    tables = {}
+    for contender in comparison.contenders:
+        sides = [store.load(_latest_ok(runs, arm), ()) for arm in (comparison.baseline, contender)]
         table = differences(*sides)
         # Drop counts: the latest runs may belong to different workloads, whose counts differ.
-        found[contender] = table[table["kind"] != "count"].reset_index(drop=True)
-    return found
+        tables[contender] = table[table["kind"] != "count"].reset_index(drop=True)
+    return tables
 
 
 def arms_table(plan: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the arms of an experiment with their full definitions, as text."""
+    """Return the definitions of the arms of an experiment as text.
+
+    Parameters
+    ----------
+    plan : mapping
+        Return value of `read_plan`.
+
+    Returns
+    -------
+    DataFrame
+        One row per arm; values are YAML on one line, and columns without values are omitted.
+    """
     names = ("description", "python", "packages", "dask", "variables", "cluster", "clusters")
     rows = {}
     for arm in plan["arms"]:
-        found = arm["environment"]
-        rows[arm["name"]] = {name: yaml_text(found.get(name)) for name in names}
+        rows[arm["name"]] = {name: _yaml_text(arm["environment"].get(name)) for name in names}
     table = pd.DataFrame.from_dict(rows, orient="index")
     return table.loc[:, (table != "").any()].rename_axis("arm")
 
 
-def yaml_text(value: Any) -> str:
+def _yaml_text(value: Any) -> str:
     """Return a part of a definition as one line of YAML; an empty string for an empty value."""
     if not value:
         return ""
@@ -116,27 +183,41 @@ def yaml_text(value: Any) -> str:
 
 
 def experiment_facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> pd.Series:
-    """Return facts of an experiment as text: command, start, runs, machine time, cost."""
+    """Return what was measured in an experiment, and when, where and at what cost.
+
+    Parameters
+    ----------
+    plan : mapping
+        Return value of `read_plan`.
+    runs : DataFrame
+        The runs of the experiment.
+
+    Returns
+    -------
+    Series of str
+        Values as text, with units; unknown values are omitted.
+    """
     n_planned, n_done = len(plan["plan"]), len(runs)
     ended = (runs["started"] + pd.to_timedelta(runs["duration"].fillna(0), unit="s")).max()
     facts = {
         "experiment": plan["id"],
         "command": f"benchkit {plan['words'].get('command', '')}".strip(),
         "started": f"{runs['started'].min():%Y-%m-%d %H:%M} UTC",
-        "took": format_seconds((ended - runs["started"].min()).total_seconds()),
+        "duration": format_seconds((ended - runs["started"].min()).total_seconds()),
         "runs": f"{n_done} of {n_planned} planned",
         "order": f"{plan['order']}, seed {plan['seed']}",
         "machine": ", ".join(sorted(runs["host"].dropna().unique())),
-        "workers held": format_seconds(runs["worker_seconds"].sum())
+        "worker time": format_seconds(runs["worker_seconds"].sum())
         if "worker_seconds" in runs
         else "",
     }
     if plan["words"].get("adaptive") and n_done < n_planned:
-        facts["runs"] += f": {n_planned - n_done} were saved, their verdict was settled"
+        facts["runs"] += f"; skipped {n_planned - n_done}: verdict already decided"
     if "cost" in runs and runs["cost"].notna().any():
         facts["cost"] = f"{runs['cost'].sum():.2f} USD"
     return pd.Series({name: text for name, text in facts.items() if text}, name="value")
 
 
-def _ok(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
-    return runs[(runs["arm"] == arm) & (runs["outcome"] == "ok")]
+def _latest_ok(runs: pd.DataFrame, arm: str) -> pd.Series:
+    """Return the id of the latest run of an arm with outcome ok, as a Series."""
+    return runs.loc[(runs["arm"] == arm) & (runs["outcome"] == "ok"), "id"].tail(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbconvert import HTMLExporter
@@ -38,7 +37,8 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
     # Drop stderr: warnings and logs are for the person who executes the notebook.
     for cell in content.cells:
         if cell.cell_type == "code":
-            cell.outputs = [_plain(out) for out in cell.outputs if out.get("name") != "stderr"]
+            outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+            cell.outputs = [_without_jquery(out) for out in outputs]
     exporter = HTMLExporter(
         template_name="basic",  # body only: the full templates load four scripts from a CDN
         exclude_input=True,
@@ -71,8 +71,8 @@ def silent(page: str) -> str:
     return _ADDRESSES.sub("about:blank", page)
 
 
-def _plain(output: Any) -> Any:
-    """Return a script output as HTML that works without a notebook (the template needs jQuery)."""
+def _without_jquery(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Convert a script output to HTML, because the template of nbconvert needs jQuery for it."""
     script = output.get("data", {}).get("application/javascript")
     if script is not None:
         output.data = nbformat.from_dict({"text/html": f"<script>{script}</script>"})

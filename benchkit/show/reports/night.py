@@ -25,15 +25,22 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
         Return value of `benchkit.nightly`.
     most_bytes : int, default 900000
         Maximum size in bytes; the text ends with the number of lines that do not fit.
+
+    Returns
+    -------
+    str
+        Markdown.
     """
-    by_id = {one.id: one for one in night.regressions}
+    by_id = {regression.id: regression for regression in night.regressions}
     lines = [f"## {markdown.text(night.sentence)}", ""]
     if night.news:
-        lines += ["### News", ""]
+        lines += ["### Changes", ""]
         rows = [_row(event, by_id.get(str(event.get("regression")))) for event in night.news]
-        lines += markdown.table(["", "workload", "metric", "size", "environment", "why"], rows)
+        lines += markdown.table(
+            ["event", "workload", "metric", "size", "environment", "cause"], rows
+        )
     if night.failed:
-        lines += ["", "### Runs that failed", ""]
+        lines += ["", "### Failed runs", ""]
         lines += markdown.table(
             ["workload", "environment", "outcome", "error"],
             [
@@ -47,22 +54,22 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
             ],
         )
     if night.troubles:
-        lines += ["", "### Parts that failed", ""]
+        lines += ["", "### Failed steps", ""]
         lines += [f"- {markdown.text(text)}" for text in night.troubles]
-    open_ones = [one for one in night.regressions if one.is_open]
-    if open_ones:
+    open_regressions = [regression for regression in night.regressions if regression.is_open]
+    if open_regressions:
         lines += ["", "### Open regressions", ""]
         lines += markdown.table(
             ["workload", "metric", "size", "since", "environment"],
             [
                 (
-                    markdown.code(one.workload),
-                    markdown.code(one.metric),
-                    markdown.text(one.size),
-                    one.night[:10],
-                    markdown.code(one.environment),
+                    markdown.code(each.workload),
+                    markdown.code(each.metric),
+                    markdown.text(each.size),
+                    each.night[:10],
+                    markdown.code(each.environment),
                 )
-                for one in open_ones
+                for each in open_regressions
             ],
         )
     return markdown.cut(lines, most_bytes)
@@ -85,46 +92,59 @@ def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[
     list of (str, int)
         Title in Markdown and position of the series in the history. Failures have no series.
     """
-    found = []
-    for one in night.regressions:
-        row = history.find(one.about) if one.is_open else None
+    series = []
+    for regression in night.regressions:
+        row = history.find(regression.about) if regression.is_open else None
         if row is not None:
-            found.append((f"**{markdown.text(one.title)}**", row))
-    return found[:most]
+            series.append((f"**{markdown.text(regression.title)}**", row))
+    return series[:most]
 
 
-def _row(event: Mapping[str, Any], one: Regression | None) -> tuple[str, ...]:
+def _row(event: Mapping[str, Any], regression: Regression | None) -> tuple[str, ...]:
     ratio = event.get("ratio")
-    size = one.size if one is not None else f"{100 * (ratio - 1):+.1f} %" if ratio else ""
-    facts = event.get("facts") or {}
-    why = facts.get("explanation") or event.get("reason") or ""
+    size = f"{100 * (ratio - 1):+.1f} %" if ratio else ""
+    if regression is not None:
+        size = regression.size
+    cause = (event.get("facts") or {}).get("explanation") or event.get("reason") or ""
     return (
         f"**{event['kind'].replace('_', ' ')}**",
         markdown.code(event["workload"]),
         markdown.code(event["metric"]),
         markdown.text(size),
         markdown.code(event["environment"]),
-        markdown.text(why),
+        markdown.text(cause),
     )
 
 
 def workflow_commands(night: Night) -> list[str]:
-    """Return workflow commands: errors for metrics that got worse, warnings for failures."""
-    by_id = {one.id: one for one in night.regressions}
+    """Return a night as workflow commands of GitHub Actions.
+
+    Parameters
+    ----------
+    night : Night
+        Return value of `benchkit.nightly`.
+
+    Returns
+    -------
+    list of str
+        One error for each metric that got worse, one warning for each failed run or step.
+    """
+    by_id = {regression.id: regression for regression in night.regressions}
     lines = []
     for event in night.worse:
-        one = by_id.get(str(event["regression"]))
-        if one is not None:
-            lines.append(f"::error title={_data(one.title, True)}::{_data(one.size)}")
+        regression = by_id.get(str(event["regression"]))
+        if regression is not None:
+            title = _escape(regression.title, True)
+            lines.append(f"::error title={title}::{_escape(regression.size)}")
     lines += [
-        f"::warning title={_data(str(run['workload']), True)}::"
-        + _data(f"{run['outcome']}: {str(run.get('error') or '')[:300]}")
+        f"::warning title={_escape(str(run['workload']), True)}::"
+        + _escape(f"{run['outcome']}: {str(run.get('error') or '')[:300]}")
         for run in night.failed
     ]
-    return lines + [f"::warning::{_data(text)}" for text in night.troubles]
+    return lines + [f"::warning::{_escape(text)}" for text in night.troubles]
 
 
-def _data(text: str, is_property: bool = False) -> str:
+def _escape(text: str, is_property: bool = False) -> str:
     """Return a text escaped for workflow commands: a line break would start a new command."""
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if is_property else text

@@ -16,7 +16,7 @@ from benchkit.experiment.run.kernel import MeasuringKernel
 from benchkit.experiment.run.plan import read_plan
 from benchkit.store.store import Store
 
-__all__ = ["bisect_report", "ab_report", "nightly_report", "notebook_report", "run_report"]
+__all__ = ["ab_report", "bisect_report", "nightly_report", "notebook_report", "run_report"]
 
 #: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0
@@ -49,14 +49,10 @@ def run_report(store: Store, run_id: str = "latest", output: str | Path | None =
     run_id = store.resolve(run_id)
     attrs = store.open(run_id).tree.attrs
     if output is None:
-        home = str(attrs.get("experiment") or run_id)
-        output = Path(store.path) / "experiments" / home / "reports" / f"run-{run_id}.html"
-    return notebook_report(
-        "run",
-        {"store": str(Path(store.path).resolve()), "run": run_id},
-        output,
-        title=f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}",
-    )
+        folder = _report_folder(store, str(attrs.get("experiment") or run_id))
+        output = folder / f"run-{run_id}.html"
+    title = f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}"
+    return notebook_report("run", {"store": _full_path(store), "run": run_id}, output, title=title)
 
 
 def ab_report(
@@ -91,13 +87,12 @@ def ab_report(
     MissingExtra
         The plotting packages are not installed.
     """
-    found = read_plan(store.path, experiment)["id"]
-    if folder is None:
-        folder = Path(store.path) / "experiments" / found / "reports"
-    parameters: dict[str, Any] = {"store": str(Path(store.path).resolve()), "experiment": found}
+    plan_id = read_plan(store.path, experiment)["id"]
+    parameters: dict[str, Any] = {"store": _full_path(store), "experiment": plan_id}
     if metrics:
         parameters["metrics"] = list(metrics)
-    return notebook_report("ab", parameters, Path(folder) / "ab.html", title="A/B comparison")
+    output = Path(folder or _report_folder(store, plan_id)) / "ab.html"
+    return notebook_report("ab", parameters, output, title="A/B comparison")
 
 
 def nightly_report(store: Store, night: str, output: str | Path) -> Path:
@@ -117,8 +112,8 @@ def nightly_report(store: Store, night: str, output: str | Path) -> Path:
     Path
         `output`. The executed notebook is in the same folder.
     """
-    place = {"store": str(Path(store.path).resolve()), "night": night, "measure": False}
-    return notebook_report("nightly", place, output, title=f"Night {night[:16]}")
+    parameters = {"store": _full_path(store), "night": night, "measure": False}
+    return notebook_report("nightly", parameters, output, title=f"Night {night[:16]}")
 
 
 def bisect_report(
@@ -145,11 +140,18 @@ def bisect_report(
     UsageError
         The bisection does not exist.
     """
-    found = read_bisection(store, bisection).id
-    if folder is None:
-        folder = Path(store.path) / "experiments" / found / "reports"
-    place = {"store": str(Path(store.path).resolve()), "bisection": found}
-    return notebook_report("bisect", place, Path(folder) / "bisect.html", title="Bisection")
+    bisection = read_bisection(store, bisection).id
+    output = Path(folder or _report_folder(store, bisection)) / "bisect.html"
+    parameters = {"store": _full_path(store), "bisection": bisection}
+    return notebook_report("bisect", parameters, output, title="Bisection")
+
+
+def _full_path(store: Store) -> str:
+    return str(Path(store.path).resolve())
+
+
+def _report_folder(store: Store, experiment: str) -> Path:
+    return Path(store.path) / "experiments" / experiment / "reports"
 
 
 def notebook_report(

@@ -1,4 +1,4 @@
-"""Write the published site: pages from templates, data files and feeds.
+"""Write the published site: pages, data files and feeds.
 
 A build is written to a temporary folder that replaces the old site at the end, so that a crash
 keeps the old site. The pages make no network requests.
@@ -27,6 +27,7 @@ from benchkit.store.store import Store
 __all__ = ["build_site"]
 
 TITLE = "Dask performance"
+#: Outcome -> symbol on the page of failures.
 _SYMBOLS = {
     "ok": "·",
     "failed": "✕",
@@ -36,6 +37,7 @@ _SYMBOLS = {
     "infrastructure": "i",
     "skipped": "s",
 }
+#: File that identifies a folder as a site.
 _MARKER = "static/site.js"
 
 
@@ -76,9 +78,9 @@ def build_site(
     """
     folder = Path(folder).resolve()
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: is a file: name a folder")
+        raise UsageError(f"{folder}: is a file; expected a folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARKER).exists():
-        raise UsageError(f"{folder}: holds something that is no site: name an empty folder")
+        raise UsageError(f"{folder}: contains files but no site; expected an empty folder")
     data = collect_site(store, metrics=metrics)
     draft = folder.with_name(f".{folder.name}-{uuid4().hex[:8]}")
     try:
@@ -88,7 +90,7 @@ def build_site(
     except OSError as error:
         raise SiteError(
             f"{folder}: the site could not be written: {error.strerror or error}; "
-            "what was there is as it was"
+            "an earlier site is unchanged"
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -129,18 +131,19 @@ class _Writer:
         self._overview()
         for workload in self.data.workloads:
             self._workload(workload)
-        self._page("regressions.html", "regressions.html", "Regressions", ones=self._ones())
-        for one in self.data.regressions:
-            self._regression(one)
+        regressions = sorted(self.data.regressions, key=lambda regression: not regression.is_open)
+        self._page("regressions.html", "regressions.html", "Regressions", regressions=regressions)
+        for regression in self.data.regressions:
+            self._regression(regression)
         self._failures()
-        marks = [{**mark, "about": _about(mark)} for mark in self.data.marks]
+        marks = [{**mark, "fields": _mark_fields(mark)} for mark in self.data.marks]
         self._page(
             "machines.html", "machines.html", "Machines", rows=self.data.machines(), marks=marks
         )
         items = feed_items(self.data.regressions, self.address)
-        words = {"title": self.title, "address": self.address}
-        self._put("feed.json", json_feed(items, **words))
-        (self.folder / "feed.xml").write_bytes(rss_feed(items, **words))
+        feed = {"title": self.title, "address": self.address}
+        self._put("feed.json", json_feed(items, **feed))
+        (self.folder / "feed.xml").write_bytes(rss_feed(items, **feed))
 
     def _put(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")
@@ -160,19 +163,20 @@ class _Writer:
 
     def _overview(self) -> None:
         self._script("overview", "benchkitOverview", self.data.overview())
-        by_id = {one.id: one for one in self.data.regressions}
-        known = set(self.data.workloads)
+        by_id = {regression.id: regression for regression in self.data.regressions}
+        workloads = set(self.data.workloads)
         news = []
         for event in self.data.news:
-            one = by_id.get(str(event.get("regression")))
+            regression = by_id.get(str(event.get("regression")))
             ratio = event.get("ratio")
             size = f": {event['metric']} {100 * (ratio - 1):+.1f} %" if ratio else ""
-            page = f"w/{page_name(event['workload'])}.html" if event["workload"] in known else ""
+            name = event["workload"]
+            page = f"w/{page_name(name)}.html" if name in workloads else ""
             news.append(
                 {
                     "state": event["kind"],
-                    "title": one.title if one else f"{event['workload']}{size}",
-                    "page": f"regressions/{one.id}.html" if one else page,
+                    "title": regression.title if regression else f"{name}{size}",
+                    "page": f"regressions/{regression.id}.html" if regression else page,
                     "where": f"{event['environment']} on {event['host']}",
                 }
             )
@@ -180,18 +184,17 @@ class _Writer:
             "index.html",
             "index.html",
             "Overview",
-            open=[_listed(one) for one in self.data.regressions if one.is_open],
-            news=sorted(news, key=lambda one: one["state"] == "set_aside"),
+            open=[_list_item(each) for each in self.data.regressions if each.is_open],
+            news=sorted(news, key=lambda item: item["state"] == "set_aside"),
             sentence=self._sentence(),
             pages=[(name, page_name(name)) for name in self.data.workloads],
         )
 
     def _sentence(self) -> str:
-        n_open = sum(one.is_open for one in self.data.regressions)
+        n_open = sum(regression.is_open for regression in self.data.regressions)
         n_workloads = len(self.data.workloads)
-        what = "regression is" if n_open == 1 else "regressions are"
-        last = self.common["last"]
-        return f"{n_workloads} workloads; {n_open or 'no'} {what} open. Last night: {last}."
+        open_text = f"{n_open or 'no'} open regression{'' if n_open == 1 else 's'}"
+        return f"{n_workloads} workloads; {open_text}. Last night: {self.common['last']}."
 
     def _workload(self, name: str) -> None:
         page = page_name(name)
@@ -207,57 +210,56 @@ class _Writer:
             **self.data.source(name),
         )
 
-    def _ones(self) -> list[Regression]:
-        return sorted(self.data.regressions, key=lambda one: not one.is_open)
-
-    def _regression(self, one: Regression) -> None:
-        facts = {name: one.facts.get(name) for name in ("explanation", "error", "bisect")}
-        facts["changed"] = [{"link": "", **row} for row in one.facts.get("changed") or []]
-        runs = one.facts.get("runs")
+    def _regression(self, regression: Regression) -> None:
+        recorded = regression.facts
+        facts = {name: recorded.get(name) for name in ("explanation", "error", "bisect")}
+        facts["changed"] = [{"link": "", **row} for row in recorded.get("changed") or []]
+        runs = recorded.get("runs")
         facts["runs"] = {"before": [], "after": [], **runs} if runs else None
         self._page(
-            f"regressions/{one.id}.html",
+            f"regressions/{regression.id}.html",
             "regression.html",
-            one.title,
-            one=_shown(one),
-            page=page_name(one.workload),
+            regression.title,
+            regression=_fields(regression),
+            page=page_name(regression.workload),
             facts=facts,
-            parts=[_part(row) for row in one.facts.get("parts") or []],
+            parts=[_part(row) for row in recorded.get("parts") or []],
         )
 
     def _failures(self) -> None:
-        found = self.data.failures()
-        rows = [{**row, "page": page_name(row["workload"])} for row in found["rows"]]
-        nights = found["nights"]
+        failures = self.data.failures()
+        rows = [{**row, "page": page_name(row["workload"])} for row in failures["rows"]]
+        nights = failures["nights"]
         self._page(
             "failures.html", "failures.html", "Failures", rows=rows, nights=nights, symbols=_SYMBOLS
         )
 
 
-def _listed(one: Regression) -> dict[str, str]:
-    where = f"{one.environment} on {one.host}"
-    page = f"regressions/{one.id}.html"
-    return {"state": one.state, "title": one.title, "page": page, "where": where}
+def _list_item(regression: Regression) -> dict[str, str]:
+    where = f"{regression.environment} on {regression.host}"
+    page = f"regressions/{regression.id}.html"
+    return {"state": regression.state, "title": regression.title, "page": page, "where": where}
 
 
-def _shown(one: Regression) -> dict[str, Any]:
+def _fields(regression: Regression) -> dict[str, Any]:
     """Return a regression as values for a template; missing reasons are empty strings."""
-    shown = {name: getattr(one, name) for name in one.__dataclass_fields__}
-    events = [{"reason": "", **event} for event in one.events]
-    return {**shown, "title": one.title, "size": one.size, "events": events}
+    fields = {name: getattr(regression, name) for name in regression.__dataclass_fields__}
+    events = [{"reason": "", **event} for event in regression.events]
+    return {**fields, "title": regression.title, "size": regression.size, "events": events}
 
 
 def _part(row: Mapping[str, Any]) -> dict[str, str]:
     """Return one part of a difference as text with units."""
-    shown = {}
+    texts = {}
     for name, value in row.items():
         if isinstance(value, (int, float)):
             text = format_bytes(value) if "bytes" in row else format_seconds(value)
             value = f"+{text}" if value > 0 else text
-        shown[str(name)] = "–" if value is None else str(value)
-    return shown
+        texts[str(name)] = "–" if value is None else str(value)
+    return texts
 
 
-def _about(mark: Mapping[str, Any]) -> str:
-    known = ("id", "kind", "by", "reason")
-    return ", ".join(f"{name}={value}" for name, value in mark.items() if name not in known)
+def _mark_fields(mark: Mapping[str, Any]) -> str:
+    """Return the fields of a mark that have no column of their own."""
+    columns = ("id", "kind", "by", "reason")
+    return ", ".join(f"{name}={value}" for name, value in mark.items() if name not in columns)

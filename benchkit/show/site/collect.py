@@ -42,7 +42,7 @@ SITE_METRICS = (
     "network_bytes",
     "spilled_peak",
 )
-#: Columns of a run that identify its build; they change rarely, so each combination is stored once.
+#: Columns that identify the build of a run; each combination is stored once.
 _BUILD = ("python", "dask", "distributed", "git_commit", "packages_hash")
 #: Number of nights in the sparklines of the overview.
 SPARK_NIGHTS = 60
@@ -52,7 +52,7 @@ SPARK_NIGHTS = 60
 class SiteData:
     """All data that the site shows.
 
-    Attributes
+    Parameters
     ----------
     store : Store
         The store from which the data were read.
@@ -84,8 +84,11 @@ class SiteData:
     def news(self) -> list[Mapping[str, Any]]:
         """Events of the last judged night, without the kinds "night" and "placed"."""
         last = max((str(e["seen"]) for e in self.events if e.get("seen")), default="")
-        quiet = ("night", "placed")
-        return [e for e in self.events if e.get("seen") == last and e["kind"] not in quiet]
+        return [
+            event
+            for event in self.events
+            if event.get("seen") == last and event["kind"] not in ("night", "placed")
+        ]
 
     @cached_property
     def workloads(self) -> list[str]:
@@ -93,7 +96,18 @@ class SiteData:
         return sorted(self.history.runs["workload"].unique())
 
     def workload(self, name: str) -> dict[str, Any]:
-        """Return the data of the page of a workload: runs, changes, segments and marks."""
+        """Return the data of the page of a workload.
+
+        Parameters
+        ----------
+        name : str
+            Full name of a variant.
+
+        Returns
+        -------
+        dict
+            Runs, changes, segments, regressions and marks, as JSON types.
+        """
         runs = self._by_workload[name]
         keys = sorted(runs["key"].unique())
         series = [self._about(key) for key in keys]
@@ -126,30 +140,50 @@ class SiteData:
                 if row.key in places
             ],
             "regressions": [
-                {"id": one.id, "title": one.title, "state": one.state, "metric": one.metric}
-                for one in self.regressions
-                if one.workload == name
+                {field: getattr(regression, field) for field in ("id", "title", "state", "metric")}
+                for regression in self.regressions
+                if regression.workload == name
             ],
-            "marks": [_mark(mark) for mark in self.marks if _is_about(mark, name)],
+            "marks": [_mark(mark) for mark in self.marks if _selects(mark, name)],
         }
 
     def source(self, name: str) -> dict[str, str]:
-        """Return the source code and the description of a workload, from its last readable run."""
-        words = ("source", "description")
+        """Return the source code and the description of a workload, from its last readable run.
+
+        Parameters
+        ----------
+        name : str
+            Full name of a variant.
+
+        Returns
+        -------
+        dict of str to str
+            ``source`` and ``description``; empty if no run is readable.
+        """
+        attributes = ("source", "description")
         for run_id in reversed(self._by_workload[name]["id"].tolist()):
             path = self.store.files.path(run_name(run_id))
             try:
                 # Read attributes only: opening the whole run takes 0.2 s for each workload.
-                return {word: read_attribute(path, word) or "" for word in words}
+                return {each: read_attribute(path, each) or "" for each in attributes}
             except UnreadableRun:  # pruned or damaged: try an older run
                 continue
-        return dict.fromkeys(words, "")
+        return dict.fromkeys(attributes, "")
 
     def overview(self) -> dict[str, Any]:
-        """Return one row per workload, environment and host, with all metrics."""
-        tonight = self.history.latest_night()
-        opened = {(one.workload, one.environment, one.host, one.metric): one
-                  for one in reversed(self.regressions) if one.is_open}  # fmt: skip
+        """Return the data of the overview.
+
+        Returns
+        -------
+        dict
+            ``rows``, one per workload, environment and host, and the ``metrics`` with units.
+        """
+        latest = self.history.latest_night()
+        opened = {
+            (each.workload, each.environment, each.host, each.metric): each
+            for each in reversed(self.regressions)
+            if each.is_open
+        }
         last = len(self.history.times) - 1
         rows: dict[int, dict[str, Any]] = {}
         for place, about in enumerate(self.history.series.to_dict("records")):
@@ -157,7 +191,8 @@ class SiteData:
             row = rows.setdefault(key, {**self._about(key), "page": page_name(about["workload"])})
             values = self.history.values[place, -SPARK_NIGHTS:]
             changes = self.history.changes[place]
-            one = opened.get((about["workload"], about["environment"], about["host"], metric))
+            series = (about["workload"], about["environment"], about["host"], metric)
+            regression = opened.get(series)
             row.setdefault("metrics", {})[metric] = {
                 "spark": _short(values),
                 "steps": [
@@ -166,10 +201,10 @@ class SiteData:
                     if change.index > last - values.size
                 ],
                 "now": _digits(_last(self.history.values[place])),
-                "ratio": _digits(tonight.ratio[place]),
-                "units": _digits(tonight.units[place], 2),
+                "ratio": _digits(latest.ratio[place]),
+                "units": _digits(latest.units[place], 2),
                 "change": self._last_change(about, changes[-1]) if changes else None,
-                "regression": one.id if one else None,
+                "regression": regression.id if regression else None,
                 "worse": worse_direction(metric),
             }
             row["outcome"] = str(self.history.outcomes[key, -1])
@@ -184,7 +219,18 @@ class SiteData:
         }
 
     def failures(self, most_nights: int = 90) -> dict[str, Any]:
-        """Return the outcomes by night of each series in which at least one run failed."""
+        """Return the outcomes by night of each series in which at least one run failed.
+
+        Parameters
+        ----------
+        most_nights : int, default 90
+            Maximum number of nights, the latest ones.
+
+        Returns
+        -------
+        dict
+            ``nights`` and ``rows``, most failures first.
+        """
         outcomes = self.history.outcomes[:, -most_nights:]
         bad = ~np.isin(outcomes, ("", "ok", "skipped"))
         rows = [
@@ -195,7 +241,13 @@ class SiteData:
         return {"nights": nights, "rows": sorted(rows, key=lambda row: -row["n"])}
 
     def machines(self) -> list[dict[str, Any]]:
-        """Return one row per host: numbers of runs, failures, alarms and excluded changes."""
+        """Return the data of the page of machines.
+
+        Returns
+        -------
+        list of dict
+            One per host: numbers of runs, failures, alarms and excluded changes.
+        """
         rows = []
         for host, runs in self.history.runs.groupby("host", sort=True):
             nights = [night for night in self.nights if night.get("host") == host]
@@ -237,7 +289,7 @@ class SiteData:
 
     def _changes(self, keys: Sequence[int]) -> list[list[Any]]:
         rows = self.history.series
-        found = []
+        changes = []
         for place in np.flatnonzero(rows["key"].isin(keys)).tolist():
             about = rows.iloc[place]
             for change in self.history.changes[place]:
@@ -246,8 +298,8 @@ class SiteData:
                 worse = change.direction == worse_direction(about["metric"])
                 machine = int(self._is_machine(about, change))
                 series = keys.index(about["key"])
-                found.append([series, about["metric"], *seen, *size, int(worse), machine])
-        return found
+                changes.append([series, about["metric"], *seen, *size, int(worse), machine])
+        return changes
 
     def _last_change(self, about: Mapping[str, Any], change: ChangePoint) -> dict[str, Any]:
         size = {name: _digits(getattr(change, name)) for name in ("ratio", "low", "high")}
@@ -274,6 +326,11 @@ def collect_site(store: Store, *, metrics: Sequence[str] = SITE_METRICS) -> Site
         The store with the runs and the ledger.
     metrics : sequence of str
         Metrics with figures.
+
+    Returns
+    -------
+    SiteData
+        The data of all pages.
     """
     events, marks = store.events(), store.marks()
     history = build_history(store.runs(), metrics=metrics, marks=marks)
@@ -283,7 +340,17 @@ def collect_site(store: Store, *, metrics: Sequence[str] = SITE_METRICS) -> Site
 
 
 def page_name(workload: str) -> str:
-    """Return the file name of a workload's page: readable and unique.
+    """Return the file name of the page of a workload, without its suffix.
+
+    Parameters
+    ----------
+    workload : str
+        Full name of a variant.
+
+    Returns
+    -------
+    str
+        A readable and unique name.
 
     Examples
     --------
@@ -323,25 +390,26 @@ def _digits(value: float, digits: int = 5) -> float | None:
 
 
 def _last(values: np.ndarray) -> float:
-    there = values[np.isfinite(values)]
-    return float(there[-1]) if there.size else math.nan
+    finite = values[np.isfinite(values)]
+    return float(finite[-1]) if finite.size else math.nan
 
 
 def _second(time: np.datetime64) -> int:
     return int(time.astype("datetime64[s]").astype(int))
 
 
-def _is_about(mark: Mapping[str, Any], workload: str) -> bool:
-    named = mark.get("workload")
-    return not named or workload_matcher(str(named))(workload)
+def _selects(mark: Mapping[str, Any], workload: str) -> bool:
+    """Return whether a mark can select runs of a workload."""
+    pattern = mark.get("workload")
+    return not pattern or workload_matcher(str(pattern))(workload)
 
 
 def _mark(mark: Mapping[str, Any]) -> dict[str, str]:
-    about = {k: v for k, v in mark.items() if k not in ("id", "kind", "by", "reason")}
+    selectors = {k: v for k, v in mark.items() if k not in ("id", "kind", "by", "reason")}
     return {
         "kind": str(mark["kind"]),
         "by": str(mark.get("by") or ""),
         "reason": str(mark.get("reason") or ""),
-        "about": json.dumps(about),
+        "about": json.dumps(selectors),
         "at": str(mark.get("at") or mark.get("before") or ""),
     }

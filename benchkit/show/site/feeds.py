@@ -16,7 +16,8 @@ __all__ = ["feed_items", "json_feed", "rss_feed"]
 
 #: Maximum number of items in a feed, newest first; feed readers keep older items.
 MOST = 100
-_TOLD = ("opened", "grown", "eased", "recovered", "ended")
+#: Kinds of events that are reported.
+_REPORTED = ("opened", "grown", "eased", "recovered", "ended")
 
 
 def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str, Any]]:
@@ -28,31 +29,52 @@ def feed_items(regressions: Sequence[Regression], address: str) -> list[dict[str
         All regressions in the ledger.
     address : str
         URL of the site; "" for relative links.
+
+    Returns
+    -------
+    list of dict
+        At most 100 items with ``id``, ``url``, ``title``, ``content_text`` and ``date``.
     """
     items = []
-    for one in regressions:
-        for event in one.events:
-            if event["kind"] not in _TOLD:
+    for regression in regressions:
+        for event in regression.events:
+            if event["kind"] not in _REPORTED:
                 continue
             items.append(
                 {
                     "id": str(event["id"]),
-                    "url": f"{address}regressions/{one.id}.html",
-                    "title": f"{event['kind']}: {one.title}",
-                    "content_text": _text(one, event),
+                    "url": f"{address}regressions/{regression.id}.html",
+                    "title": f"{event['kind']}: {regression.title}",
+                    "content_text": _text(regression, event),
                     "date": parse_moment(str(event["seen"])),
                 }
             )
     return sorted(items, key=lambda item: (item["date"], item["id"]), reverse=True)[:MOST]
 
 
-def _text(one: Regression, event: Mapping[str, Any]) -> str:
-    parts = [one.size, f"{one.environment} on {one.host}", str(one.facts.get("explanation") or "")]
-    return "; ".join(part for part in (*parts, str(event.get("reason") or "")) if part)
+def _text(regression: Regression, event: Mapping[str, Any]) -> str:
+    where = f"{regression.environment} on {regression.host}"
+    details = [regression.facts.get("explanation"), event.get("reason")]
+    return "; ".join(str(part) for part in (regression.size, where, *details) if part)
 
 
 def json_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> str:
-    """Return the items as a JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/)."""
+    """Return items as a JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/).
+
+    Parameters
+    ----------
+    items : sequence of mapping
+        Return value of `feed_items`.
+    title : str
+        Name of the site.
+    address : str
+        URL of the site; may be empty.
+
+    Returns
+    -------
+    str
+        JSON.
+    """
     feed = {
         "version": "https://jsonfeed.org/version/1.1",
         "title": title,
@@ -70,7 +92,22 @@ def json_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -
 
 
 def rss_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> bytes:
-    """Return the items as RSS 2.0."""
+    """Return items as RSS 2.0.
+
+    Parameters
+    ----------
+    items : sequence of mapping
+        Return value of `feed_items`.
+    title : str
+        Name of the site.
+    address : str
+        URL of the site; may be empty.
+
+    Returns
+    -------
+    bytes
+        XML in UTF-8.
+    """
     root = ElementTree.Element("rss", version="2.0")
     channel = ElementTree.SubElement(root, "channel")
     for name, value in (

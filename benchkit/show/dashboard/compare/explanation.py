@@ -93,7 +93,7 @@ def _content(
     store: Store, report: Comparison, runs: pd.DataFrame, workload: str, arm: str
 ) -> list[Any]:
     found = kept(
-        lambda: why.explained_row(store, runs, report, workload, arm).explanation,
+        lambda: why.explain_change(store, runs, report, workload, arm).explanation,
         *("cause", *report.contenders, report.sentence, workload, arm, *sorted(runs["id"])),
     )
     mine = why.ok_runs(runs, workload)

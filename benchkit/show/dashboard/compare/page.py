@@ -232,7 +232,9 @@ async def _causes(store: Store, runs: pd.DataFrame, report: Comparison) -> list[
     name = "\n".join([*report.contenders, report.sentence, *sorted(runs["id"])])
 
     def causes() -> list[Any]:
-        return kept(lambda: list(why.explained(store, runs, report, most=EXPLAINED)), "why", name)
+        return kept(
+            lambda: list(why.explain_changes(store, runs, report, most=EXPLAINED)), "why", name
+        )
 
     def differing() -> dict[str, pd.DataFrame]:
         return kept(lambda: why.arm_differences(store, runs, report), "arms", name)

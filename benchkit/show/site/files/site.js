@@ -1,5 +1,5 @@
-// Draws the overview and the pages of workloads from the data beside them. Every text is set as
-// text, never as markup: names, reasons and versions come from runs.
+// Draws the overview and the pages of workloads from the files in the folder data. Texts are set as
+// text, never as markup, because names, reasons and versions come from runs.
 "use strict";
 (() => {
   const root = document.body.dataset.root || "";
@@ -22,7 +22,7 @@
     const size = Math.abs(value);
     return size >= 1000 ? value.toFixed(0) : value.toPrecision(3);
   }
-  // The step of units that a value of this size is told in: divisor and name.
+  // Returns the divisor and the name of the unit for a value of this size.
   function scaled(value, unit) {
     const size = Math.abs(value);
     if (unit === "B" || unit === "B/s") {
@@ -56,7 +56,7 @@
   };
   const recall = (name) => new URLSearchParams(location.hash.slice(1)).get(name);
 
-  // A table that sorts by a click on a heading and filters by words; `columns` are
+  // Draws a table that sorts by a click on a heading and filters by words; `columns` are
   // {name, cell(row) -> node or text, sort(row), number}.
   function table(node, columns, rows, { most = Infinity, find, keep = () => true, hidden, by = null } = {}) {
     let down = false;
@@ -75,7 +75,7 @@
         kept = [...kept].sort((a, b) => {
           const [x, y] = [value(a), value(b)];
           if (x === y) return 0;
-          if (x === null || x === undefined) return 1; // what is missing comes last, both ways
+          if (x === null || x === undefined) return 1; // missing values last, in both directions
           if (y === null || y === undefined) return -1;
           return (x < y ? -1 : 1) * (down ? -1 : 1);
         });
@@ -104,7 +104,7 @@
     if (!known.length) return svg;
     const sorted = [...known].sort((a, b) => a - b);
     const middle = sorted[Math.floor(sorted.length / 2)];
-    // At least ±5 %: noise that nobody cares for looks like it.
+    // At least ±5 %, so that noise does not look like a change.
     const low = Math.min(sorted[0], middle * 0.95), high = Math.max(sorted[sorted.length - 1], middle * 1.05);
     const x = (place) => pad + (width - 2 * pad) * place / Math.max(1, values.length - 1);
     const y = (value) => high === low ? height / 2 : height - pad - (height - 2 * pad) * (value - low) / (high - low);
@@ -140,7 +140,7 @@
       if (metric.regression) return ["▲", "regression", "worse", 1];
       const recent = metric.steps.filter(([place]) => place >= metric.spark.length - 7);
       if (recent.some(([, direction]) => direction === -metric.worse)) return ["▼", "better", "better", 2];
-      if (metric.units !== null && Math.abs(metric.units) >= 6) return ["?", "one odd night", "warn", 3];
+      if (metric.units !== null && Math.abs(metric.units) >= 6) return ["?", "unusual night", "warn", 3];
       return ["=", "as usual", "soft", 5];
     };
     const columns = [
@@ -150,7 +150,7 @@
       { name: "last night", number: true, cell: (row) => quantity(of(row)?.now, data.metrics[choose.value].unit), sort: (row) => of(row)?.now ?? null },
       { name: "against usual", number: true, cell: (row) => percent(of(row)?.ratio), sort: (row) => of(row)?.ratio ?? null },
       { name: "in noise units", number: true, cell: (row) => signed(of(row)?.units), sort: (row) => { const units = of(row)?.units; return units === null || units === undefined ? null : Math.abs(units); } },
-      { name: "last change", cell: (row) => { const change = of(row)?.change; return change ? `${percent(change.ratio)} on ${change.night}${change.machine ? ", the machine" : ""}` : ""; }, sort: (row) => of(row)?.change?.night ?? null },
+      { name: "last change", cell: (row) => { const change = of(row)?.change; return change ? `${percent(change.ratio)} on ${change.night}${change.machine ? ", caused by the machine" : ""}` : ""; }, sort: (row) => of(row)?.change?.night ?? null },
       { name: "nights", cell: (row) => of(row) ? spark(of(row)) : "", sort: (row) => row.workload },
     ];
     const show = table(byId("overview"), columns, data.rows, {
@@ -200,11 +200,11 @@
       const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
       chart.replaceChildren(svg);
       if (!good.length) {
-        svg.append(draw("text", { x: left, y: height / 2 }, "No run of what is chosen ended ok."));
+        svg.append(draw("text", { x: left, y: height / 2 }, "No run of the selected environments ended ok."));
         return;
       }
       const known = good.map((at) => values[at]).sort((a, b) => a - b);
-      // A spike of one night must not flatten months: it is drawn at the edge, with its value.
+      // An outlier would compress the range of all other runs: it is drawn at the edge, with its value.
       const span = known[Math.floor(known.length * 0.995)] - known[Math.floor(known.length * 0.005)];
       let high = Math.min(known[known.length - 1], known[Math.floor(known.length * 0.995)] + span);
       let low = zero.checked ? 0 : Math.max(known[0], known[Math.floor(known.length * 0.005)] - span);
@@ -227,7 +227,7 @@
         const seconds = first + (last - first) * place / (n - 1);
         svg.append(draw("text", { x: x(seconds), y: height - 6, "text-anchor": place === 0 ? "start" : place === n - 1 ? "end" : "middle" }, day(seconds)));
       }
-      // Builds: a tick where the packages of the first environment shown became others.
+      // Builds: a tick at each night with changed packages.
       data.series.forEach((_, series) => {
         if (!shown[series]) return;
         let before = null, path = "";
@@ -250,23 +250,23 @@
         const at = x(data.nights[index]), tone = worse ? "var(--worse)" : "var(--better)";
         svg.append(draw("line", { class: "step", x1: at, x2: at, y1: top, y2: height - bottom, stroke: tone }));
         const row = rows.findIndex((end) => end < at - 34);
-        if (row < 0) continue; // the list below has it
+        if (row < 0) continue; // the list below contains it
         rows[row] = at + 34;
         svg.append(draw("text", { x: Math.min(at, width - 34), y: top - 6 - 13 * row, "text-anchor": "middle", style: `fill:${tone}` }, `${worse ? "▲" : "▼"} ${percent(ratio)}`));
       }
       data.series.forEach((_, series) => {
         if (!shown[series]) return;
-        const mine = good.filter((at) => data.runs.series[at] === series), nights = new Map();
-        for (const at of mine) {
+        const own = good.filter((at) => data.runs.series[at] === series), nights = new Map();
+        for (const at of own) {
           const night = data.runs.night[at];
           if (!nights.has(night)) nights.set(night, []);
           nights.get(night).push(values[at]);
         }
         const line = [...nights].sort((a, b) => a[0] - b[0]).map(([night, found]) => `${x(data.nights[night]).toFixed(1)} ${y(median(found)).toFixed(1)}`);
         svg.append(draw("path", { d: line.length ? `M${line.join("L")}` : "", fill: "none", stroke: colour(series), "stroke-width": 1, opacity: 0.55 }));
-        const dots = mine.map((at) => `M${x(data.nights[data.runs.night[at]]).toFixed(1)} ${y(values[at]).toFixed(1)}h0`).join("");
+        const dots = own.map((at) => `M${x(data.nights[data.runs.night[at]]).toFixed(1)} ${y(values[at]).toFixed(1)}h0`).join("");
         svg.append(draw("path", { class: "dots", d: dots, fill: "none", stroke: colour(series), "stroke-width": 5, "stroke-linecap": "round" }));
-        for (const at of mine) {
+        for (const at of own) {
           if (values[at] !== clamp(values[at])) svg.append(draw("text", { x: x(data.nights[data.runs.night[at]]) + 5, y: values[at] > high ? top + 10 : height - bottom - 16, style: `fill:${colour(series)}` }, `↑ ${quantity(values[at], unit)}`.replace("↑", values[at] > high ? "↑" : "↓")));
         }
         for (const at of places.filter((at) => data.runs.series[at] === series && !isOk(at))) {
@@ -304,7 +304,7 @@
         tip.style.right = over < box.width / 2 ? "auto" : `${box.width - over + 14}px`;
       });
       svg.addEventListener("mouseleave", () => { tip.hidden = true; });
-      byId("legend").replaceChildren("Dots: runs; line: median of a night; ▲▼ a change that lasts; ✕ failed, ○ set aside by a mark; ticks below: another build.");
+      byId("legend").replaceChildren("Dots: runs; line: median of the night; ▲▼ lasting change; ✕ failed, ○ set aside by a mark; ticks below: changed packages.");
       changes(metric);
     }
 
@@ -313,12 +313,12 @@
       if (!place) return;
       const found = data.changes.filter(([series, only]) => shown[series] && only === metric);
       const parts = [];
-      if (found.length || data.regressions.length || data.marks.length) parts.push(make("h2", {}, "What changed"));
+      if (found.length || data.regressions.length || data.marks.length) parts.push(make("h2", {}, "Changes"));
       const items = found.map(([series, , index, seen, ratio, low, high, worse, machine]) => make("li", {},
         make("span", { class: worse ? "worse" : "better" }, `${worse ? "▲" : "▼"} ${percent(ratio)}`),
-        ` (${percent(low)} to ${percent(high)})${machine ? ", the machine," : ""} on ${day(data.nights[index])}, seen ${day(data.nights[seen])}, ${data.series[series].label}`));
-      for (const one of data.regressions) {
-        items.push(make("li", {}, make("span", { class: `tag ${one.state}` }, one.state), " ", make("a", { href: `${root}regressions/${one.id}.html` }, one.title)));
+        ` (${percent(low)} to ${percent(high)})${machine ? ", caused by the machine," : ""} on ${day(data.nights[index])}, detected ${day(data.nights[seen])}, ${data.series[series].label}`));
+      for (const regression of data.regressions) {
+        items.push(make("li", {}, make("span", { class: `tag ${regression.state}` }, regression.state), " ", make("a", { href: `${root}regressions/${regression.id}.html` }, regression.title)));
       }
       for (const mark of data.marks) items.push(make("li", {}, `mark: ${mark.kind}${mark.at ? ` at ${mark.at.slice(0, 10)}` : ""}, ${mark.reason} (${mark.by})`));
       if (items.length) parts.push(make("ul", {}, items));
