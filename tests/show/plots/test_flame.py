@@ -261,20 +261,20 @@ def test_merged_frames_ignore_location_of_packages():
 
 def test_flame_difference_marks_more_less_and_new(two_profiled):
     fig = plots.flame_difference(*two_profiled)
-    told = pd.DataFrame(source(fig, "frames")).set_index("name")
+    frames = pd.DataFrame(source(fig, "frames")).set_index("name")
 
-    assert told["right"].max() == pytest.approx(1.4)
-    assert {"▲ sum (tasks)", "▼ load (tasks)", "▲ add", "new: fresh", "deep"} <= set(told.index)
-    assert told.loc["▲ deeper", "change"] == pytest.approx(0.3)
-    assert not any("other" in name for name in told.index)
+    assert frames["right"].max() == pytest.approx(1.4)
+    assert {"▲ sum (tasks)", "▼ load (tasks)", "▲ add", "new: fresh", "deep"} <= set(frames.index)
+    assert frames.loc["▲ deeper", "change"] == pytest.approx(0.3)
+    assert not any("other" in name for name in frames.index)
     assert "calls only in A not shown: 0.15 s" in fig.title.text
 
 
 def test_flame_difference_shows_removed_calls_on_request(two_profiled):
     fig = plots.flame_difference(*two_profiled, show_removed=True)
-    told = pd.DataFrame(source(fig, "frames")).set_index("name")
+    frames = pd.DataFrame(source(fig, "frames")).set_index("name")
 
-    lost, caller = told.loc["gone: other"], told.loc["▲ sum (tasks)"]
+    lost, caller = frames.loc["gone: other"], frames.loc["▲ sum (tasks)"]
     assert lost["right"] - lost["left"] == pytest.approx(0.15)
     assert caller["left"] <= lost["left"]
     assert lost["right"] <= caller["right"] + 1e-9
@@ -300,16 +300,16 @@ def test_pair_page_shows_removed_calls_on_request(two_profiled):
 
 
 def test_pair_page_names_run_without_call_stacks(a_run):
-    _, told = pair._stacks([Run(a_run), Run(make_run(groups=False))])
+    _, pane = pair._stacks([Run(a_run), Run(make_run(groups=False))])
 
-    assert "Of B none were recorded" in told.object
+    assert "Of B none were recorded" in pane.object
 
 
 def test_flame_difference_of_equal_runs_is_zero(a_run):
-    told = source(plots.flame_difference(a_run, a_run), "frames")
+    frames = source(plots.flame_difference(a_run, a_run), "frames")
 
-    assert not np.abs(told["change"]).any()
-    assert len({*told["colour"]}) == 1
+    assert not np.abs(frames["change"]).any()
+    assert len({*frames["colour"]}) == 1
 
 
 @pytest.mark.browser

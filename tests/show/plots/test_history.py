@@ -56,10 +56,10 @@ def test_history_plot_draws_failure_without_value(history):
 
 
 def test_history_plot_labels_change_with_size_and_date(history):
-    told = sources(plots.history_plot(history, 0))["changes"]
+    data = sources(plots.history_plot(history, 0))["changes"]
 
-    assert told["label"][0].startswith("▲ +")
-    assert "since 2026-11-01" in told["tip"][0]
+    assert data["label"][0].startswith("▲ +")
+    assert "since 2026-11-01" in data["tip"][0]
 
 
 def runs_shown(fig):
@@ -110,8 +110,8 @@ def test_history_plot_marks_drop_and_rise_by_direction():
     history = build_history(pd.DataFrame(rows), metrics=["duration"])
 
     for small in (False, True):
-        told = sources(plots.history_plot(history, 0, small=small))["changes"]
-        assert told["marker"] == ["triangle", "inverted_triangle"]
+        data = sources(plots.history_plot(history, 0, small=small))["changes"]
+        assert data["marker"] == ["triangle", "inverted_triangle"]
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_history_plot_marks_drop_and_rise_by_direction():
 )
 def test_history_plot_draws_bankruptcy_of_selected_runs_only(history, about, shown):
     mark = {"kind": "bankruptcy", "before": "2026-11-10T00:00:00+00:00", "reason": "disks", **about}
-    told = sources(plots.history_plot(history, 0, marks=[mark]))
+    data = sources(plots.history_plot(history, 0, marks=[mark]))
 
-    assert ("restarts" in told) is shown
+    assert ("restarts" in data) is shown
 
 
 def test_history_plot_marks_changed_packages(history):
-    told = sources(plots.history_plot(history, 0))["builds"]
+    data = sources(plots.history_plot(history, 0))["builds"]
 
-    assert told["night"] == ["2026-11-01"]
-    assert "dask 2026.8 → 2026.9" in told["tip"][0]
+    assert data["night"] == ["2026-11-01"]
+    assert "dask 2026.8 → 2026.9" in data["tip"][0]
 
 
 def test_history_plot_label_says_if_axis_is_not_from_zero(history):
@@ -198,15 +198,15 @@ def test_workload_page_history_links_to_runs(workload_page):
 
 
 def test_workload_page_lists_selected_metric(workload_page):
-    def told():
+    def text_of_page():
         return " ".join(str(pane.object) for pane in workload_page.select(pn.pane.HTML))
 
-    assert "memory peak" not in told()
+    assert "memory peak" not in text_of_page()
     (choose,) = workload_page.select(pn.widgets.Select)
     choose.value = "memory_peak"
 
-    assert "memory peak" in told()
-    assert "GiB" in told()
+    assert "memory peak" in text_of_page()
+    assert "GiB" in text_of_page()
 
 
 @pytest.mark.parametrize("metric", ["duration", "outcome"])

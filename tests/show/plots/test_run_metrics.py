@@ -145,15 +145,15 @@ def test_mark_events_tooltip_is_readable(lossy):
     fig = plots.memory_by_kind(lossy.tree)
     mark_events(fig, lossy)
 
-    (told,) = [r.data_source.data for r in fig.renderers if "topic" in r.data_source.data]
-    assert list(told["text"]) == ["from running to paused", "1 lost"]
+    (data,) = [r.data_source.data for r in fig.renderers if "topic" in r.data_source.data]
+    assert list(data["text"]) == ["from running to paused", "1 lost"]
     assert all(name for name, _ in tips_of(fig))
 
 
 def test_problems_say_that_they_concern_the_whole_run(lossy):
-    told = " ".join(str(pane.object) for pane in trouble(lossy).select(pn.pane.HTML))
+    text = " ".join(str(pane.object) for pane in trouble(lossy).select(pn.pane.HTML))
 
-    assert "whatever the window" in told
+    assert "whatever the window" in text
 
 
 def many_workers(a_run, count):
@@ -201,9 +201,9 @@ def test_worker_heat_hatches_absent_workers(a_run):
     assert np.isnan(leaves[-1])
     assert np.isfinite(leaves).any()
     (hatched,) = [each for each in fig.renderers if isinstance(each.glyph, Quad)]
-    told = hatched.data_source.data
-    assert (told["top"][-1], told["bottom"][-1]) == (1, 0)  # the last of three rows is the lowest
-    assert told["right"][-1] == fig.x_range.end
+    data = hatched.data_source.data
+    assert (data["top"][-1], data["bottom"][-1]) == (1, 0)  # the last of three rows is the lowest
+    assert data["right"][-1] == fig.x_range.end
 
 
 def stream_of(n_tasks, n_threads=4, n_groups=20, seed=0):
