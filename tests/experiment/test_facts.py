@@ -88,7 +88,7 @@ def test_a_file_that_is_no_list_of_facts_is_named_with_what_prints_one(tmp_path,
 def test_a_plan_says_what_its_runs_will_see_and_who_is_too_noisy():
     told = describe_detectable_changes({"a.quiet": 0.01, "b.quiet": 0.02, "a.loud": 0.3}, n_runs=5)
 
-    assert "5 runs a side see a change of 2% in 0, of 5% in 2, of 10% in 2 of 3 workloads" in told
-    assert told.endswith("whose noise is known; noise of one run above 15%: a.loud 30%")
+    assert "5 runs a side detect a change of 2% in 0, of 5% in 2, of 10% in 2 of 3" in told
+    assert told.endswith("3 workloads with known noise; noise of one run above 15%: a.loud 30%")
     assert "above" not in describe_detectable_changes({"a.quiet": 0.01}, n_runs=5)
     assert describe_detectable_changes({}, n_runs=5) == ""

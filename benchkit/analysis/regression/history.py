@@ -24,7 +24,8 @@ from benchkit.analysis.changepoint.detect import (
     latest_night,
 )
 from benchkit.analysis.regression.nights import nightly_runs
-from benchkit.analysis.regression.segments import COMPARABLE_FIELDS, find_segments
+from benchkit.analysis.regression.segments import find_segments
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
 from benchkit.formatting import Table, counted, format_change, format_quantity
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
@@ -38,8 +39,6 @@ __all__ = [
 ]
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
-#: Columns that identify a series, in addition to its metric.
-SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
 #: Series in the table that a notebook shows.
 ROWS_SHOWN = 30
 

@@ -12,20 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS
 from benchkit.measure.run_ids import id_time
 from benchkit.store.index.query import parse_moment, workload_matcher
 
-__all__ = ["COMPARABLE_FIELDS", "accepts", "find_segments"]
+__all__ = ["accepts", "find_segments"]
 
-#: Columns that must be equal for nights to be comparable -> name in the reason of a segment.
-COMPARABLE_FIELDS = {
-    "version": "version",
-    "source_hash": "source",
-    "cluster": "cluster",
-    "n_workers": "workers",
-    "n_threads": "threads",
-    "memory_limit": "memory limit",
-}
 #: Metric of a mark that accepts a change of the workload's source: the segment continues.
 SOURCE = "source_hash"
 

@@ -1,7 +1,7 @@
-"""Compare a run with earlier runs: select the comparable ones, and check if the run is unusual.
+"""Compare a run with earlier comparable runs, and decide whether it is unusual.
 
-Takes tables and returns numbers. Runs are comparable when they measured the same variant on the
-same machine and cluster. Their packages may differ: a history shows the effect of packages.
+Takes tables and returns numbers. Runs are comparable if they measured the same variant on the same
+machine and cluster. Their packages may differ: a history shows the effect of packages.
 """
 
 from __future__ import annotations
@@ -17,30 +17,35 @@ from scipy.special import stdtrit
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.schema import METRICS
 
-__all__ = ["AGREE", "Previous", "against_previous", "beside_previous", "comparable"]
+__all__ = [
+    "COMPARABLE_FIELDS",
+    "SERIES_FIELDS",
+    "Previous",
+    "against_previous",
+    "comparable",
+    "metrics_against_previous",
+]
 
-#: Fields of the record in which comparable runs agree.
-AGREE = (
-    "workload",
-    "version",
-    "source_hash",
-    "environment",
-    "scale",
-    "capture",
-    "host",
-    "cluster",
-    "n_workers",
-    "n_threads",
-    "memory_limit",
-)
-#: Most earlier runs to use. Older runs predict little, because machines age and packages change.
+#: Fields of a run that identify a series of runs.
+SERIES_FIELDS = ("workload", "environment", "host", "scale", "capture")
+#: Fields that must be equal for runs of a series to be comparable -> label.
+COMPARABLE_FIELDS = {
+    "version": "version",
+    "source_hash": "source",
+    "cluster": "cluster",
+    "n_workers": "workers",
+    "n_threads": "threads",
+    "memory_limit": "memory limit",
+}
+#: Largest number of earlier runs to use. Older runs predict little: machines and packages change.
 MOST_RUNS = 30
+#: Probability, without a change, that a run is inside the limits.
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Previous:
-    """One value compared with those of earlier runs.
+    """A value of a run relative to the values of earlier runs.
 
     Parameters
     ----------
@@ -59,14 +64,14 @@ class Previous:
 
     @property
     def unusual(self) -> bool | None:
-        """Whether the ratio is outside the limits; None if there are too few earlier runs."""
+        """Whether the ratio is outside the limits; None with fewer than three earlier runs."""
         if np.isnan(self.low):
             return None
         return not self.low <= self.ratio <= self.high
 
 
 def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the earlier runs with outcome ok that agree with a run in all fields of `AGREE`.
+    """Return the earlier runs with outcome ok that are comparable with a run.
 
     Parameters
     ----------
@@ -78,7 +83,7 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        At most the 30 newest runs, oldest first.
+        Runs equal in `SERIES_FIELDS` and `COMPARABLE_FIELDS`: the 30 newest, oldest first.
     """
     if runs.empty:
         return runs
@@ -86,7 +91,7 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     keep = (runs["outcome"] == "ok") & (runs["id"] != record["id"]) & (runs["started"] < started)
     if "comparable" in runs:  # a mark may exclude runs
         keep &= runs["comparable"].astype(bool)
-    for name in AGREE:
+    for name in (*SERIES_FIELDS, *COMPARABLE_FIELDS):
         if name in runs and record.get(name) is not None:
             keep &= (runs[name] == record[name]).fillna(False).astype(bool)
     return runs[keep].tail(MOST_RUNS)
@@ -109,13 +114,14 @@ def against_previous(
     Returns
     -------
     Previous or None
-        None if the run or every earlier run lacks the metric.
+        None if the run or all earlier runs lack the metric.
 
     Notes
     -----
-    The limits are those of a prediction interval for one more value, by Student's t on
-    logarithms: ``t(n - 1) s sqrt(1 + 1 / n)`` around the mean [1]_. They are no verdict: nights
-    differ by more than runs of one night do. The regression detector accounts for this.
+    The limits are those of a prediction interval for another value, by Student's t on
+    logarithms: ``t(n - 1) s sqrt(1 + 1 / n)`` around the mean [1]_. They are not a verdict: runs of
+    different nights differ more than runs of the same night, which the regression detector
+    accounts for.
 
     References
     ----------
@@ -138,8 +144,8 @@ def against_previous(
     return Previous(len(logs), float(np.exp(change)), low, high)
 
 
-def beside_previous(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """Return each metric of a run next to the median of earlier comparable runs, as text.
+def metrics_against_previous(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table of all metrics of a run and their median in earlier comparable runs.
 
     Parameters
     ----------
@@ -151,8 +157,8 @@ def beside_previous(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFra
     Returns
     -------
     DataFrame
-        A row per metric that the run has: this run, the median before, the change, and the number
-        of runs in the median.
+        A row per metric of the run, as text: this run, the median before, the change, and the
+        number of runs in the median.
     """
     earlier = comparable(runs, record)
     rows = {}
@@ -160,13 +166,13 @@ def beside_previous(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFra
         value = record.get(name)
         if value is None:
             continue
-        known = earlier[name].dropna() if name in earlier else pd.Series(dtype=float)
-        usual = float(known.median()) if len(known) else None
+        values = earlier[name].dropna() if name in earlier else pd.Series(dtype=float)
+        median = float(values.median()) if len(values) else None
         rows[metric.long_name] = (
             format_quantity(value, metric.units),
-            format_quantity(usual, metric.units),
-            format_change(value / usual if usual else None),
-            len(known),
+            format_quantity(median, metric.units),
+            format_change(value / median if median else None),
+            len(values),
         )
     columns = ["this run", "median before", "change", "runs before"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)

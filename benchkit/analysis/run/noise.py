@@ -1,7 +1,8 @@
-"""Estimate the noise of workloads, and the changes that can be detected with it.
+"""Estimate the noise of workloads, and the number of runs that detect a change in it.
 
 Successive comparable runs differ by noise only, except where the level changed in between; a
-median of the differences ignores these few. Neither nights nor null arms are needed.
+median of the differences ignores these few changes. Any runs can be used, also without nights and
+null arms.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from benchkit.analysis.run.baseline import AGREE
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
 from benchkit.analysis.stats.power import runs_needed
 
 __all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "describe_detectable_changes"]
@@ -22,16 +23,16 @@ __all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "describe_detectable_changes"]
 EFFECTS = (0.02, 0.05, 0.10)
 #: Coefficient of variation above which an experiment of a few runs detects little.
 LARGE_NOISE = 0.15
-#: Fewest runs for an estimate: four differences.
+#: Smallest number of runs for an estimate, which gives four differences.
 FEWEST_RUNS = 5
 #: Standard deviation / median absolute value, of normal noise.
-_SCALE = 1.4826
-#: Steps of noise per e-fold: within a step the runs needed hardly change; power is slow to compute.
-_STEPS = 50
+_MAD_FACTOR = 1.4826
+#: Steps of the noise per e-fold at which the number of runs is computed, because power is slow.
+_STEPS_PER_EFOLD = 50
 
 
 def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
-    """Return the noise of each set of comparable runs, and how many runs detect a change in it.
+    """Return the noise of each set of comparable runs, and the runs that detect a change in it.
 
     Parameters
     ----------
@@ -43,18 +44,18 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row per set of runs that agree in `benchkit.analysis.run.baseline.AGREE`, the set with the
-        newest run first: those columns, ``n_runs`` that ended ok, ``newest`` (when the last one
-        started), ``level`` (their median, in the unit of the metric), ``noise`` (coefficient of
-        variation of one run: 0.03 is 3 %; NaN with fewer than five runs) and, for each of
-        `EFFECTS`, runs a side that detect such a change four times in five: ``needed_2``,
-        ``needed_5``, ``needed_10`` (0 where the noise is unknown, -1 where 1000 are not enough).
+        A row per set of comparable runs, the set with the newest run first: the fields that they
+        share (see `benchkit.analysis.run.baseline`), ``n_runs`` with outcome ok, ``newest`` (start
+        of the last run), ``level`` (median, in the unit of the metric), ``noise`` (coefficient of
+        variation of a run: 0.03 is 3 %; NaN with fewer than five runs) and, for each of `EFFECTS`,
+        runs a side that detect such a change four times in five: ``needed_2``, ``needed_5``,
+        ``needed_10`` (0 where the noise is unknown, -1 where 1000 are not enough).
 
     Notes
     -----
     The noise is 1.4826 times the median absolute difference of successive logarithms, divided by
     the square root of two. It uses differences of successive runs, because a slow drift or a new
-    level is no noise [1]_, and a median, because one run in twenty is an outlier. Four times in
+    level is not noise [1]_, and a median, because a run in twenty is an outlier. Four times in
     five, the estimate from five runs is between half and twice the true noise, from twenty runs
     within 40 % of it.
 
@@ -63,49 +64,48 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     .. [1] J. von Neumann et al., "The mean square successive difference", Ann. Math. Statist. 12
        (1941).
     """
-    agree = [name for name in AGREE if name in runs]
-    columns = [*agree, "n_runs", "newest", "level", "noise"]
+    fields = [name for name in (*SERIES_FIELDS, *COMPARABLE_FIELDS) if name in runs]
+    columns = [*fields, "n_runs", "newest", "level", "noise"]
     needed = [f"needed_{effect * 100:.0f}" for effect in EFFECTS]
-    keep = _counting(runs, metric)
+    keep = _valid(runs, metric)
     if not keep.any():
         return pd.DataFrame(columns=[*columns, *needed])
-    ok = runs.loc[keep, [*agree, "started", metric]].sort_values("started", kind="stable")
-    sets = ok.groupby(agree, dropna=False, sort=False).ngroup()
+    ok = runs.loc[keep, [*fields, "started", metric]].sort_values("started", kind="stable")
+    sets = ok.groupby(fields, dropna=False, sort=False).ngroup()
     steps = np.log(ok[metric].astype(float)).groupby(sets).diff().abs()
     by_set = ok.groupby(sets, sort=False)
-    found = by_set[agree].first()
-    found["n_runs"] = by_set.size()
-    found["newest"] = by_set["started"].max()
-    found["level"] = by_set[metric].median()
-    spread = steps.groupby(sets).median() * _SCALE / np.sqrt(2)
-    known = found["n_runs"] >= FEWEST_RUNS
-    found["noise"] = np.sqrt(np.expm1(spread**2)).where(known)
-    found[needed] = _needed(found["noise"].to_numpy(float))
-    return found.sort_values("newest", ascending=False, kind="stable").reset_index(drop=True)
+    table = by_set[fields].first()
+    table["n_runs"] = by_set.size()
+    table["newest"] = by_set["started"].max()
+    table["level"] = by_set[metric].median()
+    spread = steps.groupby(sets).median() * _MAD_FACTOR / np.sqrt(2)
+    table["noise"] = np.sqrt(np.expm1(spread**2)).where(table["n_runs"] >= FEWEST_RUNS)
+    table[needed] = _needed(table["noise"].to_numpy(float))
+    return table.sort_values("newest", ascending=False, kind="stable").reset_index(drop=True)
 
 
 def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
-    """Return a sentence on the changes that `n_runs` a side probably detect, by known noise.
+    """Return a sentence about the changes that a number of runs detects four times in five.
 
     Parameters
     ----------
     noise : mapping of str to float
-        Coefficient of variation of one run, by workload.
+        Coefficient of variation of a run, by workload.
     n_runs : int
         Runs a side.
 
     Returns
     -------
     str
-        Empty if no noise is known.
+        Empty if `noise` is empty.
     """
     if not noise:
         return ""
     needed = dict(zip(noise, _needed(np.asarray([*noise.values()])), strict=True))
     counts = [sum(0 < runs[i] <= n_runs for runs in needed.values()) for i in range(len(EFFECTS))]
     parts = [f"{c:.0%} in {n}" for c, n in zip(EFFECTS, counts, strict=True)]
-    text = f"{n_runs} runs a side see a change of {', of '.join(parts)} of {len(noise)} "
-    text += "workloads whose noise is known"
+    text = f"{n_runs} runs a side detect a change of {', of '.join(parts)} of {len(noise)} "
+    text += "workloads with known noise"
     noisy = [name for name in noise if noise[name] > LARGE_NOISE]
     noisy = sorted(noisy, key=noise.__getitem__)[::-1]
     if noisy:
@@ -114,8 +114,8 @@ def describe_detectable_changes(noise: Mapping[str, float], n_runs: int) -> str:
     return text
 
 
-def _counting(runs: pd.DataFrame, metric: str) -> pd.Series:
-    """Return a mask of the runs that ended ok, are excluded by no mark, and have the metric."""
+def _valid(runs: pd.DataFrame, metric: str) -> pd.Series:
+    """Return a mask of the runs with outcome ok and a value that no mark excludes."""
     if runs.empty or metric not in runs:
         return pd.Series(False, index=runs.index)
     keep = (runs["outcome"] == "ok") & (runs[metric].astype(float) > 0) & runs["started"].notna()
@@ -125,10 +125,10 @@ def _counting(runs: pd.DataFrame, metric: str) -> pd.Series:
 
 
 def _needed(noise: np.ndarray) -> np.ndarray:
-    """Return runs a side, shape (sets, effects)."""
+    """Return runs a side for each noise and effect, shape (sets, effects)."""
     needed = np.zeros((noise.size, len(EFFECTS)), np.int64)
     known = np.isfinite(noise)
-    steps = np.ceil(np.log(np.maximum(noise[known], 1e-4)) * _STEPS).astype(int)
+    steps = np.ceil(np.log(np.maximum(noise[known], 1e-4)) * _STEPS_PER_EFOLD).astype(int)
     if steps.size:
         needed[known] = [_needed_at(step) for step in steps.tolist()]
     return needed
@@ -137,5 +137,5 @@ def _needed(noise: np.ndarray) -> np.ndarray:
 # Cached: a store has some hundred sets of runs, each takes 13 ms, and most share a step.
 @lru_cache(maxsize=4096)
 def _needed_at(step: int) -> tuple[int, ...]:
-    noise = math.exp(step / _STEPS)
+    noise = math.exp(step / _STEPS_PER_EFOLD)
     return tuple(int(runs) for runs in runs_needed(EFFECTS, noise))

@@ -99,7 +99,9 @@ class TransferMatrix:
     @property
     def has_windows(self) -> bool:
         """Whether the times at which tasks fetched their inputs were recorded."""
-        return self._matrix is not None and self._timeline is not None and self._timeline.has_moves
+        return (
+            self._matrix is not None and self._timeline is not None and self._timeline.has_transfers
+        )
 
     def show_window(self, window: tuple[float, float] | None, value: str = "") -> None:
         """Draw the transfers within a time window in s; None is the whole run.

@@ -22,7 +22,7 @@ from benchkit.analysis.regression.history import History, build_history, night_n
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.analysis.regression.status import SeriesStatus, series_statuses
-from benchkit.analysis.run.baseline import beside_previous
+from benchkit.analysis.run.baseline import metrics_against_previous
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
@@ -204,7 +204,9 @@ def _times(path: str, run_id: str) -> TaskTimeline:
 
 def usual_of(run: Run) -> pd.DataFrame:
     """Return the metrics of a run and the medians of earlier runs; do not modify."""
-    return kept(lambda: beside_previous(runs_table().iloc[::-1], run.record), "usual", run.id)
+    return kept(
+        lambda: metrics_against_previous(runs_table().iloc[::-1], run.record), "usual", run.id
+    )
 
 
 def noise_of(metric: str) -> pd.DataFrame:
