@@ -1,6 +1,6 @@
 """Compare tables of runs, workload by workload, and return a `Comparison`.
 
-Tables have the columns of `Store.runs`. This module selects the runs that count and assigns them to
+Tables have the columns of `Store.runs`. This module selects the valid runs and assigns them to
 blocks; `benchkit.analysis.stats.effects` computes the statistics.
 """
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
 from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
+from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.store.schema import METRICS
 
@@ -29,11 +29,22 @@ __all__ = [
 
 DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 NULL_ARM = "null"
-_ORDER = {"changed": 0, "noise": 1, "undecided": 2, "same": 3, "failed": 0}
+#: Verdict -> position in the table; changes come first.
+_ORDER = {"noise": 1, "undecided": 2, "same": 3}
 
 
 def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return names of metrics; ``all`` stands for every metric that has a better direction.
+    """Return the names of metrics without duplicates, or raise an error.
+
+    Parameters
+    ----------
+    metrics : sequence of str
+        Names of metrics, or ``["all"]`` for every metric that has a better direction.
+
+    Returns
+    -------
+    tuple of str
+        The names, in the same order.
 
     Raises
     ------
@@ -65,16 +76,16 @@ def compare(
     Parameters
     ----------
     baseline : DataFrame
-        Runs as returned by `Store.runs`. The statistics use only runs with outcome ok that no mark
+        Runs as returned by `Store.runs`. The statistics use runs with outcome ok that no mark
         excludes; the others are counted.
     contender : DataFrame or mapping of str to DataFrame
         Runs to compare with the baseline; several sets by their names.
     null : DataFrame, optional
-        Runs of the null arm. They add power, and show the differences that noise alone causes.
+        Runs of the null arm. They add power, and show the differences that noise causes.
     metrics : sequence of str
         Metrics to compare; ``["all"]`` is every metric that has a better direction.
     blocked : bool, optional
-        Whether to compare runs within blocks; by default if all come from one experiment.
+        Whether to compare runs within blocks; by default if all are from the same experiment.
     level, same : float
         See `benchkit.analysis.stats.effects.compare`.
     names : tuple of str
@@ -83,6 +94,7 @@ def compare(
     Returns
     -------
     Comparison
+        A row per contender, workload and metric.
 
     Raises
     ------
@@ -98,10 +110,13 @@ def compare(
     """
     chosen = check_metrics(metrics)
     sets = dict(contender) if isinstance(contender, Mapping) else {names[1]: contender}
-    everything = [baseline, *sets.values(), *([null] if null is not None else [])]
+    tables = [baseline, *sets.values(), *([null] if null is not None else [])]
     if blocked is None:
-        blocked = _one_experiment(everything)
-    rows = _rows(baseline, sets, null, chosen, blocked)
+        blocked = _is_one_experiment(tables)
+    n_blocks = None
+    if blocked:
+        n_blocks = 1 + int(max(table["block"].max() for table in tables if len(table)))
+    rows = _rows(baseline, sets, null, chosen, n_blocks)
     if not rows:
         raise NotEnoughRuns(
             f"{names[0]} and {', '.join(sets)} have no workload in common that was measured"
@@ -147,11 +162,16 @@ def compare_experiment(
     runs : DataFrame
         Runs of a store; runs of other experiments are ignored.
     experiment : str
-        Id of the experiment, or the beginning of it.
+        Id of the experiment, or the first characters of the id.
     baseline : str, optional
         Name of the arm that the others are compared with; by default the first arm that ran.
     **options
-        Passed to `compare`.
+        Options of `compare`.
+
+    Returns
+    -------
+    Comparison
+        Of each other arm with the baseline.
 
     Raises
     ------
@@ -160,29 +180,30 @@ def compare_experiment(
     UsageError
         The experiment has no arm of that name, or several ids begin with `experiment`.
     """
-    mine = runs[runs["experiment"].fillna("").str.startswith(experiment)] if len(runs) else runs
-    if mine.empty:
+    if len(runs):
+        runs = runs[runs["experiment"].fillna("").str.startswith(experiment)]
+    if runs.empty:
         raise NotEnoughRuns(f"experiment {experiment!r} has no runs yet")
-    ids = sorted(set(mine["experiment"]))
+    ids = sorted(set(runs["experiment"]))
     if len(ids) > 1:
         raise UsageError(
-            f"{experiment!r} is the beginning of {len(ids)} experiments: give more of "
+            f"{experiment!r} matches {len(ids)} experiments: use more characters of "
             f"{' or '.join(ids[:2])}"
         )
-    arms = list(dict.fromkeys(mine.sort_values("order")["arm"]))
+    arms = list(dict.fromkeys(runs.sort_values("order")["arm"]))
     if baseline is not None and baseline not in arms:
         hint = did_you_mean(baseline, arms, f"it has {', '.join(arms)}")
         raise UsageError(f"experiment {experiment!r} has no arm named {baseline!r}: {hint}")
     first = baseline or next((arm for arm in arms if arm != NULL_ARM), arms[0])
     others = [arm for arm in arms if arm not in (first, NULL_ARM)]
-    sets = {arm: mine[mine["arm"] == arm] for arm in others}
-    null = mine[mine["arm"] == NULL_ARM]
+    sets = {arm: runs[runs["arm"] == arm] for arm in others}
+    null = runs[runs["arm"] == NULL_ARM]
     if not sets and len(null):  # only the baseline and its null arm
         sets, null = {NULL_ARM: null}, null.iloc[:0]
     if not sets:
         raise NotEnoughRuns(f"experiment {experiment!r} has only the arm {first!r} so far")
     return compare(
-        mine[mine["arm"] == first],
+        runs[runs["arm"] == first],
         sets,
         null=null if len(null) else None,
         names=(first, "contender"),
@@ -190,8 +211,8 @@ def compare_experiment(
     )
 
 
-def _counts(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that the statistics use."""
+def _valid_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs that the statistics use: outcome ok, and not excluded by a mark."""
     if runs.empty:
         return runs
     keep = runs["outcome"] == "ok"
@@ -200,18 +221,18 @@ def _counts(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[keep]
 
 
-def _one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
-    """Return whether all runs come from one experiment and have a block."""
-    seen: set[Any] = set()
+def _is_one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
+    """Return whether all runs are from the same experiment, with a run per workload and block."""
+    experiments: set[str] = set()
     for table in tables:
         if table.empty:
             continue
         if "experiment" not in table or table["block"].isna().any():
             return False
-        if _counts(table).duplicated(["workload", "block"]).any():
+        if _valid_runs(table).duplicated(["workload", "block"]).any():
             return False  # several runs in a block, such as those of the null arm
-        seen |= set(table["experiment"].fillna(""))
-    return len(seen) == 1 and "" not in seen
+        experiments |= set(table["experiment"].fillna(""))
+    return len(experiments) == 1 and "" not in experiments
 
 
 def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -219,17 +240,17 @@ def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> tuple[np.n
 
     A block without a run has NaN and "".
     """
-    placed = np.full(n_blocks or 0, np.nan), np.full(n_blocks or 0, "", dtype=object)
+    by_block = np.full(n_blocks or 0, np.nan), np.full(n_blocks or 0, "", dtype=object)
     if runs.empty or metric not in runs:
-        return placed
+        return by_block
     values = runs[metric].astype(float).to_numpy()
     ids = runs["id"].to_numpy(dtype=object) if "id" in runs else np.full(len(runs), "", object)
     if n_blocks is None:
-        known = np.isfinite(values)
-        return values[known], ids[known]
+        finite = np.isfinite(values)
+        return values[finite], ids[finite]
     blocks = runs["block"].astype(int).to_numpy()
-    placed[0][blocks], placed[1][blocks] = values, ids
-    return placed
+    by_block[0][blocks], by_block[1][blocks] = values, ids
+    return by_block
 
 
 def _rows(
@@ -237,29 +258,25 @@ def _rows(
     sets: Mapping[str, pd.DataFrame],
     null: pd.DataFrame | None,
     metrics: Sequence[str],
-    blocked: bool,
+    n_blocks: int | None,
 ) -> list[dict[str, Any]]:
+    """Return a row for each contender, workload and metric: names, values and run ids by arm."""
     rows = []
-    tables = [baseline, *sets.values(), *([null] if null is not None else [])]
-    n_blocks = None
-    if blocked:
-        n_blocks = 1 + int(max(table["block"].max() for table in tables if len(table)))
-    left = _by_workload(_counts(baseline))
-    middle = _by_workload(_counts(null)) if null is not None else {}
-    nothing = baseline.iloc[:0]
+    empty = baseline.iloc[:0]
     for name, table in sets.items():
-        right = _by_workload(_counts(table))
-        tried = set(baseline["workload"]) & set(table["workload"])
-        for workload in sorted(tried):
+        arms = {"baseline": baseline, "contender": table}
+        if null is not None:
+            arms["null"] = null
+        runs_of = {arm: _by_workload(_valid_runs(runs)) for arm, runs in arms.items()}
+        for workload in sorted(set(baseline["workload"]) & set(table["workload"])):
             for metric in metrics:
                 sides = {
-                    "baseline": _values(left.get(workload, nothing), metric, n_blocks),
-                    "contender": _values(right.get(workload, nothing), metric, n_blocks),
+                    arm: _values(runs.get(workload, empty), metric, n_blocks)
+                    for arm, runs in runs_of.items()
                 }
-                if not any(np.isfinite(values).any() for values, _ in sides.values()):
+                compared = (sides["baseline"], sides["contender"])
+                if not any(np.isfinite(values).any() for values, _ in compared):
                     continue
-                if null is not None:
-                    sides["null"] = _values(middle.get(workload, nothing), metric, n_blocks)
                 rows.append(
                     {
                         "contender": name,
@@ -283,11 +300,12 @@ def _by_workload(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _n_failed(runs: pd.DataFrame, workload: str) -> int:
-    mine = runs[runs["workload"] == workload]
-    return int((~mine["outcome"].isin(["ok", "skipped", "infrastructure"])).sum())
+    outcomes = runs.loc[runs["workload"] == workload, "outcome"]
+    return int((~outcomes.isin(["ok", "skipped", "infrastructure"])).sum())
 
 
 def _stack(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Return rows of different lengths as a matrix, padded with NaN."""
     width = max((len(row) for row in rows), default=0)
     stacked = np.full((len(rows), max(width, 1)), np.nan)
     for index, row in enumerate(rows):
@@ -296,19 +314,20 @@ def _stack(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _frame(rows: Sequence[dict[str, Any]], effects: Effects) -> pd.DataFrame:
+    """Return the table of a comparison, changed rows first."""
     frame = pd.DataFrame(
         [{k: v for k, v in row.items() if k not in ("points", "ids")} for row in rows]
     )
     frame["row"] = range(len(rows))
     frame["baseline"] = [_median(row["points"]["baseline"]) for row in rows]
     frame["contender_value"] = [_median(row["points"]["contender"]) for row in rows]
-    for name in ("ratio", "low", "high", "p", "q", "needed", "selected_low", "selected_high"):
+    for name in (
+        *("ratio", "low", "high", "p", "q", "needed", "selected_low", "selected_high"),
+        *("hodges_lehmann", "null_moved", "n_baseline", "n_contender"),
+    ):
         frame[name] = getattr(effects, name)
-    for name in ("hodges_lehmann", "null_moved", "n_baseline", "n_contender"):
-        frame[name] = getattr(effects, name)
-    nulls = [_null_interval(row["points"]) for row in rows]
-    for index, name in enumerate(("null_ratio", "null_low", "null_high")):
-        frame[name] = [interval[index] for interval in nulls]
+    null_columns = ["null_ratio", "null_low", "null_high"]
+    frame[null_columns] = [_null_interval(row["points"]) for row in rows]
     frame["noise"] = [_noise(row["points"]) for row in rows]
     frame["changed"] = effects.changed
     more = effects.ratio > 1
@@ -329,34 +348,26 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects) -> pd.DataFrame:
 
 
 def _median(values: np.ndarray) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else math.nan
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else math.nan
 
 
 def _noise(points: Mapping[str, np.ndarray]) -> float:
-    """Return the coefficient of variation of one run, pooled over arms; NaN for too few runs."""
-    squares, degrees = 0.0, 0
+    """Return the coefficient of variation of a run, pooled over arms; NaN for too few runs."""
+    squares, df = 0.0, 0
     for values in points.values():
-        known = values[np.isfinite(values) & (values > 0)]
-        if len(known) > 1:
-            squares += float(np.log(known).var(ddof=1)) * (len(known) - 1)
-            degrees += len(known) - 1
-    return math.sqrt(math.expm1(squares / degrees)) if degrees > 1 else math.nan
+        positive = values[np.isfinite(values) & (values > 0)]
+        if len(positive) > 1:
+            squares += float(np.log(positive).var(ddof=1)) * (len(positive) - 1)
+            df += len(positive) - 1
+    return math.sqrt(math.expm1(squares / df)) if df > 1 else math.nan
 
 
 def _null_interval(points: Mapping[str, np.ndarray]) -> tuple[float, float, float]:
     """Return the ratio null arm / baseline and its interval: Welch's t on logarithms."""
-    nothing = math.nan, math.nan, math.nan
-    if "null" not in points:
-        return nothing
-    sides = [values[np.isfinite(values)] for values in (points["null"], points["baseline"])]
+    sides = [points.get(arm, np.zeros(0)) for arm in ("baseline", "null")]
+    sides = [values[np.isfinite(values)] for values in sides]
     if any(len(side) < 2 or (side <= 0).any() for side in sides):
-        return nothing
-    first, second = (np.log(side) for side in sides)
-    change = float(first.mean() - second.mean())
-    a, b = (float(side.var(ddof=1)) / len(side) for side in (first, second))
-    if not a + b > 0:
-        return math.exp(change), math.exp(change), math.exp(change)
-    df = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
-    half = float(stdtrit(df, 0.975)) * math.sqrt(a + b)
+        return math.nan, math.nan, math.nan
+    change, half = (float(x) for x in mean_difference(np.log(sides[0]), np.log(sides[1])))
     return math.exp(change), math.exp(change - half), math.exp(change + half)

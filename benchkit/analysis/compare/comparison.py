@@ -9,7 +9,7 @@ import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,10 @@ import pandas as pd
 from benchkit.analysis.stats.effects import Effects
 from benchkit.formatting import Table, counted, format_change, format_quantity, json_safe
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "comparison_warnings"]
+
+#: A row of a comparison: its number, or the row with the column ``row``.
+Row: TypeAlias = "int | Mapping[str, Any] | pd.Series"
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,11 +30,11 @@ class Comparison:
     Parameters
     ----------
     frame : DataFrame
-        A row per contender, workload and metric; changed rows first, largest change first.
+        A row per contender, workload and metric; changed rows first, the largest change first.
         ``ratio`` is contender / baseline with its interval ``low`` to ``high``; ``verdict`` and
         ``worse`` classify it, ``needed`` is the number of further runs for a verdict.
-        ``null_ratio`` is the null arm / baseline (NaN without one), ``noise`` the coefficient of
-        variation of one run, of all arms together (NaN with too few).
+        ``null_ratio`` is the null arm / baseline (NaN without a null arm), ``noise`` the
+        coefficient of variation of a run, pooled over the arms (NaN for too few runs).
     effects : Effects
         The statistics of all rows; ``frame["row"]`` is the index into it.
     baseline, contenders : str, tuple of str
@@ -42,6 +45,10 @@ class Comparison:
         Whether runs were compared within the blocks of an experiment.
     warnings : tuple of str
         Conditions that limit the validity of the comparison.
+    level, same : float
+        Confidence of the intervals; largest relative change that counts as no change.
+    _points, _ids : dict of int to dict
+        Values and run ids of each row by arm; see `points` and `run_ids`.
     """
 
     frame: pd.DataFrame
@@ -58,12 +65,12 @@ class Comparison:
 
     @property
     def worse(self) -> pd.DataFrame:
-        """The rows that changed for the worse."""
+        """Rows that changed for the worse."""
         return self.frame[self.frame["worse"]]
 
     @property
     def better(self) -> pd.DataFrame:
-        """The rows that changed for the better."""
+        """Rows that changed for the better."""
         return self.frame[self.frame["changed"] & ~self.frame["worse"]]
 
     @property
@@ -73,13 +80,13 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """Summary of the verdicts in a sentence, with counts."""
+        """Number of rows with each verdict, in a sentence."""
         verdicts = self.frame["verdict"].value_counts()
         parts = [f"{len(self.worse)} worse", f"{len(self.better)} better"]
         parts += [
-            f"{verdicts[word]} {word}"
-            for word in ("same", "undecided", "noise", "failed")
-            if word in verdicts
+            f"{verdicts[verdict]} {verdict}"
+            for verdict in ("same", "undecided", "noise", "failed")
+            if verdict in verdicts
         ]
         n_workloads = self.frame["workload"].nunique()
         runs = self.frame[["n_baseline", "n_contender"]].max()
@@ -89,45 +96,80 @@ class Comparison:
             f"up to {runs['n_baseline']} + {runs['n_contender']} runs): {', '.join(parts)}."
         )
 
-    def points(self, row: Any) -> dict[str, np.ndarray]:
-        """Return the values of one row of `frame` by arm: baseline, null (if any), contender.
+    def points(self, row: Row) -> dict[str, np.ndarray]:
+        """Return the values of a row by arm.
 
-        In the order of blocks when blocked, NaN where a run is missing; else in order of time.
+        Parameters
+        ----------
+        row : int or mapping
+            A row of `frame`, or its column ``row``.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For ``baseline``, ``contender`` and, if there is one, ``null``. By block if blocked,
+            with NaN where a run is missing; else in order of time.
         """
-        return self._points[_number(row)]
+        return self._points[_index(row)]
 
-    def run_ids(self, row: Any) -> dict[str, np.ndarray]:
-        """Return the run id of each value of `points`, by arm; "" where a run is missing."""
-        return self._ids[_number(row)]
+    def run_ids(self, row: Row) -> dict[str, np.ndarray]:
+        """Return the run ids of a row by arm.
+
+        Parameters
+        ----------
+        row : int or mapping
+            As in `points`.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The id of each value of `points`; "" where a run is missing.
+        """
+        return self._ids[_index(row)]
 
     def numbers(self) -> pd.DataFrame:
-        """Return a row per contender, workload, metric and arm: runs, median, mean, deviation.
+        """Return statistics of each arm as text with units.
 
-        Values are text with units; the null arm has rows of its own.
+        Returns
+        -------
+        DataFrame
+            A row per contender, workload, metric and arm, null arm included: number of runs,
+            median, mean and standard deviation.
         """
         rows = []
         for row in self.frame.to_dict("records"):
             for arm, values in self.points(row).items():
-                known = values[np.isfinite(values)]
+                finite = values[np.isfinite(values)]
+                statistics = {
+                    "median": np.median(finite) if len(finite) else None,
+                    "mean": finite.mean() if len(finite) else None,
+                    "standard deviation": finite.std(ddof=1) if len(finite) > 1 else None,
+                }
                 name = {"baseline": self.baseline, "contender": row["contender"]}.get(arm, arm)
-                spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-                mean = float(known.mean()) if len(known) else math.nan
-                middle = float(np.median(known)) if len(known) else math.nan
+                texts = {n: format_quantity(v, row["unit"]) for n, v in statistics.items()}
                 rows.append(
                     {
-                        "workload": row["workload"],
-                        "metric": row["metric"],
+                        **{column: row[column] for column in ("workload", "metric")},
                         "arm": name,
-                        "runs": len(known),
-                        "median": format_quantity(middle, row["unit"]),
-                        "mean": format_quantity(mean, row["unit"]),
-                        "standard deviation": format_quantity(spread, row["unit"]),
+                        "runs": len(finite),
+                        **texts,
                     }
                 )
         return pd.DataFrame(rows).drop_duplicates(ignore_index=True)
 
     def to_table(self, *, all_rows: bool = False) -> str:
-        """Return the rows as text; without `all_rows`, `same` rows are only counted."""
+        """Return the rows as text.
+
+        Parameters
+        ----------
+        all_rows : bool, default False
+            Include rows with the verdict `same`, which are only counted otherwise.
+
+        Returns
+        -------
+        str
+            Aligned columns.
+        """
         frame = self.frame if all_rows else self.frame[self.frame["verdict"] != "same"]
         rows = [_text_row(row, self) for row in frame.to_dict("records")]
         lines = [self._table(rows).to_text()] if rows else []
@@ -143,6 +185,11 @@ class Comparison:
         ----------
         most_bytes : int, default 60000
             Largest size; GitHub rejects comments above 65,536 characters.
+
+        Returns
+        -------
+        str
+            The sentence, the warnings and the table.
         """
         lines = [self.sentence, "", *(f"> **{text}**" for text in self.warnings), ""]
         rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
@@ -157,7 +204,13 @@ class Comparison:
         return "\n".join(lines) + "\n"
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat dictionaries; unknown values are None."""
+        """Return the rows as flat dictionaries.
+
+        Returns
+        -------
+        list of dict
+            JSON types; unknown values are None.
+        """
         return [json_safe(row) for row in self.frame.to_dict("records")]
 
     def _repr_html_(self) -> str:
@@ -175,13 +228,14 @@ class Comparison:
         return "\n".join([self.sentence, *self.warnings, self.to_table()])
 
 
-def _number(row: Any) -> int:
-    return int(row if isinstance(row, (int, np.integer)) else row["row"])
+def _index(row: Row) -> int:
+    return int(row["row"] if isinstance(row, (Mapping, pd.Series)) else row)
 
 
-def _text_row(row: Mapping[str, Any], report: Comparison) -> dict[str, str]:
+def _text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
+    """Return a row of the table as text."""
     interval = ""
-    if not _is_nan(row["low"]):
+    if not math.isnan(row["low"]):
         low, high = (
             (row["selected_low"], row["selected_high"])
             if row["changed"]
@@ -190,25 +244,21 @@ def _text_row(row: Mapping[str, Any], report: Comparison) -> dict[str, str]:
         interval = f"{format_change(low)} to {format_change(high)}"
     verdict = row["verdict"]
     if verdict == "undecided" and row["needed"] > 0:
-        verdict = f"undecided: {row['needed']} more would tell"
+        verdict = f"undecided: {row['needed']} more runs needed"
     sign = "▲ " if row["worse"] else "▼ " if row["changed"] else ""
     failed = row["n_failed_baseline"] + row["n_failed_contender"]
     return {
         "contender": str(row["contender"]),
         "workload": str(row["workload"]),
         "metric": str(row["metric"]),
-        report.baseline: format_quantity(row["baseline"], row["unit"]),
+        comparison.baseline: format_quantity(row["baseline"], row["unit"]),
         "now": format_quantity(row["contender_value"], row["unit"]),
         "change": format_change(row["ratio"]),
-        f"{report.level:.0%} interval": interval,
+        f"{comparison.level:.0%} interval": interval,
         "verdict": sign + verdict,
         "runs": f"{row['n_baseline']} + {row['n_contender']}"
         + (f", {failed} failed" if failed else ""),
     }
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 #: Columns that make two sets of runs incomparable when they differ -> name in a warning.
@@ -228,20 +278,39 @@ def comparison_warnings(
     null_name: str,
     blocked: bool,
 ) -> list[str]:
-    """Return warnings about the runs of a comparison: excluded, not interleaved, other machine."""
+    """Return warnings about the runs of a comparison.
+
+    Parameters
+    ----------
+    baseline : DataFrame
+        Runs of the baseline.
+    sets : mapping of str to DataFrame
+        Runs of the contenders by name.
+    null : DataFrame or None
+        Runs of the null arm.
+    name, null_name : str
+        Names of the baseline and of the null arm.
+    blocked : bool
+        Whether runs are compared within blocks.
+
+    Returns
+    -------
+    list of str
+        Sentences about excluded runs, arms without interleaving, and different machines.
+    """
     nulls = {} if null is None else {null_name: null}
     warnings = []
     for arm, runs in {name: baseline, **sets, **nulls}.items():
         if runs.empty:
             continue
-        bad = runs.loc[runs["outcome"] != "ok", "outcome"].value_counts()
-        if len(bad):
-            counts = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in bad.items())
-            warnings.append(f"{bad.sum()} of {len(runs)} runs of {arm} left out: {counts}")
+        failed = runs.loc[runs["outcome"] != "ok", "outcome"].value_counts()
+        if len(failed):
+            counts = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in failed.items())
+            warnings.append(f"{failed.sum()} of {len(runs)} runs of {arm} left out: {counts}")
     if not blocked:
         warnings.append(
-            "these runs were not interleaved: what the machine did in between looks like a change; "
-            "`benchkit ab` measures them side by side"
+            "these runs were not interleaved: a change of the machine between the arms looks like "
+            "a change of the workload; `benchkit ab` interleaves the arms"
         )
     for contender, runs in sets.items():
         for column, label in _MACHINE_COLUMNS.items():

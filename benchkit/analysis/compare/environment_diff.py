@@ -1,6 +1,6 @@
-"""Find the differences of two arms besides time: packages, configuration, cluster, counts.
+"""Find the differences between the environments of two sets of runs, and between their counts.
 
-Takes runs; returns a table of the differences, without statistics, because these are facts.
+Takes runs; returns a table of packages, configuration, cluster and counts, without statistics.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _COUNTS = (
     "n_tasks_recomputed",
     "n_workers_lost",
 )
-#: Kind of a difference -> attribute of the run that holds it, as JSON.
-_FACTS = {"package": "packages", "config": "config", "variable": "variables"}
-#: Facts to ignore: the folder that the configuration was read from always differs, without effect.
-_NO_FACTS = ("config",)
-#: Smallest relative difference of counts that is reported; noise changes counts a little.
+#: Kind of a difference -> attribute of a run with the values, as JSON.
+_ATTRIBUTES = {"package": "packages", "config": "config", "variable": "variables"}
+#: Names to ignore: the folder of the configuration differs without effect.
+_IGNORED = ("config",)
+#: Largest relative difference of counts that is not reported, because noise changes counts too.
 SAME_COUNT = 0.01
 
 
@@ -41,7 +41,7 @@ def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFra
     Parameters
     ----------
     baseline, contender : sequence of DataTree or Run
-        Runs of both arms; facts are those of the latest run of each, counts are medians.
+        Runs of both sets. Counts are medians, everything else is from the last run of each set.
 
     Returns
     -------
@@ -53,11 +53,7 @@ def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFra
     rows: list[tuple[str, str, str, str]] = []
     if all(sides):
         left, right = (side[-1].attrs for side in sides)
-        for kind, name in (
-            ("package", "packages"),
-            ("config", "config"),
-            ("variable", "variables"),
-        ):
+        for kind, name in _ATTRIBUTES.items():
             rows += _unequal(kind, _flat(_json(left, name)), _flat(_json(right, name)))
         rows += _unequal("cluster", _cluster(left), _cluster(right))
         rows += _counts(sides)
@@ -78,13 +74,13 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def _cluster(attrs: Mapping[str, Any]) -> dict[str, str]:
     description = _json(attrs, "cluster_description")
-    facts = {
+    options = {
         name: description.get(name)
         for name in ("class", "n_workers", "n_threads", "memory_limit", "workers")
     }
-    facts |= description.get("kwargs") or {}
-    facts["host"] = attrs.get("host")
-    return {name: str(value) for name, value in facts.items() if value is not None}
+    options |= description.get("kwargs") or {}
+    options["host"] = attrs.get("host")
+    return {name: str(value) for name, value in options.items() if value is not None}
 
 
 def _unequal(
@@ -93,17 +89,17 @@ def _unequal(
     return [
         (kind, name, left.get(name, MISSING), right.get(name, MISSING))
         for name in sorted({*left, *right})
-        if left.get(name) != right.get(name) and name not in _NO_FACTS
+        if left.get(name) != right.get(name) and name not in _IGNORED
     ]
 
 
 def _counts(sides: Sequence[Sequence[Any]]) -> list[tuple[str, str, str, str]]:
     rows = []
     for name in _COUNTS:
-        known = [[float(tree[name]) for tree in side if name in tree.data_vars] for side in sides]
-        if not all(known):
+        counts = [[float(tree[name]) for tree in side if name in tree.data_vars] for side in sides]
+        if not all(counts):
             continue
-        left, right = (float(np.median(values)) for values in known)
+        left, right = (float(np.median(values)) for values in counts)
         if abs(left - right) > SAME_COUNT * max(abs(left), abs(right)):
             metric = METRICS[name]
             before, now = (format_quantity(value, metric.units) for value in (left, right))
@@ -112,7 +108,7 @@ def _counts(sides: Sequence[Sequence[Any]]) -> list[tuple[str, str, str, str]]:
         pd.Series([tree.attrs.get("outcome") for tree in side]).value_counts().to_dict()
         for side in sides
     ]
-    words = [", ".join(f"{n} {name}" for name, n in sorted(found.items())) for found in outcomes]
     if set(outcomes[0]) != set(outcomes[1]):
-        rows.append(("outcome", "runs", words[0], words[1]))
+        texts = [", ".join(f"{n} {name}" for name, n in sorted(side.items())) for side in outcomes]
+        rows.append(("outcome", "runs", texts[0], texts[1]))
     return rows

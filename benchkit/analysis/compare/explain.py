@@ -1,34 +1,34 @@
 """Split a difference into parts: seconds by task group and activity, bytes by kind of memory.
 
-Takes runs of two arms; returns a table that sums to the whole difference, without a verdict:
-`benchkit.analysis.compare.compare_runs` decides whether there is a difference.
+Takes runs of two arms; returns a table whose sum is the whole difference. Verdicts are in
+`benchkit.analysis.compare.compare_runs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.special import stdtrit
 
+from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns
 from benchkit.formatting import short_group
+from benchkit.store.run import Run
 
 __all__ = ["GROUPS_READ", "IDLE", "UNEXPLAINED", "Explanation", "explain"]
 
-#: Groups of a run that `explain` reads, besides the root; callers need to open only these.
+#: Groups of a run that `explain` reads, in addition to the root.
 GROUPS_READ = ("task_groups", "scheduler")
 
 IDLE, UNEXPLAINED = "idle", "unexplained"
 _KINDS = ("managed", "unmanaged_old", "unmanaged_recent", "spilled")
-#: Parts that are named in the sentence.
-NAMED = 2
-#: Parts below this share of the whole are not named.
-LEAST = 0.05
+#: Largest number of task groups in the sentence.
+GROUPS_NAMED = 2
+#: Smallest share of the whole for a part in the sentence.
+LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,11 +39,12 @@ class Explanation:
     ----------
     parts : DataFrame
         A row per task group and activity, the largest first: ``seconds`` of wall time (thread-
-        seconds over the number of threads) that the contender takes more, with its interval
-        ``low`` to ``high`` over the repeats, the values of both arms, and the share of the whole.
-        Then ``idle`` (threads without work) and ``unexplained``; all sum to `total_s`.
+        seconds / number of threads), contender minus baseline, with the interval ``low`` to
+        ``high`` over the repeats, the values of both arms, and the share of the whole. The last
+        rows are ``idle`` (threads without tasks) and ``unexplained``; the sum is `total_s`.
     memory : DataFrame
-        A row per kind of memory at the cluster's peak: ``bytes`` more, with interval.
+        A row per kind of memory at the cluster's peak: ``bytes``, contender minus baseline, with
+        interval.
     total_s : float
         Difference of the mean durations, in s.
     n_baseline, n_contender : int
@@ -58,14 +59,14 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The largest parts in words; idle is last, because it follows from the other parts."""
-        same_way = np.sign(self.parts["seconds"]) == np.sign(self.total_s)
-        signed = self.parts[same_way & (self.parts["seconds"].abs() > LEAST * abs(self.total_s))]
-        rest = signed["group"].isin([IDLE, UNEXPLAINED])
-        told = pd.concat([signed[~rest].head(NAMED), signed[rest]])
+        """The largest parts as text; idle is last, because it follows from the other parts."""
+        seconds = self.parts["seconds"]
+        same_sign = np.sign(seconds) == np.sign(self.total_s)
+        large = self.parts[same_sign & (seconds.abs() > LEAST_SHARE * abs(self.total_s))]
+        rest = large["group"].isin([IDLE, UNEXPLAINED])
         named = [
-            f"{_signed(row.seconds)} is {_words(row.group, row.activity)}"
-            for row in told.itertuples()
+            f"{_signed(row.seconds)} is {_part_name(row.group, row.activity)}"
+            for row in pd.concat([large[~rest].head(GROUPS_NAMED), large[rest]]).itertuples()
         ]
         return f"Of {_signed(self.total_s)}, {', '.join(named) or 'nothing stands out'}."
 
@@ -74,8 +75,8 @@ class Explanation:
 
 
 def explain(
-    baseline: Sequence[Any],
-    contender: Sequence[Any],
+    baseline: Sequence[Run | xr.DataTree],
+    contender: Sequence[Run | xr.DataTree],
     *,
     blocked: bool = False,
     level: float = 0.95,
@@ -85,7 +86,7 @@ def explain(
     Parameters
     ----------
     baseline, contender : sequence of DataTree or Run
-        Runs of one workload that ended ok.
+        Runs of a workload with outcome ok.
     blocked : bool, default False
         Element i of both is from block i: intervals are those of the differences within blocks.
     level : float, default 0.95
@@ -94,6 +95,7 @@ def explain(
     Returns
     -------
     Explanation
+        Parts of the difference in time and in memory.
 
     Raises
     ------
@@ -103,31 +105,32 @@ def explain(
     Notes
     -----
     A run of T seconds on n threads has n T thread-seconds. Those of task groups are recorded by
-    activity; the rest is idle. So a part is thread-seconds / n, and parts and idle sum to the
-    duration. Data are fetched while threads compute, so the sum over groups can exceed the
-    threads' time; the excess is the part called unexplained (never above 0, and 0 when threads
-    never do two things at once). Intervals are Welch's t, or the paired t in blocks; with one run
-    a side there are none.
+    activity; the rest is idle. A part is thread-seconds / n, so that the sum of parts and idle is
+    the duration. Workers fetch data while threads compute, so that the sum over groups can exceed
+    the time of the threads; minus the excess is the part `unexplained`, at most 0. Intervals are
+    Welch's t, or the paired t in blocks; NaN with a single run a side.
 
-    Groups are matched by name without Dask's hash; groups of equal names are one part.
+    Groups are matched by name without Dask's hash; groups of equal names are a single part.
     """
-    trees = [[getattr(run, "tree", run) for run in runs] for runs in (baseline, contender)]
-    sides = [[_account(tree) for tree in side] for side in trees]
+    trees = [
+        [run.tree if isinstance(run, Run) else run for run in runs]
+        for runs in (baseline, contender)
+    ]
+    sides = [[_seconds_by_part(tree) for tree in side] for side in trees]
     if not all(sides):
         which = "baseline" if not sides[0] else "contender"
-        raise NotEnoughRuns(f"explanation: the {which} has no run that ended ok")
+        raise NotEnoughRuns(f"explanation: the {which} has no run with outcome ok")
     keys = sorted({key for side in sides for parts, _ in side for key in parts})
     values = [
         np.array([[parts.get(key, 0.0) for key in keys] for parts, _ in side]) for side in sides
     ]
-    total = float(
-        np.mean([duration for _, duration in sides[1]])
-        - np.mean([duration for _, duration in sides[0]])
-    )
+    means = [float(np.mean([duration for _, duration in side])) for side in sides]
+    total = means[1] - means[0]
     frame = _differences(values, blocked, level)
     frame.insert(0, "group", [group for group, _ in keys])
     frame.insert(1, "activity", [activity for _, activity in keys])
-    frame = frame.rename(columns={"more": "seconds", "a": "baseline_s", "b": "contender_s"})
+    names = {"difference": "seconds", "baseline": "baseline_s", "contender": "contender_s"}
+    frame = frame.rename(columns=names)
     frame["share"] = frame["seconds"] / total if total else np.nan
     frame = frame[(frame["baseline_s"] != 0) | (frame["contender_s"] != 0)]
     last = frame["group"].isin([IDLE, UNEXPLAINED])
@@ -142,14 +145,13 @@ def explain(
     )
 
 
-def _account(tree: xr.DataTree) -> tuple[dict[tuple[str, str], float], float]:
-    """Return wall seconds by group and activity, idle and unexplained included, and duration."""
+def _seconds_by_part(tree: xr.DataTree) -> tuple[dict[tuple[str, str], float], float]:
+    """Return the wall seconds of each part by group and activity, and the duration."""
     duration = float(tree["duration"])
     n_threads = max(int(tree.attrs.get("n_threads") or 1), 1)
     parts: dict[tuple[str, str], float] = {}
     if "task_groups" in tree.children:
-        node: Any = tree["task_groups"]
-        data = node.to_dataset()
+        data = tree.children["task_groups"].to_dataset()
         seconds = np.nan_to_num(data["seconds"].transpose("task_group", "action").values)
         for row, group in zip(seconds, data["task_group"].values, strict=True):
             name = short_group(str(group))
@@ -164,47 +166,38 @@ def _account(tree: xr.DataTree) -> tuple[dict[tuple[str, str], float], float]:
 
 
 def _differences(values: list[np.ndarray], blocked: bool, level: float) -> pd.DataFrame:
-    """Return mean differences of columns with intervals."""
+    """Return the mean difference of each column with its interval, and both means."""
     left, right = values
-    more = right.mean(axis=0) - left.mean(axis=0)
-    half = np.full(len(more), np.nan)
-    if blocked and len(left) == len(right) >= 2:
-        error = (right - left).std(axis=0, ddof=1) / np.sqrt(len(left))
-        half = stdtrit(len(left) - 1, (1 + level) / 2) * error
-    elif min(len(left), len(right)) >= 2:
-        a, b = (side.var(axis=0, ddof=1) / len(side) for side in values)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            df = (a + b) ** 2 / (a**2 / (len(left) - 1) + b**2 / (len(right) - 1))
-        half = stdtrit(np.where(np.isfinite(df), df, 1), (1 + level) / 2) * np.sqrt(a + b)
+    difference, half = mean_difference(left, right, paired=blocked, level=level)
     return pd.DataFrame(
         {
-            "more": more,
-            "low": more - half,
-            "high": more + half,
-            "a": left.mean(axis=0),
-            "b": right.mean(axis=0),
+            "difference": difference,
+            "low": difference - half,
+            "high": difference + half,
+            "baseline": left.mean(axis=0),
+            "contender": right.mean(axis=0),
         }
     )
 
 
 def _memory(sides: list[list[xr.DataTree]], blocked: bool, level: float) -> pd.DataFrame:
+    """Return the differences in memory by kind, the largest first."""
     columns = ["kind", "bytes", "low", "high", "baseline", "contender"]
-    known = [[_at_peak(tree) for tree in side] for side in sides]
-    kept = [np.array([row for row in side if row is not None]) for side in known]
-    if not all(len(side) for side in kept):
+    peaks = [[_memory_at_peak(tree) for tree in side] for side in sides]
+    values = [np.array([row for row in side if row is not None]) for side in peaks]
+    if not all(len(side) for side in values):
         return pd.DataFrame(columns=columns)
-    frame = _differences(kept, blocked and len(kept[0]) == len(kept[1]), level)
+    frame = _differences(values, blocked, level).rename(columns={"difference": "bytes"})
     frame.insert(0, "kind", _KINDS)
-    frame = frame.rename(columns={"more": "bytes", "a": "baseline", "b": "contender"})
     order = frame["bytes"].abs().sort_values(ascending=False, kind="stable").index
     return frame.loc[order, columns].reset_index(drop=True)
 
 
-def _at_peak(tree: xr.DataTree) -> list[float] | None:
+def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:
     """Return memory by kind in B, at the peak of the cluster's process memory."""
-    if "scheduler" not in tree.children or not tree["scheduler"].sizes.get("time"):
+    node = tree.children.get("scheduler")
+    if node is None or not node.sizes.get("time"):
         return None
-    node: Any = tree["scheduler"]
     data = node.to_dataset()
     peak = int(np.nanargmax(np.nan_to_num(data["process"].values)))
     return [float(np.nan_to_num(data[kind].values[peak])) for kind in _KINDS]
@@ -214,7 +207,7 @@ def _signed(seconds: float) -> str:
     return f"{'+' if seconds >= 0 else '−'}{abs(seconds):.3g} s"
 
 
-def _words(group: str, activity: str) -> str:
+def _part_name(group: str, activity: str) -> str:
     if group in (IDLE, UNEXPLAINED):
         return group
     return f"{activity} in {group}"

@@ -1,6 +1,6 @@
-"""Compare two runs side by side: thread-seconds by task group, and their differences.
+"""Compare two runs: thread-seconds by task group, and their differences.
 
-There is no verdict: one run a side cannot separate a change from noise.
+There is no verdict: a single run a side cannot distinguish a change from noise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import short_group
 
 __all__ = ["PER", "group_differences"]
-
 
 #: Unit that thread-seconds can be divided by -> its size in tasks or bytes.
 PER = {"task": 1.0, "GiB": 2.0**30}
@@ -37,12 +36,12 @@ def group_differences(
     DataFrame
         A row per group, the largest difference first: ``a``, ``b`` and ``difference`` = b - a in
         thread-seconds, ``tasks_a`` and ``tasks_b``. Groups are matched by name without Dask's
-        hash, groups of equal names as one; a group that a run lacks is 0, or NaN with `per`.
+        hash, and those of equal names are added. A missing group is 0, or NaN with `per`.
     """
     sides = []
-    for within in (a, b):
-        table = within.group_seconds(window)[["total", "tasks"]]
-        table = table.join(within.group_bytes(window))
+    for timeline in (a, b):
+        table = timeline.group_seconds(window)[["total", "tasks"]]
+        table = table.join(timeline.group_bytes(window))
         names = pd.Index([short_group(str(name)) for name in table.index], name="group")
         sides.append(table.set_axis(names).groupby(level=0).sum())
     seconds = pd.concat([side["total"] for side in sides], axis=1, keys=["a", "b"]).fillna(0.0)
@@ -52,7 +51,7 @@ def group_differences(
         for name, side in zip("ab", sides, strict=True):
             amount = side[column].where(side[column] > 0) / PER[per]
             seconds[name] = side["total"] / amount
-    found = seconds.assign(difference=seconds["b"] - seconds["a"])
-    found = found.join(tasks.fillna(0).astype(int))
-    order = found["difference"].abs().sort_values(ascending=False, kind="stable").index
-    return found.loc[order].rename_axis("group")
+    table = seconds.assign(difference=seconds["b"] - seconds["a"])
+    table = table.join(tasks.fillna(0).astype(int))
+    order = table["difference"].abs().sort_values(ascending=False, kind="stable").index
+    return table.loc[order].rename_axis("group")
