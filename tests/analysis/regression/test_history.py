@@ -1,4 +1,4 @@
-"""Histories: which runs make a night, and where a series begins anew."""
+"""Histories: the runs of a night, and the segments of a series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def history(rows, **options):
     return build_history(pd.DataFrame(rows), metrics=["duration"], **options)
 
 
-def test_a_night_is_the_median_of_its_runs_that_ended_ok():
+def test_history_value_is_median_of_ok_runs():
     rows = [run_record(0, duration=value) for value in (10.0, 11.0, 30.0)]
     rows += [
         run_record(0, duration=99.0, outcome="failed"),
@@ -27,7 +27,7 @@ def test_a_night_is_the_median_of_its_runs_that_ended_ok():
     assert found.outcomes.tolist() == [["failed", "ok"]]
 
 
-def test_runs_without_the_tag_belong_to_the_day_they_started():
+def test_history_untagged_runs_belong_to_start_day():
     rows = [
         run_record(0, tagged=False, started=pd.Timestamp("2026-03-01T01:00Z"), duration=10.0),
         run_record(0, tagged=False, started=pd.Timestamp("2026-03-01T23:00Z"), duration=20.0),
@@ -36,7 +36,7 @@ def test_runs_without_the_tag_belong_to_the_day_they_started():
     assert history(rows).values.tolist() == [[15.0, 40.0]]
 
 
-def test_runs_that_judge_others_are_no_nights():
+def test_history_excludes_confirmations_and_experiments():
     rows = [
         run_record(0),
         run_record(1, tags={"confirm": "x"}),
@@ -46,7 +46,7 @@ def test_runs_that_judge_others_are_no_nights():
     assert history(rows).times.size == 1
 
 
-def test_each_environment_host_and_scale_is_a_series_of_its_own():
+def test_history_has_series_per_environment_host_scale():
     rows = [
         run_record(0),
         run_record(0, environment="control"),
@@ -59,39 +59,39 @@ def test_each_environment_host_and_scale_is_a_series_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "reason"),
     [
         ({"version": 2}, "version 1 -> 2 changed"),
         ({"source_hash": "b"}, "source changed"),
         ({"n_workers": 4}, "workers 2 -> 4 changed"),
     ],
 )
-def test_what_makes_nights_incomparable_begins_a_segment(changed, says):
+def test_history_starts_segment_at_incomparable_night(changed, reason):
     rows = [run_record(night, duration=10.0) for night in range(20)]
     rows += [run_record(night, duration=14.0, **changed) for night in range(20, 40)]
     found = history(rows)
-    assert found.segments[["night", "reason"]].values.tolist() == [[20, says]]
+    assert found.segments[["night", "reason"]].values.tolist() == [[20, reason]]
     assert found.changes == [[]]
     assert found.segment_start(0, 30) == 20
 
 
-def test_without_a_segment_the_same_step_is_a_change():
+def test_history_detects_step_within_segment():
     rows = [run_record(night, duration=10.0 if night < 20 else 14.0) for night in range(40)]
     (change,) = history(rows).changes[0]
     assert (change.index, round(change.ratio, 3)) == (20, 1.4)
 
 
-def test_a_source_marked_as_measuring_the_same_goes_on():
+def test_history_continues_segment_for_accepted_source():
     rows = [run_record(night, source_hash="a" if night < 20 else "b") for night in range(25)]
     mark = {"id": new_id(), "kind": "accept", "workload": "array.*", "metric": "source_hash"}
     assert len(history(rows).segments) == 1
     assert len(history(rows, marks=[mark]).segments) == 0
-    # Said before the change was made, it is not about it.
+    # A mark made before the change does not apply to it.
     early = mark | {"at": (FIRST + pd.Timedelta(days=3)).isoformat()}
     assert len(history(rows, marks=[early]).segments) == 1
 
 
-def test_an_accepted_change_begins_a_segment_of_that_metric_only():
+def test_history_accepted_change_starts_segment_of_metric():
     rows = [run_record(n, memory_peak=1e9, duration=10.0 if n < 20 else 14.0) for n in range(40)]
     mark = {
         "id": new_id(),
@@ -107,7 +107,7 @@ def test_an_accepted_change_begins_a_segment_of_that_metric_only():
     assert found.changes == [[], []]
 
 
-def test_what_was_known_on_a_night_does_not_change_later():
+def test_history_changes_do_not_depend_on_later_nights():
     rng = np.random.default_rng(0)
     values = 10 * np.exp(0.01 * rng.standard_normal(80))
     values[40:] *= 1.15
@@ -118,7 +118,7 @@ def test_what_was_known_on_a_night_does_not_change_later():
         assert known == [at for at in seen if at <= night]
 
 
-def test_an_empty_store_has_an_empty_history():
+def test_history_of_empty_store_is_empty():
     found = build_history(pd.DataFrame([run_record(0)]).iloc[:0])
     assert (len(found), found.times.size, found.changes) == (0, 0, [])
     assert "empty" in repr(found)

@@ -9,13 +9,13 @@ def arms(rng, n_tests, n_blocks, level=0.02):
     return np.exp(make("lognormal", rng, (n_tests, n_blocks, 2), level=level)).transpose(2, 0, 1)
 
 
-def test_nothing_is_decided_before_the_first_look(rng):
+def test_next_step_continues_before_first_look(rng):
     a, b = arms(rng, 20, 2)
 
     assert (next_step(a, 2 * b) == 0).all()
 
 
-def test_changes_are_decided_with_their_sign_and_small_differences_as_the_same(rng):
+def test_next_step_decides_changed_and_same(rng):
     a, b = arms(rng, 30, 8)
     b[0] *= 1.3
     b[1] /= 1.3
@@ -26,20 +26,20 @@ def test_changes_are_decided_with_their_sign_and_small_differences_as_the_same(r
     assert (steps[2:] == 2).mean() > 0.8
 
 
-def test_blocks_between_two_looks_change_nothing(rng):
+def test_next_step_ignores_blocks_between_looks(rng):
     a, b = arms(rng, 30, 7, 0.08)
 
     np.testing.assert_array_equal(next_step(a[:, :5], b[:, :5]), next_step(a, b))
 
 
-def test_hopeless_noise_stops_early_and_the_last_look_stops_all(rng):
+def test_next_step_stops_tests_without_power(rng):
     a, b = arms(rng, 30, 20, 0.3)
 
     assert (next_step(a[:, :3], b[:, :3]) == 3).mean() > 0.3
     assert (next_step(a, b) != 0).all()
 
 
-def test_a_change_stays_one_whatever_comes_later(rng):
+def test_next_step_keeps_changed_decision(rng):
     a, b = arms(rng, 30, 12)
     b[0, :5] *= 1.5
     b[0, 5:] /= 1.5
@@ -48,7 +48,7 @@ def test_a_change_stays_one_whatever_comes_later(rng):
     assert next_step(a, b)[0] == 1
 
 
-def test_a_stopped_test_keeps_its_decision_while_others_go_on(rng):
+def test_next_step_keeps_decision_of_stopped_test(rng):
     a, b = arms(rng, 30, 20, 0.06)
     early = next_step(a[:, :3], b[:, :3])
     stopped = early != 0
@@ -60,7 +60,7 @@ def test_a_stopped_test_keeps_its_decision_while_others_go_on(rng):
     np.testing.assert_array_equal(late[stopped], early[stopped])
 
 
-def test_a_test_with_too_few_runs_to_judge_goes_on_and_one_without_any_stops(rng):
+def test_next_step_with_few_or_no_runs(rng):
     a, b = arms(rng, 30, 5)
     b[0, 1:] = np.nan  # one run
     b[1] = np.nan
@@ -68,7 +68,7 @@ def test_a_test_with_too_few_runs_to_judge_goes_on_and_one_without_any_stops(rng
     assert next_step(a, b)[:2].tolist() == [0, 3]
 
 
-def test_a_test_that_lost_runs_is_decided_by_the_others(rng):
+def test_next_step_decides_with_missing_runs(rng):
     a, b = arms(rng, 30, 8)
     b[0] *= 1.3
     a[0, 0] = b[0, 3] = np.nan
@@ -76,7 +76,7 @@ def test_a_test_that_lost_runs_is_decided_by_the_others(rng):
     assert next_step(a, b)[0] == 1
 
 
-def test_a_null_arm_and_history_are_taken_along(rng):
+def test_next_step_uses_null_arm_and_history(rng):
     a, b = arms(rng, 30, 5)
     null, _ = arms(rng, 30, 5)
     nights, _ = arms(rng, 30, 40)
@@ -85,18 +85,18 @@ def test_a_null_arm_and_history_are_taken_along(rng):
     assert next_step(a, b, null=null, history=nights)[0] == 1
 
 
-def test_the_worth_of_a_smallest_p_lies_between_one_look_and_bonferroni():
+def test_sequential_p_is_between_single_look_and_bonferroni():
     p = np.array([0.0, 1e-9, 1e-5, 0.001, 0.05, 0.5, 1.0])
 
-    worth = sequential_p(p, LOOKS)
+    corrected = sequential_p(p, LOOKS)
 
-    assert (worth >= p).all()
-    assert (worth <= np.minimum(5 * p, 1)).all()
-    assert (np.diff(worth) >= 0).all()
+    assert (corrected >= p).all()
+    assert (corrected <= np.minimum(5 * p, 1)).all()
+    assert (np.diff(corrected) >= 0).all()
     assert sequential_p(p, (5,)) == pytest.approx(p, abs=1e-6)
 
 
-def test_the_worth_of_a_smallest_p_is_what_chance_makes_of_it(rng):
+def test_sequential_p_bounds_simulated_error_rate(rng):
     sums = np.cumsum(rng.standard_normal((100_000, LOOKS[-1])), axis=1)
     z = np.abs(sums[:, np.array(LOOKS) - 1] / np.sqrt(LOOKS)).max(axis=1)
 

@@ -1,7 +1,7 @@
-"""Do the promises hold? Each test simulates reports with a fixed seed and counts.
+"""Coverage and error rates: each test simulates reports with a fixed seed and counts.
 
-Bounds are binomial: a count is wrong when a method that keeps its promise would show it less than
-once in ten thousand. Rows of a report share their prior, so few large reports would not do.
+Bounds are binomial: a test fails at counts that a correct method gives with a probability below
+1e-4. Rows of a report share their prior, so that many small reports are better than few large ones.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from scipy.stats import binom, binomtest
 from benchkit.analysis.stats.effects import compare
 from benchkit.analysis.stats.stopping import LOOKS, next_step
 
-SURE = 1e-4
+LEAST_PROBABILITY = 1e-4
 
 
 def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, ratio=1.1):
-    """Return how many intervals held the ratio, how many rows were false alarms, of how many."""
+    """Return the number of intervals with the ratio, of false alarms, and of all rows."""
     held = wrong = 0
     for _ in range(reports):
         runs = np.exp(make(kind, rng, (n_tests, n_blocks, n_arms)))
@@ -31,54 +31,56 @@ def cover_and_reject(rng, kind, n_blocks, *, n_tests=100, n_arms=2, reports=40, 
 @pytest.mark.parametrize("n_arms", [2, 3])
 @pytest.mark.parametrize("n_blocks", [3, 5, 10])
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *IN_TIME])
-def test_intervals_cover_and_unchanged_rows_stay_unchanged(rng, kind, n_blocks, n_arms):
+def test_compare_coverage_and_false_positive_rate(rng, kind, n_blocks, n_arms):
     held, wrong, total = cover_and_reject(rng, kind, n_blocks, n_arms=n_arms)
 
-    assert binom.cdf(held, total, 0.93) > SURE
-    assert binom.sf(held - 1, total, 0.975) > SURE
-    assert binom.sf(wrong - 1, total, 0.06) > SURE
+    assert binom.cdf(held, total, 0.93) > LEAST_PROBABILITY
+    assert binom.sf(held - 1, total, 0.975) > LEAST_PROBABILITY
+    assert binom.sf(wrong - 1, total, 0.06) > LEAST_PROBABILITY
 
 
 @pytest.mark.parametrize("n_blocks", [3, 10])
 @pytest.mark.parametrize("kind", ["drift", "strong_drift", "neighbour"])
-def test_what_hits_rows_of_unequal_noise_alike_neither_fools_nor_blinds(rng, kind, n_blocks):
+def test_compare_coverage_under_common_disturbances(rng, kind, n_blocks):
     held, wrong, total = cover_and_reject(rng, kind, n_blocks, reports=150)
 
-    assert binom.cdf(held, total, 0.94) > SURE
-    assert binom.sf(held - 1, total, 0.96) > SURE
-    assert binom.sf(wrong - 1, total, 0.06) > SURE
+    assert binom.cdf(held, total, 0.94) > LEAST_PROBABILITY
+    assert binom.sf(held - 1, total, 0.96) > LEAST_PROBABILITY
+    assert binom.sf(wrong - 1, total, 0.06) > LEAST_PROBABILITY
 
 
 @pytest.mark.parametrize("n_blocks", [3, 5])
-def test_coverage_is_exact_where_noise_is_log_normal(rng, n_blocks):
+def test_compare_coverage_is_exact_for_lognormal_noise(rng, n_blocks):
     held, _, total = cover_and_reject(rng, "lognormal", n_blocks)
 
-    assert binomtest(held, total, 0.95).pvalue > SURE
+    assert binomtest(held, total, 0.95).pvalue > LEAST_PROBABILITY
 
 
 @pytest.mark.parametrize("n_tests", [1, 9, 10, 20])
 @pytest.mark.parametrize("kind", ["lognormal", "drift"])
-def test_small_reports_are_calibrated_too(rng, kind, n_tests):
+def test_compare_calibration_in_small_reports(rng, kind, n_tests):
     held, wrong, total = cover_and_reject(rng, kind, 4, n_tests=n_tests, reports=1500 // n_tests)
 
-    assert binom.cdf(held, total, 0.93) > SURE
-    assert binom.sf(wrong - 1, total, 0.07) > SURE
+    assert binom.cdf(held, total, 0.93) > LEAST_PROBABILITY
+    assert binom.sf(wrong - 1, total, 0.07) > LEAST_PROBABILITY
 
 
-def test_running_one_arm_after_the_other_cannot_be_repaired_and_interleaving_does_it(rng):
+def test_compare_needs_interleaved_arms_under_drift(rng):
     shape = (2000, 5, 2)
-    apart = np.exp(make("drift", rng, shape, order="sequential"))
-    woven = np.exp(make("drift", rng, shape))
+    sequential = np.exp(make("drift", rng, shape, order="sequential"))
+    interleaved = np.exp(make("drift", rng, shape))
 
-    alarms_apart = (compare(apart[:, :, 0], apart[:, :, 1]).p < 0.05).mean()
-    alarms_woven = (compare(woven[:, :, 0], woven[:, :, 1], blocked=True).p < 0.05).mean()
+    alarms_sequential = (compare(sequential[:, :, 0], sequential[:, :, 1]).p < 0.05).mean()
+    alarms_interleaved = (
+        compare(interleaved[:, :, 0], interleaved[:, :, 1], blocked=True).p < 0.05
+    ).mean()
 
-    assert alarms_apart > 0.2
-    assert alarms_woven < 0.06
+    assert alarms_sequential > 0.2
+    assert alarms_interleaved < 0.06
 
 
 @pytest.mark.parametrize(("n_blocks", "found_at_least"), [(3, 0.2), (5, 0.37), (10, 0.55)])
-def test_few_of_the_changes_in_a_large_report_are_false(rng, n_blocks, found_at_least):
+def test_compare_false_discovery_rate_in_large_reports(rng, n_blocks, found_at_least):
     false, found, listed = [], [], 0
     for _ in range(12):
         a, null, b, history, changed = report(rng, n_blocks)
@@ -94,7 +96,7 @@ def test_few_of_the_changes_in_a_large_report_are_false(rng, n_blocks, found_at_
     assert listed > 12 * 10
 
 
-def test_correcting_for_the_size_of_the_report_is_what_keeps_the_list_true(rng):
+def test_compare_correction_reduces_false_discoveries(rng):
     a, _, b, _, changed = report(rng, 5)
     seen = compare(a, b)
 
@@ -103,7 +105,7 @@ def test_correcting_for_the_size_of_the_report_is_what_keeps_the_list_true(rng):
     assert (corrected & ~changed).sum() / corrected.sum() < 0.15
 
 
-def test_the_null_arm_and_history_each_find_more(rng):
+def test_compare_null_arm_and_history_add_power(rng):
     found = dict.fromkeys(("neither", "null", "history", "both"), 0.0)
     for _ in range(8):
         a, null, b, history, changed = report(rng, 3, mixed=False)
@@ -120,7 +122,7 @@ def test_the_null_arm_and_history_each_find_more(rng):
     assert found["history"] > found["neither"] + 0.02
 
 
-def test_selected_intervals_cover_in_spite_of_the_selection(rng):
+def test_compare_selected_intervals_keep_coverage(rng):
     plain = wide = total = 0
     for _ in range(12):
         sigma = 0.05
@@ -132,11 +134,11 @@ def test_selected_intervals_cover_in_spite_of_the_selection(rng):
         wide += ((seen.selected_low <= true) & (true <= seen.selected_high))[listed].sum()
         total += listed.sum()
 
-    assert binom.cdf(wide, total, 0.93) > SURE
+    assert binom.cdf(wide, total, 0.93) > LEAST_PROBABILITY
     assert plain < wide
 
 
-def test_the_share_of_null_rows_that_move_is_judged_without_false_alarm(rng):
+def test_calibrated_rarely_rejects_calibrated_experiments(rng):
     alarms = 0
     for _ in range(60):
         a, null, b = (np.exp(make("lognormal", rng, (100, 4, 3)))).transpose(2, 0, 1)
@@ -145,7 +147,7 @@ def test_the_share_of_null_rows_that_move_is_judged_without_false_alarm(rng):
     assert alarms <= 4
 
 
-def test_arms_that_differ_by_themselves_are_called_noise_and_great_changes_are_not(rng):
+def test_compare_noise_verdict_needs_comparable_null_change(rng):
     wrong = seen = found = great = 0
     for _ in range(20):
         arms = np.exp(0.05 * rng.standard_normal((200, 1, 3)))
@@ -157,12 +159,12 @@ def test_arms_that_differ_by_themselves_are_called_noise_and_great_changes_are_n
         found += moved.changed[moved.null_moved].sum()
         great += moved.null_moved.sum()
 
-    assert binom.sf(wrong - 1, seen, 0.05) > SURE
+    assert binom.sf(wrong - 1, seen, 0.05) > LEAST_PROBABILITY
     assert found > 0.8 * great > 1000
 
 
 def adaptive(a, b):
-    """Run an experiment as `next_step` says; return decisions and blocks of each test."""
+    """Run an experiment with `next_step`; return decisions and blocks of each test."""
     seen = np.full((2, *a.shape), np.nan)
     steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
     for before, look in zip((0, *LOOKS), LOOKS, strict=False):
@@ -170,12 +172,12 @@ def adaptive(a, b):
         seen[:, running, before:look] = np.stack([a, b])[:, running, before:look]
         n_blocks[running] = look
         now = next_step(*seen[:, :, :look])
-        assert (now[~running] == steps[~running]).all()  # what was decided stays decided
+        assert (now[~running] == steps[~running]).all()  # decisions are final
         steps = now
     return steps, n_blocks
 
 
-def test_adaptive_plans_find_as_much_as_fixed_ones_with_less_than_half_of_the_runs(rng):
+def test_next_step_has_power_of_fixed_plan_with_half_the_runs(rng):
     changed = np.arange(100) % 10 == 0
     found, false, blocks, fixed = [], [], [], []
     for _ in range(25):
@@ -197,7 +199,7 @@ def test_adaptive_plans_find_as_much_as_fixed_ones_with_less_than_half_of_the_ru
     assert np.mean(blocks) < 10 / 2
 
 
-def test_looking_often_does_not_make_changes_out_of_nothing(rng):
+def test_next_step_keeps_error_rate_over_all_looks(rng):
     alarms, naive, n_reports = 0, 0, 150
     for _ in range(n_reports):
         a, b = np.exp(make("lognormal", rng, (12, 20, 2))).transpose(2, 0, 1)
@@ -205,5 +207,5 @@ def test_looking_often_does_not_make_changes_out_of_nothing(rng):
         alarms += (np.abs(steps) == 1).any()
         naive += any((compare(a[:, :n], b[:, :n]).q <= 0.05).any() for n in LOOKS)
 
-    assert binom.sf(alarms - 1, n_reports, 0.05) > SURE
+    assert binom.sf(alarms - 1, n_reports, 0.05) > LEAST_PROBABILITY
     assert naive > alarms

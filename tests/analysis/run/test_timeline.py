@@ -46,7 +46,7 @@ def seconds_inside(start, stop, window):
 
 
 @pytest.mark.parametrize("window", [(0.0, 200.0), (20.0, 30.0), (49.99, 50.0), (-5.0, 0.1)])
-def test_seconds_within_a_window_are_those_of_the_parts_inside(window):
+def test_group_seconds_counts_only_time_inside_window(window):
     tree = run_of()
     tasks, events = tree["tasks"].to_dataset(), tree["task_events"].to_dataset()
 
@@ -61,41 +61,41 @@ def test_seconds_within_a_window_are_those_of_the_parts_inside(window):
     assert table["tasks"].sum() == int(overlap.sum())
 
 
-def test_busy_threads_add_up_to_the_seconds_of_the_groups():
-    within = TaskTimeline(run_of())
+def test_busy_threads_sum_to_group_seconds():
+    timeline = TaskTimeline(run_of())
     window = (10.0, 60.0)
 
-    busy = within.busy_threads(window, bins=100)
+    busy = timeline.busy_threads(window, bins=100)
 
     assert busy["compute"].sum() * 0.5 == pytest.approx(
-        within.group_seconds(window)["compute"].sum()
+        timeline.group_seconds(window)["compute"].sum()
     )
     assert (busy >= 0).all(axis=None)
 
 
-def test_the_whole_run_is_what_the_workers_counted_also_of_tasks_not_recorded():
+def test_group_seconds_of_run_uses_worker_counts():
     assert TaskTimeline(run_of()).group_seconds()["tasks"].tolist() == [7] * 4
 
 
-def test_transfers_of_a_group_are_its_fetches_by_pair():
+def test_transfers_of_group_by_worker_pair():
     tree = run_of()
-    within = TaskTimeline(tree)
+    timeline = TaskTimeline(tree)
 
-    found = [within.transfers_of(name) for name in within.groups]
+    found = [timeline.transfers_of(name) for name in timeline.groups]
 
     assert sum(table["count"].sum() for table in found) == 200
-    assert within.transfers()["count"].sum() == 200
-    assert within.transfers_of("unknown").empty
+    assert timeline.transfers()["count"].sum() == 200
+    assert timeline.transfers_of("unknown").empty
 
 
-def test_a_run_without_a_record_of_tasks_has_nothing_within():
-    within = TaskTimeline(xr.DataTree())
+def test_timeline_of_run_without_tasks_is_empty():
+    timeline = TaskTimeline(xr.DataTree())
 
-    assert within.group_seconds((0, 1)).empty
-    assert within.n_tasks == 0
+    assert timeline.group_seconds((0, 1)).empty
+    assert timeline.n_tasks == 0
 
 
-def test_groups_of_two_runs_are_matched_without_the_hash_and_sum_to_the_difference():
+def test_group_differences_match_groups_without_hash():
     slow, quick = TaskTimeline(run_of(shift=0.5)), TaskTimeline(run_of())
     window = (-1e3, 1e3)
 
@@ -105,7 +105,7 @@ def test_groups_of_two_runs_are_matched_without_the_hash_and_sum_to_the_differen
     assert table["difference"].sum() == pytest.approx(0.5 * 500)
 
 
-def test_seconds_of_two_runs_are_held_against_their_tasks_or_their_bytes():
+def test_group_differences_per_task_and_per_gib():
     small, large = run_of(n_tasks=100), run_of(n_tasks=400)
     for tree in (small, large):
         tasks = tree["tasks"].to_dataset()
@@ -124,7 +124,7 @@ def test_seconds_of_two_runs_are_held_against_their_tasks_or_their_bytes():
     assert per_gib["b"] == pytest.approx(1024 * per_task["b"])
 
 
-def test_a_group_that_one_run_does_not_have_has_no_seconds_per_task_there():
+def test_group_differences_missing_group_is_nan_per_task():
     a, b = run_of(n_groups=1), run_of(n_groups=1)
     other = b["task_groups"].to_dataset().assign_coords(task_group=["store-" + "0" * 32])
     b["task_groups"] = xr.DataTree(other)

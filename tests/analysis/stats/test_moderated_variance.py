@@ -9,26 +9,26 @@ def variances(rng, true, df):
     return true * rng.chisquare(df, len(true)) / df
 
 
-def test_inverse_trigamma_undoes_trigamma():
+def test_inverse_trigamma_inverts_trigamma():
     x = np.geomspace(1e-3, 1e6, 50)
 
     np.testing.assert_allclose(inverse_trigamma(polygamma(1, x)), x, rtol=1e-6)
 
 
-def test_rows_of_one_noise_learn_it_and_rows_of_many_do_not_give_up_their_own(rng):
+def test_shrink_strength_depends_on_similarity_of_rows(rng):
     df = np.full(200, 4.0)
     alike = variances(rng, np.full(200, 0.01), df)
     unlike = variances(rng, 0.01 * np.exp(3 * rng.standard_normal(200)), df)
 
-    shrunk, worth, _ = shrink(alike, df)
-    _, worth_unlike, _ = shrink(unlike, df)
+    shrunk, shrunk_df, _ = shrink(alike, df)
+    _, df_unlike, _ = shrink(unlike, df)
 
     assert np.abs(np.log(shrunk / 0.01)).max() < 0.5
-    assert np.median(worth) > 50
-    assert np.median(worth_unlike) < 8
+    assert np.median(shrunk_df) > 50
+    assert np.median(df_unlike) < 8
 
 
-def test_shrunk_variances_are_closer_to_the_truth(rng):
+def test_shrink_reduces_error_of_variances(rng):
     df = np.full(300, 4.0)
     true = 0.0025 * np.exp(0.8 * rng.standard_normal(300))
     seen = variances(rng, true, df)
@@ -38,47 +38,47 @@ def test_shrunk_variances_are_closer_to_the_truth(rng):
     assert np.abs(np.log(shrunk / true)).mean() < 0.75 * np.abs(np.log(seen / true)).mean()
 
 
-def test_a_gamma_family_gets_the_closed_form(rng):
+def test_shrink_matches_closed_form_for_gamma_prior(rng):
     d0, s0, df = 8.0, 0.0025, np.full(4000, 4.0)
     true = s0 * d0 / rng.chisquare(d0, 4000)
     seen = variances(rng, true, df)
 
-    shrunk, worth, _ = shrink(seen, df)
+    shrunk, shrunk_df, _ = shrink(seen, df)
 
     closed = (d0 * s0 + df * seen) / (d0 + df)
     middle = (seen > np.quantile(seen, 0.1)) & (seen < np.quantile(seen, 0.9))
     np.testing.assert_allclose(shrunk[middle], closed[middle], rtol=0.15)
-    assert np.median(worth) == pytest.approx(d0 + 4, rel=0.25)
+    assert np.median(shrunk_df) == pytest.approx(d0 + 4, rel=0.25)
 
 
-def test_a_predictor_that_knows_is_believed_and_one_that_does_not_is_ignored(rng):
+def test_shrink_uses_only_informative_predictor(rng):
     df = np.full(300, 4.0)
     true = 0.0025 * np.exp(1.5 * rng.standard_normal(300))
     seen = variances(rng, true, df)
 
-    told, worth, _ = shrink(seen, df, predictor=2 * true)
-    alone, worth_alone, _ = shrink(seen, df)
+    predicted, shrunk_df, _ = shrink(seen, df, predictor=2 * true)
+    alone, df_alone, _ = shrink(seen, df)
     noise, _, _ = shrink(seen, df, predictor=np.exp(rng.standard_normal(300)))
 
-    assert np.median(worth) > 5 * np.median(worth_alone)
-    assert np.abs(np.log(told / true)).mean() < 0.5 * np.abs(np.log(alone / true)).mean()
+    assert np.median(shrunk_df) > 5 * np.median(df_alone)
+    assert np.abs(np.log(predicted / true)).mean() < 0.5 * np.abs(np.log(alone / true)).mean()
     np.testing.assert_allclose(np.log(noise), np.log(alone), atol=0.5)
 
 
-def test_strange_variances_pass_through_and_teach_nothing(rng):
+def test_shrink_ignores_invalid_variances(rng):
     df = np.r_[np.full(30, 4.0), 0.0, 4.0, 4.0]
     seen = np.r_[variances(rng, np.full(30, 0.01), df[:30]), 1.0, 0.0, np.nan]
 
-    shrunk, worth, prior_df = shrink(seen, df)
+    shrunk, shrunk_df, prior_df = shrink(seen, df)
     alone, _, _ = shrink(seen[:30], df[:30])
 
     np.testing.assert_allclose(shrunk[:30], alone)
     np.testing.assert_array_equal(shrunk[30:], seen[30:])
-    np.testing.assert_array_equal(worth[30:], df[30:])
+    np.testing.assert_array_equal(shrunk_df[30:], df[30:])
     assert (prior_df[30:] == 0).all()
 
 
-def test_a_step_in_the_history_hardly_counts_as_noise(rng):
+def test_successive_variance_ignores_step(rng):
     nights = 0.05 * rng.standard_normal((1, 60))
     stepped = nights + np.where(np.arange(60) < 30, 0, 0.3)
 

@@ -7,7 +7,7 @@ from benchkit.analysis.compare.compare_runs import check_metrics, compare, compa
 from benchkit.errors import NotEnoughRuns, UsageError
 
 
-def test_a_slower_workload_is_found_with_an_interval_around_the_truth():
+def test_compare_detects_slower_and_faster_workloads():
     report = compare(
         arm_runs("A", seed=1),
         arm_runs("B", seed=2, change={"x.w03": 1.25, "x.w07": 0.8}),
@@ -26,7 +26,7 @@ def test_a_slower_workload_is_found_with_an_interval_around_the_truth():
     assert "1 worse, 1 better" in report.sentence
 
 
-def test_rows_of_a_report_are_as_many_as_workloads_and_metrics_that_have_values():
+def test_compare_has_row_per_workload_and_metric():
     report = compare(
         arm_runs("A"), arm_runs("B", seed=1), metrics=["duration", "memory_peak", "n_steals"]
     )
@@ -35,7 +35,7 @@ def test_rows_of_a_report_are_as_many_as_workloads_and_metrics_that_have_values(
     assert set(report.frame["unit"]) == {"s", "B"}
 
 
-def test_failed_runs_are_counted_and_a_workload_that_only_failed_says_so():
+def test_compare_counts_failed_runs():
     contender = arm_runs("B", seed=1)
     contender.loc[contender["workload"] == "x.w00", "outcome"] = "wrong_answer"
     contender.loc[contender["id"] == "B-x.w01-2", "outcome"] = "failed"
@@ -48,7 +48,7 @@ def test_failed_runs_are_counted_and_a_workload_that_only_failed_says_so():
     assert "6 of 80 runs of contender left out: 5 wrong answer, 1 failed" in report.warnings
 
 
-def test_runs_of_one_experiment_are_compared_within_their_blocks():
+def test_compare_uses_blocks_of_experiment():
     block = np.array([1.0, 1.6, 0.7, 1.3, 0.9])
     slow = arm_runs("A", noise=0.005)
     fast = arm_runs("B", seed=1, noise=0.005, change=dict.fromkeys(WORKLOADS, 1.05))
@@ -63,7 +63,7 @@ def test_runs_of_one_experiment_are_compared_within_their_blocks():
     assert any("not interleaved" in text for text in apart.warnings)
 
 
-def test_a_missing_block_keeps_the_others_in_their_places():
+def test_compare_keeps_positions_of_missing_blocks():
     contender = arm_runs("B", seed=1)
     contender = contender[contender["id"] != "B-x.w02-0"]
     report = compare(arm_runs("A"), contender, metrics=["duration"])
@@ -73,7 +73,7 @@ def test_a_missing_block_keeps_the_others_in_their_places():
     assert np.isfinite(report.points(row)["contender"][1:]).all()
 
 
-def test_arms_of_an_experiment_are_found_by_their_names():
+def test_compare_experiment_selects_arms_by_name():
     table = pd.concat(
         [
             arm_runs("main", seed=1),
@@ -91,7 +91,7 @@ def test_arms_of_an_experiment_are_found_by_their_names():
         compare_experiment(table, "e1", baseline="mein")
 
 
-def test_the_baseline_alone_is_held_against_itself():
+def test_compare_experiment_compares_null_arm_alone():
     table = pd.concat([arm_runs("main"), arm_runs("null", seed=1).assign(order=9)])
     report = compare_experiment(table, "e1")
 
@@ -106,19 +106,19 @@ def test_the_baseline_alone_is_held_against_itself():
         (arm_runs(), "has only the arm 'A' so far"),
     ],
 )
-def test_an_experiment_without_two_arms_is_not_enough(table, message):
+def test_compare_experiment_needs_two_arms(table, message):
     with pytest.raises(NotEnoughRuns, match=message) as caught:
         compare_experiment(table, "e1")
 
     assert caught.value.exit_code == 4
 
 
-def test_no_workload_in_common_is_not_enough():
+def test_compare_needs_common_workload():
     with pytest.raises(NotEnoughRuns, match="no workload in common"):
         compare(arm_runs(workloads=["a.b"]), arm_runs(workloads=["a.c"]))
 
 
-def test_one_run_a_side_is_a_ratio_without_a_verdict():
+def test_compare_single_runs_have_no_verdict():
     report = compare(arm_runs("A", n=1), arm_runs("B", n=1, seed=1), metrics=["duration"])
 
     assert report.frame["p"].isna().all()
@@ -126,14 +126,14 @@ def test_one_run_a_side_is_a_ratio_without_a_verdict():
     assert len(report.worse) == 0
 
 
-def test_metrics_are_checked_by_name():
+def test_check_metrics_rejects_unknown_names():
     assert check_metrics(["duration", "duration"]) == ("duration",)
     assert "memory_peak" in check_metrics(["all"])
     with pytest.raises(UsageError, match="did you mean 'memory_peak'"):
         check_metrics(["memory_pek"])
 
 
-def test_text_json_and_html_hold_the_finding_and_escape_names():
+def test_comparison_outputs_escape_names():
     name = "<script>"
     report = compare(
         arm_runs("A", workloads=[name]), arm_runs("B", workloads=[name], change={name: 2.0}, seed=1)

@@ -10,7 +10,7 @@ from benchkit.analysis.compare.explain import IDLE, explain
 from benchkit.errors import NotEnoughRuns
 
 
-def test_parts_sum_to_the_whole_and_the_largest_is_named():
+def test_explain_parts_sum_to_total():
     before = [run_tree({"sum": (10, 2), "load": (4, 0)}, 10.0)] * 3
     after = [run_tree({"sum": (10, 12), "load": (6, 0)}, 16.5, suffix="fedcba9876543210")] * 3
     found = explain(before, after)
@@ -25,7 +25,7 @@ def test_parts_sum_to_the_whole_and_the_largest_is_named():
     )
 
 
-def test_a_group_that_only_one_arm_has_is_a_part_of_its_own():
+def test_explain_keeps_groups_of_single_arm():
     found = explain([run_tree({"a": (2, 0)}, 2.0)], [run_tree({"b": (4, 0)}, 3.0)])
     parts = found.parts.set_index(["group", "activity"])["seconds"]
 
@@ -35,7 +35,7 @@ def test_a_group_that_only_one_arm_has_is_a_part_of_its_own():
     assert found.parts["low"].isna().all()  # one run a side has no interval
 
 
-def test_work_that_overlaps_is_taken_back_as_unexplained():
+def test_explain_subtracts_overlap_as_unexplained():
     found = explain([run_tree({"a": (2, 0)}, 1.0)], [run_tree({"a": (2, 2)}, 1.0)])
     parts = found.parts.set_index("group")["seconds"]
 
@@ -45,7 +45,7 @@ def test_work_that_overlaps_is_taken_back_as_unexplained():
 
 
 @pytest.mark.parametrize("blocked", [True, False])
-def test_intervals_cover_the_truth_as_often_as_they_say(blocked):
+def test_explain_intervals_have_nominal_coverage(blocked):
     rng = np.random.default_rng(5)
     n_trials, hits = 120, 0
     for _ in range(n_trials):
@@ -60,7 +60,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(blocked):
     assert binomtest(hits, n_trials, 0.95).pvalue > 1e-4
 
 
-def test_memory_is_explained_by_kind_at_the_peak():
+def test_explain_memory_by_kind_at_peak():
     found = explain(
         [run_tree({"a": (1, 0)}, 1.0)], [run_tree({"a": (1, 0)}, 1.0, peak=(1, 2, 3, 40))]
     )
@@ -69,12 +69,12 @@ def test_memory_is_explained_by_kind_at_the_peak():
     assert found.memory["bytes"].iloc[0] == 36
 
 
-def test_an_arm_without_runs_is_not_enough():
+def test_explain_needs_runs_of_both_arms():
     with pytest.raises(NotEnoughRuns, match="the contender has no run"):
         explain([run_tree({"a": (1, 0)}, 1.0)], [])
 
 
-def test_only_what_differs_is_listed():
+def test_differences_lists_only_differences():
     facts = {
         "packages": json.dumps({"dask": "2026.7.0", "numpy": "2.4"}),
         "config": json.dumps({"distributed": {"scheduler": {"work-stealing": True}}}),

@@ -34,7 +34,7 @@ def record(**fields):
     return {**base, **fields}
 
 
-def test_the_ratio_is_to_the_geometric_mean_of_earlier_runs():
+def test_against_previous_ratio_is_to_geometric_mean():
     found = against_previous(frame([5.0, 20.0]), record())
 
     assert found.n_runs == 2
@@ -46,23 +46,23 @@ def test_the_ratio_is_to_the_geometric_mean_of_earlier_runs():
     "other",
     [{"workload": "a.c"}, {"host": "there"}, {"n_threads": 4}, {"started": "2025-01-01T00:00Z"}],
 )
-def test_runs_of_something_else_are_not_held_against_it(other):
+def test_comparable_excludes_runs_with_other_fields(other):
     assert comparable(frame([5.0, 6.0]), record(**other)).empty
 
 
-def test_failed_runs_and_the_run_itself_do_not_count():
+def test_comparable_excludes_failed_runs_and_itself():
     runs = frame([5.0, 6.0, 7.0], outcome=["ok", "failed", "ok"])
 
     assert list(comparable(runs, record(id="run2"))["id"]) == ["run0"]
 
 
-def test_a_run_without_the_metric_or_a_history_has_no_change():
+def test_against_previous_is_none_without_values():
     assert against_previous(frame([np.nan]), record()) is None
     assert against_previous(frame([1.0]), record(duration=None)) is None
     assert against_previous(pd.DataFrame(), record()) is None
 
 
-def test_an_ordinary_run_is_called_unusual_as_rarely_as_it_says():
+def test_unusual_has_nominal_error_rate():
     rng = np.random.default_rng(7)
     n_trials = 600
     values = rng.lognormal(1.0, 0.08, size=(n_trials, 7))

@@ -1,4 +1,4 @@
-"""Judging a night: what becomes an event of the ledger, and what does not."""
+"""Events of the ledger that follow from the runs of a night."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def replay(series, *, first=30, marks=(), control="control", outcomes=None, vers
             rows.append(run_record(night, workload=workload, environment=environment, **facts))
     runs, events = pd.DataFrame(rows), []
     for night in range(first, N):
-        known = runs[runs["started"] <= FIRST + pd.Timedelta(days=night)]
-        history = build_history(known, metrics=["duration"], marks=marks)
-        found = judge_night(history, events, marks=marks, control=control)
-        settled = [one for one in found.proposed if not one["suspect"]]
-        told = (*settled, *found.events, *found.nights)
-        events += [{"id": new_id(), **event} for event in told]
+        past_runs = runs[runs["started"] <= FIRST + pd.Timedelta(days=night)]
+        history = build_history(past_runs, metrics=["duration"], marks=marks)
+        judgement = judge_night(history, events, marks=marks, control=control)
+        opened = [event for event in judgement.proposed if not event["suspect"]]
+        new_events = (*opened, *judgement.events, *judgement.nights)
+        events += [{"id": new_id(), **event} for event in new_events]
     return events
 
 
@@ -50,44 +50,44 @@ def stepped(seed, ratio, first=40, last=N):
     return values
 
 
-def test_a_step_is_opened_once_with_its_levels_and_night():
+def test_judge_opens_regression_once():
     events = replay({("a.x", "tip"): stepped(1, 1.2), ("a.y", "tip"): noise(2)})
     assert kinds(events) == ["opened"]
-    (one,) = read_ledger(events)
-    assert one.is_open
-    assert one.workload == "a.x"
-    assert one.night[:10] == str(FIRST + pd.Timedelta(days=40))[:10]
-    assert 1.18 < one.ratio < 1.22
-    assert 9.8 < one.before < 10.2 < 11.8 < one.after < 12.2
-    assert one.low < one.ratio < one.high
+    (regression,) = read_ledger(events)
+    assert regression.is_open
+    assert regression.workload == "a.x"
+    assert regression.night[:10] == str(FIRST + pd.Timedelta(days=40))[:10]
+    assert 1.18 < regression.ratio < 1.22
+    assert 9.8 < regression.before < 10.2 < 11.8 < regression.after < 12.2
+    assert regression.low < regression.ratio < regression.high
 
 
-def test_a_second_step_grows_it_and_the_whole_size_counts():
+def test_judge_second_step_grows_regression():
     values = stepped(1, 1.2, first=35)
     values[50:] *= 1.3
     events = replay({("a.x", "tip"): values})
     assert kinds(events) == ["opened", "grown"]
-    (one,) = read_ledger(events)
-    assert one.state == "grown"
-    assert 1.5 < one.ratio < 1.62
-    assert one.night[:10] == str(FIRST + pd.Timedelta(days=35))[:10]
+    (regression,) = read_ledger(events)
+    assert regression.state == "grown"
+    assert 1.5 < regression.ratio < 1.62
+    assert regression.night[:10] == str(FIRST + pd.Timedelta(days=35))[:10]
 
 
-def test_three_nights_back_are_a_recovery_and_no_improvement():
+def test_judge_three_nights_at_old_level_are_recovery():
     events = replay({("a.x", "tip"): stepped(1, 1.2, first=36, last=48)})
     assert kinds(events) == ["opened", "recovered"]
-    (one,) = read_ledger(events)
-    assert one.state == "recovered"
-    assert one.closed[:10] == str(FIRST + pd.Timedelta(days=50))[:10]
+    (regression,) = read_ledger(events)
+    assert regression.state == "recovered"
+    assert regression.closed[:10] == str(FIRST + pd.Timedelta(days=50))[:10]
 
 
-def test_a_change_for_the_better_is_told_and_opens_nothing():
+def test_judge_reports_improvement():
     events = replay({("a.x", "tip"): stepped(1, 0.8)})
     assert kinds(events) == ["improved"]
     assert read_ledger(events) == []
 
 
-def test_what_the_control_does_too_is_the_machine():
+def test_judge_sets_aside_change_shared_with_control():
     series = {
         ("a.x", "tip"): stepped(1, 1.2),
         ("a.x", "control"): stepped(2, 1.2),
@@ -95,49 +95,49 @@ def test_what_the_control_does_too_is_the_machine():
         ("a.y", "control"): noise(4),
     }
     events = replay(series)
-    assert [one.workload for one in read_ledger(events)] == ["a.y"]
+    assert [regression.workload for regression in read_ledger(events)] == ["a.y"]
     aside = {(e["workload"], e["environment"]) for e in events if e["kind"] == "set_aside"}
     assert aside == {("a.x", "tip"), ("a.x", "control")}
 
 
-def test_one_night_of_the_control_does_not_hide_a_step():
+def test_judge_single_control_night_does_not_hide_step():
     pinned = noise(2)
-    pinned[42] *= 1.2  # the very night on which the step is seen
+    pinned[42] *= 1.2  # the night on which the step is detected
     events = replay({("a.x", "tip"): stepped(1, 1.2), ("a.x", "control"): pinned})
     assert kinds(events)[0] == "opened"
 
 
-def test_one_wild_night_is_suspect_and_opens_nothing_by_itself():
+def test_judge_single_outlier_night_is_suspect():
     values = noise(1)
     values[N - 1] *= 1.5
     rows = [run_record(night, duration=value) for night, value in enumerate(values)]
     found = judge_night(build_history(pd.DataFrame(rows), metrics=["duration"]))
-    assert [(one["suspect"], one["night"][:10]) for one in found.proposed] == [
+    assert [(event["suspect"], event["night"][:10]) for event in found.proposed] == [
         (True, str(FIRST + pd.Timedelta(days=N - 1))[:10])
     ]
     assert kinds(replay({("a.x", "tip"): values})) == []
 
 
-def test_a_workload_that_fails_is_opened_at_once_and_recovers_after_two_good_nights():
+def test_judge_opens_and_closes_failure():
     outcomes = {("a.x", "tip", night): "failed" for night in (40, 41, 42)}
     events = replay({("a.x", "tip"): noise(1)}, outcomes=outcomes)
-    told = [(e["kind"], e["seen"][:10]) for e in events if e["kind"] != "night"]
+    seen = [(e["kind"], e["seen"][:10]) for e in events if e["kind"] != "night"]
     days = [str(FIRST + pd.Timedelta(days=night))[:10] for night in (40, 44)]
-    assert told == [("opened", days[0]), ("recovered", days[1])]
+    assert seen == [("opened", days[0]), ("recovered", days[1])]
 
 
-def test_infrastructure_is_no_failure_of_a_workload():
+def test_judge_ignores_infrastructure_outcome():
     outcomes = {("a.x", "tip", night): "infrastructure" for night in (40, 41)}
     assert kinds(replay({("a.x", "tip"): noise(1)}, outcomes=outcomes)) == []
 
 
-def test_what_fails_in_the_control_too_is_set_aside():
+def test_judge_sets_aside_failure_shared_with_control():
     outcomes = {("a.x", env, 40): "failed" for env in ("tip", "control")}
     series = {("a.x", "tip"): noise(1), ("a.x", "control"): noise(2)}
     assert set(kinds(replay(series, outcomes=outcomes))) == {"set_aside"}
 
 
-def test_an_accepted_regression_is_closed_and_the_new_level_is_the_reference():
+def test_judge_accepted_level_becomes_reference():
     mark = {
         "id": new_id(),
         "kind": "accept",
@@ -147,23 +147,23 @@ def test_an_accepted_regression_is_closed_and_the_new_level_is_the_reference():
     values = stepped(1, 1.2)
     values[55:] *= 1.2
     events = replay({("a.x", "tip"): values})
-    assert [one.state for one in read_ledger(events, [mark])] == ["accepted"]
+    assert [regression.state for regression in read_ledger(events, [mark])] == ["accepted"]
     again = replay({("a.x", "tip"): values}, marks=[mark])
-    (one,) = read_ledger(again, [mark])
-    assert one.is_open
-    assert one.night[:10] == str(FIRST + pd.Timedelta(days=55))[:10]
+    (regression,) = read_ledger(again, [mark])
+    assert regression.is_open
+    assert regression.night[:10] == str(FIRST + pd.Timedelta(days=55))[:10]
 
 
-def test_a_new_version_ends_what_can_no_longer_be_followed():
+def test_judge_new_version_ends_regression():
     versions = {("a.x", "tip"): [1 if night < 50 else 2 for night in range(N)]}
     events = replay({("a.x", "tip"): stepped(1, 1.2)}, versions=versions)
     assert kinds(events) == ["opened", "ended"]
-    (one,) = read_ledger(events)
-    assert one.state == "ended"
-    assert one.events[-1]["reason"] == "version 1 -> 2 changed"
+    (regression,) = read_ledger(events)
+    assert regression.state == "ended"
+    assert regression.events[-1]["reason"] == "version 1 -> 2 changed"
 
 
-def test_judging_again_and_judging_twice_at_once_change_nothing():
+def test_judge_repeated_judgement_adds_nothing():
     events = replay({("a.x", "tip"): stepped(1, 1.2)})
     rows = [
         run_record(night, workload="a.x", duration=v) for night, v in enumerate(stepped(1, 1.2))
@@ -176,11 +176,11 @@ def test_judging_again_and_judging_twice_at_once_change_nothing():
     assert len(read_ledger(twice)[0].events) == 1
 
 
-def test_what_was_before_the_first_judged_night_is_history():
+def test_judge_ignores_changes_before_first_judged_night():
     assert kinds(replay({("a.x", "tip"): stepped(1, 1.3, first=20)}, first=45)) == []
 
 
-def test_the_books_count_what_was_judged_and_what_to_expect():
+def test_judge_night_event_has_counts():
     events = replay({("a.x", "tip"): noise(1), ("a.y", "tip"): noise(2)})
     nights = [event for event in events if event["kind"] == "night"]
     assert len(nights) == N - 30

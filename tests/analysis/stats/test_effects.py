@@ -10,7 +10,7 @@ def lognormal(rng, shape, noise=0.05):
     return 10 * rng.lognormal(sigma=noise, size=shape)
 
 
-def test_one_test_alone_is_the_t_test_of_logarithms(rng):
+def test_compare_single_row_is_t_test_of_logarithms(rng):
     a, b = lognormal(rng, (1, 5)), 1.1 * lognormal(rng, (1, 4))
 
     found = compare(a, b)
@@ -21,7 +21,7 @@ def test_one_test_alone_is_the_t_test_of_logarithms(rng):
     assert (found.low[0], found.high[0]) == pytest.approx(tuple(interval))
 
 
-def test_one_test_alone_in_blocks_is_the_paired_t_test(rng):
+def test_compare_single_blocked_row_is_paired_t_test(rng):
     block = rng.lognormal(sigma=0.3, size=(1, 6))
     a, b = lognormal(rng, (1, 6)) * block, 1.1 * lognormal(rng, (1, 6)) * block
 
@@ -32,12 +32,12 @@ def test_one_test_alone_in_blocks_is_the_paired_t_test(rng):
     assert found.df[0] == pytest.approx(5)
 
 
-def test_a_missing_run_of_a_pair_takes_only_its_own_block_out_of_a_paired_test(rng):
+def test_compare_missing_run_excludes_only_its_block(rng):
     a, b = lognormal(rng, (1, 6)), lognormal(rng, (1, 6))
-    holed = b.copy()
-    holed[0, 2] = np.nan
+    with_missing = b.copy()
+    with_missing[0, 2] = np.nan
 
-    found = compare(a, holed, blocked=True)
+    found = compare(a, with_missing, blocked=True)
 
     kept = [0, 1, 3, 4, 5]
     expected = stats.ttest_rel(np.log(b[0, kept]), np.log(a[0, kept]))
@@ -45,7 +45,7 @@ def test_a_missing_run_of_a_pair_takes_only_its_own_block_out_of_a_paired_test(r
     assert "left out" in found.notes[0]
 
 
-def test_rows_are_judged_on_the_same_evidence_in_any_order(rng):
+def test_compare_is_independent_of_row_order(rng):
     a, b = lognormal(rng, (40, 5)), lognormal(rng, (40, 5))
     shuffled = rng.permutation(40)
 
@@ -54,7 +54,7 @@ def test_rows_are_judged_on_the_same_evidence_in_any_order(rng):
     np.testing.assert_allclose(found.p[shuffled], again.p, rtol=1e-10)
 
 
-def test_swapping_the_arms_inverts_the_ratio_and_keeps_p(rng):
+def test_compare_of_swapped_arms_inverts_ratio(rng):
     a, b = lognormal(rng, (40, 5)), lognormal(rng, (40, 4))
 
     there, back = compare(a, b), compare(b, a)
@@ -64,7 +64,7 @@ def test_swapping_the_arms_inverts_the_ratio_and_keeps_p(rng):
     np.testing.assert_allclose(there.p, back.p)
 
 
-def test_the_unit_of_a_row_does_not_matter(rng):
+def test_compare_is_independent_of_unit(rng):
     a, b = lognormal(rng, (40, 5)), lognormal(rng, (40, 5))
     unit = 10 ** rng.uniform(-6, 12, (40, 1))
 
@@ -91,7 +91,7 @@ def test_the_unit_of_a_row_does_not_matter(rng):
         ([1e-300, 2e-300, 1e-300], [1e300, 1e-300, 1e300]),
     ],
 )
-def test_no_row_is_called_changed_without_evidence(baseline, contender, blocked):
+def test_compare_degenerate_rows_are_not_changed(baseline, contender, blocked):
     width = max(len(baseline), len(contender))
     a, b = (
         np.pad(np.asarray(row, float), (0, width - len(row)), constant_values=np.nan)[None]
@@ -106,7 +106,7 @@ def test_no_row_is_called_changed_without_evidence(baseline, contender, blocked)
     assert len(found.notes) == 1
 
 
-def test_degenerate_rows_do_not_disturb_the_others(rng):
+def test_compare_degenerate_rows_do_not_affect_others(rng):
     a, b = lognormal(rng, (60, 4)), lognormal(rng, (60, 4))
     strange = np.array([[5.0] * 4, [0.0] * 4, [np.nan] * 4, [7, 7, np.nan, np.inf]])
 
@@ -117,7 +117,7 @@ def test_degenerate_rows_do_not_disturb_the_others(rng):
     assert np.isnan(together.p[62])
 
 
-def test_fewer_runs_than_another_test_has_are_no_runs_without_a_value(rng):
+def test_compare_padding_is_not_missing(rng):
     a, b = lognormal(rng, (20, 6)), lognormal(rng, (20, 5))
     a[3, 4:] = np.nan  # it has four runs
     b[5, 1] = np.nan  # its second run has no value
@@ -130,7 +130,7 @@ def test_fewer_runs_than_another_test_has_are_no_runs_without_a_value(rng):
     assert compare(a[:, :5], b, blocked=True).points.n_missing[[3, 5]].tolist() == [1, 1]
 
 
-def test_one_run_a_side_gives_a_ratio_and_nothing_else():
+def test_compare_single_run_gives_ratio_only():
     found = compare([[10.0]] * 20, [[12.0]] * 20)
 
     assert found.ratio == pytest.approx(np.full(20, 1.2))
@@ -140,7 +140,7 @@ def test_one_run_a_side_gives_a_ratio_and_nothing_else():
     assert any("one run a side" in text for text in found.warnings)
 
 
-def test_zeros_are_compared_as_differences(rng):
+def test_compare_zeros_as_differences(rng):
     a = np.array([[0.0, 0, 0, 0, 0], [0, 10, 11, 9, 10], [0, 0, 0, 0, 0]])
     b = np.array([[7.0, 8, 9, 8, 8], [30, 33, 31, 29, 30], [0, 0, 0, 0, 0]])
 
@@ -155,7 +155,7 @@ def test_zeros_are_compared_as_differences(rng):
     assert (compare(b[1:2], a[1:2]).low >= 0).all()
 
 
-def test_three_runs_without_a_null_arm_warn_of_two_modes(rng):
+def test_warnings_mention_two_modes_without_null_arm(rng):
     a, null, b = lognormal(rng, (3, 30, 3), 0.02)
     b[0] *= 1.5
 
@@ -164,14 +164,14 @@ def test_three_runs_without_a_null_arm_warn_of_two_modes(rng):
     assert not any("two modes" in text for text in compare(a[1:], b[1:]).warnings)
 
 
-def test_few_tests_say_that_they_stand_alone(rng):
+def test_warnings_mention_missing_prior_in_small_reports(rng):
     few, many = lognormal(rng, (2, 9, 5)), lognormal(rng, (2, 10, 5))
 
     assert any("own runs only" in text for text in compare(*few).warnings)
     assert not compare(*many).warnings
 
 
-def test_the_null_arm_makes_the_baseline_larger(rng):
+def test_compare_adds_null_arm_to_baseline(rng):
     a, null, b = lognormal(rng, (3, 50, 5))
 
     found = compare(a, b, null=null)
@@ -181,7 +181,7 @@ def test_the_null_arm_makes_the_baseline_larger(rng):
     assert found.calibrated
 
 
-def test_a_null_arm_that_moves_raises_the_banner(rng):
+def test_banner_reports_uncalibrated_experiment(rng):
     a, null, b = lognormal(rng, (3, 50, 5))
 
     found = compare(a, b, null=1.15 * null)
@@ -190,7 +190,7 @@ def test_a_null_arm_that_moves_raises_the_banner(rng):
     assert "not calibrated" in found.banner
 
 
-def test_a_change_where_the_null_arm_moved_too_is_noise(rng):
+def test_verdict_is_noise_if_null_arm_changed(rng):
     a, null, b = lognormal(rng, (3, 50, 5), 0.02)
     null[0] *= 1.10
     b[:2] *= 1.30
@@ -201,7 +201,7 @@ def test_a_change_where_the_null_arm_moved_too_is_noise(rng):
     assert "the null arm moved too" in found.notes[0]
 
 
-def test_a_change_far_beyond_what_the_null_arm_moved_is_a_change(rng):
+def test_verdict_is_change_far_beyond_null_arm(rng):
     a, null, b = lognormal(rng, (3, 50, 5), 0.002)
     null[0] *= 1.01
     b[0] *= 1.30
@@ -213,7 +213,7 @@ def test_a_change_far_beyond_what_the_null_arm_moved_is_a_change(rng):
     assert "by far less" in found.notes[0]
 
 
-def test_verdicts_use_labels_of_the_metric(rng):
+def test_verdict_uses_labels(rng):
     a, b = lognormal(rng, (2, 30, 8), 0.02)
     b[0] *= 1.2
     b[1] /= 1.2
@@ -224,7 +224,7 @@ def test_verdicts_use_labels_of_the_metric(rng):
     assert (found.verdict[2:] == "same").mean() > 0.8
 
 
-def test_selected_intervals_are_wider_and_only_where_something_changed(rng):
+def test_selected_intervals_are_wider_for_changed_rows_only(rng):
     a, b = lognormal(rng, (2, 60, 5))
     b[:5] *= 1.4
 
@@ -234,7 +234,7 @@ def test_selected_intervals_are_wider_and_only_where_something_changed(rng):
     np.testing.assert_array_equal(wider, found.q <= 0.05)
 
 
-def test_probabilities_agree_with_intervals_and_p(rng):
+def test_probability_agrees_with_interval_and_p(rng):
     a, b = lognormal(rng, (2, 30, 5))
     b[3] *= 1.1
 
@@ -248,7 +248,7 @@ def test_probabilities_agree_with_intervals_and_p(rng):
     assert (np.diff(table.more, axis=1) <= 0).all()
 
 
-def test_hodges_lehmann_does_not_follow_an_outlier(rng):
+def test_hodges_lehmann_is_robust_against_outlier(rng):
     a, b = lognormal(rng, (2, 20, 9), 0.02)
     b[0, 0] *= 5
 
@@ -260,7 +260,7 @@ def test_hodges_lehmann_does_not_follow_an_outlier(rng):
     assert not any("outlier" in note for note in found.notes[1:])
 
 
-def test_history_of_noisy_rows_widens_their_intervals(rng):
+def test_compare_history_sets_noise_of_rows(rng):
     noise = np.repeat([0.01, 0.10], 50)[:, None]
     a, b = lognormal(rng, (2, 100, 3), noise)
     nights = lognormal(rng, (100, 30), noise)
@@ -271,7 +271,7 @@ def test_history_of_noisy_rows_widens_their_intervals(rng):
     assert np.median(with_history.se[50:]) > 5 * np.median(with_history.se[:50])
 
 
-def test_a_larger_report_can_hold_several_families(rng):
+def test_compare_families_are_independent(rng):
     noise = np.repeat([0.01, 0.10], 50)[:, None]
     a, b = lognormal(rng, (2, 100, 3), noise)
 
@@ -293,7 +293,7 @@ def test_a_larger_report_can_hold_several_families(rng):
         ({"correction": "fdr_by_heart"}, "fdr_by_heart"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused_by_name(arguments, message):
+def test_compare_rejects_mismatched_arrays_by_name(arguments, message):
     given = {"baseline": [[1.0, 2.0]] * 2, "contender": [[1.5, 2.0]] * 2, **arguments}
 
     with pytest.raises(UsageError, match=message):

@@ -6,24 +6,24 @@ from benchkit.analysis.stats.effects import compare_bootstrap
 from benchkit.errors import UsageError
 
 
-def drawn(rng, a, b, n=40_000):
-    """The table by drawing, as the reference makes it."""
+def random_table(rng, a, b, n=40_000):
+    """Return the table from random resamples, as coiled/benchmarks computes it."""
     change = rng.choice(b, (n, len(b))).mean(axis=1) / rng.choice(a, (n, len(a))).mean(axis=1) - 1
     return (change[:, None] < -THRESHOLDS).mean(axis=0), (change[:, None] > THRESHOLDS).mean(axis=0)
 
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(2, 3), (5, 5), (7, 4), (8, 8), (12, 5), (20, 20)])
-def test_every_cell_is_what_drawing_converges_to(rng, n_a, n_b):
+def test_bootstrap_equals_limit_of_random_resampling(rng, n_a, n_b):
     a, b = rng.lognormal(sigma=0.3, size=n_a), 1.1 * rng.lognormal(sigma=0.3, size=n_b)
 
     table = compare_bootstrap([a], [b])
 
-    less, more = drawn(rng, a, b)
+    less, more = random_table(rng, a, b)
     np.testing.assert_allclose(table.less[0], less, atol=0.013)  # five standard errors
     np.testing.assert_allclose(table.more[0], more, atol=0.013)
 
 
-def test_two_runs_a_side_by_hand():
+def test_bootstrap_of_two_runs_a_side():
     # A is 10, 11 or 12 with weights 1, 2, 1; B is 11, 12 or 13
     table = compare_bootstrap([[10.0, 12.0]], [[11.0, 13.0]], thresholds=[0.0, 0.1, 0.2])
 
@@ -31,42 +31,44 @@ def test_two_runs_a_side_by_hand():
     assert table.less[0] == pytest.approx([1 / 16, 0, 0])
 
 
-def test_equal_constants_are_neither_more_nor_less_whatever_their_number():
+def test_bootstrap_of_equal_constants_shows_no_change():
     table = compare_bootstrap([[0.1] * 9, [0.3] * 9], [[0.1] * 4 + [np.nan] * 5, [0.3] * 9])
 
     assert (table.more == 0).all()
     assert (table.less == 0).all()
 
 
-def test_missing_runs_are_left_out_and_a_row_without_runs_is_unknown(rng):
+def test_bootstrap_ignores_missing_runs(rng):
     a, b = rng.lognormal(size=(2, 1, 5))
-    holed = np.c_[a, [[np.nan, np.inf]]]
+    with_missing = np.c_[a, [[np.nan, np.inf]]]
 
-    np.testing.assert_array_equal(compare_bootstrap(holed, b).more, compare_bootstrap(a, b).more)
+    np.testing.assert_array_equal(
+        compare_bootstrap(with_missing, b).more, compare_bootstrap(a, b).more
+    )
     assert np.isnan(compare_bootstrap([[np.nan]], [[1.0]]).more).all()
 
 
-def test_the_same_runs_give_the_same_table(rng):
+def test_bootstrap_is_deterministic(rng):
     a, b = rng.lognormal(size=(2, 3, 9))
 
     np.testing.assert_array_equal(compare_bootstrap(a, b).more, compare_bootstrap(a, b).more)
 
 
-def test_listed_and_convolved_resamples_agree_where_both_can_be_had(rng, monkeypatch):
+def test_bootstrap_enumeration_agrees_with_convolution(rng, monkeypatch):
     a, b = rng.lognormal(sigma=0.2, size=(2, 10, 6))
-    listed = compare_bootstrap(a, b)
+    enumerated = compare_bootstrap(a, b)
 
     monkeypatch.setattr("benchkit.analysis.stats.bootstrap.MOST_ENUMERATED", 1)
     convolved = compare_bootstrap(a, b)
 
-    np.testing.assert_allclose(convolved.more, listed.more, atol=0.01)
-    np.testing.assert_allclose(convolved.less, listed.less, atol=0.01)
+    np.testing.assert_allclose(convolved.more, enumerated.more, atol=0.01)
+    np.testing.assert_allclose(convolved.less, enumerated.less, atol=0.01)
 
 
 @pytest.mark.parametrize(
     ("contender", "thresholds", "message"),
     [([[1.0], [2.0]], [0.0], "contender: 2 rows"), ([[1.0]], [-0.1], "negative")],
 )
-def test_what_does_not_fit_is_refused(contender, thresholds, message):
+def test_bootstrap_rejects_invalid_arguments(contender, thresholds, message):
     with pytest.raises(UsageError, match=message):
         compare_bootstrap([[1.0]], contender, thresholds=thresholds)

@@ -5,7 +5,7 @@ from scipy import stats
 from benchkit.analysis.stats.power import power_table, runs_needed, runs_until_decided
 
 
-def test_so_many_runs_find_the_change_and_one_fewer_does_not(rng):
+def test_runs_needed_is_smallest_sufficient_number(rng):
     n, noise, effect = int(runs_needed(0.1, 0.05)), 0.05, np.log(1.1)
 
     found = []
@@ -16,17 +16,17 @@ def test_so_many_runs_find_the_change_and_one_fewer_does_not(rng):
     assert found[0] < 0.8 < found[1]
 
 
-def test_large_effects_need_two_runs_and_impossible_ones_are_said_to_be():
+def test_runs_needed_limits():
     assert runs_needed([2.0, 0.5], 0.001).tolist() == [2, 2]
     assert runs_needed(0.001, 0.3) == -1
     assert runs_needed(0.0, 0.05) == -1
 
 
-def test_a_drop_needs_about_as_many_runs_as_a_rise():
+def test_runs_needed_is_similar_for_both_directions():
     assert abs(int(runs_needed(-0.05, 0.05)) - int(runs_needed(0.05, 0.05))) <= 2
 
 
-def test_the_table_falls_with_the_effect_and_grows_with_noise_and_severity():
+def test_power_table_is_monotonic():
     table = power_table()
     strict = power_table(alpha=0.005)
 
@@ -39,12 +39,12 @@ def test_the_table_falls_with_the_effect_and_grows_with_noise_and_severity():
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.05])
-def test_so_many_runs_tell_that_nothing_changed(rng, noise):
+def test_runs_until_decided_has_nominal_power(rng, noise):
     n = int(runs_until_decided(np.array([noise]), np.array([0.0]), 0.05)[0])
 
     a, b = noise * rng.standard_normal((2, 4000, n))
     test = stats.ttest_ind(a, b, axis=1)
     low, high = test.confidence_interval(0.90)
-    told = (np.exp(low) > 0.95) & (np.exp(high) < 1.05)
+    decided = (np.exp(low) > 0.95) & (np.exp(high) < 1.05)
 
-    assert 0.72 < told.mean() < 0.9
+    assert 0.72 < decided.mean() < 0.9
