@@ -142,7 +142,7 @@ def detect(times: ArrayLike, values: ArrayLike, *, marks: Marks | None = None) -
     """
     values = np.asarray(values, float)
     if values.ndim != 1:
-        raise UsageError(f"values: {values.ndim} dimensions; one series has one (see detect_many)")
+        raise UsageError(f"values: {values.ndim} dimensions; expected one (see detect_many)")
     return detect_many(values[None], times=times, marks=[marks])[0]
 
 

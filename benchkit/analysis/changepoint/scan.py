@@ -57,7 +57,7 @@ class Events:
     error : ndarray of float
         Standard error of `change`.
     chance : ndarray of float
-        Probability that the noise of the reference does this on one night.
+        Probability that noise like that of the reference causes this alarm on a night.
     """
 
     row: Ints

@@ -68,7 +68,7 @@ class Explanation:
             f"{_signed(row.seconds)} is {_part_name(row.group, row.activity)}"
             for row in pd.concat([large[~rest].head(GROUPS_NAMED), large[rest]]).itertuples()
         ]
-        return f"Of {_signed(self.total_s)}, {', '.join(named) or 'nothing stands out'}."
+        return f"Of {_signed(self.total_s)}, {', '.join(named) or 'no large part'}."
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n{self.parts.round(3).to_string(index=False)}"

@@ -254,7 +254,7 @@ def _number(value: Any) -> float:
 
 
 def _applies(mark: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Return whether a mark has no ``at``, or one that is not before the first night."""
+    """Return whether a mark has no ``at``, or an ``at`` that is not before the first night."""
     if not mark.get("at"):
         return True
     return parse_moment(mark["at"]) >= parse_moment(str(event["night"]))
