@@ -1,15 +1,16 @@
 """Format numbers with their unit and three significant digits, and rows as tables.
 
-Shared by the terminal, notebooks and pages. Imports the standard library only, `rich` on demand.
+Shared by the command line, notebooks and pages. Imports the standard library only, `rich` on use.
 """
 
 from __future__ import annotations
 
-import html
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     import rich.table
@@ -20,20 +21,17 @@ __all__ = [
     "MISSING",
     "OUTCOME_WORDS",
     "Table",
-    "clean_text",
     "counted",
-    "flatten",
     "format_bytes",
     "format_change",
     "format_count",
     "format_quantity",
     "format_seconds",
-    "json_safe",
     "short_group",
     "short_names",
 ]
 
-#: Outcome -> symbol and words: a colour is never the only sign.
+#: Outcome -> symbol and words, so that pages do not show an outcome by its colour only.
 OUTCOME_WORDS = {
     "ok": ("✓", "ok"),
     "wrong_answer": ("✗", "wrong answer"),
@@ -46,14 +44,14 @@ OUTCOME_WORDS = {
 
 #: Text of an unknown number; never 0.
 MISSING = "–"
-#: Bytes of one mebibyte.
+#: Number of bytes in a mebibyte.
 MIB = 2**20
-#: Bytes of one gibibyte.
+#: Number of bytes in a gibibyte.
 GIB = 2**30
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def _is_finite(value: float | None) -> bool:
+def _is_finite(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
@@ -68,7 +66,19 @@ def _three_digits(value: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where it takes one.
+    """Return a number with its noun, in the plural unless the number is 1.
+
+    Parameters
+    ----------
+    number : int
+        The number.
+    noun : str
+        The noun in the singular; its plural must end in s.
+
+    Returns
+    -------
+    str
+        Number and noun.
 
     Examples
     --------
@@ -81,6 +91,16 @@ def counted(number: int, noun: str) -> str:
 def format_bytes(value: float | None) -> str:
     """Return bytes with a binary prefix.
 
+    Parameters
+    ----------
+    value : float or None
+        In B.
+
+    Returns
+    -------
+    str
+        Value and unit; `MISSING` if the value is None, NaN or infinite.
+
     Examples
     --------
     >>> format_bytes(3 * 2**30)
@@ -90,7 +110,6 @@ def format_bytes(value: float | None) -> str:
     """
     if not _is_finite(value):
         return MISSING
-    assert value is not None
     power = 0
     while abs(value) >= 1023.5 and power < len(_BYTES) - 1:
         value /= 1024
@@ -99,7 +118,17 @@ def format_bytes(value: float | None) -> str:
 
 
 def format_seconds(value: float | None) -> str:
-    """Return seconds in the unit that suits them.
+    """Return a duration in the unit that needs the fewest digits.
+
+    Parameters
+    ----------
+    value : float or None
+        In s.
+
+    Returns
+    -------
+    str
+        Value and unit, from µs to h; `MISSING` if the value is None, NaN or infinite.
 
     Examples
     --------
@@ -108,7 +137,6 @@ def format_seconds(value: float | None) -> str:
     """
     if not _is_finite(value):
         return MISSING
-    assert value is not None
     size = abs(value)
     if size >= 3600:
         return f"{value // 3600:.0f} h {value % 3600 // 60:.0f} min"
@@ -123,7 +151,17 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_count(value: float | None) -> str:
-    """Return a count with thin groups of three digits.
+    """Return a count with a space between groups of three digits.
+
+    Parameters
+    ----------
+    value : float or None
+        The count.
+
+    Returns
+    -------
+    str
+        The count; `MISSING` if the value is None, NaN or infinite.
 
     Examples
     --------
@@ -132,14 +170,23 @@ def format_count(value: float | None) -> str:
     """
     if not _is_finite(value):
         return MISSING
-    assert value is not None
     if float(value).is_integer():
         return f"{int(value):,}".replace(",", " ")
     return _three_digits(value)
 
 
 def format_change(ratio: float | None) -> str:
-    """Return contender / baseline as a signed change in %.
+    """Return the ratio contender / baseline as a signed change in %.
+
+    Parameters
+    ----------
+    ratio : float or None
+        Dimensionless; 1 is no change.
+
+    Returns
+    -------
+    str
+        The change; `MISSING` if the ratio is None, NaN or infinite.
 
     Examples
     --------
@@ -148,7 +195,6 @@ def format_change(ratio: float | None) -> str:
     """
     if not _is_finite(ratio):
         return MISSING
-    assert ratio is not None
     percent = (ratio - 1) * 100
     if abs(percent) < 0.05:
         return "±0 %"
@@ -158,7 +204,19 @@ def format_change(ratio: float | None) -> str:
 
 
 def format_quantity(value: float | None, units: str) -> str:
-    """Return a value in the units of the metrics table (s, B, B/s, %, 1, USD) as text.
+    """Return a value with its unit.
+
+    Parameters
+    ----------
+    value : float or None
+        In `units`.
+    units : str
+        Unit of a metric: s, B, B/s, %, 1 or USD.
+
+    Returns
+    -------
+    str
+        Value and unit; `MISSING` if the value is None, NaN or infinite.
 
     Examples
     --------
@@ -167,7 +225,6 @@ def format_quantity(value: float | None, units: str) -> str:
     """
     if not _is_finite(value):
         return MISSING
-    assert value is not None
     if units == "s":
         return format_seconds(value)
     if units == "B":
@@ -180,7 +237,17 @@ def format_quantity(value: float | None, units: str) -> str:
 
 
 def short_group(name: str) -> str:
-    """Return the name of a task group without Dask's hash, which says nothing to a reader.
+    """Return the name of a task group without Dask's hash.
+
+    Parameters
+    ----------
+    name : str
+        Name of a task group.
+
+    Returns
+    -------
+    str
+        The name without hexadecimal parts of 16 or more digits.
 
     Examples
     --------
@@ -193,124 +260,47 @@ def short_group(name: str) -> str:
 
 
 def short_names(groups: Iterable[str]) -> dict[str, str]:
-    """Return a name to show for each task group: without Dask's hash, each one once.
+    """Return unique short names of task groups.
+
+    Parameters
+    ----------
+    groups : iterable of str
+        Names of task groups.
+
+    Returns
+    -------
+    dict of str to str
+        Short name by name; equal short names are numbered.
 
     Examples
     --------
     >>> short_names(["sum-3d240ae1878b4bf2def0", "inc-7", "sum-0035e33e1f113d240"])
     {'sum-3d240ae1878b4bf2def0': 'sum', 'inc-7': 'inc-7', 'sum-0035e33e1f113d240': 'sum #2'}
     """
-    seen: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     names = {}
     for group in groups:
         short = short_group(group)
-        seen[short] = seen.get(short, 0) + 1
-        names[group] = short if seen[short] == 1 else f"{short} #{seen[short]}"
+        counts[short] += 1
+        names[group] = short if counts[short] == 1 else f"{short} #{counts[short]}"
     return names
 
 
-def clean_text(value: Any) -> str:
-    r"""Return text with NUL and half surrogate pairs replaced by their escape sequences.
-
-    Task keys and error messages can hold any character. pandas 3 and Arrow refuse half a
-    surrogate pair, and HDF5 cuts a text at a NUL.
-
-    Parameters
-    ----------
-    value : object
-        The text; None becomes an empty text.
-
-    Returns
-    -------
-    str
-        Text that can be encoded as UTF-8.
-
-    Examples
-    --------
-    >>> clean_text("a\0b")
-    'a\\x00b'
-    """
-    text = "" if value is None else str(value)
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
-
-
-def json_safe(value: Any) -> Any:
-    """Return a value as JSON types: NaN, infinity and pandas.NA become None.
-
-    Parameters
-    ----------
-    value : object
-        Numbers, NumPy scalars, texts, and mappings, lists and tuples of them. Other types are
-        returned unchanged.
-
-    Returns
-    -------
-    object
-        The value; mappings as dict with text keys, lists and tuples as list.
-
-    Examples
-    --------
-    >>> json_safe({"ratio": float("nan"), "runs": (1, 2)})
-    {'ratio': None, 'runs': [1, 2]}
-    """
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, Mapping):
-        return {str(name): json_safe(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_safe(item) for item in value]
-    if type(value).__name__ == "NAType":  # pandas.NA, without an import of pandas
-        return None
-    if hasattr(value, "item") and not hasattr(value, "__len__"):  # a NumPy scalar
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings with their dotted names.
-
-    Parameters
-    ----------
-    values : mapping
-        Mappings of mappings; an empty inner mapping is yielded as a value.
-    prefix : str, optional
-        Prepended to each name, dot included.
-
-    Yields
-    ------
-    tuple of str and object
-        Dotted name and value.
-
-    Examples
-    --------
-    >>> dict(flatten({"a": {"b": 1, "c": {}}, "d": 2}))
-    {'a.b': 1, 'a.c': {}, 'd': 2}
-    """
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-#: Text of a number with a unit, a count in parentheses or a star; such columns are right-aligned.
+#: A cell that is aligned to the right: a number with optional unit, star and count in parentheses.
 _NUMBER = re.compile(r"^[+−±-]?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
 
 
 class Table:
-    """Rows that can be shown as text, by rich, as Markdown and as HTML.
+    """Rows that can be rendered as text, by rich, as Markdown and as HTML.
 
     Parameters
     ----------
     rows : sequence of mapping
-        Column name -> value; all rows have the keys of the first.
+        Column name -> value; all rows have the keys of the first row.
     names : sequence of str, optional
-        Columns to show, in order; by default those of the first row that are not empty in all
-        rows.
+        Columns in order; by default those of the first row, except columns without any value.
     align_numbers : bool, default True
-        Align columns to the right that hold numbers only; applies to text and rich.
+        Align columns of numbers to the right; applies to text and rich.
     """
 
     def __init__(
@@ -331,12 +321,12 @@ class Table:
         ]
 
     def to_text(self, *, width: int | None = None) -> str:
-        """Return aligned text: one line of column names and one line per row.
+        """Return aligned text, with a line of column names.
 
         Parameters
         ----------
         width : int, optional
-            Cut lines to this number of characters; None keeps them whole.
+            Maximum number of characters per line; by default lines are not cut.
 
         Returns
         -------
@@ -389,20 +379,24 @@ class Table:
         return "\n".join(lines)
 
     def to_html(self) -> str:
-        """Return an HTML table; markup in cells is escaped."""
+        """Return an HTML table.
+
+        Returns
+        -------
+        str
+            The table; markup in cells is escaped.
+        """
         left = "style='text-align:left'"
-        head = "".join(f"<th {left}>{html.escape(name)}</th>" for name in self.names)
-        body = "".join(
-            f"<tr>{''.join(f'<td {left}>{html.escape(cell)}</td>' for cell in row)}</tr>"
-            for row in self.cells
-        )
+        head = "".join(f"<th {left}>{escape(name)}</th>" for name in self.names)
+        rows = ("".join(f"<td {left}>{escape(cell)}</td>" for cell in row) for row in self.cells)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     _repr_html_ = to_html
 
 
 def _cell_text(value: Any) -> str:
-    """Return a value on one line: line ends and control codes in texts of runs become spaces."""
+    """Return a value as a line of text; line ends and other control codes become spaces."""
     if value is None:
         return ""
     if isinstance(value, (list, tuple)):

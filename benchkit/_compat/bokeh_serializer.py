@@ -55,7 +55,7 @@ def install_fast_serializer() -> bool:
     except (AttributeError, TypeError):
         fast = None
     _install(_bokeh_query, _bokeh_visit)
-    is_equal = _serialize(sample) == fast
+    is_equal = bool(_serialize(sample) == fast)
     if is_equal:
         _install(_fast_query, _fast_visit)
     else:

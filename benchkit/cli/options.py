@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from benchkit.errors import MissingExtra
-from benchkit.formatting import json_safe
+from benchkit.values import json_safe
 
 __all__ = ["as_json_text", "common", "print_json"]
 

@@ -1,19 +1,21 @@
 """Read and write the files of a store: a folder, or a prefix in a bucket.
 
-Handles names and bytes only; runs, marks and the index use the same methods. Every write creates a
-new name and never replaces a file: the slower of two concurrent writers gets `AlreadyStored`. A
+Handles names and content only; runs, marks and the index use the same methods. Every write creates
+a new name and never replaces a file: the slower of two concurrent writers gets `AlreadyStored`. A
 class for buckets needs the same methods; its `path` would copy the file to a local cache.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from benchkit.errors import AlreadyStored, StoreError
@@ -134,6 +136,26 @@ class LocalFiles:
             The file does not exist.
         """
         return (self.root / name).read_bytes()
+
+    def read_objects(self, folder: str) -> list[dict[str, Any]]:
+        """Return the JSON objects in the files of a folder.
+
+        Parameters
+        ----------
+        folder : str
+            Name of the folder in the store.
+
+        Returns
+        -------
+        list of dict
+            A dict per file ``*.json``, ordered by file name; damaged files are skipped, because
+            `check` reports them.
+        """
+        objects = []
+        for name in self.list(folder, ".json"):
+            with suppress(ValueError):
+                objects.append(json.loads(self.read(name)))
+        return [item for item in objects if isinstance(item, dict)]
 
     def exists(self, name: str) -> bool:
         """Return whether a file exists.

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from benchkit.errors import UsageError
-from benchkit.formatting import json_safe
 from benchkit.measure.run_ids import new_id
 from benchkit.store.files import LocalFiles
+from benchkit.values import json_safe
 
 __all__ = ["FOLDER", "KINDS", "add_event", "read_events"]
 
@@ -80,10 +79,5 @@ def read_events(files: LocalFiles) -> list[dict[str, Any]]:
     list of dict
         Events with ``id`` and ``kind``; damaged files are skipped.
     """
-    events = []
-    for name in files.list(FOLDER, ".json"):
-        with suppress(ValueError):  # damaged: `check` reports it
-            event = json.loads(files.read(name))
-            if isinstance(event, dict) and event.get("kind") in KINDS:
-                events.append(event)
+    events = [event for event in files.read_objects(FOLDER) if event.get("kind") in KINDS]
     return sorted(events, key=lambda event: str(event.get("id", "")))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,13 +202,7 @@ class StoreReader:
         list of dict
             Oldest first, including undone marks; damaged files are skipped.
         """
-        marks = []
-        for name in self.files.list("marks", ".json"):
-            with suppress(ValueError):  # `check` reports it
-                mark = json.loads(self.files.read(name))
-                if isinstance(mark, dict):
-                    marks.append(mark)
-        return marks
+        return self.files.read_objects("marks")
 
     def events(self) -> list[dict[str, Any]]:
         """Return the ledger of regressions.

@@ -59,9 +59,8 @@ class RunTables:
         )
         frame.insert(0, "total (s)", frame.sum(axis=1))
         for name in ("n_tasks", "n_erred", "n_retried"):
-            if name not in groups:  # a light capture does not record retries
-                continue
-            frame[name] = groups[name].values
+            if name in groups:  # a light capture does not record retries
+                frame[name] = groups[name].values
         frame["result (B)"] = groups["nbytes"].values
         frame["start (s)"], frame["stop (s)"] = groups["start"].values, groups["stop"].values
         return frame.sort_values("total (s)", ascending=False)
@@ -131,9 +130,9 @@ class RunTables:
             (``seconds``, ``bytes``, ``count``), span (id), and value, a sum over all workers;
             largest first within a unit.
         """
-        if not self._group("fine").sizes.get("metric"):
-            return pd.DataFrame()
         frame = self._table("fine", ("context", "prefix", "activity", "unit", "span", "value"))
+        if frame.empty:
+            return pd.DataFrame()
         return frame.sort_values(["unit", "value"], ascending=[True, False], ignore_index=True)
 
     def prometheus(self) -> xr.Dataset:

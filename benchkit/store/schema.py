@@ -6,7 +6,7 @@ line in `benchkit.store.build.metrics`. Defines names and units, reads no files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 __all__ = [
     "ACTIVITIES",
@@ -107,14 +107,12 @@ class Metric:
     @property
     def attrs(self) -> dict[str, str]:
         """Attributes of the metric in the file."""
-        return {
-            "units": self.units,
-            "long_name": self.long_name,
-            "source": self.source,
-            "better": self.better,
-        }
+        return {name: text for name, text in asdict(self).items() if name != "name"}
 
 
+_SPILL_SOURCE = "fine metrics, else task groups"
+
+#: Metrics by name, in the order of tables.
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -131,25 +129,10 @@ METRICS: dict[str, Metric] = {
         Metric("spilled_peak", "B", "spilled bytes on disk, highest sum", "heartbeats"),
         Metric("compute_time", "s", "thread-seconds of computing", "task groups"),
         Metric("transfer_time", "s", "thread-seconds of fetching dependencies", "task groups"),
-        Metric(
-            "disk_read_time",
-            "s",
-            "thread-seconds of reading spilled data",
-            "fine metrics, else task groups",
-        ),
-        Metric(
-            "disk_write_time",
-            "s",
-            "thread-seconds of writing spilled data",
-            "fine metrics, else task groups",
-        ),
+        Metric("disk_read_time", "s", "thread-seconds of reading spilled data", _SPILL_SOURCE),
+        Metric("disk_write_time", "s", "thread-seconds of writing spilled data", _SPILL_SOURCE),
         Metric("serialize_time", "s", "(de)serialization and (de)compression", "fine metrics"),
-        Metric(
-            "idle_time",
-            "s",
-            "thread-seconds without a computing task",
-            "worker threads x time - compute_time",
-        ),
+        Metric("idle_time", "s", "thread-seconds without a task", "threads x time - compute_time"),
         Metric("cpu_time", "s", "CPU seconds of the workers' processes", "process CPU counters"),
         Metric("network_bytes", "B", "bytes received by the hosts of workers", "host counters"),
         Metric("disk_bytes", "B", "bytes read and written by workers", "process I/O counters"),

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.formatting import MISSING, flatten, format_quantity
+from benchkit.formatting import MISSING, format_quantity
 from benchkit.store.schema import METRICS
+from benchkit.values import flatten
 
 __all__ = ["differences"]
 

@@ -17,8 +17,9 @@ from benchkit.analysis.compare.explain import Explanation, explain
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import FAILING
 from benchkit.errors import BenchkitError
-from benchkit.formatting import MISSING, format_bytes, json_safe
+from benchkit.formatting import MISSING, format_bytes
 from benchkit.store.run import Run
+from benchkit.values import json_safe
 
 __all__ = ["adjacent_runs", "compare_link", "diagnose_regression", "version_commit"]
 

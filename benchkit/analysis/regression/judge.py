@@ -22,7 +22,7 @@ from benchkit.analysis.regression.regression import (
     regression_id,
     series_name,
 )
-from benchkit.formatting import json_safe
+from benchkit.values import json_safe
 
 __all__ = ["Judgement", "judge_night"]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression, regression_id, series_name
-from benchkit.formatting import json_safe
 from benchkit.store.schema import METRICS
+from benchkit.values import json_safe
 
 __all__ = ["NightLevels", "worse_direction"]
 

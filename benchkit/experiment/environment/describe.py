@@ -16,8 +16,8 @@ from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment, list_environments
 from benchkit.experiment.environment.requirements import redacted
-from benchkit.formatting import flatten
 from benchkit.measure.provenance import effective_config, without_secrets
+from benchkit.values import flatten
 
 __all__ = ["differences", "environment_rows", "show_rows"]
 

@@ -23,12 +23,12 @@ from benchkit.analysis.regression.history import History, build_history, night_n
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
 from benchkit.errors import UnreadableRun
-from benchkit.formatting import json_safe
 from benchkit.store.index.query import workload_matcher
 from benchkit.store.marks import active_marks
 from benchkit.store.runfile.file import read_attribute, run_name
 from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
+from benchkit.values import json_safe
 
 __all__ = ["SITE_METRICS", "SiteData", "collect_site", "page_name"]
 

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.formatting import clean_text
 from benchkit.measure.capture import (
     ACTIONS,
     EVENT_COLUMNS,
@@ -27,6 +26,7 @@ from benchkit.store.build.prometheus import assemble_prometheus
 from benchkit.store.build.shape import Window, columns_of, first_finite, shaped
 from benchkit.store.build.worker_reports import assemble_worker_reports, trimmed_memory
 from benchkit.store.schema import ACTIVITIES
+from benchkit.values import clean_text
 
 __all__ = ["RecomputedTask", "Window", "assemble_groups", "recomputed_tasks"]
 

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window
 from benchkit.store.schema import COORDINATES
+from benchkit.values import clean_text
 
 __all__ = ["assemble_prometheus", "unit_of"]
 
@@ -178,12 +178,9 @@ def _dataset(
 ) -> xr.Dataset:
     target_labels = _target_labels(metrics)
     roles = _roles(metrics, endpoints)
+    shared = {"instance", *target_labels}
     own_labels = {
-        name: sorted(
-            {label for series in metric.series.values() for label in series.labels}.difference(
-                target_labels, ["instance"]
-            )
-        )
+        name: sorted({k for series in metric.series.values() for k in series.labels} - shared)
         for name, metric in metrics.items()
     }
     # Values of each label over all metrics that have the label: they share one dimension.
@@ -215,9 +212,8 @@ def _dataset(
         variable = (("time", *(dims[label] for label in over)), data, about)
         dataset[_free_name(name, {*_RESERVED_NAMES, *dims.values()})] = variable
     coords = {dims[label]: _coordinate(dims[label], texts, label) for label, texts in axes.items()}
-    coords["role"] = _coordinate(
-        "instance", [roles[instance] for instance in axes["instance"]], "scheduler or worker"
-    )
+    texts = [roles[instance] for instance in axes["instance"]]
+    coords["role"] = _coordinate("instance", texts, "scheduler or worker")
     for field_name, text in (("address", "Dask's address"), ("name", "Dask's name of the process")):
         texts = [endpoints.get(instance, {}).get(field_name, "") for instance in axes["instance"]]
         coords[field_name] = _coordinate("instance", texts, text)

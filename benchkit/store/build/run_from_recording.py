@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
 from benchkit.store.build.groups import Window, assemble_groups
 from benchkit.store.build.metrics import biggest_group, compute_metrics
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
+from benchkit.values import clean_text
 
 __all__ = ["run_from_recording"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
 from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
+from benchkit.values import clean_text
 
 __all__ = ["Window", "columns_of", "first_finite", "shaped"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benchkit.formatting import clean_text
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window, columns_of, shaped
+from benchkit.values import clean_text
 
 __all__ = ["assemble_worker_reports", "trimmed_memory"]
 

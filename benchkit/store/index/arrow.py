@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.values import clean_text
 
 __all__ = [
     "SCHEMA",
@@ -96,9 +97,7 @@ def _tolerant(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    # Arrow raises on half a surrogate pair: the error text of a single run would hide all runs.
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    return clean_text(value if isinstance(value, str) else json.dumps(value))
 
 
 def _integer(value: Any) -> int | None:

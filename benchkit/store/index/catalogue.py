@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
-from benchkit.formatting import json_safe
 from benchkit.measure.run_ids import is_id, new_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.arrow import SCHEMA, records_to_table, unite
 from benchkit.store.runfile.file import read_record, run_name
+from benchkit.values import json_safe
 
 __all__ = ["Catalogue"]
 

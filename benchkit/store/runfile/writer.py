@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from xarray import conventions
 
-from benchkit.formatting import clean_text
+from benchkit.values import clean_text
 
 __all__ = ["NO_VARIABLE", "WRITER", "encode_tree"]
 

@@ -1,0 +1,95 @@
+"""Convert values to text, JSON types and flat mappings that all file formats can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["clean_text", "flatten", "json_safe"]
+
+
+def clean_text(value: Any) -> str:
+    r"""Return text with NUL and half surrogate pairs replaced by their escape sequences.
+
+    Task keys and error messages can contain any character. pandas 3 and Arrow raise on half a
+    surrogate pair, and HDF5 ends a text at NUL.
+
+    Parameters
+    ----------
+    value : object
+        The text; None becomes an empty text.
+
+    Returns
+    -------
+    str
+        Text that can be encoded as UTF-8.
+
+    Examples
+    --------
+    >>> clean_text("a\0b")
+    'a\\x00b'
+    """
+    text = "" if value is None else str(value)
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def json_safe(value: Any) -> Any:
+    """Return a value as JSON types: NaN, infinity and pandas.NA become None.
+
+    Parameters
+    ----------
+    value : object
+        Numbers, NumPy scalars, texts, and mappings, lists and tuples of them. Other types are
+        returned unchanged.
+
+    Returns
+    -------
+    object
+        The value; mappings as dict with text keys, lists and tuples as list.
+
+    Examples
+    --------
+    >>> json_safe({"ratio": float("nan"), "runs": (1, 2)})
+    {'ratio': None, 'runs': [1, 2]}
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): json_safe(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(item) for item in value]
+    if type(value).__name__ == "NAType":  # pandas.NA, without an import of pandas
+        return None
+    if hasattr(value, "item") and not hasattr(value, "__len__"):  # a NumPy scalar
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings with their dotted names.
+
+    Parameters
+    ----------
+    values : mapping
+        Mappings of mappings; an empty inner mapping is yielded as a value.
+    prefix : str, optional
+        Prepended to each name, dot included.
+
+    Yields
+    ------
+    tuple of str and object
+        Dotted name and value.
+
+    Examples
+    --------
+    >>> dict(flatten({"a": {"b": 1, "c": {}}, "d": 2}))
+    {'a.b': 1, 'a.c': {}, 'd': 2}
+    """
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
