@@ -22,13 +22,13 @@ def drawing():
     return module
 
 
-def test_picture_matches_the_code(drawing):
+def test_architecture_picture_matches_code(drawing):
     text = drawing.PAGE.read_text(encoding="utf-8")
 
     assert drawing.page_with_picture(text) == text, "run `python docs/draw_architecture.py`"
 
 
-def test_every_file_named_on_the_page_exists(drawing):
+def test_architecture_page_names_existing_files(drawing):
     text = drawing.PAGE.read_text(encoding="utf-8")
     named = set(
         re.findall(r"`((?:benchkit/|notebooks/|docs/|tests/|[a-z_]+/)[\w/]+\.(?:py|ipynb))`", text)
@@ -42,7 +42,7 @@ def test_every_file_named_on_the_page_exists(drawing):
     assert missing == []
 
 
-def test_imports_form_no_circle(drawing):
+def test_imports_form_no_cycle(drawing):
     known = drawing.modules()
     imports = {module: set(drawing.imported(path, known)) for module, path in known.items()}
 
@@ -52,7 +52,7 @@ def test_imports_form_no_circle(drawing):
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_no_string_names_a_higher_floor():
+def test_strings_name_no_module_of_higher_layer():
     upward = []
     for path in sorted((ROOT / "benchkit").rglob("*.py")):
         floor = path.relative_to(ROOT / "benchkit").parts[0]
@@ -71,7 +71,7 @@ def test_no_string_names_a_higher_floor():
     assert upward == []
 
 
-def test_folders_hold_at_most_20_files():
+def test_folders_have_at_most_20_files():
     files = [path for path in (ROOT / "benchkit").rglob("*.py") if "__pycache__" not in path.parts]
     sizes = Counter(str(path.parent.relative_to(ROOT)) for path in files)
 

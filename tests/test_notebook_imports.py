@@ -11,7 +11,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_imports_of_notebook_exist(path):
+def test_notebook_imports_exist(path):
     cells = nbformat.read(path, as_version=4).cells
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     code = ["\n".join(line for line in text.split("\n") if line[:1] not in "%!") for text in code]

@@ -37,7 +37,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     "body", blocks("README.md", "python"), ids=lambda body: body.split("\n")[1]
 )
-def test_python_of_the_readme_runs(folder, body):
+def test_readme_python_runs(folder, body):
     script = folder / "script.py"
     script.write_text(f"{body}\n" if "__main__" in body else _as_script(body))
     done = run([sys.executable, str(script)], folder)
@@ -52,7 +52,7 @@ def _as_script(body):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [b for b in blocks("README.md", "console") if "$ " in b])
-def test_commands_of_the_readme_run(folder, body):
+def test_readme_commands_run(folder, body):
     for line in body.splitlines():
         words = shlex.split(line.removeprefix("$ "))
         module = {"benchkit": "benchkit", "papermill": "papermill"}[words[0]]
@@ -62,7 +62,7 @@ def test_commands_of_the_readme_run(folder, body):
 
 
 @pytest.mark.slow
-def test_the_workload_of_contributing_runs(folder):
+def test_contributing_workload_runs(folder):
     (folder / "mine").mkdir()
     (folder / "mine" / "array.py").write_text(blocks("CONTRIBUTING.md", "python")[0])
     command = "run --workloads mine --scale 0.1 --store store array.largest"
@@ -72,7 +72,7 @@ def test_the_workload_of_contributing_runs(folder):
     assert done.stdout.count(" ok ") == 2
 
 
-def test_the_first_two_commands_set_everything_up_themselves():
+def test_readme_first_commands_create_environment():
     first, second = (body.strip() for body in blocks("README.md", "console")[:2])
 
     assert first.startswith("python3 -m venv .venv && ")
@@ -82,7 +82,7 @@ def test_the_first_two_commands_set_everything_up_themselves():
     assert second.endswith("python -m pytest -n 2")
 
 
-def test_no_path_of_a_machine_is_committed():
+def test_committed_files_contain_no_machine_paths():
     done = subprocess.run(
         ["git", "grep", "-nE", r"(/home/|/root/|/Users/)[a-z]", "--", ":!tests"],
         cwd=ROOT,

@@ -19,7 +19,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_all_is_what_can_be_imported_and_has_a_docstring(name):
+def test_all_lists_importable_documented_names(name):
     module = importlib.import_module(name)
 
     assert module.__doc__
@@ -29,13 +29,13 @@ def test_all_is_what_can_be_imported_and_has_a_docstring(name):
             assert inspect.getdoc(thing), f"{name}.{public} has no docstring"
 
 
-def test_every_public_name_of_benchkit_is_there():
+def test_public_names_can_be_imported():
     assert all(getattr(benchkit, name) is not None for name in benchkit.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         benchkit.nothing  # noqa: B018
 
 
-def test_every_error_is_listed_and_has_an_exit_code():
+def test_errors_are_exported_and_have_exit_codes():
     found = {
         name
         for name, value in vars(errors).items()
@@ -53,7 +53,7 @@ def _walk(group, path=()):
 
 
 @pytest.mark.parametrize("path", [" ".join(path) for path, _ in _walk(command)])
-def test_every_command_and_option_says_what_it_does(path):
+def test_commands_and_options_have_help(path):
     found = dict((" ".join(parts), child) for parts, child in _walk(command))[path]
 
     assert found.help
@@ -62,7 +62,7 @@ def test_every_command_and_option_says_what_it_does(path):
             assert parameter.help, f"benchkit {path} {parameter.opts[0]} has no help"
 
 
-def test_metrics_and_outcomes_are_words_of_the_contract():
+def test_metrics_and_outcomes_match_contract():
     assert len(METRICS) >= 27
     assert set(OUTCOMES) == {
         *("ok", "wrong_answer", "failed", "timeout", "lost_workers", "infrastructure", "skipped")

@@ -25,12 +25,12 @@ def steps(path):
     return [step for job in read(path)["jobs"].values() for step in job["steps"]]
 
 
-def test_there_are_workflows_for_nights_pull_requests_and_publishing():
+def test_workflows_exist_for_all_tasks():
     assert {path.stem for path in FILES} == {"tests", "nightly", "ab", "ab-comment"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_rights_are_few_and_said(path):
+def test_workflow_permissions_are_read_only(path):
     content = read(path)
     assert content["permissions"] == {"contents": "read"}
     assert "pull_request_target" not in content["on"]
@@ -39,12 +39,12 @@ def test_rights_are_few_and_said(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_no_expression_is_pasted_into_a_shell(path):
+def test_workflow_shell_commands_contain_no_expression(path):
     for step in steps(path):
         assert "${{" not in step.get("run", ""), "pass it through env: it may hold commands"
 
 
-def test_who_may_write_comments_runs_nothing_of_the_pull_request():
+def test_comment_workflow_runs_no_code_of_pull_request():
     for step in steps(FOLDER / "ab-comment.yml"):
         assert "checkout" not in step.get("uses", "")
         assert not re.search(r"benchkit (?!ab)|python|pip", step.get("run", ""))
@@ -66,7 +66,7 @@ def commands():
 
 
 @pytest.mark.parametrize("words", list(commands()))
-def test_each_command_is_understood(words):
+def test_workflow_commands_are_valid(words):
     command, context = main, click.Context(main)
     while isinstance(command, click.Group):
         command = command.get_command(context, words.pop(0))
@@ -75,7 +75,7 @@ def test_each_command_is_understood(words):
 
 
 @pytest.mark.parametrize("name", ["base", "head"])
-def test_environments_of_pull_requests_are_what_was_checked_out(name, tmp_path):
+def test_workflow_environments_use_checked_out_code(name, tmp_path):
     from benchkit.experiment.environment.lookup import find_environment
 
     for folder in ("base", "head", ".github/environments"):

@@ -9,12 +9,12 @@ from benchkit._compat.panel import tornado_application
 from benchkit.errors import UsageError
 
 
-def test_tornado_application_returns_the_application_of_the_server():
+def test_tornado_application_returns_application_of_server():
     application = Application()
 
     assert tornado_application(SimpleNamespace(_tornado=application)) is application
 
 
-def test_tornado_application_raises_without_the_private_attribute():
+def test_tornado_application_requires_private_attribute():
     with pytest.raises(UsageError, match="cannot check Host headers"):
         tornado_application(SimpleNamespace())

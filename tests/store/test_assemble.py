@@ -49,7 +49,7 @@ def everything():
     )
 
 
-def test_every_variable_of_the_schema_is_there_with_its_unit_name_source_and_type(tmp_path):
+def test_groups_contain_every_variable_of_the_schema(tmp_path):
     tree = run_from_recording(record(tmp_path, everything()))
 
     assert set(tree.children) == set(GROUPS)
@@ -69,13 +69,13 @@ def test_every_variable_of_the_schema_is_there_with_its_unit_name_source_and_typ
                 assert dataset[coordinate].attrs == attrs
 
 
-def test_units_are_ours_or_none():
+def test_groups_use_known_units_only():
     units = {variable.units for variables in GROUPS.values() for variable in variables}
 
     assert units <= {"s", "B", "B/s", "%", "1", "", "see coordinate unit"}
 
 
-def test_times_count_from_clock_on(tmp_path):
+def test_groups_count_time_from_clock_on(tmp_path):
     tree = run_from_recording(record(tmp_path, everything()))
 
     assert tree["workers/time"].values.tolist() == [1.0]
@@ -89,7 +89,7 @@ def test_times_count_from_clock_on(tmp_path):
     assert tree.attrs["clock_on"] == ON
 
 
-def test_a_value_holds_until_the_workers_next_heartbeat_and_not_after_it_left(tmp_path):
+def test_workers_keep_values_until_next_heartbeat_or_leaving(tmp_path):
     workers = [worker(0), worker(1, joined=ON + 2, left=ON + 6)]
     samples = [
         sample(0, 0, process=1.0),
@@ -105,7 +105,7 @@ def test_a_value_holds_until_the_workers_next_heartbeat_and_not_after_it_left(tm
     np.testing.assert_array_equal(tree["workers/process"].values[:, 1], [nan, 10, 10, 20, nan])
 
 
-def test_segments_are_one_table_in_order_and_groups_come_from_the_last(tmp_path):
+def test_groups_concatenate_segments_and_use_last_snapshot(tmp_path):
     first = segment(tasks=[{"group": 0, "ok": 1}], keys=["a"], groups=[group("g", n_tasks=1)])
     second = segment(
         tasks=[{"group": 1, "ok": 0}, {"group": 0, "ok": 1}],
@@ -122,7 +122,7 @@ def test_segments_are_one_table_in_order_and_groups_come_from_the_last(tmp_path)
     assert tree["task_groups/n_tasks"].values.tolist() == [2, 1]
 
 
-def test_a_killed_recording_keeps_tasks_whose_groups_were_not_yet_summed(tmp_path):
+def test_groups_of_killed_recording_keep_tasks_without_sums(tmp_path):
     first = segment(tasks=[{"group": 0, "ok": 1}], keys=["a"], groups=[group("g", n_tasks=1)])
     second = segment(tasks=[{"group": 2, "ok": 1}], keys=["b"], state={"t_off": None})
     del second["groups"]
@@ -134,7 +134,7 @@ def test_a_killed_recording_keeps_tasks_whose_groups_were_not_yet_summed(tmp_pat
     assert names.tolist() == ["g", "late"]
 
 
-def test_groups_of_one_name_become_one(tmp_path):
+def test_groups_merge_task_groups_with_equal_names(tmp_path):
     rows = [
         group("sum", n_tasks=1, seconds={"compute": 1.0}, nbytes=5, dependencies=["x"]),
         group("sum", n_tasks=2, seconds={"compute": 2.0, "transfer": 1.0}, nbytes=7),
@@ -151,7 +151,7 @@ def test_groups_of_one_name_become_one(tmp_path):
     assert tree["tasks/group"].values.tolist() == [0, 0]
 
 
-def test_transfers_of_a_worker_that_is_gone_come_from_the_other_end(tmp_path):
+def test_transfers_use_remaining_end_if_a_worker_left(tmp_path):
     a, b, c = (f"tcp://10.0.0.1:{index}" for index in range(3))
     reports = {
         "0": {"transfers": [[1, b, 3, 30.0, 15.0, 0.3], [0, c, 4, 40.0, float("nan"), 0.4]]},
@@ -173,7 +173,7 @@ def test_transfers_of_a_worker_that_is_gone_come_from_the_other_end(tmp_path):
     assert transfers.attrs["unheard"] == 1
 
 
-def test_what_a_worker_told_before_it_was_gone_counts_where_nobody_knows_more(tmp_path):
+def test_transfers_use_partial_reports_of_workers_that_left(tmp_path):
     a, b, c = (f"tcp://10.0.0.1:{index}" for index in range(3))
     nothing = float("nan")
     parts = [
@@ -201,7 +201,7 @@ def test_what_a_worker_told_before_it_was_gone_counts_where_nobody_knows_more(tm
     assert tree["logs/text"].values.tolist() == ["early"]
 
 
-def test_call_stacks_of_workers_are_merged(tmp_path):
+def test_profile_merges_call_stacks_of_workers(tmp_path):
     deep = stacks(
         frames=[["g", "", 0], ["f", "x.py", 3], ["h", "x.py", 9]],
         nodes=[-1, 0, 5, 0, 1, 5, 1, 2, 2],
@@ -220,7 +220,7 @@ def test_call_stacks_of_workers_are_merged(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["groups", "errors", "events", "logs", "workers", "tail"])
-def test_any_text_becomes_a_run_that_is_stored_and_read_back(tmp_path, where):
+def test_groups_with_hostile_text_are_stored_and_read_back(tmp_path, where):
     made = everything()
     tail = {}
     if where == "groups":
@@ -249,7 +249,7 @@ def test_any_text_becomes_a_run_that_is_stored_and_read_back(tmp_path, where):
         assert "<b>bold</b>" in store.runs()["error"][0]
 
 
-def test_a_clock_that_never_started_gives_a_run_without_groups(tmp_path):
+def test_groups_are_absent_if_the_clock_never_started(tmp_path):
     tree = run_from_recording(
         record(tmp_path, outcome="failed", error="RuntimeError: no", t_on=None, t_off=None)
     )

@@ -37,19 +37,19 @@ def files_of(catalogue):
     return sorted(catalogue.files.walk("index"))
 
 
-def test_an_index_that_is_not_there_is_empty(catalogue):
+def test_catalogue_without_files_is_empty(catalogue):
     assert catalogue.ids() == set()
     assert catalogue.table().num_rows == 0
     assert catalogue.compact() == {"runs": 0, "records": 0, "segments": 0, "adopted": 0}
 
 
-def test_a_record_is_listed_at_once(catalogue):
+def test_catalogue_lists_added_records(catalogue):
     ids = add(catalogue, 3)
 
     assert catalogue.ids() == ids
 
 
-def test_a_record_twice_is_refused(catalogue):
+def test_catalogue_add_rejects_second_record_of_a_run(catalogue):
     one = record()
     catalogue.add(one)
 
@@ -57,7 +57,7 @@ def test_a_record_twice_is_refused(catalogue):
         catalogue.add(one)
 
 
-def test_records_are_strict_json_without_nan(catalogue):
+def test_catalogue_writes_records_as_strict_json(catalogue):
     one = record(duration=float("nan"), memory_peak=float("inf"), cost=1.5)
     catalogue.add(one)
 
@@ -68,7 +68,7 @@ def test_records_are_strict_json_without_nan(catalogue):
     assert json.loads(text)["cost"] == 1.5
 
 
-def test_reading_records_and_reading_their_segment_give_the_same_table(catalogue):
+def test_catalogue_table_is_unchanged_by_compaction(catalogue):
     rng = np.random.default_rng(0)
     for index in range(20):
         catalogue.add(make_record(index, rng) | {"unknown_number": index, "unknown_text": "x"})
@@ -83,7 +83,7 @@ def test_reading_records_and_reading_their_segment_give_the_same_table(catalogue
     assert [name.rpartition(".")[2] for name in files_of(catalogue)] == ["parquet"]
 
 
-def test_a_reader_with_a_warm_memory_sees_what_others_did(catalogue):
+def test_catalogue_with_cached_records_sees_other_changes(catalogue):
     other = Catalogue(catalogue.files)
     ids = add(catalogue, 5)
     assert other.ids() == ids
@@ -94,7 +94,7 @@ def test_a_reader_with_a_warm_memory_sees_what_others_did(catalogue):
     assert other.ids() == ids
 
 
-def test_chosen_columns_only_are_read_and_the_id_comes_along(catalogue):
+def test_catalogue_table_reads_requested_columns_and_id(catalogue):
     add(catalogue, 2, duration=1.0)
     catalogue.compact()
     add(catalogue, 1, duration=2.0)
@@ -102,7 +102,7 @@ def test_chosen_columns_only_are_read_and_the_id_comes_along(catalogue):
     assert catalogue.table(["duration"]).column_names == ["id", "duration"]
 
 
-def test_a_run_in_two_segments_and_a_record_is_counted_once(catalogue):
+def test_catalogue_table_returns_repeated_runs_once(catalogue):
     one = record(duration=1.0)
     catalogue.add(one)
     kept = catalogue.files.read(f"index/new/{one['id']}.json")
@@ -118,7 +118,7 @@ def test_a_run_in_two_segments_and_a_record_is_counted_once(catalogue):
     assert len(files_of(catalogue)) == 1
 
 
-def test_fields_of_a_newer_benchkit_are_kept_through_compaction(catalogue):
+def test_compaction_keeps_fields_of_newer_benchkit(catalogue):
     add(catalogue, 1, joules=12.5)
     catalogue.compact()
     add(catalogue, 1, colour="red")
@@ -131,7 +131,7 @@ def test_fields_of_a_newer_benchkit_are_kept_through_compaction(catalogue):
     assert {"joules", "colour"} <= catalogue.names()
 
 
-def test_a_field_that_changed_its_type_does_not_stop_anybody(catalogue):
+def test_catalogue_unites_fields_of_different_types(catalogue):
     add(catalogue, 1, colour=1.5, block="three", duration="fast")
     catalogue.compact()
     add(catalogue, 1, colour="red", block=4, duration=2)
@@ -142,7 +142,7 @@ def test_a_field_that_changed_its_type_does_not_stop_anybody(catalogue):
     assert sorted(table["block"].to_pylist(), key=str) == [4, None]
 
 
-def test_a_file_that_vanishes_while_reading_was_compacted_so_look_again(catalogue, monkeypatch):
+def test_catalogue_retries_if_files_were_compacted(catalogue, monkeypatch):
     ids = add(catalogue, 4)
     look = Catalogue._list_files
     looks = []
@@ -159,7 +159,7 @@ def test_a_file_that_vanishes_while_reading_was_compacted_so_look_again(catalogu
     assert Catalogue(catalogue.files).ids() == ids
 
 
-def test_an_index_that_never_stands_still_is_reported(catalogue, monkeypatch):
+def test_catalogue_raises_if_index_keeps_changing(catalogue, monkeypatch):
     add(catalogue, 1)
 
     def gone(_):
@@ -172,7 +172,7 @@ def test_an_index_that_never_stands_still_is_reported(catalogue, monkeypatch):
         catalogue.ids()
 
 
-def test_compaction_deletes_only_what_it_read(catalogue, monkeypatch):
+def test_compaction_deletes_only_files_it_read(catalogue, monkeypatch):
     ids = add(catalogue, 3)
     create = LocalFiles.create
 
@@ -188,7 +188,7 @@ def test_compaction_deletes_only_what_it_read(catalogue, monkeypatch):
     assert catalogue.ids() == ids
 
 
-def test_a_compaction_that_cannot_write_deletes_nothing(catalogue, monkeypatch):
+def test_compaction_deletes_nothing_if_writing_fails(catalogue, monkeypatch):
     ids = add(catalogue, 3)
 
     def full(*_):
@@ -202,7 +202,7 @@ def test_a_compaction_that_cannot_write_deletes_nothing(catalogue, monkeypatch):
     assert catalogue.ids() == ids
 
 
-def test_compaction_adopts_runs_of_the_newest_months_that_a_crash_left_out(catalogue, make_run):
+def test_compaction_adds_unlisted_runs_of_newest_months(catalogue, make_run):
     run_id, _, data = encode_run(make_run(groups=False))
     catalogue.files.create(run_name(run_id), data)
 
@@ -211,7 +211,7 @@ def test_compaction_adopts_runs_of_the_newest_months_that_a_crash_left_out(catal
     assert catalogue.compact()["adopted"] == 0
 
 
-def test_full_segments_are_split_and_not_folded_again(catalogue, monkeypatch):
+def test_compaction_splits_and_keeps_full_segments(catalogue, monkeypatch):
     monkeypatch.setattr(module, "SEGMENT_ROWS", 10)
     ids = add(catalogue, 25)
 
@@ -226,7 +226,7 @@ def test_full_segments_are_split_and_not_folded_again(catalogue, monkeypatch):
     assert catalogue.ids() == ids
 
 
-def test_without_folding_few_segments_stay_as_they_are(catalogue, monkeypatch):
+def test_compaction_without_folding_keeps_few_segments(catalogue, monkeypatch):
     monkeypatch.setattr(module, "COMPACT_SEGMENTS", 3)
     ids = set()
     counts = []
@@ -239,7 +239,7 @@ def test_without_folding_few_segments_stay_as_they_are(catalogue, monkeypatch):
     assert catalogue.ids() == ids
 
 
-def test_segments_are_sorted_by_workload_then_id(catalogue):
+def test_compaction_sorts_segments_by_workload_and_id(catalogue):
     for workload in ("c", "a", "b", "a"):
         catalogue.add(record(workload=workload))
     catalogue.compact()
@@ -251,7 +251,7 @@ def test_segments_are_sorted_by_workload_then_id(catalogue):
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1 but not really", b"{}"])
-def test_a_damaged_segment_is_left_out_loudly_and_never_deleted_by_compaction(catalogue, data):
+def test_catalogue_skips_damaged_segment_with_warning(catalogue, data):
     ids = add(catalogue, 2)
     catalogue.compact()
     ids |= add(catalogue, 1)
@@ -267,7 +267,7 @@ def test_a_damaged_segment_is_left_out_loudly_and_never_deleted_by_compaction(ca
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"id": "another"}', b"\xff\xfe"])
-def test_a_damaged_record_is_left_out_loudly(catalogue, data):
+def test_catalogue_skips_damaged_record_with_warning(catalogue, data):
     ids = add(catalogue, 2)
     bad = f"index/new/{new_id()}.json"
     catalogue.files.create(bad, data)
@@ -277,7 +277,7 @@ def test_a_damaged_record_is_left_out_loudly(catalogue, data):
     assert Catalogue(catalogue.files).damaged() == [bad]
 
 
-def test_a_segment_of_somebody_elses_columns_is_damaged(catalogue):
+def test_catalogue_reports_segment_without_id_column(catalogue):
     bad = f"index/{new_id()}.parquet"
     catalogue.files.create("index/x", b"")
     pq.write_table(pa.table({"other": [1]}), catalogue.files.path(bad))
@@ -285,7 +285,7 @@ def test_a_segment_of_somebody_elses_columns_is_damaged(catalogue):
     assert catalogue.damaged() == [bad]
 
 
-def test_readers_writers_and_compactors_at_once_lose_nothing(catalogue):
+def test_catalogue_loses_no_run_with_concurrent_access(catalogue):
     stop, wrong, ids = threading.Event(), [], set()
 
     def compact():

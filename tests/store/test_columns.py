@@ -17,17 +17,17 @@ from benchkit.store.index.arrow import (
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
 
-def test_the_schema_has_every_field_and_metric_once():
+def test_schema_has_every_field_and_metric_once():
     assert SCHEMA.names == [*RECORD_FIELDS, *METRICS]
 
 
-def test_an_empty_table_has_the_types_of_a_full_one():
+def test_records_to_table_has_same_types_without_records():
     full = records_to_table([{"id": "a", "block": 1, "duration": 2, "started": "2026-08-01"}])
 
     assert records_to_table([]).schema == full.schema == SCHEMA
 
 
-def test_times_are_utc_whatever_zone_they_were_written_in():
+def test_records_to_table_converts_times_to_utc():
     moments = ["2026-08-01T02:00:00+02:00", "2026-08-01T00:00:00Z", "2026-08-01T00:00:00.000000"]
 
     started = records_to_table([{"started": text} for text in moments])["started"].to_pylist()
@@ -48,11 +48,11 @@ def test_times_are_utc_whatever_zone_they_were_written_in():
         ("duration", []),
     ],
 )
-def test_a_value_that_its_column_cannot_hold_is_missing(field, value):
+def test_records_to_table_replaces_invalid_values_by_null(field, value):
     assert records_to_table([{"id": "a", field: value}])[field].to_pylist() == [None]
 
 
-def test_unknown_fields_are_kept_as_numbers_or_text():
+def test_records_to_table_keeps_unknown_fields():
     table = records_to_table(
         [{"id": "a", "zeta": 1, "label": "x", "mixed": 1}, {"id": "b", "mixed": "y", "list": [1]}]
     )
@@ -63,7 +63,7 @@ def test_unknown_fields_are_kept_as_numbers_or_text():
     assert table["list"].to_pylist() == [None, "[1]"]
 
 
-def test_tables_are_united_by_name_and_absent_is_missing():
+def test_unite_matches_columns_by_name():
     old = pa.table({"id": ["a"], "duration": pa.array([1], pa.int64()), "gone": [7.0]})
 
     table = unite([old, records_to_table([{"id": "b", "duration": 2.5, "new": "x"}])])
@@ -74,13 +74,13 @@ def test_tables_are_united_by_name_and_absent_is_missing():
     assert table.schema.field("duration").type == pa.float64()
 
 
-def test_an_unknown_field_that_is_a_number_here_and_a_text_there_is_text():
+def test_unite_converts_unknown_fields_of_two_types_to_text():
     tables = [records_to_table([{"id": "a", "x": 1.5}]), records_to_table([{"id": "b", "x": "y"}])]
 
     assert unite(tables)["x"].to_pylist() == ["1.5", "y"]
 
 
-def test_a_count_has_one_type_whether_or_not_one_is_missing():
+def test_table_to_frame_uses_nullable_integers_for_counts():
     whole = table_to_frame(records_to_table([{"id": "a", "block": 1}]))
     holey = table_to_frame(records_to_table([{"id": "a", "block": 1}, {"id": "b"}]))
 
@@ -88,7 +88,7 @@ def test_a_count_has_one_type_whether_or_not_one_is_missing():
     assert holey["block"].isna().tolist() == [False, True]
 
 
-def test_fields_that_hold_json_become_dicts_that_rows_do_not_share():
+def test_table_to_frame_gives_each_row_its_own_dict():
     frame = table_to_frame(records_to_table([{"tags": '{"a": 1}'}, {"tags": '{"a": 1}'}, {}]))
 
     frame["tags"][0]["a"] = 2
@@ -96,7 +96,7 @@ def test_fields_that_hold_json_become_dicts_that_rows_do_not_share():
     assert frame["tags"].tolist() == [{"a": 2}, {"a": 1}, {}]
 
 
-def test_each_different_text_is_looked_at_once():
+def test_map_texts_calls_function_once_per_distinct_text():
     calls = []
     column = pa.chunked_array([["a", "b", "a"], ["a", None]])
 
@@ -104,7 +104,7 @@ def test_each_different_text_is_looked_at_once():
     assert sorted(calls) == ["a", "b"]
 
 
-def test_rows_are_ordered_by_time_then_id_and_those_without_a_time_come_last():
+def test_order_by_time_puts_rows_without_time_last():
     table = records_to_table(
         [
             {"id": "d"},
@@ -117,7 +117,7 @@ def test_rows_are_ordered_by_time_then_id_and_those_without_a_time_come_last():
     assert table["id"].take(pa.array(order_by_time(table))).to_pylist() == ["b", "c", "a", "d"]
 
 
-def test_columns_become_arrays_that_netcdf_can_hold():
+def test_plain_array_returns_types_of_netcdf():
     assert plain_array(pd.Series([1, None], dtype="Int64"))[0] == 1.0
     assert plain_array(pd.Series([1, 2], dtype="Int64")).dtype == np.int64
     assert plain_array(pd.Series(["a", None])).tolist() == ["a", ""]

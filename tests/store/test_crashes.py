@@ -77,7 +77,7 @@ def wait_for(condition, what):
 
 
 @pytest.mark.slow
-def test_killed_writers_lose_nothing_and_leave_nothing_half_written(tmp_path):
+def test_killed_writers_leave_complete_files(tmp_path):
     rng = random.Random(0)
     path, kills, ledgers = tmp_path / "store", 0, []
     nursery = subprocess.Popen(
@@ -169,7 +169,7 @@ def assert_filled_store_is_whole(folder, outcome, message):
     assert set(report.orphans) <= {outcome["failed"]}
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(small_disk):
+def test_full_disk_raises_one_line_and_leaves_complete_files(small_disk):
     folder, limit, message = small_disk
 
     outcome = fill(folder / "store", limit)
@@ -177,7 +177,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(small_disk):
     assert_filled_store_is_whole(folder, outcome, message)
 
 
-def test_a_limit_on_file_size_is_one_line_and_leaves_nothing_half_written(tmp_path):
+def test_file_size_limit_raises_and_leaves_complete_files(tmp_path):
     outcome = fill(tmp_path / "store", _limit_files)
 
     assert_filled_store_is_whole(tmp_path, outcome, "File too large")

@@ -12,7 +12,7 @@ from benchkit.store.manifest import default_store, read_meta, write_meta
 from benchkit.store.store import Store
 
 
-def test_the_place_of_the_store_is_looked_up_in_three_places(monkeypatch):
+def test_default_store_reads_environment_then_config(monkeypatch):
     monkeypatch.delenv("BENCHKIT_STORE", raising=False)
     assert default_store() == "./benchkit-store"
 
@@ -23,7 +23,7 @@ def test_the_place_of_the_store_is_looked_up_in_three_places(monkeypatch):
         assert default_store() == "/from/environment"
 
 
-def test_a_new_store_says_what_it_is(tmp_path):
+def test_write_meta_writes_format_version_and_id(tmp_path):
     meta = write_meta(LocalFiles(tmp_path / "new"))
 
     assert json.loads((tmp_path / "new" / "store.json").read_bytes()) == meta
@@ -32,7 +32,7 @@ def test_a_new_store_says_what_it_is(tmp_path):
     assert set(meta) == {"format", "version", "created", "id"}
 
 
-def test_many_who_make_a_store_at_once_make_one(tmp_path):
+def test_write_meta_by_several_writers_creates_one_store(tmp_path):
     barrier, made = threading.Barrier(8), []
 
     def make():
@@ -52,7 +52,7 @@ def test_many_who_make_a_store_at_once_make_one(tmp_path):
 
 
 @pytest.mark.parametrize("create", [True, False])
-def test_a_folder_of_other_things_is_left_alone(tmp_path, create):
+def test_store_rejects_folder_with_other_files(tmp_path, create):
     (tmp_path / "thesis.tex").write_text("")
 
     with pytest.raises(InvalidStoreError, match=r"no store\.json.*empty or a new folder"):
@@ -60,7 +60,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path, create):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_file_is_no_store(tmp_path):
+def test_store_rejects_path_of_a_file(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(InvalidStoreError, match="give a folder"):
@@ -68,7 +68,7 @@ def test_a_file_is_no_store(tmp_path):
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_without_create_there_must_be_a_store(tmp_path, exists):
+def test_store_without_create_requires_a_store(tmp_path, exists):
     if exists:
         (tmp_path / "folder").mkdir()
 
@@ -76,7 +76,7 @@ def test_without_create_there_must_be_a_store(tmp_path, exists):
         Store(tmp_path / "folder", create=False)
 
 
-def test_nothing_is_written_before_the_first_run(tmp_path):
+def test_store_writes_nothing_before_first_run(tmp_path):
     store = Store(tmp_path / "new")
 
     assert len(store.runs()) == len(store) == 0
@@ -93,7 +93,7 @@ def test_nothing_is_written_before_the_first_run(tmp_path):
         ('{"format": "benchkit-store", "version": 2}', "written in format 2.*upgrade benchkit"),
     ],
 )
-def test_a_store_that_cannot_be_read_is_refused_in_one_line(tmp_path, text, message):
+def test_store_rejects_invalid_manifest_in_one_line(tmp_path, text, message):
     (tmp_path / "store.json").write_text(text)
 
     with pytest.raises(InvalidStoreError, match=message) as caught:
@@ -101,6 +101,6 @@ def test_a_store_that_cannot_be_read_is_refused_in_one_line(tmp_path, text, mess
     assert "\n" not in str(caught.value)
 
 
-def test_a_bucket_is_refused_in_one_line():
+def test_store_rejects_bucket_in_one_line():
     with pytest.raises(InvalidStoreError, match="s3://bucket/prefix: stores in buckets"):
         Store("s3://bucket/prefix")

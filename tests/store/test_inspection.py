@@ -19,7 +19,7 @@ def put_unlisted(store, run):
     return run_id
 
 
-def test_a_store_that_is_as_it_should_be(filled):
+def test_check_reports_healthy_store(filled):
     report = filled.check()
 
     assert report == CheckReport(runs=6)
@@ -27,7 +27,7 @@ def test_a_store_that_is_as_it_should_be(filled):
     assert repr(report) == "6 runs, healthy"
 
 
-def test_a_run_that_a_crash_left_unlisted_is_adopted_whatever_its_month(filled, make_run):
+def test_check_adds_unlisted_run_of_any_month(filled, make_run):
     orphan = put_unlisted(filled, make_run(groups=False, id=derived_id(1e9, "old")))
     assert orphan not in filled.ids()
 
@@ -39,7 +39,7 @@ def test_a_run_that_a_crash_left_unlisted_is_adopted_whatever_its_month(filled, 
     assert filled.check().adopted == []
 
 
-def test_without_repair_nothing_is_changed(filled, make_run):
+def test_check_without_repair_changes_nothing(filled, make_run):
     orphan = put_unlisted(filled, make_run(groups=False))
     before = sorted(filled.files.walk())
 
@@ -50,7 +50,7 @@ def test_without_repair_nothing_is_changed(filled, make_run):
     assert sorted(filled.files.walk()) == before
 
 
-def test_an_index_that_is_gone_is_made_anew_from_the_runs(filled):
+def test_check_rebuilds_missing_index_from_runs(filled):
     before = filled.runs()
     filled.compact()
     shutil.rmtree(filled.path / "index")
@@ -62,7 +62,7 @@ def test_an_index_that_is_gone_is_made_anew_from_the_runs(filled):
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_a_damaged_index_is_made_anew_from_the_runs(filled, compacted):
+def test_check_rebuilds_damaged_index_from_runs(filled, compacted):
     before = filled.runs()
     if compacted:
         filled.compact()
@@ -76,7 +76,7 @@ def test_a_damaged_index_is_made_anew_from_the_runs(filled, compacted):
     assert type(filled)(filled.path).runs().equals(before)
 
 
-def test_a_damaged_run_is_reported_by_name(filled):
+def test_check_reports_damaged_run_by_name(filled):
     name = run_name(filled.ids()[0])
     path = filled.files.path(name)
     path.write_bytes(path.read_bytes()[:1000])
@@ -90,7 +90,7 @@ def test_a_damaged_run_is_reported_by_name(filled):
     assert report.missing == []
 
 
-def test_a_run_under_another_id_is_reported(filled):
+def test_check_reports_run_with_wrong_file_name(filled):
     run_id = new_id()
     shutil.copy(
         filled.files.path(run_name(filled.ids()[0])), filled.files.path("") / "runs" / "copy.nc"
@@ -106,7 +106,7 @@ def test_a_run_under_another_id_is_reported(filled):
     assert "contains run" in report.unreadable[0]
 
 
-def test_files_that_do_not_belong_are_reported_and_left_alone(filled):
+def test_check_reports_and_keeps_foreign_files(filled):
     run_id = filled.ids()[0]
     wrong_month = f"runs/1999-01/{run_id}.nc"
     for name in ("notes.txt", "index/new/x.json", wrong_month, "runs/2026-08/x.nc"):
@@ -120,7 +120,7 @@ def test_files_that_do_not_belong_are_reported_and_left_alone(filled):
     assert report.healthy
 
 
-def test_a_listed_run_whose_file_is_gone_is_reported(filled):
+def test_check_reports_listed_run_without_file(filled):
     run_id = filled.ids()[2]
     filled.files.delete(run_name(run_id))
 
@@ -130,7 +130,7 @@ def test_a_listed_run_whose_file_is_gone_is_reported(filled):
     assert not report.healthy
 
 
-def test_only_old_unfinished_writes_are_swept(filled):
+def test_check_deletes_only_old_unfinished_writes(filled):
     for name, age in (("young", 0), ("old", 25 * 3600)):
         path = filled.path / "tmp" / name
         path.write_bytes(b"half")
@@ -141,7 +141,7 @@ def test_only_old_unfinished_writes_are_swept(filled):
     assert [path.name for path in (filled.path / "tmp").iterdir()] == ["young"]
 
 
-def test_a_damaged_mark_is_reported_and_hides_nothing(filled):
+def test_check_reports_damaged_mark_and_runs_ignore_it(filled):
     name = f"marks/{new_id()}.json"
     filled.files.create(name, b"{")
 
@@ -149,7 +149,7 @@ def test_a_damaged_mark_is_reported_and_hides_nothing(filled):
     assert name in filled.check().unreadable[0]
 
 
-def test_a_report_is_frozen_plain_data_and_readable(filled, make_run):
+def test_check_report_is_frozen_json_and_readable(filled, make_run):
     put_unlisted(filled, make_run(groups=False))
     filled.files.create("notes.txt", b"")
 

@@ -68,7 +68,7 @@ def database(tmp_path):
     return make_database(tmp_path / "benchmark.db")
 
 
-def test_a_row_becomes_a_run_with_the_same_numbers(store, database):
+def test_import_copies_numbers_of_a_row(store, database):
     import_sqlite(store, database)
     (first,) = store.runs("array.sum[fast-thin]").dropna(subset="compute_time").to_dict("records")
 
@@ -84,7 +84,7 @@ def test_a_row_becomes_a_run_with_the_same_numbers(store, database):
     assert store.open(first["id"]).tree["duration"].attrs["units"] == "s"
 
 
-def test_every_row_is_a_run_that_ended_as_the_row_says(store, database):
+def test_import_makes_a_run_of_every_row(store, database):
     report = import_sqlite(store, database)
     runs = store.runs()
 
@@ -97,7 +97,7 @@ def test_every_row_is_a_run_that_ended_as_the_row_says(store, database):
     assert store.check().healthy
 
 
-def test_queries_are_named_by_engine_and_size(store, database):
+def test_import_names_queries_by_engine_and_size(store, database):
     import_sqlite(store, database)
     runs = store.runs("tpch.*")
 
@@ -109,7 +109,7 @@ def test_queries_are_named_by_engine_and_size(store, database):
     assert runs["params"].iloc[0]["query"] == 1
 
 
-def test_importing_again_changes_nothing_and_a_later_copy_adds_what_is_new(store, tmp_path):
+def test_import_of_later_copy_adds_only_new_rows(store, tmp_path):
     import_sqlite(store, make_database(tmp_path / "old.db", tests=TESTS[:3]))
     before = store.ids()
 
@@ -121,7 +121,7 @@ def test_importing_again_changes_nothing_and_a_later_copy_adds_what_is_new(store
     assert set(before) < set(store.ids())
 
 
-def test_the_way_back_gives_the_very_rows(store, tmp_path):
+def test_export_returns_imported_rows_unchanged(store, tmp_path):
     database = make_database(tmp_path / "odd.db", leave_out=("worker_max_tick",), more=("newer",))
     import_sqlite(store, database)
 
@@ -133,7 +133,7 @@ def test_the_way_back_gives_the_very_rows(store, tmp_path):
             assert {name: back[name] for name in row} == row
 
 
-def test_what_benchkit_measured_can_be_exported_and_imported(store, make_run, tmp_path):
+def test_export_of_measured_runs_can_be_imported(store, make_run, tmp_path):
     store.add(make_run("array.sum[kind=thin]", duration=12.5, memory_peak=3e9))
     store.add(make_run("array.sum[kind=thin]", outcome="infrastructure"))
     export_runs(store, tmp_path / "ours.db")
@@ -150,7 +150,7 @@ def test_what_benchkit_measured_can_be_exported_and_imported(store, make_run, tm
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_tables_for_other_tools(store, make_run, tmp_path, suffix):
+def test_export_writes_parquet_and_csv(store, make_run, tmp_path, suffix):
     store.add(make_run(duration=1.5))
     path = tmp_path / f"runs{suffix}"
     export_runs(store, path)
@@ -160,7 +160,7 @@ def test_tables_for_other_tools(store, make_run, tmp_path, suffix):
     assert json.loads(read(path)["params"].iloc[0]) == {"chunks": "thin"}
 
 
-def test_bad_files_are_named(store, tmp_path):
+def test_import_and_export_reject_invalid_files(store, tmp_path):
     (tmp_path / "text.db").write_text("no database at all, only words")
     with closing(sqlite3.connect(tmp_path / "other.db")) as base, base:
         base.execute("CREATE TABLE people (name TEXT)")
@@ -178,7 +178,7 @@ def test_bad_files_are_named(store, tmp_path):
     assert len(store) == 0
 
 
-def test_an_import_that_breaks_off_keeps_and_lists_what_it_has(store, database):
+def test_import_that_fails_keeps_and_lists_written_runs(store, database):
     class StopNow(Exception):
         pass
 
@@ -202,7 +202,7 @@ def test_an_import_that_breaks_off_keeps_and_lists_what_it_has(store, database):
     assert store.check().healthy
 
 
-def test_pruned_runs_are_in_the_trash_and_can_be_brought_back(filled):
+def test_prune_moves_runs_to_trash_and_check_restores_them(filled):
     ids = filled.ids()
     chosen = ids[:2]
 
@@ -217,7 +217,7 @@ def test_pruned_runs_are_in_the_trash_and_can_be_brought_back(filled):
     assert filled.ids() == ids
 
 
-def test_a_line_that_a_compaction_brought_back_is_no_loss(filled):
+def test_check_removes_record_of_pruned_run(filled):
     chosen = filled.ids()[0]
     record = filled.runs().set_index("id").loc[chosen]
     filled.prune([chosen])

@@ -17,7 +17,7 @@ def set_aside(store):
     return [moment.day for moment in frame["started"]]
 
 
-def test_without_marks_all_runs_are_comparable(filled):
+def test_runs_without_marks_are_comparable(filled):
     frame = filled.runs()
 
     assert frame["comparable"].tolist() == [True] * 6
@@ -39,14 +39,14 @@ def test_without_marks_all_runs_are_comparable(filled):
         ({}, [1, 2, 3, 4, 5, 6]),
     ],
 )
-def test_a_bankruptcy_sets_aside_what_was_before(filled, what, days):
+def test_bankruptcy_excludes_selected_earlier_runs(filled, what, days):
     filled.mark("bankruptcy", reason="new disks", **what)
 
     assert set_aside(filled) == days
     assert set(filled.runs(comparable=False)["reason"]) <= {"new disks"}
 
 
-def test_a_bankruptcy_says_nothing_about_what_comes_later(filled, make_run):
+def test_bankruptcy_keeps_later_runs(filled, make_run):
     filled.mark("bankruptcy")
     later = make_run(groups=False, started="2100-01-01T00:00:00+00:00")
 
@@ -55,7 +55,7 @@ def test_a_bankruptcy_says_nothing_about_what_comes_later(filled, make_run):
     assert filled.runs(comparable=True)["id"].tolist() == [later.attrs["id"]]
 
 
-def test_runs_are_excluded_by_id_or_its_beginning(filled):
+def test_exclude_selects_runs_by_id_or_its_beginning(filled):
     first, second = filled.runs()["id"][:2]
 
     filled.mark("exclude", runs=first, reason="laptop on battery")
@@ -66,13 +66,13 @@ def test_runs_are_excluded_by_id_or_its_beginning(filled):
     assert frame["reason"].tolist() == ["laptop on battery", "wrong machine"]
 
 
-def test_a_run_that_is_not_there_cannot_be_excluded(filled):
+def test_exclude_rejects_unknown_run(filled):
     with pytest.raises(UnknownRun):
         filled.mark("exclude", runs=["ffffffff"])
     assert filled.marks() == []
 
 
-def test_an_undo_takes_a_mark_back_and_can_be_taken_back_itself(filled):
+def test_undo_cancels_a_mark_and_another_undo(filled):
     mark = filled.mark("exclude", workload="frame.join")
     assert set_aside(filled) == [3, 6]
 
@@ -84,14 +84,14 @@ def test_an_undo_takes_a_mark_back_and_can_be_taken_back_itself(filled):
     assert [mark["kind"] for mark in filled.marks()] == ["exclude", "undo", "undo"]
 
 
-def test_a_mark_that_is_not_there_cannot_be_undone(filled):
+def test_undo_rejects_unknown_mark(filled):
     with pytest.raises(UsageError, match="no mark"):
         filled.mark("undo", mark=new_id())
     with pytest.raises(UsageError, match="no mark"):
         filled.mark("undo", mark="../store")
 
 
-def test_an_accepted_change_is_kept_for_the_ledger_and_changes_no_run(filled):
+def test_accept_is_stored_and_changes_no_run(filled):
     filled.mark("accept", workload="frame.join", metric="duration", at="2026-08-03", reason="safer")
 
     assert set_aside(filled) == []
@@ -100,7 +100,7 @@ def test_an_accepted_change_is_kept_for_the_ledger_and_changes_no_run(filled):
     assert mark["metric"] == "duration"
 
 
-def test_a_workload_goes_on_under_another_name_with_its_variants(filled):
+def test_rename_changes_workload_of_all_variants(filled):
     filled.mark("rename", from_="array.basic_sum", to="reduction.column_sum")
 
     frame = filled.runs("reduction.*")
@@ -115,14 +115,14 @@ def test_a_workload_goes_on_under_another_name_with_its_variants(filled):
     assert set(filled.runs("frame.join")["category"]) == {"frame"}
 
 
-def test_one_variant_can_be_renamed_alone(filled):
+def test_rename_changes_a_single_variant(filled):
     filled.mark("rename", from_=THIN, to="array.thin_sum")
 
     assert len(filled.runs("array.thin_sum")) == 2
     assert len(filled.runs(SQUARE)) == 2
 
 
-def test_a_parameter_goes_on_under_another_name(filled):
+def test_rename_changes_parameter(filled):
     filled.mark("rename", field="parameter", from_="chunks", to="shape", workload="array.*")
 
     frame = filled.runs("array.basic_sum[shape=thin]")
@@ -132,13 +132,13 @@ def test_a_parameter_goes_on_under_another_name(filled):
     assert len(filled.runs(shape="square")) == 2
 
 
-def test_an_environment_goes_on_under_another_name(filled):
+def test_rename_changes_environment(filled):
     filled.mark("rename", field="environment", from_="dev-2026.9", to="main")
 
     assert len(filled.runs(environment="main")) == 6
 
 
-def test_marks_are_applied_in_the_order_in_which_they_were_made(filled):
+def test_marks_are_applied_in_order_of_creation(filled):
     filled.mark("exclude", workload="frame.join", reason="before the rename")
     filled.mark("rename", from_="frame.join", to="frame.merge")
     filled.mark("exclude", workload="frame.join", reason="nobody is called so any more")
@@ -146,7 +146,7 @@ def test_marks_are_applied_in_the_order_in_which_they_were_made(filled):
     assert set(filled.runs("frame.merge")["reason"]) == {"before the rename"}
 
 
-def test_columns_that_only_marks_need_are_read_but_not_returned(filled):
+def test_runs_omits_columns_that_only_marks_need(filled):
     filled.mark("exclude", where={"variant": "A"})
     filled.mark("rename", from_="frame.join", to="frame.merge")
 
@@ -169,18 +169,18 @@ def test_columns_that_only_marks_need_are_read_but_not_returned(filled):
         ("accept", {}, "workload is missing"),
     ],
 )
-def test_a_mark_that_could_not_be_applied_is_refused(kind, what, message):
+def test_new_mark_rejects_invalid_mark(kind, what, message):
     with pytest.raises(UsageError, match=message):
         new_mark(kind, **what)
 
 
-def test_a_mark_that_is_no_json_is_refused(filled):
+def test_mark_rejects_values_that_are_not_json(filled):
     with pytest.raises(UsageError, match="texts and numbers"):
         filled.mark("exclude", where={"variant": object()})
     assert filled.marks() == []
 
 
-def test_every_kind_can_be_written_and_read(filled):
+def test_mark_writes_every_kind(filled):
     what = {
         "accept": {"workload": "x"},
         "bankruptcy": {},
@@ -193,7 +193,7 @@ def test_every_kind_can_be_written_and_read(filled):
     assert {mark["kind"]: mark["id"] for mark in filled.marks()} == made
 
 
-def test_the_order_of_files_does_not_matter():
+def test_active_marks_ignores_order_of_files():
     marks = [new_mark("exclude", workload="a"), new_mark("exclude", workload="b")]
     marks.append(new_mark("undo", mark=marks[0]["id"]))
 
@@ -209,7 +209,7 @@ def test_the_order_of_files_does_not_matter():
         {"kind": "rename"},
     ],
 )
-def test_a_mark_from_elsewhere_that_makes_no_sense_hides_no_runs(filled, mark):
+def test_runs_skips_invalid_stored_mark_with_warning(filled, mark):
     mark |= {"id": new_id()}
     filled.files.create(f"marks/{mark['id']}.json", json.dumps(mark).encode())
 
@@ -217,7 +217,7 @@ def test_a_mark_from_elsewhere_that_makes_no_sense_hides_no_runs(filled, mark):
         assert len(filled.runs()) == 6
 
 
-def test_a_kind_of_a_newer_benchkit_changes_nothing(filled):
+def test_runs_ignores_marks_of_newer_benchkit(filled):
     mark = {"id": new_id(), "kind": "blessing", "workload": "*"}
     filled.files.create(f"marks/{mark['id']}.json", json.dumps(mark).encode())
 

@@ -22,7 +22,7 @@ def sample(moment, index, **values):
     return {"time": ON + moment, "worker": index, **values}
 
 
-def test_memory_is_that_of_the_cluster_while_the_clock_ran(tmp_path):
+def test_memory_metrics_sum_workers_while_clock_ran(tmp_path):
     series = [(0, 100, 50, 0), (2, 200, 50, 7), (5, 300, 100, 3), (10.5, 50, 900, 99)]
     samples = [
         sample(moment, index, process=process * MB, spilled=spilled * MB)
@@ -38,7 +38,7 @@ def test_memory_is_that_of_the_cluster_while_the_clock_ran(tmp_path):
     assert found["spilled_peak"] == 14 * MB
 
 
-def test_the_peak_of_a_worker_knows_the_time_between_samples_and_the_tail(tmp_path):
+def test_memory_peak_worker_includes_time_between_samples(tmp_path):
     samples = [
         sample(0, 0, process=100 * MB, rss_peak=5000 * MB),  # before the clock starts
         sample(5, 0, process=100 * MB, rss_peak=700 * MB),
@@ -53,7 +53,7 @@ def test_the_peak_of_a_worker_knows_the_time_between_samples_and_the_tail(tmp_pa
     assert metrics_of(tmp_path, with_event)["memory_peak_worker"] == 950 * MB
 
 
-def test_trimmed_memory_is_that_of_all_workers_or_unknown(tmp_path):
+def test_memory_trimmed_requires_values_of_all_workers(tmp_path):
     samples = [sample(1, index, process=MB) for index in (0, 1)]
     both = {"0": {"memory": 3 * MB}, "1": {"memory": 4 * MB}}
     left = [worker(0), worker(1, left=ON + 5)]
@@ -65,7 +65,7 @@ def test_trimmed_memory_is_that_of_all_workers_or_unknown(tmp_path):
     assert metrics_of(tmp_path, gone)["memory_trimmed"] == 3 * MB
 
 
-def test_thread_seconds_by_activity_and_the_idle_rest(tmp_path):
+def test_activity_metrics_are_thread_seconds(tmp_path):
     workers = [worker(0), worker(1, nthreads=2, joined=ON + 4)]
     groups = [
         group("a", seconds={"compute": 5.0, "transfer": 1.0, "disk-read": 0.5}, n_tasks=3),
@@ -95,7 +95,7 @@ def test_thread_seconds_by_activity_and_the_idle_rest(tmp_path):
     assert found["n_tasks"] == 7
 
 
-def test_counters_are_differences_summed_over_workers_and_hosts_counted_once(tmp_path):
+def test_counter_metrics_sum_increases_and_count_hosts_once(tmp_path):
     def counters(moment, index, base):
         return sample(
             moment,
@@ -122,7 +122,7 @@ def test_counters_are_differences_summed_over_workers_and_hosts_counted_once(tmp
     assert found["gil_contention_mean"] == pytest.approx((0.1 + 0.2 + 0.4 + 0.7) / 4)
 
 
-def test_the_schedulers_load_is_taken_inside_the_clock(tmp_path):
+def test_scheduler_metrics_use_samples_while_clock_ran(tmp_path):
     scheduler = [
         {"time": ON, "cpu": 90.0, "rss": 9e9, "lag_max": 9.0},  # covers the time before the run
         {"time": ON + 2, "cpu": 10.0, "rss": 1e8, "lag_max": 0.01},
@@ -148,7 +148,7 @@ def test_the_schedulers_load_is_taken_inside_the_clock(tmp_path):
         (("remove-worker", {}), 0),
     ],
 )
-def test_a_worker_that_was_not_sent_away_is_lost(tmp_path, event, n_lost):
+def test_n_workers_lost_counts_unexpected_removals(tmp_path, event, n_lost):
     topic, message = event
     events = [
         (ON + 3, topic, 1, json.dumps(message)),
@@ -161,7 +161,7 @@ def test_a_worker_that_was_not_sent_away_is_lost(tmp_path, event, n_lost):
     assert found["n_workers_lost"] == n_lost
 
 
-def test_a_worker_that_broke_inside_is_lost_though_it_closed_in_peace(tmp_path):
+def test_n_workers_lost_counts_failed_workers(tmp_path):
     events = [
         (ON + 3, "worker-fail-hard", -1, '{"error": "boom"}'),
         (ON + 4, "worker-removed", 1, '{"expected": true, "n_processing": 1}'),
@@ -172,7 +172,7 @@ def test_a_worker_that_broke_inside_is_lost_though_it_closed_in_peace(tmp_path):
     assert found["n_workers_lost"] == 1
 
 
-def test_a_task_is_recomputed_when_the_worker_that_had_run_it_was_gone(tmp_path):
+def test_n_tasks_recomputed_counts_repeats_after_loss(tmp_path):
     workers = [worker(0, left=ON + 5), worker(1)]
     ran = [("a", 0, 1.0), ("b", 0, 1.0), ("c", 1, 1.0), ("a", 1, 6.0), ("c", 1, 7.0), ("b", 1, 2.0)]
     tasks = [
@@ -189,7 +189,7 @@ def test_a_task_is_recomputed_when_the_worker_that_had_run_it_was_gone(tmp_path)
     assert metrics_of(tmp_path, made)["n_tasks_recomputed"] == 1, "a alone; b ran again before"
 
 
-def test_with_a_capped_stream_recomputed_tasks_are_unknown(tmp_path):
+def test_n_tasks_recomputed_is_absent_if_tasks_were_dropped(tmp_path):
     made = segment(
         tasks=[{"ok": 1}],
         keys=["a"],
@@ -203,7 +203,7 @@ def test_with_a_capped_stream_recomputed_tasks_are_unknown(tmp_path):
     assert "n_tasks_recomputed" not in found
 
 
-def test_what_is_not_known_is_absent_and_never_zero(tmp_path):
+def test_metrics_without_data_are_absent(tmp_path):
     found = metrics_of(tmp_path, segment(samples=[sample(1, 0)]))
 
     for name in (
@@ -227,12 +227,12 @@ def test_what_is_not_known_is_absent_and_never_zero(tmp_path):
         assert name not in found, name
 
 
-def test_without_a_capture_the_duration_alone_is_known(tmp_path):
+def test_metrics_without_capture_have_only_duration(tmp_path):
     assert metrics_of(tmp_path) == {"duration": 10.0}
     assert compute_metrics({}, float("nan")) == {}
 
 
-def test_each_metric_has_a_unit_a_name_a_source_and_a_direction():
+def test_metrics_table_is_complete():
     for name, metric in METRICS.items():
         assert metric.name == name
         assert metric.units in {"s", "B", "%", "1", "USD"}
@@ -241,7 +241,7 @@ def test_each_metric_has_a_unit_a_name_a_source_and_a_direction():
         assert metric.source
 
 
-def test_the_busiest_group_is_named_with_its_share(tmp_path):
+def test_biggest_group_has_name_and_share(tmp_path):
     groups = [
         group("a", seconds={"compute": 1.0}, n_tasks=1),
         group("b", seconds={"compute": 2.0, "transfer": 1.0}, n_tasks=1),

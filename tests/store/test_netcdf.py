@@ -28,13 +28,13 @@ def roundtrip(request, tmp_path):
     return run
 
 
-def test_a_run_is_read_back_as_it_was(roundtrip, make_run):
+def test_read_tree_returns_written_run(roundtrip, make_run):
     run = make_run(seed=3)
 
     xr.testing.assert_identical(roundtrip(run), run)
 
 
-def test_a_run_is_what_xarray_itself_would_have_written(make_run, tmp_path):
+def test_encode_tree_writes_same_content_as_xarray(make_run, tmp_path):
     run = make_run()
     (tmp_path / "ours.nc").write_bytes(encode_tree(run))
     run.to_netcdf(tmp_path / "theirs.nc", engine="h5netcdf")
@@ -46,7 +46,7 @@ def test_a_run_is_what_xarray_itself_would_have_written(make_run, tmp_path):
         xr.testing.assert_identical(ours.load(), theirs.load())
 
 
-def test_types_survive(roundtrip):
+def test_encode_tree_keeps_types(roundtrip):
     tree = xr.DataTree(
         xr.Dataset(
             {
@@ -72,7 +72,7 @@ def test_types_survive(roundtrip):
     assert "label" in got.coords
 
 
-def test_long_variables_and_attributes_survive(roundtrip):
+def test_encode_tree_keeps_long_variables_and_attributes(roundtrip):
     rng = np.random.default_rng(0)
     tree = xr.DataTree(
         xr.Dataset(
@@ -90,13 +90,13 @@ def test_long_variables_and_attributes_survive(roundtrip):
     assert list(got.attrs["list"]) == [1, 2, 3]
 
 
-def test_many_attributes_survive(roundtrip):
+def test_encode_tree_keeps_many_attributes(roundtrip):
     attrs = {f"name_{index}": f"{index}" * (index * 10 + 1) for index in range(150)}
 
     assert roundtrip(xr.DataTree(xr.Dataset(attrs=attrs))).attrs == attrs
 
 
-def test_dimensions_of_length_zero_stay_empty(roundtrip):
+def test_encode_tree_keeps_dimensions_of_length_zero(roundtrip):
     tree = xr.DataTree.from_dict(
         {"/a": xr.Dataset({"f": ("x", np.zeros(0)), "s": ("x", np.zeros(0, object))})}
     )
@@ -106,14 +106,14 @@ def test_dimensions_of_length_zero_stay_empty(roundtrip):
     assert got["a/f"].shape == got["a/s"].shape == (0,)
 
 
-def test_equal_names_of_dimensions_in_two_groups_are_two_dimensions(roundtrip):
+def test_encode_tree_separates_dimensions_of_groups(roundtrip):
     groups = {f"/{n}": xr.Dataset({"v": (("time", "w"), np.ones((n, 2)))}) for n in (3, 4, 5)}
     tree = xr.DataTree.from_dict(groups)
 
     xr.testing.assert_identical(roundtrip(tree), tree)
 
 
-def test_text_that_hdf5_cannot_hold_is_escaped(roundtrip):
+def test_encode_tree_escapes_text_that_hdf5_cannot_hold(roundtrip):
     dataset = xr.Dataset(
         {"key": ("error", np.array(["a\0b"], object))}, attrs={"log": "a\0b\udc80c"}
     )
@@ -124,7 +124,7 @@ def test_text_that_hdf5_cannot_hold_is_escaped(roundtrip):
     assert got["key"].item() == "a\\x00b"
 
 
-def test_numbers_are_compressed_as_the_contract_says(make_run, tmp_path):
+def test_encode_tree_compresses_with_zlib_4_and_shuffle(make_run, tmp_path):
     (tmp_path / "run.nc").write_bytes(encode_tree(make_run(n_samples=500)))
 
     with h5py.File(tmp_path / "run.nc") as file:

@@ -25,14 +25,14 @@ def no_hard_links(*_):
     raise OSError(errno.EPERM, "Operation not permitted")
 
 
-def test_what_is_created_can_be_read_and_nothing_else_is_left(files):
+def test_create_writes_only_the_file(files):
     files.create("a/b/c.txt", b"hello")
 
     assert files.read("a/b/c.txt") == b"hello"
     assert everything(files) == ["a", "a/b", "a/b/c.txt", "tmp"]
 
 
-def test_a_name_that_is_taken_is_refused_and_keeps_its_content(files):
+def test_create_rejects_existing_name(files):
     files.create("a.txt", b"first")
 
     with pytest.raises(AlreadyStored, match=r"a\.txt"):
@@ -42,7 +42,7 @@ def test_a_name_that_is_taken_is_refused_and_keeps_its_content(files):
 
 
 @pytest.mark.parametrize("has_links", [True, False])
-def test_of_many_writers_of_one_name_exactly_one_wins(files, monkeypatch, has_links):
+def test_create_succeeds_for_one_of_concurrent_writers(files, monkeypatch, has_links):
     if not has_links:
         monkeypatch.setattr(objects.os, "link", no_hard_links)
     barrier, won, lost = threading.Barrier(8), [], []
@@ -67,7 +67,7 @@ def test_of_many_writers_of_one_name_exactly_one_wins(files, monkeypatch, has_li
     assert files.list("tmp") == []
 
 
-def test_a_file_system_without_hard_links_works_and_replaces_nothing(files, monkeypatch):
+def test_create_without_hard_links_replaces_nothing(files, monkeypatch):
     monkeypatch.setattr(objects.os, "link", no_hard_links)
 
     files.create("a.txt", b"first")
@@ -78,7 +78,7 @@ def test_a_file_system_without_hard_links_works_and_replaces_nothing(files, monk
     assert files.list("tmp") == []
 
 
-def test_a_link_whose_answer_was_lost_is_a_success(files, monkeypatch):
+def test_create_accepts_link_whose_reply_was_lost(files, monkeypatch):
     link = os.link
 
     def answer_lost(source, target):
@@ -92,7 +92,7 @@ def test_a_link_whose_answer_was_lost_is_a_success(files, monkeypatch):
     assert files.read("a.txt") == b"data"
 
 
-def test_trouble_while_writing_is_one_line_and_leaves_nothing(files, monkeypatch):
+def test_create_on_full_disk_leaves_nothing(files, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -108,14 +108,14 @@ def test_trouble_while_writing_is_one_line_and_leaves_nothing(files, monkeypatch
     assert everything(files) == ["tmp"]
 
 
-def test_a_file_where_a_folder_should_be_is_one_line(files):
+def test_create_rejects_file_in_place_of_folder(files):
     files.create("a", b"data")
 
     with pytest.raises(StoreError, match="Not a directory"):
         files.create("a/b", b"data")
 
 
-def test_listing_shows_files_of_one_folder_only(files):
+def test_list_returns_files_of_one_folder(files):
     for name in ("index/b.parquet", "index/new/a.json", "index/a.parquet", "top.json"):
         files.create(name, b"")
 
@@ -125,7 +125,7 @@ def test_listing_shows_files_of_one_folder_only(files):
     assert files.folders("index") == ["index/new"]
 
 
-def test_walking_finds_all_but_unfinished_writes(files):
+def test_walk_omits_unfinished_writes(files):
     for name in ("runs/2026-08/b.nc", "runs/2026-07/a.nc", "top.json", "x/tmp/y"):
         files.create(name, b"")
     (files.root / "tmp" / "draft").write_bytes(b"")
@@ -134,7 +134,7 @@ def test_walking_finds_all_but_unfinished_writes(files):
     assert list(files.walk("runs")) == ["runs/2026-07/a.nc", "runs/2026-08/b.nc"]
 
 
-def test_deleting_what_somebody_else_deleted_is_fine(files):
+def test_delete_ignores_missing_file(files):
     files.create("a.txt", b"data")
 
     files.delete("a.txt")
@@ -145,7 +145,7 @@ def test_deleting_what_somebody_else_deleted_is_fine(files):
         files.read("a.txt")
 
 
-def test_only_old_unfinished_writes_are_leftovers(files):
+def test_leftovers_are_old_unfinished_writes(files):
     files.create("a.txt", b"data")
     for name in ("young", "old"):
         (files.root / "tmp" / name).write_bytes(b"half")

@@ -36,11 +36,11 @@ def old(request, tmp_path):
     return Store(shutil.copytree(DATA / str(request.param), tmp_path / "old"), create=False)
 
 
-def test_there_is_a_store_of_each_version():
+def test_old_stores_cover_each_format_version():
     assert VERSIONS == list(range(1, FORMAT_VERSION + 1))
 
 
-def test_its_runs_are_listed_with_their_marks(old):
+def test_old_store_lists_runs_with_marks(old):
     frame = old.runs()
 
     assert frame["workload"].tolist() == [
@@ -61,7 +61,7 @@ def test_its_runs_are_listed_with_their_marks(old):
     assert frame["reason"][3] == "pandas was missing"
 
 
-def test_a_run_opens_with_all_its_groups(old):
+def test_old_store_opens_run_with_groups(old):
     tree = old.open(old.runs()["id"][0]).tree
 
     assert FIRST_GROUPS <= set(tree.children) <= set(GROUPS)
@@ -73,7 +73,7 @@ def test_a_run_opens_with_all_its_groups(old):
 
 
 @pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
-def test_other_programs_read_the_same(old, engine):
+def test_old_store_is_read_equally_by_xarray(old, engine):
     pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
     for name in old.files.walk("runs"):
         ours = old.open(Path(name).stem).tree
@@ -81,7 +81,7 @@ def test_other_programs_read_the_same(old, engine):
             xr.testing.assert_identical(theirs.load(), ours.load())
 
 
-def test_it_is_healthy_can_be_compacted_and_added_to(old, make_run):
+def test_old_store_is_healthy_and_accepts_runs(old, make_run):
     before = old.runs()
     assert old.check(repair=False) == CheckReport(runs=4)
 

@@ -26,7 +26,7 @@ MIDNIGHT = datetime(2026, 8, 1, tzinfo=timezone.utc)
         np.datetime64("2026-08-01"),
     ],
 )
-def test_a_moment_can_be_said_in_many_ways(value):
+def test_parse_moment_accepts_times(value):
     assert parse_moment(value) == MIDNIGHT
 
 
@@ -34,7 +34,7 @@ def test_a_moment_can_be_said_in_many_ways(value):
     ("age", "seconds"),
     [("7d", 604800), ("12h", 43200), ("30m", 1800), ("2w", 1209600), (timedelta(hours=1), 3600)],
 )
-def test_an_age_counts_back_from_now(age, seconds):
+def test_parse_moment_accepts_ages(age, seconds):
     before = datetime.now(timezone.utc)
 
     moment = parse_moment(age)
@@ -45,7 +45,7 @@ def test_an_age_counts_back_from_now(age, seconds):
 @pytest.mark.parametrize(
     "value", ["soon", "", "7 parsecs", "2026-13-01", None, 7, pd.NaT, "9" * 30 + "d"]
 )
-def test_what_is_no_moment_is_refused_with_examples(value):
+def test_parse_moment_rejects_other_values_with_examples(value):
     with pytest.raises(UsageError, match=r"is not a time: use 2026-11-20.* 7d"):
         parse_moment(value)
 
@@ -66,7 +66,7 @@ def test_what_is_no_moment_is_refused_with_examples(value):
         ("array.[s]*", "array.sum", False),
     ],
 )
-def test_a_pattern_means_the_names_it_should(pattern, name, fits):
+def test_workload_matcher_matches_names(pattern, name, fits):
     assert workload_matcher(pattern)(name) is fits
 
 
@@ -121,7 +121,7 @@ def table():
         ({"where": {"nothing_like_it": "A"}}, ""),
     ],
 )
-def test_a_selection_finds_the_runs_that_fit_all_of_it(table, selection, ids):
+def test_matching_combines_all_filters(table, selection, ids):
     found = table["id"].to_numpy()[matching(table, **selection)]
 
     assert "".join(found) == ids
@@ -135,12 +135,12 @@ def test_a_selection_finds_the_runs_that_fit_all_of_it(table, selection, ids):
         ({"tags": "A"}, "give a dict"),
     ],
 )
-def test_a_filter_that_cannot_work_says_what_would(table, where, message):
+def test_matching_rejects_values_of_wrong_type(table, where, message):
     with pytest.raises(UsageError, match=message):
         matching(table, where=where)
 
 
-def test_a_filter_by_a_name_that_nobody_knows_is_refused_with_the_nearest(table):
+def test_check_names_suggests_nearest_name(table):
     known = ["environment", "workload"]
 
     check_names(table, ["environment", "variant", "slow"], known)
@@ -150,5 +150,5 @@ def test_a_filter_by_a_name_that_nobody_knows_is_refused_with_the_nearest(table)
         check_names(table, ["varianx"], known)
 
 
-def test_in_an_empty_store_any_tag_may_be_asked_for():
+def test_check_names_accepts_any_name_in_empty_store():
     assert check_names(records_to_table([]), ["variant"], ["environment"]) is None

@@ -48,7 +48,7 @@ def run(tmp_path):
     return Run(run_from_recording(record(tmp_path, made)))
 
 
-def test_memory_is_by_kind_over_time_of_the_cluster_and_per_worker(run):
+def test_memory_has_sums_and_values_per_worker(run):
     memory = run.memory()
 
     assert memory["process"].values.tolist() == [MB, 2 * MB, 3 * MB]
@@ -57,7 +57,7 @@ def test_memory_is_by_kind_over_time_of_the_cluster_and_per_worker(run):
     assert {f"worker_{kind}" for kind in ("managed", "spilled", "unmanaged_old")} <= set(memory)
 
 
-def test_task_groups_are_sorted_by_their_seconds_and_named_with_units(run):
+def test_task_groups_are_sorted_by_seconds(run):
     frame = run.task_groups()
 
     assert frame.index.tolist() == ["big", "small"]
@@ -67,7 +67,7 @@ def test_task_groups_are_sorted_by_their_seconds_and_named_with_units(run):
     assert frame["n_tasks"].tolist() == [2, 1]
 
 
-def test_the_task_stream_has_a_row_per_task_with_its_group(run):
+def test_task_stream_has_a_row_per_task(run):
     frame = run.task_stream()
 
     assert frame["task_group"].tolist() == ["big", "small", "big"]
@@ -78,7 +78,7 @@ def test_the_task_stream_has_a_row_per_task_with_its_group(run):
     assert frame["ok"].tolist() == [1, 0, 1]
 
 
-def test_call_stacks_carry_the_prefix_of_their_root(run):
+def test_profile_has_prefix_of_the_root(run):
     frame = run.profile()
 
     assert frame["function"].tolist() == ["big", "work", "small"]
@@ -98,7 +98,7 @@ def test_transfers_spans_logs_events_and_errors_are_tables(run):
     assert run.errors()["exception"].tolist() == [EVIL]
 
 
-def test_a_run_without_a_capture_has_empty_views(tmp_path):
+def test_run_without_capture_has_empty_tables(tmp_path):
     run = Run(run_from_recording(record(tmp_path)))
 
     for view in ("memory", "task_groups", "task_stream", "transfers", "profile", "spans", "logs"):
@@ -107,7 +107,7 @@ def test_a_run_without_a_capture_has_empty_views(tmp_path):
     assert "10.0 s" in repr(run)
 
 
-def test_what_a_run_holds_never_becomes_markup(tmp_path):
+def test_run_html_escapes_markup(tmp_path):
     path = record(tmp_path, outcome="failed", error=f"ValueError: {EVIL}")
     tree = run_from_recording(path)
     tree.attrs |= {"workload": EVIL, "dask": EVIL, "started": EVIL, "outcome": EVIL}
@@ -119,13 +119,13 @@ def test_what_a_run_holds_never_becomes_markup(tmp_path):
     assert shown.count("&lt;script&gt;") >= 4
 
 
-def test_a_repr_is_one_line_that_names_workload_outcome_and_time(run):
+def test_run_repr_is_one_line(run):
     assert repr(run).startswith("<benchkit.Run ")
     assert "t.made[size=1] ok 10.0 s" in repr(run)
     assert "\n" not in repr(run)
 
 
-def test_metrics_are_numbers_by_name_and_the_record_repeats_them(run):
+def test_run_metrics_are_equal_to_its_record(run):
     assert run.metrics["compute_time"] == 3.0
     assert run.record["compute_time"] == 3.0
     assert all(np.isfinite(value) for value in run.metrics.values())

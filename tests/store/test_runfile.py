@@ -22,19 +22,19 @@ def path(make_run, tmp_path):
     return path
 
 
-def test_a_run_lies_in_the_folder_of_its_month_in_utc():
+def test_run_name_contains_month_in_utc():
     run_id = derived_id(1785549599.0, "x")  # 2026-08-01T01:59:59Z
 
     assert run_name(run_id) == f"runs/2026-08/{run_id}.nc"
 
 
 @pytest.mark.parametrize("bad", ["", "../../etc/passwd", "latest"])
-def test_what_is_no_id_never_becomes_a_path(bad):
+def test_run_name_rejects_invalid_id(bad):
     with pytest.raises(ValueError, match="is not an id"):
         run_name(bad)
 
 
-def test_every_variable_of_an_opened_run_says_its_unit_and_source(path):
+def test_open_run_returns_attributes_of_all_variables(path):
     tree = open_run(path)
 
     for group, variables in GROUPS.items():
@@ -43,7 +43,7 @@ def test_every_variable_of_an_opened_run_says_its_unit_and_source(path):
     tree.close()
 
 
-def test_an_opened_run_is_the_one_that_was_written(make_run, tmp_path):
+def test_open_run_returns_written_run(make_run, tmp_path):
     run = make_run(n_samples=400, n_tasks=50_000)
     (tmp_path / "run.nc").write_bytes(encode_run(run)[2])
 
@@ -52,7 +52,7 @@ def test_an_opened_run_is_the_one_that_was_written(make_run, tmp_path):
     xr.testing.assert_identical(tree, run)
 
 
-def test_a_run_that_another_program_wrote_again_opens_too(path, make_run):
+def test_open_run_reads_copy_written_by_xarray(path, make_run):
     run = make_run()
     run.to_netcdf(path, engine="h5netcdf")
 
@@ -60,7 +60,7 @@ def test_a_run_that_another_program_wrote_again_opens_too(path, make_run):
         xr.testing.assert_identical(tree.load(), run)
 
 
-def test_large_variables_are_read_when_they_are_used(make_run, tmp_path):
+def test_open_run_reads_large_variables_on_use(make_run, tmp_path):
     run = make_run(n_tasks=100_000)
     path = tmp_path / "run.nc"
     path.write_bytes(encode_run(run)[2])
@@ -77,7 +77,7 @@ def test_large_variables_are_read_when_they_are_used(make_run, tmp_path):
     assert pickle.loads(pickle.dumps(open_run(path))).identical(run)
 
 
-def test_some_groups_can_be_read_alone(path):
+def test_open_run_reads_selected_groups(path):
     whole, some = open_run(path), open_run(path, ("task_groups", "no such group"))
 
     assert list(some.children) == ["task_groups"] != list(whole.children)
@@ -86,7 +86,7 @@ def test_some_groups_can_be_read_alone(path):
     assert not open_run(path, ()).children
 
 
-def test_an_open_run_holds_no_file_open(path):
+def test_open_run_keeps_no_file_open(path):
     held = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
 
     trees = [open_run(path) for _ in range(20)]
@@ -97,13 +97,13 @@ def test_an_open_run_holds_no_file_open(path):
     assert all(tree["workers/process"].notnull().any() for tree in trees)
 
 
-def test_the_record_can_be_read_alone(path):
+def test_read_record_returns_record(path):
     assert read_record(path)["workload"] == "array.basic_sum[chunks=thin]"
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "text", "first kilobyte"])
 @pytest.mark.parametrize("read", [open_run, read_record])
-def test_a_damaged_file_is_named_in_one_line(path, damage, read):
+def test_damaged_run_file_is_named_in_one_line(path, damage, read):
     data = path.read_bytes()
     broken = {
         "empty": b"",
@@ -121,7 +121,7 @@ def test_a_damaged_file_is_named_in_one_line(path, damage, read):
 
 
 @pytest.mark.parametrize("read", [open_run, read_record])
-def test_another_netcdf_file_is_not_a_run(tmp_path, read):
+def test_open_run_rejects_other_netcdf_file(tmp_path, read):
     xr.Dataset({"a": 1.0}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
 
     with pytest.raises(UnreadableRun, match=r"other\.nc"):
@@ -136,12 +136,12 @@ def test_another_netcdf_file_is_not_a_run(tmp_path, read):
         ({"record": '{"id": "another"}'}, "belongs to another run"),
     ],
 )
-def test_a_tree_that_is_no_run_is_refused(make_run, attrs, message):
+def test_encode_run_rejects_tree_that_is_not_a_run(make_run, attrs, message):
     with pytest.raises(UsageError, match=message):
         encode_run(make_run(groups=False, attrs=attrs))
 
 
-def test_threads_can_open_and_read_runs_at_once(make_run, tmp_path):
+def test_open_run_works_in_concurrent_threads(make_run, tmp_path):
     runs = {}
     for seed in range(4):
         path = tmp_path / f"{seed}.nc"

@@ -4,14 +4,14 @@ from benchkit.errors import InvalidSelectionError
 from benchkit.store.selector import parse_selection, select_runs
 
 
-def test_words_become_filters(filled):
+def test_select_runs_applies_filters(filled):
     assert len(select_runs(filled, "env:main")) == 3
     assert len(select_runs(filled, "env:main,tag:variant=A")) == 2
     assert len(select_runs(filled, "workload:frame.*")) == 2
     assert len(select_runs(filled, "param:chunks=thin")) == 2
 
 
-def test_the_beginning_of_a_commit_is_enough(store, make_run):
+def test_select_runs_accepts_beginning_of_commit(store, make_run):
     store.add(make_run(groups=False, git_commit="abc123def"))
     store.add(make_run(groups=False, git_commit="fff"))
 
@@ -28,7 +28,7 @@ def test_the_beginning_of_a_commit_is_enough(store, make_run):
         ("env:", "must be KEY:VALUE"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(text, message):
+def test_parse_selection_rejects_invalid_text(text, message):
     with pytest.raises(InvalidSelectionError) as caught:
         parse_selection(text)
 

@@ -31,7 +31,7 @@ from benchkit.store.store import Store
 # -- adding and opening ---------------------------------------------------------------------------
 
 
-def test_a_run_that_was_added_opens_as_it_was(store, make_run):
+def test_add_stores_run_unchanged(store, make_run):
     run = make_run(seed=7, tags={"variant": "A"})
 
     run_id = store.add(run)
@@ -40,7 +40,7 @@ def test_a_run_that_was_added_opens_as_it_was(store, make_run):
         xr.testing.assert_identical(opened.load(), run)
 
 
-def test_a_store_lies_on_disk_as_the_contract_says(store, make_run):
+def test_add_writes_files_of_the_store_format(store, make_run):
     run = make_run(groups=False, id=derived_id(1785549600.0, "x"))
     store.add(run)
     mark = store.mark("bankruptcy")
@@ -60,7 +60,7 @@ def test_a_store_lies_on_disk_as_the_contract_says(store, make_run):
     assert [len(store.files.list("index/new")), len(store.files.list("index"))] == [0, 1]
 
 
-def test_anybody_can_open_a_run_with_xarray_alone(store, make_run):
+def test_add_writes_file_that_xarray_opens(store, make_run):
     run_id = store.add(make_run())
 
     with xr.open_datatree(store.path / run_name(run_id)) as tree:
@@ -68,7 +68,7 @@ def test_anybody_can_open_a_run_with_xarray_alone(store, make_run):
         assert tree["duration"].attrs["better"] == "lower"
 
 
-def test_adding_the_same_run_again_changes_nothing(store, make_run):
+def test_add_of_same_run_changes_nothing(store, make_run):
     run = make_run(groups=False)
     store.add(run)
     before = sorted(store.files.walk())
@@ -77,7 +77,7 @@ def test_adding_the_same_run_again_changes_nothing(store, make_run):
     assert sorted(store.files.walk()) == before
 
 
-def test_adding_again_completes_what_a_crash_left_open(store, make_run):
+def test_add_completes_interrupted_add(store, make_run):
     run = make_run(groups=False)
     run_id, _, data = encode_run(run)
     store.files.create(run_name(run_id), data)
@@ -88,7 +88,7 @@ def test_adding_again_completes_what_a_crash_left_open(store, make_run):
     assert store.ids() == [run_id]
 
 
-def test_another_run_of_the_same_id_is_refused(store, make_run):
+def test_add_rejects_other_run_with_same_id(store, make_run):
     run_id = store.add(make_run(groups=False, duration=1.0))
 
     with pytest.raises(AlreadyStored, match=run_id):
@@ -96,13 +96,13 @@ def test_another_run_of_the_same_id_is_refused(store, make_run):
     assert store.runs()["duration"].tolist() == [1.0]
 
 
-def test_what_is_no_run_is_refused_before_anything_is_written(store):
+def test_add_rejects_tree_that_is_not_a_run(store):
     with pytest.raises(UsageError, match="attribute id"):
         store.add(xr.DataTree(xr.Dataset()))
     assert not store.path.exists()
 
 
-def test_many_runs_are_compacted_on_the_way(store, make_run, monkeypatch):
+def test_add_compacts_index_of_many_runs(store, make_run, monkeypatch):
     monkeypatch.setattr(module, "_COMPACTION_CHECK_EVERY_RUNS", 10)
     monkeypatch.setattr("benchkit.store.index.catalogue.COMPACT_RECORDS", 15)
     ids = {store.add(make_run(groups=False)) for _ in range(25)}
@@ -112,7 +112,7 @@ def test_many_runs_are_compacted_on_the_way(store, make_run, monkeypatch):
     assert set(store.ids()) == ids
 
 
-def test_a_compaction_that_fails_does_not_fail_the_run(store, make_run, monkeypatch):
+def test_add_succeeds_if_compaction_fails(store, make_run, monkeypatch):
     def full(**_):
         raise StoreError("disk full")
 
@@ -124,7 +124,7 @@ def test_a_compaction_that_fails_does_not_fail_the_run(store, make_run, monkeypa
     assert store.ids() == [run_id]
 
 
-def test_threads_can_add_and_read_at_once(store, make_run):
+def test_add_works_in_concurrent_threads(store, make_run):
     added, trouble = [], []
 
     def work(number):
@@ -151,7 +151,7 @@ def test_threads_can_add_and_read_at_once(store, make_run):
 # -- finding a run --------------------------------------------------------------------------------
 
 
-def test_a_run_is_found_by_the_beginning_of_its_id_or_as_the_latest(store, make_run):
+def test_resolve_accepts_beginning_of_id_and_latest(store, make_run):
     old, new = (
         store.add(make_run(groups=False, id=derived_id(t, "x"))) for t in (1e9, 1785549600.0)
     )
@@ -164,7 +164,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id_or_as_the_latest(store, make_
     assert "latest" not in store
 
 
-def test_a_beginning_that_fits_several_says_how_many_in_one_line(store, make_run):
+def test_open_rejects_ambiguous_id_in_one_line(store, make_run):
     for text in "xyz":
         store.add(make_run(groups=False, id=derived_id(1e9, text)))
 
@@ -183,18 +183,18 @@ def test_a_beginning_that_fits_several_says_how_many_in_one_line(store, make_run
         ("01a1fb52-0000-7000-8000-000000000000", "no run"),
     ],
 )
-def test_a_run_that_is_not_there_is_one_line(filled, name, message):
+def test_open_rejects_unknown_run_in_one_line(filled, name, message):
     with pytest.raises(UnknownRun, match=message) as caught:
         filled.open(name)
     assert "\n" not in str(caught.value)
 
 
-def test_an_empty_store_says_how_to_get_runs(store):
+def test_open_in_empty_store_suggests_benchkit_run(store):
     with pytest.raises(UnknownRun, match="add some with `benchkit run`"):
         store.open("latest")
 
 
-def test_a_run_whose_file_is_gone_or_damaged_is_one_line(filled):
+def test_open_reports_missing_or_damaged_file(filled):
     gone, damaged = filled.ids()[:2]
     filled.files.delete(run_name(gone))
     filled.files.path(run_name(damaged)).write_bytes(b"rubbish")
@@ -233,14 +233,14 @@ def days(frame):
     ],
 )
 @pytest.mark.parametrize("compacted", [False, True])
-def test_runs_are_chosen_by_fields_tags_and_time(filled, selection, expected, compacted):
+def test_runs_selects_by_fields_tags_and_time(filled, selection, expected, compacted):
     if compacted:
         filled.compact()
 
     assert days(filled.runs(**selection)) == expected
 
 
-def test_an_age_chooses_recent_runs(store, make_run):
+def test_runs_selects_by_age(store, make_run):
     now = datetime.now(timezone.utc).isoformat()
     store.add(make_run(groups=False))
     recent = store.add(make_run(groups=False, started=now))
@@ -248,7 +248,7 @@ def test_an_age_chooses_recent_runs(store, make_run):
     assert store.runs(since="7d")["id"].tolist() == [recent]
 
 
-def test_all_fields_and_metrics_are_columns_also_in_an_empty_store(store, make_run):
+def test_runs_has_all_columns_in_empty_store(store, make_run):
     expected = [*RECORD_FIELDS, *METRICS, "comparable", "reason"]
     assert store.runs().columns.tolist() == expected
     assert store.runs(variant="A", columns=["id"]).empty
@@ -258,7 +258,7 @@ def test_all_fields_and_metrics_are_columns_also_in_an_empty_store(store, make_r
     assert store.runs().columns.tolist() == expected
 
 
-def test_missing_is_missing_and_never_zero(store, make_run):
+def test_runs_returns_missing_values_as_missing(store, make_run):
     store.add(make_run(groups=False, seed=None))
 
     row = store.runs().iloc[0]
@@ -268,7 +268,7 @@ def test_missing_is_missing_and_never_zero(store, make_run):
     assert pd.isna(row["error"])
 
 
-def test_columns_come_as_they_were_asked_for(filled):
+def test_runs_returns_requested_columns_in_order(filled):
     frame = filled.runs(columns=["duration", "tags", "workload", "duration"])
 
     assert frame.columns.tolist() == ["duration", "tags", "workload"]
@@ -276,7 +276,7 @@ def test_columns_come_as_they_were_asked_for(filled):
     assert frame.index.tolist() == list(range(6))
 
 
-def test_a_column_or_filter_that_nobody_knows_is_refused_with_the_nearest(filled):
+def test_runs_suggests_nearest_column_or_filter(filled):
     with pytest.raises(UsageError, match=r"runs have no field 'durration'.*'duration'"):
         filled.runs(columns=["durration"])
     with pytest.raises(UsageError, match=r"'environmant' is not a field.*'environment'"):
@@ -285,7 +285,7 @@ def test_a_column_or_filter_that_nobody_knows_is_refused_with_the_nearest(filled
         filled.runs(variannt="A")
 
 
-def test_fields_of_a_newer_benchkit_can_be_read_and_filtered(filled, make_run):
+def test_runs_returns_fields_of_newer_benchkit(filled, make_run):
     run = make_run(groups=False, started="2026-08-09")
     record = json.loads(run.attrs["record"]) | {"joules": 3.5, "colour": "red"}
     run.attrs["record"] = json.dumps(record)
@@ -296,14 +296,14 @@ def test_fields_of_a_newer_benchkit_can_be_read_and_filtered(filled, make_run):
     assert filled.runs().columns[-4:].tolist() == ["colour", "joules", "comparable", "reason"]
 
 
-def test_a_run_that_takes_place_later_but_is_listed_first_comes_last(store, make_run):
+def test_runs_is_ordered_by_start_time(store, make_run):
     late = store.add(make_run(groups=False, started="2026-08-02"))
     early = store.add(make_run(groups=False, started="2026-08-01"))
 
     assert store.runs()["id"].tolist() == [early, late]
 
 
-def test_the_dataset_has_units_and_an_integer_dimension(filled):
+def test_dataset_has_units_and_integer_dimension(filled):
     dataset = filled.dataset("array.*", outcome="ok")
 
     assert dataset.sizes == {"run": 4}
@@ -316,7 +316,7 @@ def test_the_dataset_has_units_and_an_integer_dimension(filled):
 
 
 @pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
-def test_the_dataset_can_be_kept_as_netcdf(filled, tmp_path, engine):
+def test_dataset_can_be_written_as_netcdf(filled, tmp_path, engine):
     pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
     dataset = filled.dataset()
 
@@ -329,7 +329,7 @@ def test_the_dataset_can_be_kept_as_netcdf(filled, tmp_path, engine):
 # -- maintenance ----------------------------------------------------------------------------------
 
 
-def test_info_counts_what_is_there(filled):
+def test_info_counts_content(filled):
     filled.mark("exclude", workload="frame.join")
 
     info = filled.info()
@@ -341,11 +341,11 @@ def test_info_counts_what_is_there(filled):
     json.dumps(info)
 
 
-def test_info_of_an_empty_store_is_plain_data_too(store):
+def test_info_of_empty_store_is_json(store):
     assert json.loads(json.dumps(store.info()))["runs"] == 0
 
 
-def test_a_store_shows_itself_and_escapes_what_others_wrote(tmp_path, make_run):
+def test_store_html_escapes_markup(tmp_path, make_run):
     store = Store(tmp_path / "<b>store")
     store.add(make_run(groups=False, outcome="<script>alert(1)</script>"))
 
@@ -357,11 +357,11 @@ def test_a_store_shows_itself_and_escapes_what_others_wrote(tmp_path, make_run):
     assert repr(store) == f"<benchkit.Store {store.path}: 1 run>"
 
 
-def test_a_store_can_be_sent_to_another_process(filled):
+def test_store_can_be_pickled(filled):
     assert pickle.loads(pickle.dumps(filled)).ids() == filled.ids()
 
 
-def test_the_store_is_a_public_name():
+def test_store_is_a_public_name():
     assert benchkit.Store is Store
 
 
@@ -373,7 +373,7 @@ def same(first, second):
     assert sorted(m["id"] for m in first.marks()) == sorted(m["id"] for m in second.marks())
 
 
-def test_a_copy_holds_everything_and_copying_again_adds_nothing(filled, tmp_path):
+def test_copy_is_complete_and_idempotent(filled, tmp_path):
     filled.mark("exclude", workload="frame.join", reason="no")
     filled.files.create("experiments/nightly/plan.json", b"{}")
     filled.compact()
@@ -396,7 +396,7 @@ def copy_files(source, target):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_merging_by_copying_files_is_commutative_associative_and_idempotent(
+def test_merging_by_file_copies_is_independent_of_order(
     tmp_path, make_run, seed
 ):
     rng = random.Random(seed)
