@@ -1,3 +1,5 @@
+"""Changes of a store: adding, pruning, copying and merging runs."""
+
 from __future__ import annotations
 
 import itertools
@@ -6,29 +8,18 @@ import pickle
 import random
 import shutil
 import threading
-from datetime import datetime, timezone
 
-import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
 import benchkit
-from benchkit.errors import (
-    AlreadyStored,
-    StoreError,
-    UnknownRun,
-    UnreadableRun,
-    UsageError,
-)
+from benchkit.errors import AlreadyStored, StoreError, UsageError
 from benchkit.measure.run_ids import derived_id
 from benchkit.store import store as module
 from benchkit.store.check import CheckReport
 from benchkit.store.runfile.file import encode_run, run_name
-from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.store import Store
-
-# -- adding and opening ---------------------------------------------------------------------------
 
 
 def test_add_stores_run_unchanged(store, make_run):
@@ -148,201 +139,29 @@ def test_add_works_in_concurrent_threads(store, make_run):
     assert sorted(added) == store.ids()
 
 
-# -- finding a run --------------------------------------------------------------------------------
+def test_prune_moves_runs_to_trash_and_check_restores_them(filled):
+    ids = filled.ids()
+    chosen = ids[:2]
+
+    assert filled.prune(chosen) == 2
+    assert filled.ids() == ids[2:]
+    assert filled.check().healthy
+    assert filled.prune(chosen) == 0
+
+    for path in list((filled.path / "trash" / "runs").rglob("*.nc")):
+        path.rename(filled.path / path.relative_to(filled.path / "trash"))
+    assert sorted(filled.check().adopted) == chosen
+    assert filled.ids() == ids
 
 
-def test_resolve_accepts_beginning_of_id_and_latest(store, make_run):
-    old, new = (
-        store.add(make_run(groups=False, id=derived_id(t, "x"))) for t in (1e9, 1785549600.0)
-    )
+def test_check_removes_record_of_pruned_run(filled):
+    chosen = filled.ids()[0]
+    record = filled.runs().set_index("id").loc[chosen]
+    filled.prune([chosen])
+    filled.catalogue.add({"id": chosen, "workload": record["workload"]})
 
-    assert store.resolve("latest") == new
-    assert store.resolve(old[:4]) == old
-    assert store.resolve(new[:13].upper()) == new
-    assert store.resolve(old) == old
-    assert old in store
-    assert "latest" not in store
-
-
-def test_open_rejects_ambiguous_id_in_one_line(store, make_run):
-    for text in "xyz":
-        store.add(make_run(groups=False, id=derived_id(1e9, text)))
-
-    with pytest.raises(UnknownRun, match="3 runs begin with '00e8'") as caught:
-        store.open("00e8")
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("ffffffff", "no run 'ffffffff'.*use 'latest'"),
-        ("01", "at least 4 characters"),
-        ("", "at least 4 characters"),
-        ("../../store.json", "no run"),
-        ("01a1fb52-0000-7000-8000-000000000000", "no run"),
-    ],
-)
-def test_open_rejects_unknown_run_in_one_line(filled, name, message):
-    with pytest.raises(UnknownRun, match=message) as caught:
-        filled.open(name)
-    assert "\n" not in str(caught.value)
-
-
-def test_open_in_empty_store_suggests_benchkit_run(store):
-    with pytest.raises(UnknownRun, match="add some with `benchkit run`"):
-        store.open("latest")
-
-
-def test_open_reports_missing_or_damaged_file(filled):
-    gone, damaged = filled.ids()[:2]
-    filled.files.delete(run_name(gone))
-    filled.files.path(run_name(damaged)).write_bytes(b"rubbish")
-
-    with pytest.raises(UnknownRun, match="in the index, but its file is missing"):
-        filled.open(gone)
-    with pytest.raises(UnreadableRun, match=damaged):
-        filled.open(damaged)
-
-
-# -- tables ---------------------------------------------------------------------------------------
-
-
-def days(frame):
-    return [moment.day for moment in frame["started"]]
-
-
-@pytest.mark.parametrize(
-    ("selection", "expected"),
-    [
-        ({}, [1, 2, 3, 4, 5, 6]),
-        ({"workload": "array.*"}, [1, 2, 4, 5]),
-        ({"workload": "array.basic_sum[chunks=thin]"}, [1, 4]),
-        ({"workload": ["frame.join", "*square*"]}, [2, 3, 5, 6]),
-        ({"outcome": "ok"}, [1, 2, 3, 4, 5]),
-        ({"environment": "dev-*"}, [4, 5, 6]),
-        ({"environment": ["main"]}, [1, 2, 3]),
-        ({"variant": "A"}, [1, 3, 5]),
-        ({"n": 3}, [4]),
-        ({"chunks": "square"}, [2, 5]),
-        ({"duration": 12.0}, [3]),
-        ({"since": "2026-08-03T02:00"}, [3, 4, 5, 6]),
-        ({"until": datetime(2026, 8, 3, 2, tzinfo=timezone.utc)}, [1, 2]),
-        ({"since": "2026-08-02", "until": "2026-08-04", "variant": "B"}, [2]),
-        ({"outcome": None, "host": None}, [1, 2, 3, 4, 5, 6]),
-    ],
-)
-@pytest.mark.parametrize("compacted", [False, True])
-def test_runs_selects_by_fields_tags_and_time(filled, selection, expected, compacted):
-    if compacted:
-        filled.compact()
-
-    assert days(filled.runs(**selection)) == expected
-
-
-def test_runs_selects_by_age(store, make_run):
-    now = datetime.now(timezone.utc).isoformat()
-    store.add(make_run(groups=False))
-    recent = store.add(make_run(groups=False, started=now))
-
-    assert store.runs(since="7d")["id"].tolist() == [recent]
-
-
-def test_runs_has_all_columns_in_empty_store(store, make_run):
-    expected = [*RECORD_FIELDS, *METRICS, "comparable", "reason"]
-    assert store.runs().columns.tolist() == expected
-    assert store.runs(variant="A", columns=["id"]).empty
-
-    store.add(make_run())
-
-    assert store.runs().columns.tolist() == expected
-
-
-def test_runs_returns_missing_values_as_missing(store, make_run):
-    store.add(make_run(groups=False, seed=None))
-
-    row = store.runs().iloc[0]
-
-    assert np.isnan(row["duration"])
-    assert pd.isna(row["seed"])
-    assert pd.isna(row["error"])
-
-
-def test_runs_returns_requested_columns_in_order(filled):
-    frame = filled.runs(columns=["duration", "tags", "workload", "duration"])
-
-    assert frame.columns.tolist() == ["duration", "tags", "workload"]
-    assert frame["tags"][1] == {"variant": "B", "n": 1}
-    assert frame.index.tolist() == list(range(6))
-
-
-def test_runs_suggests_nearest_column_or_filter(filled):
-    with pytest.raises(UsageError, match=r"runs have no field 'durration'.*'duration'"):
-        filled.runs(columns=["durration"])
-    with pytest.raises(UsageError, match=r"'environmant' is not a field.*'environment'"):
-        filled.runs(environmant="main")
-    with pytest.raises(UsageError, match=r"'variannt' is not a field, tag or.*'variant'"):
-        filled.runs(variannt="A")
-
-
-def test_runs_returns_fields_of_newer_benchkit(filled, make_run):
-    run = make_run(groups=False, started="2026-08-09")
-    record = json.loads(run.attrs["record"]) | {"joules": 3.5, "colour": "red"}
-    run.attrs["record"] = json.dumps(record)
-    filled.add(run)
-
-    assert filled.runs(columns=["colour", "joules"], colour="r*").values.tolist() == [["red", 3.5]]
-    assert days(filled.runs(joules=3.5)) == [9]
-    assert filled.runs().columns[-4:].tolist() == ["colour", "joules", "comparable", "reason"]
-
-
-def test_runs_is_ordered_by_start_time(store, make_run):
-    late = store.add(make_run(groups=False, started="2026-08-02"))
-    early = store.add(make_run(groups=False, started="2026-08-01"))
-
-    assert store.runs()["id"].tolist() == [early, late]
-
-
-def test_dataset_has_units_and_integer_dimension(filled):
-    dataset = filled.dataset("array.*", outcome="ok")
-
-    assert dataset.sizes == {"run": 4}
-    assert dataset["run"].dtype.kind == "i"
-    assert dataset["duration"].attrs == METRICS["duration"].attrs
-    assert dataset["duration"].values.tolist() == [10.0, 11.0, 13.0, 14.0]
-    assert dataset["started"].values[0] == np.datetime64("2026-08-01T02:00:00")
-    assert json.loads(dataset["tags"].values[0]) == {"variant": "A", "n": 0}
-    assert list(dataset.indexes) == ["run"]
-
-
-@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
-def test_dataset_can_be_written_as_netcdf(filled, tmp_path, engine):
-    pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
-    dataset = filled.dataset()
-
-    dataset.to_netcdf(tmp_path / "runs.nc", engine=engine)
-
-    with xr.open_dataset(tmp_path / "runs.nc", engine=engine) as read:
-        xr.testing.assert_equal(read.load(), dataset)
-
-
-# -- maintenance ----------------------------------------------------------------------------------
-
-
-def test_info_counts_content(filled):
-    filled.mark("exclude", workload="frame.join")
-
-    info = filled.info()
-
-    assert (info["runs"], info["workloads"], info["environments"], info["marks"]) == (6, 3, 2, 1)
-    assert info["outcomes"] == {"ok": 5, "failed": 1}
-    assert info["first"] == "2026-08-01T02:00:00+00:00"
-    assert info["bytes"] == sum(p.stat().st_size for p in filled.path.rglob("*") if p.is_file())
-    json.dumps(info)
-
-
-def test_info_of_empty_store_is_json(store):
-    assert json.loads(json.dumps(store.info()))["runs"] == 0
+    assert filled.check().healthy
+    assert chosen not in filled.ids()
 
 
 def test_store_html_escapes_markup(tmp_path, make_run):
@@ -363,9 +182,6 @@ def test_store_can_be_pickled(filled):
 
 def test_store_is_a_public_name():
     assert benchkit.Store is Store
-
-
-# -- merging --------------------------------------------------------------------------------------
 
 
 def same(first, second):
@@ -396,9 +212,7 @@ def copy_files(source, target):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_merging_by_file_copies_is_independent_of_order(
-    tmp_path, make_run, seed
-):
+def test_merging_by_file_copies_is_independent_of_order(tmp_path, make_run, seed):
     rng = random.Random(seed)
     runs = [
         make_run(rng.choice(["a.x", "b.y[n=1]"]), groups=False, tags={"n": n}, duration=float(n))

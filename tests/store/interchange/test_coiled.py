@@ -18,6 +18,8 @@ COMMON = {
     "duration": 20.25, "average_memory": 1.5e9, "peak_memory": 3e9, "cluster_id": 77,
     "cluster_name": "array-1", "cluster_details_url": "https://cloud.example/77",
 }  # fmt: skip
+
+
 TESTS = [
     {"id": 1, "name": "test_sum[fast-thin]", "coiled_runtime_version": "upstream",
      "scheduler_cpu_avg": 0.25, "scheduler_max_tick": 0.5, "worker_max_tick": 1.5,
@@ -35,6 +37,8 @@ TESTS = [
     {"id": 6, "name": "test_dot", "duration": float("inf"), "peak_memory": "none",
      "start": "2023-05-05 01:00:00"},
 ]  # fmt: skip
+
+
 QUERIES = [
     {"id": 1, "name": "test_query_1", "path": "benchmarks/tpch/test_dask.py", "scale": 100,
      "query": 1, "local": 0, "n_workers": 16, "worker_vm_type": "m6i.large",
@@ -200,28 +204,3 @@ def test_import_that_fails_keeps_and_lists_written_runs(store, database):
     store.files.create = encode
     assert import_sqlite(store, database).added == 5
     assert store.check().healthy
-
-
-def test_prune_moves_runs_to_trash_and_check_restores_them(filled):
-    ids = filled.ids()
-    chosen = ids[:2]
-
-    assert filled.prune(chosen) == 2
-    assert filled.ids() == ids[2:]
-    assert filled.check().healthy
-    assert filled.prune(chosen) == 0
-
-    for path in list((filled.path / "trash" / "runs").rglob("*.nc")):
-        path.rename(filled.path / path.relative_to(filled.path / "trash"))
-    assert sorted(filled.check().adopted) == chosen
-    assert filled.ids() == ids
-
-
-def test_check_removes_record_of_pruned_run(filled):
-    chosen = filled.ids()[0]
-    record = filled.runs().set_index("id").loc[chosen]
-    filled.prune([chosen])
-    filled.catalogue.add({"id": chosen, "workload": record["workload"]})
-
-    assert filled.check().healthy
-    assert chosen not in filled.ids()
