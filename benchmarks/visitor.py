@@ -1,7 +1,7 @@
-"""A dashboard visitor without a browser, because this machine cannot run twenty browsers.
+"""A dashboard visitor without a browser, whose CPU use would slow down the measured server.
 
 Requests a page, opens the websocket that its scripts would open, and reports that it is drawn. The
-server then sends the content of the page: its first screen, and the part below it.
+server then sends the content of the page: the first part, and the parts below it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import Any
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-#: A message longer than this is the content of the page; all others are shorter.
+#: What `visit` waits for, in order.
+PARTS = ("page", "first content", "all content")
+#: Messages with content of the page are longer than this number of bytes; all others are shorter.
 CONTENT_BYTES = 10_000
-_COME = '"attr":"tags"'
-_DRAWN = {
+#: Tag of a placeholder; the message with the missing content removes it.
+_PLACEHOLDER_TAG = '"coming"'
+_TAG_REMOVED = '"attr":"tags"'
+_DOCUMENT_READY = {
     "kind": "MessageSent",
     "msg_type": "bokeh_event",
     "msg_data": {"type": "event", "name": "document_ready", "values": {"type": "map"}},
@@ -26,13 +30,13 @@ _DRAWN = {
 
 
 async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, float, float]:
-    """Return seconds until a page, its first screen, and its whole content were received."""
+    """Return seconds until each of `PARTS` was received."""
     began = time.perf_counter()
-    answer = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
-    sent_s = time.perf_counter() - began
-    found = re.search(rb'"token":"([^"]+)"', answer.body)
-    assert found, "a page without a token of its session"
-    token = found[1].decode()
+    response = await AsyncHTTPClient().fetch(f"{site}?{query}", request_timeout=timeout_s)
+    page_s = time.perf_counter() - began
+    match = re.search(rb'"token":"([^"]+)"', response.body)
+    assert match, "page without a session token"
+    token = match[1].decode()
     request = HTTPRequest(
         f"{site.replace('http', 'ws', 1)}ws",
         headers={"Sec-WebSocket-Protocol": f"bokeh, {token}", "Origin": site.rstrip("/")},
@@ -41,41 +45,40 @@ async def visit(site: str, query: str, timeout_s: float = 120) -> tuple[float, f
         request, subprotocols=["bokeh", token], max_message_size=2**28
     )
     try:
-        return sent_s, *(await asyncio.wait_for(_content(connection, began), timeout_s))
+        return page_s, *(await asyncio.wait_for(_content(connection, began), timeout_s))
     finally:
         connection.close()
 
 
 async def _content(connection: WebSocketClientConnection, began: float) -> tuple[float, float]:
-    kind, _, _ = await _message(connection)
+    kind, _, _ = await _receive(connection)
     assert kind == "ACK", kind
-    await _say(connection, "PULL-DOC-REQ", {})
-    kind, text, size = await _message(connection)
-    await _say(connection, "PATCH-DOC", {"events": [_DRAWN]})
+    await _send(connection, "PULL-DOC-REQ", {})
+    kind, text, size = await _receive(connection)
+    await _send(connection, "PATCH-DOC", {"events": [_DOCUMENT_READY]})
     while size < CONTENT_BYTES:
-        kind, text, size = await _message(connection)
+        kind, text, size = await _receive(connection)
     first_s = time.perf_counter() - began
-    # A placeholder for missing content has this tag, which is removed when the content arrives.
-    coming = '"coming"' in text
-    while coming:
-        kind, text, size = await _message(connection)
-        coming = _COME not in text
+    is_complete = _PLACEHOLDER_TAG not in text
+    while not is_complete:
+        kind, text, size = await _receive(connection)
+        is_complete = _TAG_REMOVED in text
     return first_s, time.perf_counter() - began
 
 
-async def _say(connection: WebSocketClientConnection, kind: str, content: Any) -> None:
+async def _send(connection: WebSocketClientConnection, kind: str, content: Any) -> None:
     for part in ({"msgid": kind, "msgtype": kind}, {}, content):
         await connection.write_message(json.dumps(part))
 
 
-async def _message(connection: WebSocketClientConnection) -> tuple[str, str, int]:
-    """Return the kind of the next message, its text, and its bytes."""
-    head = json.loads(await _part(connection))
-    rest = [await _part(connection) for _ in range(2 + 2 * head.get("num_buffers", 0))]
-    return head["msgtype"], str(rest[1]), sum(len(part) for part in rest)
+async def _receive(connection: WebSocketClientConnection) -> tuple[str, str, int]:
+    """Return the kind of the next message, its text, and its size in B."""
+    header = json.loads(await _read_part(connection))
+    rest = [await _read_part(connection) for _ in range(2 + 2 * header.get("num_buffers", 0))]
+    return header["msgtype"], str(rest[1]), sum(len(part) for part in rest)
 
 
-async def _part(connection: WebSocketClientConnection) -> str | bytes:
+async def _read_part(connection: WebSocketClientConnection) -> str | bytes:
     part = await connection.read_message()
     if part is None:
         raise ConnectionError("the server closed the connection")
