@@ -27,16 +27,16 @@ __all__ = ["ADDRESSES", "capturing", "fake_worker", "no_workers", "run_tasks", "
 
 ADDRESSES = ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
 #: Tasks between two samples: 0.25 s at 2000 tasks a second.
-LOOK_EVERY = 500
+SAMPLE_EVERY = 500
 #: Samples per piece: a full capture converts 2000 tasks to columns at once.
-LOOKS = 4
+N_SAMPLES = 4
 #: Tasks after a change of arms that are not timed, because the caches are cold.
 WARM_UP = 150
 #: Fixed pieces of work run around and within each piece. If one of them takes this many times the
 #: shortest time measured so far, another process used the machine: omit the piece in every arm.
 DISTURBED = 1.15
 #: Undisturbed pieces that each arm needs per round; turns after which a round ends without them.
-ENOUGH, TURNS_AT_MOST = 3, 12
+MIN_PIECES, MAX_TURNS = 3, 12
 
 _numbers = counting()
 
@@ -81,7 +81,7 @@ def fake_worker(scheduler: Scheduler, address: str, name: str = "bench") -> Work
     return state
 
 
-def run_tasks(scheduler: Scheduler, count: int, look: Callable[[], None]) -> float:
+def run_tasks(scheduler: Scheduler, count: int, sample: Callable[[], None]) -> float:
     """Run tasks from release to completion, then take a sample; return thread CPU s per task.
 
     All tasks are forgotten afterwards, outside the timing, as after a real job. Otherwise the
@@ -114,7 +114,7 @@ def run_tasks(scheduler: Scheduler, count: int, look: Callable[[], None]) -> flo
             ),
             stimulus_id="bench",
         )
-    look()
+    sample()
     taken = (time.thread_time() - begin) / count
     scheduler.transitions(dict.fromkeys(keys, "forgotten"), stimulus_id="bench")
     return taken
@@ -141,33 +141,35 @@ async def state_machine(rounds: int, count: int) -> None:
         for address in ADDRESSES:
             fake_worker(scheduler, address)
         seconds: dict[str, list[float]] = {name: [] for name in arms}
-        turns = max(ENOUGH, count // (LOOKS * LOOK_EVERY))
+        turns = max(MIN_PIECES, count // (N_SAMPLES * SAMPLE_EVERY))
         # A full collection with all these imports takes 0.2 s and would hit a random arm.
         gc.collect()
         gc.freeze()
         speed, n_pieces, n_quiet, n_noisy = _Speed(), 0, 0, 0
         for number in range(rounds + 1):
             pieces: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
-            for turn in range(max(TURNS_AT_MOST, turns)):
+            for turn in range(max(MAX_TURNS, turns)):
                 for name in random.sample(list(arms), len(arms)):
                     pieces[name].append(await _piece(scheduler, arms[name](scheduler), speed))
                 quiet = {name: speed.undisturbed(taken) for name, taken in pieces.items()}
-                if turn >= turns - 1 and min(map(len, quiet.values())) >= ENOUGH:
+                if turn >= turns - 1 and min(map(len, quiet.values())) >= MIN_PIECES:
                     break
             n_pieces += sum(map(len, pieces.values()))
             n_quiet += sum(map(len, quiet.values()))
             for name, taken in quiet.items():
                 if number:  # the first round warms up
                     # On a machine that is never quiet, use all pieces; the table shows the noise.
-                    n_noisy += len(taken) < ENOUGH
-                    enough = taken if len(taken) >= ENOUGH else [each for each, _ in pieces[name]]
+                    n_noisy += len(taken) < MIN_PIECES
+                    enough = (
+                        taken if len(taken) >= MIN_PIECES else [each for each, _ in pieces[name]]
+                    )
                     seconds[name].append(statistics.median(enough))
         scheduler.workers.clear()
     print(
-        f"\n{n_quiet} of {n_pieces} pieces had the machine for themselves and alone count, but in "
-        f"{n_noisy} of {sum(map(len, seconds.values()))} medians, where they were too few"
+        f"\nused only the {n_quiet} of {n_pieces} undisturbed pieces, except in "
+        f"{n_noisy} of {sum(map(len, seconds.values()))} medians with too few of these"
     )
-    table("CPU of the scheduler's thread a task", seconds)
+    table("CPU of the scheduler's thread per task", seconds)
 
 
 class _Speed:
@@ -195,24 +197,26 @@ async def _piece(scheduler: Scheduler, plugin: Any, speed: _Speed) -> tuple[floa
     """Return CPU seconds per task with this plugin, and seconds of the slowest fixed work."""
     if isinstance(plugin, CapturePlugin):
         async with capturing(scheduler, plugin):
-            taken = _looks(scheduler, plugin._sample, speed)
-            assert not plugin.stream.rows, "what was noted is part of what is timed"
+            taken = _samples(scheduler, plugin._sample, speed)
+            assert not plugin.stream.rows, "converting rows must be part of the timing"
             await plugin.handle_off()
-            rows = plugin._take(groups=True)["groups"]
-            assert sum(row["n_tasks"] for row in rows) == WARM_UP + LOOKS * LOOK_EVERY, rows
+            rows = plugin._drain(groups=True)["groups"]
+            assert sum(row["n_tasks"] for row in rows) == WARM_UP + N_SAMPLES * SAMPLE_EVERY, rows
             return taken
     if plugin is not None:
         scheduler.add_plugin(plugin, name="bench")
-    taken = _looks(scheduler, lambda: None, speed)
+    taken = _samples(scheduler, lambda: None, speed)
     scheduler.plugins.pop("bench", None)
     return taken
 
 
-def _looks(scheduler: Scheduler, look: Callable[[], None], speed: _Speed) -> tuple[float, float]:
-    run_tasks(scheduler, WARM_UP, look)
+def _samples(
+    scheduler: Scheduler, sample: Callable[[], None], speed: _Speed
+) -> tuple[float, float]:
+    run_tasks(scheduler, WARM_UP, sample)
     taken, slowest = [], speed.now()
-    for _ in range(LOOKS):
-        taken.append(run_tasks(scheduler, LOOK_EVERY, look))
+    for _ in range(N_SAMPLES):
+        taken.append(run_tasks(scheduler, SAMPLE_EVERY, sample))
         slowest = max(slowest, speed.now())
     return statistics.mean(taken), slowest
 

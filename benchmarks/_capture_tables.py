@@ -19,17 +19,17 @@ def table(title: str, seconds: dict[str, list[float]]) -> None:
     bare = seconds["bare"]
     print(f"\n{title} ({len(bare)} rounds)")
     print(
-        f"{'arm':<20} {'median':>10} {'more than bare':>16} {'typical, 95 % interval':>28} "
-        f"{'ratio':>7} {'of the least':>13}"
+        f"{'arm':<20} {'median':>10} {'minus bare':>16} {'estimate, 95 % interval':>28} "
+        f"{'ratio':>7} {'of minima':>13}"
     )
     for name, values in seconds.items():
         more = [(a - b) * 1e6 for a, b in zip(values, bare, strict=True)]
-        typical, low, high = hodges_lehmann(np.asarray(more))
-        told = f"{typical:.2f} ({low:.2f} .. {high:.2f}) µs"
+        estimate, low, high = hodges_lehmann(np.asarray(more))
+        text = f"{estimate:.2f} ({low:.2f} .. {high:.2f}) µs"
         ratio = statistics.median(a / b for a, b in zip(values, bare, strict=True))
         print(
             f"{name:<20} {statistics.median(values) * 1e6:>7.1f} µs "
-            f"{statistics.median(more):>13.2f} µs {told:>28} {ratio:>7.3f} "
+            f"{statistics.median(more):>13.2f} µs {text:>28} {ratio:>7.3f} "
             f"{(min(values) - min(bare)) * 1e6:>10.2f} µs",
             flush=True,
         )
@@ -45,7 +45,7 @@ def bound(title: str, seconds: dict[str, list[float]]) -> None:
     """
     bare = np.asarray(seconds["bare"])
     print(f"\n{title} ({len(bare)} rounds)")
-    print(f"{'arm':<20} {'median':>10} {'mean':>9} {'95 % interval':>22} {'typical':>9} {'':>22}")
+    print(f"{'arm':<20} {'median':>10} {'mean':>9} {'95 % interval':>22} {'estimate':>9} {'':>22}")
     for name, values in seconds.items():
         logs = np.log(np.asarray(values) / bare)
         print(f"{name:<20} {np.median(values):>8.2f} s {interval(logs)}", flush=True)

@@ -244,13 +244,13 @@ def measure(
     if most:
         cuts = [cuts[at] for at in rng.permutation(len(cuts))[:most]]
     for direction, word in ((1, "rises"), (-1, "falls")):
-        mine = [(np.exp(log), night) for log, night, sign in cuts if sign == direction]
-        if mine:
+        steps = [(np.exp(log), night) for log, night, sign in cuts if sign == direction]
+        if steps:
             delay = [
                 hits(detector(values[None]), np.array([night]), np.array([direction]))[0, 0]
-                for values, night in mine
+                for values, night in steps
             ]
-            print(f"  real {word}: {len(mine)}, found {np.mean(~np.isnan(delay)):5.3f}")
+            print(f"  real {word}: {len(steps)}, found {np.mean(~np.isnan(delay)):5.3f}")
     print(f"  CPU for 1000 series, replay of {NIGHTS} nights: {seconds:.3f} s\n", flush=True)
 
 

@@ -5,8 +5,8 @@ processes, measured by another process; each task writes the time of its end to 
 middle a fault happens. Then the run is read from a store, and its tasks are compared with those
 files. A capture is drained each second: tasks that ended less than a second before a scheduler or a
 client was killed, or before a disk was full, may be lost; earlier tasks may not. Only tasks are
-judged; of the data polled from workers every five seconds (call stacks, transfers, warnings) more
-is lost.
+compared; more is lost of the data polled from workers every five seconds (call stacks, transfers,
+warnings).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from benchkit.store.build.run_from_recording import run_from_recording  # noqa: 
 #: Tasks of 50 ms on two threads: seven seconds in total.
 N_TASKS = 280
 #: Seconds from the first task to the fault.
-BREAK_AT_S = 3.0
+FAULT_AT_S = 3.0
 #: Seconds to send a call and to write a segment, in addition to the drain interval.
 SLACK_S = 0.3
 DEADLINE_S = 25.0
@@ -57,7 +57,7 @@ def stamp(number, folder):
 
 @workload(category="fault", deadline_s=DEADLINE_S)
 def steady(client):
-    \"\"\"Tasks of 50 ms, each of which writes down when it ended.\"\"\"
+    \"\"\"Tasks of 50 ms, each of which writes the time of its end.\"\"\"
     keys = [f"stamp-{number}" for number in range(N_TASKS)]
     folder = os.environ["BENCHKIT_STAMPS"]
     return client.map(stamp, range(N_TASKS), folder=folder, key=keys, retries=5)
@@ -82,7 +82,7 @@ class Stage:
     scheduler: subprocess.Popen
     measuring: subprocess.Popen
     address: str
-    broke: float = 0.0
+    fault_time: float = 0.0
 
     @property
     def recordings(self) -> Path:
@@ -144,8 +144,8 @@ def fill_disk(stage: Stage) -> None:
                 file.write(bytes(512))
 
 
-#: Fault -> the right outcome, whether tasks that ended within a drain interval may be lost, and
-#: the number of tasks that the worker could not report because it could not get the GIL.
+#: Fault -> expected outcome, whether tasks that ended within a drain interval may be lost, and the
+#: number of tasks that a worker could not report because a task held the GIL.
 FAULTS: dict[Callable[[Stage], None], tuple[str, bool, int]] = {
     kill_scheduler: ("infrastructure", True, 0),
     kill_worker: ("ok", False, 0),
@@ -160,7 +160,7 @@ FAULTS: dict[Callable[[Stage], None], tuple[str, bool, int]] = {
 
 
 @contextlib.contextmanager
-def stage(folder: Path) -> Iterator[Stage]:
+def started_stage(folder: Path) -> Iterator[Stage]:
     """Start scheduler, workers and the measuring process; wait for the first task."""
     started: list[subprocess.Popen] = []
 
@@ -193,9 +193,9 @@ def stage(folder: Path) -> Iterator[Stage]:
         recordings = folder / "store" / "tmp" / "recordings"
         recordings.mkdir(parents=True)
         measuring = start("go.py", address, str(recordings), stdout=subprocess.PIPE, text=True)
-        found = Stage(folder, scheduler, measuring, address)
-        wait_for(lambda: bool(found.stamps))
-        yield found
+        stage = Stage(folder, scheduler, measuring, address)
+        wait_for(lambda: bool(stage.stamps))
+        yield stage
     finally:
         for process in started:  # and its children: a nanny starts a worker
             with contextlib.suppress(ProcessLookupError):
@@ -208,7 +208,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     end = time.time() + seconds
     while not condition():
         if time.time() > end:
-            raise TimeoutError("it did not start")
+            raise TimeoutError("the process did not start")
         time.sleep(0.05)
 
 
@@ -238,12 +238,12 @@ def try_once(fault: Callable[[Stage], None]) -> dict:
         small_disk(Path(name), fault is fill_disk),
     ):
         folder = Path(name)
-        with stage(folder) as found:
-            time.sleep(BREAK_AT_S)
-            found.broke = time.time()
-            fault(found)
-            output, _ = found.measuring.communicate(timeout=180)
-            stamps = found.stamps
+        with started_stage(folder) as stage:
+            time.sleep(FAULT_AT_S)
+            stage.fault_time = time.time()
+            fault(stage)
+            output, _ = stage.measuring.communicate(timeout=180)
+            stamps = stage.stamps
         if fault is fill_disk:
             (folder / "store" / "other").unlink()
         if fault is kill_client:
@@ -254,16 +254,16 @@ def try_once(fault: Callable[[Stage], None]) -> dict:
             store = Store(folder / "store")
             run_id = store.add(run_from_recording(Path(output.split()[-1])))
         run = store.open(run_id)
-        return {"run": run, "stamps": stamps, "broke": found.broke}
+        return {"run": run, "stamps": stamps, "fault_time": stage.fault_time}
 
 
-def judge(found: dict, may_lose: bool, untold: int) -> dict:
+def compare(result: dict, may_lose: bool, n_unreported: int) -> dict:
     """Compare the tasks of the run with the times that the tasks wrote."""
-    run, stamps = found["run"], found["stamps"]
+    run, stamps, fault_time = result["run"], result["stamps"], result["fault_time"]
     blob = run.tree["tasks/key_blob"].values.tobytes()
     kept = set(zlib.decompress(blob).decode().split("\n"))
     missing = [moment for key, moment in stamps.items() if key not in kept]
-    limit = found["broke"] - DRAIN_EVERY_S - SLACK_S if may_lose else float("inf")
+    limit = fault_time - DRAIN_EVERY_S - SLACK_S if may_lose else float("inf")
     rows = int(run.tree["tasks"].sizes["task"])
     counted = int(run.task_groups()["n_tasks"].sum())
     errors = json.loads(run.tree.attrs["capture_errors"])
@@ -272,8 +272,8 @@ def judge(found: dict, may_lose: bool, untold: int) -> dict:
         "ended": len(stamps),
         "kept": len(kept & stamps.keys()),
         "missing": len(missing),
-        "beyond": max(0, sum(moment < limit for moment in missing) - untold),
-        "oldest": max((found["broke"] - moment for moment in missing), default=0.0),
+        "beyond": max(0, sum(moment < limit for moment in missing) - n_unreported),
+        "oldest": max((fault_time - moment for moment in missing), default=0.0),
         "unequal": rows + int(run.tree["tasks"].attrs["n_dropped"]) != counted,
         "errors": [re.sub(r"tcp://\S+", "...", line) for line in errors],
     }
@@ -287,15 +287,15 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10)
     given = parser.parse_args()
     print(
-        f"{'fault':<16} {'times':>5} {'outcome as it should be':>24} {'tasks ended':>12} "
+        f"{'fault':<16} {'times':>5} {'expected outcome':>24} {'tasks ended':>12} "
         f"{'kept':>6} {'lost':>5} {'lost beyond a drain':>20} {'oldest lost':>12}"
     )
     for name in given.fault or names:
-        right, *rule = FAULTS[names[name]]
-        results = [judge(try_once(names[name]), *rule) for _ in range(given.times)]
-        as_should = sum(result["outcome"] == right for result in results)
+        expected, *rule = FAULTS[names[name]]
+        results = [compare(try_once(names[name]), *rule) for _ in range(given.times)]
+        n_expected = sum(result["outcome"] == expected for result in results)
         print(
-            f"{name:<16} {len(results):>5} {as_should:>10} of {len(results)} {right:<10} "
+            f"{name:<16} {len(results):>5} {n_expected:>10} of {len(results)} {expected:<10} "
             f"{statistics.mean(result['ended'] for result in results):>10.0f} "
             f"{statistics.mean(result['kept'] for result in results):>8.0f} "
             f"{statistics.mean(result['missing'] for result in results):>5.1f} "
@@ -303,13 +303,13 @@ def main() -> None:
             f"{max(result['oldest'] for result in results):>10.2f} s",
             flush=True,
         )
-        wrong = {result["outcome"] for result in results} - {right}
+        wrong = {result["outcome"] for result in results} - {expected}
         if wrong:
             print(f"    other outcomes: {', '.join(sorted(wrong))}")
         if any(result["unequal"] for result in results):
             print("    rows and counts of groups differ")
         for line in sorted({line for result in results for line in result["errors"]}):
-            print(f"    noted: {line}")
+            print(f"    capture error: {line}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Measure speed and truth of verdicts: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
+"""Measure speed and errors of verdicts: ``python benchmarks/verdicts.py [--quick] [--only PART]``.
 
 Parts: speed, intervals, reports, adaptive. Prints, asserts nothing; the tests assert a smaller
-version of it. Speed is CPU time compared with the table of coiled/benchmarks: 10 000 resamples of
+version. Speed is CPU time compared with the table of coiled/benchmarks: 10 000 resamples of
 the runs of each test and arm with pandas, their means, and the share of ratios beyond 34
 thresholds. Needs a checkout, for the simulated noise of the tests.
 """
@@ -40,11 +40,11 @@ def resampled_table(runs: pd.DataFrame, n_resamples: int = 10_000) -> pd.DataFra
     wide = drawn.pivot(index=["test", "resample"], columns="arm", values="value")
     change = (wide["B"] / wide["A"] - 1).rename("change").reset_index()
 
-    def shares(one: pd.DataFrame) -> pd.DataFrame:
-        column = one["change"].to_numpy()[:, None]
+    def shares(group: pd.DataFrame) -> pd.DataFrame:
+        column = group["change"].to_numpy()[:, None]
         x = np.concatenate([-THRESHOLDS[::-1], THRESHOLDS])
         beyond = np.concatenate([column < x[:17], column > x[17:]], axis=1)
-        return pd.DataFrame({"x": x, "p": beyond.sum(axis=0) / len(one)})
+        return pd.DataFrame({"x": x, "p": beyond.sum(axis=0) / len(group)})
 
     return change.groupby("test")[["change"]].apply(shares).reset_index()
 
@@ -78,8 +78,8 @@ def print_speed(quick: bool) -> None:
             "calibrated": cpu_s(lambda a=a, b=b: compare(a, b).table(), 20),
             "bootstrap": cpu_s(lambda a=a, b=b: compare_bootstrap(a, b), 5),
         }
-        told = ", ".join(f"{k} {t * 1e3:.1f} ms ({reference / t:.0f} x)" for k, t in ours.items())
-        print(f"  {n_runs:>2} runs: reference {reference:.2f} s, {told}", flush=True)
+        text = ", ".join(f"{k} {t * 1e3:.1f} ms ({reference / t:.0f} x)" for k, t in ours.items())
+        print(f"  {n_runs:>2} runs: reference {reference:.2f} s, {text}", flush=True)
         table = resampled_table(frame)["p"].to_numpy().reshape(100, 34)
         exact = compare_bootstrap(a, b)
         apart = np.abs(table - np.concatenate([exact.less[:, ::-1], exact.more], axis=1)).max()
@@ -93,26 +93,26 @@ def print_intervals(quick: bool) -> None:
         null = "with a null arm" if n_arms == 3 else "two arms"
         print(f"  {n_tests} test{'s' * (n_tests > 1)} a report, {null}")
         for kind in (*noise.INDEPENDENT, *noise.IN_TIME):
-            told = []
+            cells = []
             for n_blocks in (3, 5, 10):
                 rng = np.random.default_rng(n_blocks)
                 hits = wrong = total = 0
                 for _ in range(reps * (20 if n_tests == 1 else 1)):
                     for ratio in (1.0, 1.1):
                         runs = np.exp(noise.make(kind, rng, (n_tests, n_blocks, n_arms)))
-                        found = compare(
+                        effects = compare(
                             runs[:, :, 0],
                             ratio * runs[:, :, 1],
                             null=runs[:, :, 2] if n_arms == 3 else None,
                             blocked=kind in noise.IN_TIME,
                         )
                         if ratio == 1:
-                            wrong += (found.p < 0.05).sum()
+                            wrong += (effects.p < 0.05).sum()
                         else:
-                            hits += ((found.low <= ratio) & (found.high >= ratio)).sum()
+                            hits += ((effects.low <= ratio) & (effects.high >= ratio)).sum()
                     total += n_tests
-                told.append(f"{hits / total:.3f} / {wrong / total:.3f}")
-            print(f"    {kind:<16}" + "   ".join(told), flush=True)
+                cells.append(f"{hits / total:.3f} / {wrong / total:.3f}")
+            print(f"    {kind:<16}" + "   ".join(cells), flush=True)
 
 
 def rates(called: np.ndarray, changed: np.ndarray) -> tuple[float, float]:
@@ -127,7 +127,7 @@ def print_reports(quick: bool) -> None:
         print("  log-normal noise" if not mixed else "  four rows in ten of another kind of noise")
         for n_blocks in (3, 5, 10):
             rng = np.random.default_rng(n_blocks)
-            found: dict[str, list[tuple[float, float]]] = {}
+            by_method: dict[str, list[tuple[float, float]]] = {}
             for _ in range(5 if quick else 40):
                 a, null, b, history, changed = noise.report(rng, n_blocks, mixed=mixed)
                 for name, more in (
@@ -137,14 +137,14 @@ def print_reports(quick: bool) -> None:
                     ("both", {"null": null, "history": history}),
                 ):
                     q = compare(a, b, **more).q
-                    found.setdefault(name, []).append(rates(q <= 0.05, changed))
-            means = {name: np.mean(pairs, axis=0) for name, pairs in found.items()}
-            told = "   ".join(f"{name} {f:.3f} / {t:.2f}" for name, (f, t) in means.items())
-            print(f"    {n_blocks:>2} blocks: {told}", flush=True)
+                    by_method.setdefault(name, []).append(rates(q <= 0.05, changed))
+            means = {name: np.mean(pairs, axis=0) for name, pairs in by_method.items()}
+            text = "   ".join(f"{name} {f:.3f} / {t:.2f}" for name, (f, t) in means.items())
+            print(f"    {n_blocks:>2} blocks: {text}", flush=True)
 
 
 def print_adaptive(quick: bool) -> None:
-    print("adaptive: 100 tests, 10 changed, blocks a test; the fixed plan that finds as much")
+    print("adaptive: 100 tests, 10 changed, blocks per test; fixed plan with the same recall")
     for kind in ("lognormal", "slow_blocks", "drift"):
         rng = np.random.default_rng(0)
         fixed_blocks = np.array([3, 5, 7, 10, 12, 15, 20])
@@ -175,14 +175,14 @@ def print_adaptive(quick: bool) -> None:
 
 
 def run_adaptively(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pass the blocks of an experiment to `next_step` in the order in which they would arrive."""
-    seen = np.full((2, *a.shape), np.nan)
+    """Pass the blocks of an experiment to `next_step` in the order of measurement."""
+    measured = np.full((2, *a.shape), np.nan)
     steps, n_blocks = np.zeros(len(a), int), np.zeros(len(a), int)
     for before, look in zip((0, *LOOKS), LOOKS, strict=False):
         running = steps == 0
-        seen[:, running, before:look] = np.stack([a, b])[:, running, before:look]
+        measured[:, running, before:look] = np.stack([a, b])[:, running, before:look]
         n_blocks[running] = look
-        steps = next_step(*seen[:, :, :look])
+        steps = next_step(*measured[:, :, :look])
     return steps, n_blocks
 
 

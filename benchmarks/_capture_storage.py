@@ -17,13 +17,13 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.runfile.file import read_record
 
-__all__ = ["keeping"]
+__all__ = ["storage"]
 
 #: Tasks between two drains: one second of a scheduler that does little else.
 DRAIN_EVERY = 5000
 
 
-async def keeping(counts: tuple[int, ...]) -> None:
+async def storage(counts: tuple[int, ...]) -> None:
     """Print times and sizes for each number of tasks; check that the file holds all of them.
 
     Parameters
@@ -31,10 +31,10 @@ async def keeping(counts: tuple[int, ...]) -> None:
     counts : tuple of int
         Numbers of tasks.
     """
-    print("\nHanding over and keeping")
+    print("\nTransfer and storage")
     print(
-        f"{'tasks':>9} {'drains, each':>16} {'the last':>10} {'into a store':>13} "
-        f"{'run file':>10} {'a task':>9} {'its summary':>12} {'its stream':>11}"
+        f"{'tasks':>9} {'median drain':>16} {'last drain':>10} {'add to store':>13} "
+        f"{'run file':>10} {'per task':>9} {'read record':>12} {'read tasks':>11}"
     )
     for count in counts:
         async with Scheduler(port=0, dashboard=False, validate=False) as scheduler:
@@ -42,22 +42,22 @@ async def keeping(counts: tuple[int, ...]) -> None:
                 fake_worker(scheduler, address)
             capture = CapturePlugin("bench")
             async with capturing(scheduler, capture):
-                await _keep(scheduler, capture, count)
+                await _store_run(scheduler, capture, count)
             scheduler.workers.clear()
 
 
-async def _keep(scheduler: Scheduler, capture: CapturePlugin, count: int) -> None:
+async def _store_run(scheduler: Scheduler, capture: CapturePlugin, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder), new_id())
-        writer.head(id=new_id(), started=time.time(), workload="bench.keeping")
+        writer.head(id=new_id(), started=time.time(), workload="bench.storage")
         drains, done = [], 0
         while done < count:
             step = min(DRAIN_EVERY, count - done)
             run_tasks(scheduler, step, capture._sample)
             done += step
             begin = time.perf_counter()
-            answer = await capture.handle_drain(ack=capture.sequence)
-            writer.segment(answer["tables"])
+            reply = await capture.handle_drain(ack=capture.sequence)
+            writer.segment(reply["tables"])
             drains.append(time.perf_counter() - begin)
         t_off = (await capture.handle_off())["t_off"]
         begin = time.perf_counter()
@@ -76,11 +76,11 @@ def _print(count: int, drains: list[float], last: float, recording: Path, folder
     run: Any = store.open(run_id).tree
     assert run["tasks"].sizes["task"] == count, run["tasks"].sizes
     assert run["tasks"].attrs["n_dropped"] == 0
-    file = max(folder.rglob(f"*{run_id}*"), key=lambda path: path.stat().st_size)
-    size = file.stat().st_size
+    path = max(folder.rglob(f"*{run_id}*"), key=lambda file: file.stat().st_size)
+    size = path.stat().st_size
     times = {}
     for name, read in {
-        "summary": lambda: read_record(file),
+        "summary": lambda: read_record(path),
         "stream": lambda: store.open(run_id).tree["tasks"].to_dataset().load(),
     }.items():
         each = []

@@ -21,14 +21,14 @@ from _capture_end_to_end import capturing
 from _capture_tables import interval
 from distributed import Client, LocalCluster, wait
 
-__all__ = ["turns"]
+__all__ = ["alternating"]
 
 TASKS = 200
 #: Pairs of pieces before the other cluster is captured.
 PAIRS = 20
 
 
-def turns(minutes: float, arms: Sequence[str]) -> None:
+def alternating(minutes: float, arms: Sequence[str]) -> None:
     """Print what each arm, bare included, adds to the wall time of tasks that do nothing."""
     options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1.5 GiB"}
     effects: dict[str, list[float]] = {arm: [] for arm in arms}
@@ -48,16 +48,16 @@ def turns(minutes: float, arms: Sequence[str]) -> None:
             while time.monotonic() < end:
                 for arm in arms:
                     halves = []
-                    for watched in random.sample((0, 1), 2):
-                        with capturing(arm, clients[watched], folder):
-                            halves.append(_advantage(clients, watched))
+                    for captured in random.sample((0, 1), 2):
+                        with capturing(arm, clients[captured], folder):
+                            halves.append(_advantage(clients, captured))
                     effects[arm].append(float(np.mean(halves)))
                     n_tasks += 2 * PAIRS * TASKS
-                done = f"{len(effects[arms[0]])} rounds, {n_tasks} tasks an arm and side"
-                print(f"\r{done}", end="", file=sys.stderr)
+                status = f"{len(effects[arms[0]])} rounds, {n_tasks} tasks an arm and side"
+                print(f"\r{status}", end="", file=sys.stderr)
     print(file=sys.stderr)
-    print(f"\nTasks that do nothing, {TASKS} at a time, on two clusters in turns: wall time")
-    print(f"{'arm':<20} {'tasks':>8} {'rounds':>7} {'more than bare, 95 % intervals':>34}")
+    print(f"\nTasks that do nothing, {TASKS} at a time, on two alternating clusters: wall time")
+    print(f"{'arm':<20} {'tasks':>8} {'rounds':>7} {'difference to bare, 95 % intervals':>34}")
     for arm, values in effects.items():
         if len(values) > 1:
             count = len(values) * 2 * PAIRS * TASKS
@@ -70,10 +70,10 @@ def _piece(client: Client) -> float:
     return time.perf_counter() - begin
 
 
-def _advantage(clients: list[Client], watched: int) -> float:
+def _advantage(clients: list[Client], captured: int) -> float:
     """Return the log ratio of piece times, captured to other cluster: the median of the pairs."""
     logs = []
     for _ in range(PAIRS):
         taken = {place: _piece(clients[place]) for place in random.sample((0, 1), 2)}
-        logs.append(np.log(taken[watched] / taken[1 - watched]))
+        logs.append(np.log(taken[captured] / taken[1 - captured]))
     return float(np.median(logs))
