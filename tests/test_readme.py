@@ -1,4 +1,4 @@
-"""What the README and CONTRIBUTING show works as printed."""
+"""The Python code and commands of README and CONTRIBUTING run as printed."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def run(command, folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """An empty folder with our notebooks beside it, as in a clone."""
+    """Empty folder with links to notebooks and workloads, as in a clone."""
     (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     return tmp_path
@@ -63,9 +63,9 @@ def test_readme_commands_run(folder, body):
 
 @pytest.mark.slow
 def test_contributing_workload_runs(folder):
-    (folder / "mine").mkdir()
-    (folder / "mine" / "array.py").write_text(blocks("CONTRIBUTING.md", "python")[0])
-    command = "run --workloads mine --scale 0.1 --store store array.largest"
+    (folder / "own").mkdir()
+    (folder / "own" / "array.py").write_text(blocks("CONTRIBUTING.md", "python")[0])
+    command = "run --workloads own --scale 0.1 --store store array.largest"
     done = run([sys.executable, "-m", "benchkit", *command.split()], folder)
 
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""The public surface: names, commands, metrics and errors are what the documentation says."""
+"""Public names, commands, metrics and errors match the documentation."""
 
 import importlib
 import inspect

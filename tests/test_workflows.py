@@ -1,4 +1,4 @@
-"""The workflow files: valid, careful with rights, and made of commands that exist."""
+"""The workflow files: valid, with few permissions, and with commands that exist."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_workflow_permissions_are_read_only(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_workflow_shell_commands_contain_no_expression(path):
     for step in steps(path):
-        assert "${{" not in step.get("run", ""), "pass it through env: it may hold commands"
+        assert "${{" not in step.get("run", ""), "pass it through env: it may contain commands"
 
 
 def test_comment_workflow_runs_no_code_of_pull_request():
@@ -71,7 +71,7 @@ def test_workflow_commands_are_valid(words):
     while isinstance(command, click.Group):
         command = command.get_command(context, words.pop(0))
         assert command is not None
-    command.make_context(command.name, words)  # parses and refuses, runs nothing
+    command.make_context(command.name, words)  # parses the options and runs nothing
 
 
 @pytest.mark.parametrize("name", ["base", "head"])

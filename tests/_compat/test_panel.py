@@ -1,4 +1,4 @@
-"""The server does not start where Host headers cannot be checked."""
+"""The dashboard server requires a release of Bokeh with which it can check Host headers."""
 
 from types import SimpleNamespace
 

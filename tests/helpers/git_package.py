@@ -30,6 +30,6 @@ version = "1.0"
 """
 
 
-def git(folder, *words):
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+def git(folder, *arguments):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)

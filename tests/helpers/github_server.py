@@ -31,15 +31,15 @@ class GitHubServer:
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
-                status, answer, links = server.answer(
+                status, respond, link = server.respond(
                     self.command, self.path, body, self.headers.get("Authorization", "")
                 )
-                data = json.dumps(answer).encode()
+                data = json.dumps(respond).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json; charset=utf-8")
                 self.send_header("Content-Length", str(len(data)))
-                if links:
-                    self.send_header("Link", links)
+                if link:
+                    self.send_header("Link", link)
                 self.end_headers()
                 self.wfile.write(data)
 
@@ -56,7 +56,7 @@ class GitHubServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def answer(self, method: str, path: str, body: Any, login: str) -> tuple[int, Any, str]:
+    def respond(self, method: str, path: str, body: Any, login: str) -> tuple[int, Any, str]:
         parts = urlsplit(path)
         self.requests.append((method, path, body))
         if login not in (f"token {self.token}", f"Bearer {self.token}"):
@@ -65,16 +65,16 @@ class GitHubServer:
             self.failing -= 1
             return 500, {"message": "try again later"}, ""
         if method != "GET":
-            refused = _refusal(body)
-            if refused:
-                return 422, {"message": f"Validation Failed: {refused}"}, ""
+            reason = _refusal(body)
+            if reason:
+                return 422, {"message": f"Validation Failed: {reason}"}, ""
         if parts.path == "/repos/dask/perf/issues":
             return self._list(parts) if method == "GET" else (201, self._create(body), "")
-        found = re.fullmatch(r"/repos/dask/perf/issues/(\d+)(/comments)?", parts.path)
-        if not found or int(found[1]) not in self.issues:
+        match = re.fullmatch(r"/repos/dask/perf/issues/(\d+)(/comments)?", parts.path)
+        if not match or int(match[1]) not in self.issues:
             return 404, {"message": "Not Found"}, ""
-        number = int(found[1])
-        if found[2]:
+        number = int(match[1])
+        if match[2]:
             self.comments[number].append(body["body"])
             return 201, {"id": len(self.comments[number]), "body": body["body"]}, ""
         if method == "PATCH":
@@ -95,20 +95,20 @@ class GitHubServer:
         return self.issues[number]
 
     def _list(self, parts: Any) -> tuple[int, Any, str]:
-        asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        wanted = set(filter(None, asked.get("labels", "").split(",")))
-        found = [
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        labels = set(filter(None, query.get("labels", "").split(",")))
+        match = [
             issue
-            for issue in sorted(self.issues.values(), key=lambda one: -one["number"])
-            if asked.get("state", "open") in ("all", issue["state"])
-            and wanted <= {label["name"] for label in issue["labels"]}
+            for issue in sorted(self.issues.values(), key=lambda issue: -issue["number"])
+            if query.get("state", "open") in ("all", issue["state"])
+            and labels <= {label["name"] for label in issue["labels"]}
         ]
-        size, page = min(int(asked.get("per_page", 30)), 100), int(asked.get("page", 1))
-        links = ""
-        if page * size < len(found):
-            query = "&".join(f"{k}={v}" for k, v in {**asked, "page": str(page + 1)}.items())
-            links = f'<{self.url}{parts.path}?{query}>; rel="next"'
-        return 200, found[(page - 1) * size : page * size], links
+        size, page = min(int(query.get("per_page", 30)), 100), int(query.get("page", 1))
+        link = ""
+        if page * size < len(match):
+            query = "&".join(f"{k}={v}" for k, v in {**query, "page": str(page + 1)}.items())
+            link = f'<{self.url}{parts.path}?{query}>; rel="next"'
+        return 200, match[(page - 1) * size : page * size], link
 
 
 def _refusal(body: Any) -> str:

@@ -45,15 +45,15 @@ def quiet_noise(n_series: int, seed: int = 0) -> np.ndarray:
     if not SERIES.exists():
         return np.exp(0.01 * rng.standard_t(4, (n_series, N_NIGHTS)))
     table = pd.read_parquet(SERIES / "values.parquet").sort_values(["series", "time"])
-    found = []
+    windows = []
     for _, values in table.groupby("series", observed=True)["value"]:
         logs = np.log(values.to_numpy(float))
         for start in range(0, len(logs) - N_NIGHTS, N_NIGHTS):
             window = logs[start : start + N_NIGHTS] - np.median(logs[start : start + N_NIGHTS])
             if _is_quiet(window):
-                found.append(np.exp(window))
-    order = rng.permutation(len(found))[:n_series]
-    return np.array([found[place] for place in order])
+                windows.append(np.exp(window))
+    order = rng.permutation(len(windows))[:n_series]
+    return np.array([windows[index] for index in order])
 
 
 def _is_quiet(window: np.ndarray) -> bool:
@@ -73,12 +73,12 @@ def nights(plan: Plan) -> Iterator[tuple[pd.Timestamp, list[Any]]]:
     for night in range(N_NIGHTS):
         moment = FIRST + pd.Timedelta(days=night)
         runs = []
-        for place, environment in enumerate((TIP, CONTROL)):
+        for index, environment in enumerate((TIP, CONTROL)):
             for workload in range(N_WORKLOADS):
                 facts: dict[str, Any] = {"outcome": "ok", "version": 1}
                 for row, metric in enumerate(metrics):
                     base = 10.0 * (1 + workload) if metric == "duration" else 1e9
-                    value = base * noise[place, row, workload, night]
+                    value = base * noise[index, row, workload, night]
                     if metric == "duration":
                         value *= plan.machine[night]
                     if environment == TIP and (workload, metric) in plan.factors:

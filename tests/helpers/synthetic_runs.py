@@ -31,12 +31,12 @@ def make_run(
     **facts: Any,
 ) -> xr.DataTree:
     """Return a run. `facts` are fields of the record or metrics; `attrs` are added as they are."""
-    bare, _, brackets = workload.partition("[")
+    base_name, _, brackets = workload.partition("[")
     params = dict(pair.split("=") for pair in brackets.rstrip("]").split(",") if pair)
     record: dict[str, Any] = {
         "id": new_id(),
         "workload": workload,
-        "category": bare.partition(".")[0],
+        "category": base_name.partition(".")[0],
         "params": json.dumps(params),
         "version": 1,
         "source_hash": "5f2c9e",
@@ -71,8 +71,8 @@ def make_run(
     root.attrs |= attrs or {}
     if not groups:
         return xr.DataTree(root)
-    made = _groups(n_samples, n_workers, n_tasks, np.random.default_rng(seed))
-    return xr.DataTree.from_dict({"/": root, **{f"/{name}": ds for name, ds in made.items()}})
+    datasets = _groups(n_samples, n_workers, n_tasks, np.random.default_rng(seed))
+    return xr.DataTree.from_dict({"/": root, **{f"/{name}": ds for name, ds in datasets.items()}})
 
 
 def _groups(
@@ -112,10 +112,10 @@ def _groups(
             return series.astype(dtype)
         return rng.integers(0, 3, shape).astype(dtype)
 
-    made = {}
+    datasets = {}
     for group, variables in GROUPS.items():
         dims = {dim for variable in variables for dim in variable.dims}
-        made[group] = xr.Dataset(
+        datasets[group] = xr.Dataset(
             {
                 v.name: (
                     v.dims,
@@ -136,7 +136,7 @@ def _groups(
                 for name, dtype, units, long_name in COORDINATES[dim]
             },
         )
-    return made
+    return datasets
 
 
 def make_record(index: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -59,17 +59,17 @@ def prove(client, variant, wrong, scale=TINY):
     available = run_variant(client, variant, scale)
     try:
         extra = workload.call("check", **available)
-        taken = []
+        accepted = []
         for what, spoil in spoilers.items():
             try:
                 workload.call("check", **{**available, "result": spoil(available["result"])})
             except (WrongAnswer, AssertionError):
                 continue
-            taken.append(what)
+            accepted.append(what)
     finally:
         workload.call("cleanup", **available)
 
-    assert not taken, f"{variant.name} takes a result in which {taken[0]}"
+    assert not accepted, f"check of {variant.name} accepts a wrong result: {accepted[0]}"
     assert set(extra or {}) == set(workload.metrics)
 
 

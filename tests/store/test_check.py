@@ -131,14 +131,14 @@ def test_check_reports_listed_run_without_file(filled):
 
 
 def test_check_deletes_only_old_unfinished_writes(filled):
-    for name, age in (("young", 0), ("old", 25 * 3600)):
+    for name, age in (("new", 0), ("old", 25 * 3600)):
         path = filled.path / "tmp" / name
         path.write_bytes(b"half")
         os.utime(path, (time.time() - age,) * 2)
 
     assert filled.check(repair=False).leftovers == ["tmp/old"]
     assert filled.check().leftovers == ["tmp/old"]
-    assert [path.name for path in (filled.path / "tmp").iterdir()] == ["young"]
+    assert [path.name for path in (filled.path / "tmp").iterdir()] == ["new"]
 
 
 def test_check_reports_damaged_mark_and_runs_ignore_it(filled):

@@ -29,10 +29,10 @@ store = Store(sys.argv[1])
 #: Forks a process for each line of its input and prints its PID, because a fork starts fast. A
 #: writer adds runs until it is killed and writes down the id of each added run; a compactor
 #: compacts.
-NURSERY = f"""{PREAMBLE}
+FORK_SERVER = f"""{PREAMBLE}
 import os, signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-Store(sys.argv[2]).add(make_run(n_samples=5, n_tasks=5))  # imports what all forks will need
+Store(sys.argv[2]).add(make_run(n_samples=5, n_tasks=5))  # imports all modules that forks need
 for line in sys.stdin:
     if pid := os.fork():
         print(pid, flush=True)
@@ -40,10 +40,10 @@ for line in sys.stdin:
     store = Store(sys.argv[1])
     while line.split() == ["compact"]:
         store.compact()
-    with open(line.strip(), "a") as promised:
+    with open(line.strip(), "a") as confirmed:
         while True:
-            promised.write(store.add(make_run(n_samples=5, n_tasks=5)) + "\\n")
-            promised.flush()
+            confirmed.write(store.add(make_run(n_samples=5, n_tasks=5)) + "\\n")
+            confirmed.flush()
 """
 #: Adds runs until a write fails.
 FILLER = f"""{PREAMBLE}
@@ -73,44 +73,44 @@ def wait_for(condition, what):
         if condition():
             return
         time.sleep(0.02)
-    pytest.fail(f"waited a minute for {what}")
+    pytest.fail(f"timeout after a minute: {what}")
 
 
 @pytest.mark.slow
 def test_killed_writers_leave_complete_files(tmp_path):
     rng = random.Random(0)
-    path, kills, ledgers = tmp_path / "store", 0, []
-    nursery = subprocess.Popen(
-        [sys.executable, "-c", NURSERY, str(path), str(tmp_path / "first")],
+    path, kills, id_files = tmp_path / "store", 0, []
+    fork_server = subprocess.Popen(
+        [sys.executable, "-c", FORK_SERVER, str(path), str(tmp_path / "first")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
 
     def start(what):
-        print(what, file=nursery.stdin, flush=True)
-        return psutil.Process(int(nursery.stdout.readline()))
+        print(what, file=fork_server.stdin, flush=True)
+        return psutil.Process(int(fork_server.stdout.readline()))
 
-    with nursery:
+    with fork_server:
         for _ in range(5):
             compactor = start("compact")
             writers = []
             for _ in range(3):
-                ledgers.append(tmp_path / f"promised-{len(ledgers)}")
-                writers.append(start(ledgers[-1]))
-            for ledger in ledgers[-3:]:
-                wait_for(lambda ledger=ledger: lines(ledger), "a first run")
+                id_files.append(tmp_path / f"ids-{len(id_files)}")
+                writers.append(start(id_files[-1]))
+            for id_file in id_files[-3:]:
+                wait_for(lambda id_file=id_file: lines(id_file), "a first run")
             for process in writers:
                 time.sleep(rng.random() * 0.15)
                 kill(process)
                 kills += 1
             kill(compactor)  # also in the middle of an operation
 
-    promised = {run_id for ledger in ledgers for run_id in lines(ledger)}
+    confirmed = {run_id for id_file in id_files for run_id in lines(id_file)}
     store = Store(path)
     assert kills == 15
-    assert len(promised) >= kills
-    assert promised <= set(store.ids())
+    assert len(confirmed) >= kills
+    assert confirmed <= set(store.ids())
 
     report = store.check()
     assert report.healthy, report

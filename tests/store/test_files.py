@@ -8,7 +8,7 @@ import time
 import pytest
 
 from benchkit.errors import AlreadyStored, StoreError
-from benchkit.store import files as objects
+from benchkit.store import files as module
 from benchkit.store.files import LocalFiles
 
 
@@ -17,7 +17,7 @@ def files(tmp_path):
     return LocalFiles(tmp_path / "root")
 
 
-def everything(files):
+def all_paths(files):
     return sorted(p.relative_to(files.root).as_posix() for p in files.root.rglob("*"))
 
 
@@ -29,7 +29,7 @@ def test_create_writes_only_the_file(files):
     files.create("a/b/c.txt", b"hello")
 
     assert files.read("a/b/c.txt") == b"hello"
-    assert everything(files) == ["a", "a/b", "a/b/c.txt", "tmp"]
+    assert all_paths(files) == ["a", "a/b", "a/b/c.txt", "tmp"]
 
 
 def test_create_rejects_existing_name(files):
@@ -44,16 +44,16 @@ def test_create_rejects_existing_name(files):
 @pytest.mark.parametrize("has_links", [True, False])
 def test_create_succeeds_for_one_of_concurrent_writers(files, monkeypatch, has_links):
     if not has_links:
-        monkeypatch.setattr(objects.os, "link", no_hard_links)
-    barrier, won, lost = threading.Barrier(8), [], []
+        monkeypatch.setattr(module.os, "link", no_hard_links)
+    barrier, successes, failures = threading.Barrier(8), [], []
 
     def write(number):
         barrier.wait()
         try:
-            files.create("one.txt", str(number).encode() * 5000)
-            won.append(number)
+            files.create("a.txt", str(number).encode() * 5000)
+            successes.append(number)
         except AlreadyStored:
-            lost.append(number)
+            failures.append(number)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -61,14 +61,14 @@ def test_create_succeeds_for_one_of_concurrent_writers(files, monkeypatch, has_l
     for thread in threads:
         thread.join()
 
-    assert len(won) == 1
-    assert len(lost) == 7
-    assert files.read("one.txt") == str(won[0]).encode() * 5000
+    assert len(successes) == 1
+    assert len(failures) == 7
+    assert files.read("a.txt") == str(successes[0]).encode() * 5000
     assert files.list("tmp") == []
 
 
 def test_create_without_hard_links_replaces_nothing(files, monkeypatch):
-    monkeypatch.setattr(objects.os, "link", no_hard_links)
+    monkeypatch.setattr(module.os, "link", no_hard_links)
 
     files.create("a.txt", b"first")
     with pytest.raises(AlreadyStored):
@@ -81,11 +81,11 @@ def test_create_without_hard_links_replaces_nothing(files, monkeypatch):
 def test_create_accepts_link_whose_reply_was_lost(files, monkeypatch):
     link = os.link
 
-    def answer_lost(source, target):
+    def reply_lost(source, target):
         link(source, target)
         raise FileExistsError(target)  # NFS retries and finds its own link
 
-    monkeypatch.setattr(objects.os, "link", answer_lost)
+    monkeypatch.setattr(module.os, "link", reply_lost)
 
     files.create("a.txt", b"data")
 
@@ -96,7 +96,7 @@ def test_create_on_full_disk_leaves_nothing(files, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(objects.os, "fsync", full)
+    monkeypatch.setattr(module.os, "fsync", full)
     files.root.mkdir()
     (files.root / "tmp").mkdir()
 
@@ -105,7 +105,7 @@ def test_create_on_full_disk_leaves_nothing(files, monkeypatch):
 
     assert "\n" not in str(caught.value)
     assert "a.txt" in str(caught.value)
-    assert everything(files) == ["tmp"]
+    assert all_paths(files) == ["tmp"]
 
 
 def test_create_rejects_file_in_place_of_folder(files):
@@ -147,7 +147,7 @@ def test_delete_ignores_missing_file(files):
 
 def test_leftovers_are_old_unfinished_writes(files):
     files.create("a.txt", b"data")
-    for name in ("young", "old"):
+    for name in ("new", "old"):
         (files.root / "tmp" / name).write_bytes(b"half")
     day_ago = time.time() - 25 * 3600
     os.utime(files.root / "tmp" / "old", (day_ago, day_ago))

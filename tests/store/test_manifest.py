@@ -33,22 +33,22 @@ def test_write_meta_writes_format_version_and_id(tmp_path):
 
 
 def test_write_meta_by_several_writers_creates_one_store(tmp_path):
-    barrier, made = threading.Barrier(8), []
+    barrier, ids = threading.Barrier(8), []
 
-    def make():
+    def create():
         barrier.wait()
         files = LocalFiles(tmp_path / "new")
         read_meta(files, create=True)
-        made.append(write_meta(files)["id"])
+        ids.append(write_meta(files)["id"])
 
-    threads = [threading.Thread(target=make) for _ in range(8)]
+    threads = [threading.Thread(target=create) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert len(made) == 8
-    assert len(set(made)) == 1
+    assert len(ids) == 8
+    assert len(set(ids)) == 1
 
 
 @pytest.mark.parametrize("create", [True, False])

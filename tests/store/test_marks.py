@@ -11,7 +11,7 @@ from benchkit.store.marks import KINDS, active_marks, new_mark
 THIN, SQUARE = "array.basic_sum[chunks=thin]", "array.basic_sum[chunks=square]"
 
 
-def set_aside(store):
+def excluded_days(store):
     """Return the days of August whose runs are not comparable."""
     frame = store.runs(comparable=False)
     return [moment.day for moment in frame["started"]]
@@ -42,7 +42,7 @@ def test_runs_without_marks_are_comparable(filled):
 def test_bankruptcy_excludes_selected_earlier_runs(filled, what, days):
     filled.mark("bankruptcy", reason="new disks", **what)
 
-    assert set_aside(filled) == days
+    assert excluded_days(filled) == days
     assert set(filled.runs(comparable=False)["reason"]) <= {"new disks"}
 
 
@@ -74,13 +74,13 @@ def test_exclude_rejects_unknown_run(filled):
 
 def test_undo_cancels_a_mark_and_another_undo(filled):
     mark = filled.mark("exclude", workload="frame.join")
-    assert set_aside(filled) == [3, 6]
+    assert excluded_days(filled) == [3, 6]
 
     undo = filled.mark("undo", mark=mark, by="me")
-    assert set_aside(filled) == []
+    assert excluded_days(filled) == []
 
     filled.mark("undo", mark=undo)
-    assert set_aside(filled) == [3, 6]
+    assert excluded_days(filled) == [3, 6]
     assert [mark["kind"] for mark in filled.marks()] == ["exclude", "undo", "undo"]
 
 
@@ -94,7 +94,7 @@ def test_undo_rejects_unknown_mark(filled):
 def test_accept_is_stored_and_changes_no_run(filled):
     filled.mark("accept", workload="frame.join", metric="duration", at="2026-08-03", reason="safer")
 
-    assert set_aside(filled) == []
+    assert excluded_days(filled) == []
     (mark,) = filled.marks()
     assert mark["at"] == "2026-08-03T00:00:00+00:00"
     assert mark["metric"] == "duration"
@@ -141,7 +141,7 @@ def test_rename_changes_environment(filled):
 def test_marks_are_applied_in_order_of_creation(filled):
     filled.mark("exclude", workload="frame.join", reason="before the rename")
     filled.mark("rename", from_="frame.join", to="frame.merge")
-    filled.mark("exclude", workload="frame.join", reason="nobody is called so any more")
+    filled.mark("exclude", workload="frame.join", reason="former name")
 
     assert set(filled.runs("frame.merge")["reason"]) == {"before the rename"}
 

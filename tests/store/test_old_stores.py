@@ -76,9 +76,9 @@ def test_old_store_opens_run_with_groups(old):
 def test_old_store_is_read_equally_by_xarray(old, engine):
     pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
     for name in old.files.walk("runs"):
-        ours = old.open(Path(name).stem).tree
-        with xr.open_datatree(old.path / name, engine=engine) as theirs:
-            xr.testing.assert_identical(theirs.load(), ours.load())
+        tree = old.open(Path(name).stem).tree
+        with xr.open_datatree(old.path / name, engine=engine) as other:
+            xr.testing.assert_identical(other.load(), tree.load())
 
 
 def test_old_store_is_healthy_and_accepts_runs(old, make_run):

@@ -9,7 +9,7 @@ from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
-EVIL = "<script>alert('x')</script>"
+MARKUP = "<script>alert('x')</script>"
 
 
 def sample(moment, index, **values):
@@ -18,7 +18,7 @@ def sample(moment, index, **values):
 
 @pytest.fixture
 def run(tmp_path):
-    made = segment(
+    recorded = segment(
         samples=[sample(t, i, process=(t + i) * MB, spilled=0) for t in (1, 2) for i in (0, 1)],
         scheduler=[{"time": ON + t, "process": t * MB, "managed": MB} for t in (1, 2, 3)],
         groups=[
@@ -32,20 +32,20 @@ def run(tmp_path):
         ],
         keys=["a", "b", "c"],
         events=[[ON + 1, "steal", 1, '{"key": "a"}']],
-        task_errors=[[ON + 2, "b", 0, EVIL, "Traceback"]],
+        task_errors=[[ON + 2, "b", 0, MARKUP, "Traceback"]],
         reports={
             "0": {
                 "profile": stacks(
                     frames=[["big", "", 0], ["work", "lib.py", 7], ["small", "", 0]],
                     nodes=[-1, 0, 8, 0, 1, 6, -1, 2, 1],
                 ),
-                "logs": [[ON + 1, "WARNING", EVIL]],
+                "logs": [[ON + 1, "WARNING", MARKUP]],
                 "transfers": [[1, "tcp://10.0.0.1:1", 2, 100.0, 50.0, 0.5]],
             }
         },
         spans=[["s1", "etl/load", "", ON, ON + 1, ON + 2, 3.0]],
     )
-    return Run(run_from_recording(record(tmp_path, made)))
+    return Run(run_from_recording(record(tmp_path, recorded)))
 
 
 def test_memory_has_sums_and_values_per_worker(run):
@@ -95,7 +95,7 @@ def test_transfers_spans_logs_events_and_errors_are_tables(run):
         [1.0, "WARNING", "worker", 0]
     ]
     assert run.events()["topic"].tolist() == ["steal"]
-    assert run.errors()["exception"].tolist() == [EVIL]
+    assert run.errors()["exception"].tolist() == [MARKUP]
 
 
 def test_run_without_capture_has_empty_tables(tmp_path):
@@ -108,15 +108,15 @@ def test_run_without_capture_has_empty_tables(tmp_path):
 
 
 def test_run_html_escapes_markup(tmp_path):
-    path = record(tmp_path, outcome="failed", error=f"ValueError: {EVIL}")
+    path = record(tmp_path, outcome="failed", error=f"ValueError: {MARKUP}")
     tree = run_from_recording(path)
-    tree.attrs |= {"workload": EVIL, "dask": EVIL, "started": EVIL, "outcome": EVIL}
+    tree.attrs |= {"workload": MARKUP, "dask": MARKUP, "started": MARKUP, "outcome": MARKUP}
 
-    shown = Run(tree)._repr_html_()
+    html = Run(tree)._repr_html_()
 
-    assert "<script" not in shown
-    assert "&lt;script&gt;" in shown
-    assert shown.count("&lt;script&gt;") >= 4
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert html.count("&lt;script&gt;") >= 4
 
 
 def test_run_repr_is_one_line(run):

@@ -116,7 +116,7 @@ def test_add_succeeds_if_compaction_fails(store, make_run, monkeypatch):
 
 
 def test_add_works_in_concurrent_threads(store, make_run):
-    added, trouble = [], []
+    added, errors = [], []
 
     def work(number):
         try:
@@ -127,7 +127,7 @@ def test_add_works_in_concurrent_threads(store, make_run):
                     assert tree["duration"].item() == 10.0 + number
                 assert run_id in set(store.runs(columns=["id"])["id"])
         except Exception as error:
-            trouble.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
     for thread in threads:
@@ -135,7 +135,7 @@ def test_add_works_in_concurrent_threads(store, make_run):
     for thread in threads:
         thread.join()
 
-    assert trouble == []
+    assert errors == []
     assert sorted(added) == store.ids()
 
 
@@ -168,11 +168,11 @@ def test_store_html_escapes_markup(tmp_path, make_run):
     store = Store(tmp_path / "<b>store")
     store.add(make_run(groups=False, outcome="<script>alert(1)</script>"))
 
-    shown = store._repr_html_()
+    html = store._repr_html_()
 
-    assert "<script>" not in shown
-    assert "<b>store" not in shown
-    assert "&lt;script&gt;" in shown
+    assert "<script>" not in html
+    assert "<b>store" not in html
+    assert "&lt;script&gt;" in html
     assert repr(store) == f"<benchkit.Store {store.path}: 1 run>"
 
 
@@ -184,7 +184,7 @@ def test_store_is_a_public_name():
     assert benchkit.Store is Store
 
 
-def same(first, second):
+def assert_equal_content(first, second):
     pd.testing.assert_frame_equal(first.runs(), second.runs())
     assert sorted(m["id"] for m in first.marks()) == sorted(m["id"] for m in second.marks())
 
@@ -196,7 +196,7 @@ def test_copy_is_complete_and_idempotent(filled, tmp_path):
     other = Store(tmp_path / "other")
 
     assert filled.copy(other) == 6
-    same(filled, other)
+    assert_equal_content(filled, other)
     assert other.files.read("experiments/nightly/plan.json") == b"{}"
     assert filled.copy(str(other.path)) == 0
     assert other.check() == CheckReport(runs=6)
@@ -241,5 +241,5 @@ def test_merging_by_file_copies_is_independent_of_order(tmp_path, make_run, seed
     expected = set().union(*(part.ids() for part in parts))
     for store in merged:
         assert set(store.ids()) == expected
-        same(merged[0], store)
+        assert_equal_content(merged[0], store)
         assert store.check().healthy

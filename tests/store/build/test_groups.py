@@ -20,7 +20,7 @@ def sample(moment, index, **values):
     return {"time": ON + moment, "worker": index, **values}
 
 
-def everything():
+def complete_segment():
     """Return a segment in which every table has rows."""
     return segment(
         samples=[sample(1, 0, process=MB), sample(1, 1, process=MB)],
@@ -50,19 +50,19 @@ def everything():
 
 
 def test_groups_contain_every_variable_of_the_schema(tmp_path):
-    tree = run_from_recording(record(tmp_path, everything()))
+    tree = run_from_recording(record(tmp_path, complete_segment()))
 
     assert set(tree.children) == set(GROUPS)
     for name, variables in GROUPS.items():
         dataset = tree[name].to_dataset()
         for variable in variables:
-            found = dataset[variable.name]
-            assert found.dims == variable.dims, variable.name
-            assert found.attrs == variable.attrs, variable.name
-            assert {"units", "long_name", "source"} <= set(found.attrs)
-            assert found.size > 0, f"{name}/{variable.name}: the test would not see a fault"
-            wanted = object if variable.dtype == "str" else np.dtype(variable.dtype)
-            assert found.dtype == wanted, variable.name
+            stored = dataset[variable.name]
+            assert stored.dims == variable.dims, variable.name
+            assert stored.attrs == variable.attrs, variable.name
+            assert {"units", "long_name", "source"} <= set(stored.attrs)
+            assert stored.size > 0, f"{name}/{variable.name}: an empty variable tests nothing"
+            dtype = object if variable.dtype == "str" else np.dtype(variable.dtype)
+            assert stored.dtype == dtype, variable.name
         for dim in dataset.dims:
             for coordinate, _, units, long_name in COORDINATES.get(dim, ()):
                 attrs = {"units": units, "long_name": long_name, "source": COORDINATE_SOURCES[dim]}
@@ -76,7 +76,7 @@ def test_groups_use_known_units_only():
 
 
 def test_groups_count_time_from_clock_on(tmp_path):
-    tree = run_from_recording(record(tmp_path, everything()))
+    tree = run_from_recording(record(tmp_path, complete_segment()))
 
     assert tree["workers/time"].values.tolist() == [1.0]
     assert tree["workers/joined"].values.tolist() == [-5.0, -5.0]
@@ -153,25 +153,25 @@ def test_groups_merge_task_groups_with_equal_names(tmp_path):
 
 @pytest.mark.parametrize("where", ["groups", "errors", "events", "logs", "workers", "tail"])
 def test_groups_with_hostile_text_are_stored_and_read_back(tmp_path, where):
-    made = everything()
+    content = complete_segment()
     tail = {}
     if where == "groups":
-        made["groups"] = [group(HOSTILE, n_tasks=1, prefix=HOSTILE, dependencies=[HOSTILE])]
-        made["fine"] = [["execute", HOSTILE, HOSTILE, "seconds", 1.0]]
+        content["groups"] = [group(HOSTILE, n_tasks=1, prefix=HOSTILE, dependencies=[HOSTILE])]
+        content["fine"] = [["execute", HOSTILE, HOSTILE, "seconds", 1.0]]
     elif where == "errors":
-        made["task_errors"] = [[ON, HOSTILE, 0, HOSTILE, HOSTILE]]
+        content["task_errors"] = [[ON, HOSTILE, 0, HOSTILE, HOSTILE]]
     elif where == "events":
-        made["events"] = [[ON, HOSTILE, 0, json.dumps({"key": HOSTILE})]]
+        content["events"] = [[ON, HOSTILE, 0, json.dumps({"key": HOSTILE})]]
     elif where == "logs":
-        made["logs"] = [["scheduler", ON, "ERROR", HOSTILE]]
-        made["spans"] = [["id", HOSTILE, "", ON, ON, ON, 1.0]]
+        content["logs"] = [["scheduler", ON, "ERROR", HOSTILE]]
+        content["spans"] = [["id", HOSTILE, "", ON, ON, ON, 1.0]]
     elif where == "workers":
-        made["workers"] = [worker(0, name=HOSTILE), worker(1, host=HOSTILE)]
+        content["workers"] = [worker(0, name=HOSTILE), worker(1, host=HOSTILE)]
     else:
         tail = {"error": HOSTILE, "traceback": HOSTILE, "outcome": "failed"}
     store = Store(tmp_path / "store")
 
-    tree = store.open(store.add(run_from_recording(record(tmp_path, made, **tail)))).tree
+    tree = store.open(store.add(run_from_recording(record(tmp_path, content, **tail)))).tree
     tree.load()
 
     assert "infrastructure" not in tree.attrs["outcome"]

@@ -30,12 +30,12 @@ def test_memory_metrics_sum_workers_while_clock_ran(tmp_path):
         for index, process in enumerate((first, second))
     ]
 
-    found = metrics_of(tmp_path, segment(samples=samples))
+    metrics = metrics_of(tmp_path, segment(samples=samples))
 
     # 150 MB for 2 s, 250 for 3 s, 400 for 5 s; samples after the clock stopped do not count.
-    assert found["memory_mean"] == pytest.approx((150 * 2 + 250 * 3 + 400 * 5) / 10 * MB)
-    assert found["memory_peak"] == 400 * MB
-    assert found["spilled_peak"] == 14 * MB
+    assert metrics["memory_mean"] == pytest.approx((150 * 2 + 250 * 3 + 400 * 5) / 10 * MB)
+    assert metrics["memory_peak"] == 400 * MB
+    assert metrics["spilled_peak"] == 14 * MB
 
 
 def test_memory_peak_worker_includes_time_between_samples(tmp_path):
@@ -59,10 +59,10 @@ def test_memory_trimmed_requires_values_of_all_workers(tmp_path):
     left = [worker(0), worker(1, left=ON + 5)]
 
     assert metrics_of(tmp_path, segment(samples=samples, reports=both))["memory_trimmed"] == 7 * MB
-    one = segment(samples=samples, reports={"0": {"memory": 3 * MB}})
-    assert "memory_trimmed" not in metrics_of(tmp_path, one)
-    gone = segment(samples=samples, reports={"0": {"memory": 3 * MB}}, workers=left)
-    assert metrics_of(tmp_path, gone)["memory_trimmed"] == 3 * MB
+    partial = segment(samples=samples, reports={"0": {"memory": 3 * MB}})
+    assert "memory_trimmed" not in metrics_of(tmp_path, partial)
+    with_left_worker = segment(samples=samples, reports={"0": {"memory": 3 * MB}}, workers=left)
+    assert metrics_of(tmp_path, with_left_worker)["memory_trimmed"] == 3 * MB
 
 
 def test_activity_metrics_are_thread_seconds(tmp_path):
@@ -80,19 +80,19 @@ def test_activity_metrics_are_thread_seconds(tmp_path):
     ]
     samples = [sample(1, 0, process=MB)]
 
-    found = metrics_of(
+    metrics = metrics_of(
         tmp_path, segment(workers=workers, groups=groups, fine=fine, samples=samples)
     )
 
-    assert found["duration"] == 10
-    assert found["compute_time"] == 7.5
-    assert found["transfer_time"] == 1.0
-    assert found["disk_read_time"] == 0.75, "fine metrics know reads below 5 ms, too"
-    assert found["disk_write_time"] == 4.0
-    assert found["serialize_time"] == 0.75
-    assert found["worker_seconds"] == 10 + 6
-    assert found["idle_time"] == 10 + 2 * 6 - 7.5
-    assert found["n_tasks"] == 7
+    assert metrics["duration"] == 10
+    assert metrics["compute_time"] == 7.5
+    assert metrics["transfer_time"] == 1.0
+    assert metrics["disk_read_time"] == 0.75, "fine metrics include reads below 5 ms"
+    assert metrics["disk_write_time"] == 4.0
+    assert metrics["serialize_time"] == 0.75
+    assert metrics["worker_seconds"] == 10 + 6
+    assert metrics["idle_time"] == 10 + 2 * 6 - 7.5
+    assert metrics["n_tasks"] == 7
 
 
 def test_counter_metrics_sum_increases_and_count_hosts_once(tmp_path):
@@ -112,14 +112,14 @@ def test_counter_metrics_sum_increases_and_count_hosts_once(tmp_path):
 
     samples = [counters(0, 0, 1), counters(0, 1, 2), counters(9, 0, 4), counters(9, 1, 7)]
 
-    found = metrics_of(tmp_path, segment(samples=samples))
+    metrics = metrics_of(tmp_path, segment(samples=samples))
 
-    assert found["cpu_time"] == 3 + 5
-    assert found["disk_bytes"] == (3 + 5) * 110
-    assert found["network_bytes"] == 5000, "both workers count the same host's traffic"
-    assert found["n_transfers"] == 8
-    assert found["worker_tick_max"] == 0.07, "the first sample tells of before the clock"
-    assert found["gil_contention_mean"] == pytest.approx((0.1 + 0.2 + 0.4 + 0.7) / 4)
+    assert metrics["cpu_time"] == 3 + 5
+    assert metrics["disk_bytes"] == (3 + 5) * 110
+    assert metrics["network_bytes"] == 5000, "both workers count the same host's traffic"
+    assert metrics["n_transfers"] == 8
+    assert metrics["worker_tick_max"] == 0.07, "the first sample covers the time before the clock"
+    assert metrics["gil_contention_mean"] == pytest.approx((0.1 + 0.2 + 0.4 + 0.7) / 4)
 
 
 def test_scheduler_metrics_use_samples_while_clock_ran(tmp_path):
@@ -130,11 +130,11 @@ def test_scheduler_metrics_use_samples_while_clock_ran(tmp_path):
         {"time": OFF + 1, "cpu": 90.0, "rss": 9e9, "lag_max": 9.0},
     ]
 
-    found = metrics_of(tmp_path, segment(scheduler=scheduler, samples=[sample(1, 0, process=MB)]))
+    metrics = metrics_of(tmp_path, segment(scheduler=scheduler, samples=[sample(1, 0, process=MB)]))
 
-    assert found["scheduler_cpu_mean"] == 20
-    assert found["scheduler_memory_peak"] == 2e8
-    assert found["scheduler_lag_max"] == 0.03
+    assert metrics["scheduler_cpu_mean"] == 20
+    assert metrics["scheduler_memory_peak"] == 2e8
+    assert metrics["scheduler_lag_max"] == 0.03
 
 
 @pytest.mark.parametrize(
@@ -152,13 +152,13 @@ def test_n_workers_lost_counts_unexpected_removals(tmp_path, event, n_lost):
     topic, message = event
     events = [
         (ON + 3, topic, 1, json.dumps(message)),
-        (ON + 3.1, topic, 1, json.dumps(message)),  # two reports of one worker
+        (ON + 3.1, topic, 1, json.dumps(message)),  # second report of the same worker
         (OFF + 50, topic, 0, json.dumps(message)),  # long after the run
     ]
 
-    found = metrics_of(tmp_path, segment(events=events, samples=[sample(1, 0, process=MB)]))
+    metrics = metrics_of(tmp_path, segment(events=events, samples=[sample(1, 0, process=MB)]))
 
-    assert found["n_workers_lost"] == n_lost
+    assert metrics["n_workers_lost"] == n_lost
 
 
 def test_n_workers_lost_counts_failed_workers(tmp_path):
@@ -167,9 +167,9 @@ def test_n_workers_lost_counts_failed_workers(tmp_path):
         (ON + 4, "worker-removed", 1, '{"expected": true, "n_processing": 1}'),
     ]
 
-    found = metrics_of(tmp_path, segment(events=events, samples=[sample(1, 0, process=MB)]))
+    metrics = metrics_of(tmp_path, segment(events=events, samples=[sample(1, 0, process=MB)]))
 
-    assert found["n_workers_lost"] == 1
+    assert metrics["n_workers_lost"] == 1
 
 
 def test_n_tasks_recomputed_counts_repeats_after_loss(tmp_path):
@@ -178,7 +178,7 @@ def test_n_tasks_recomputed_counts_repeats_after_loss(tmp_path):
     tasks = [
         {"worker": w, "start": ON + start, "stop": ON + start + 0.1, "ok": 1} for _, w, start in ran
     ]
-    made = segment(
+    recorded = segment(
         workers=workers,
         groups=[group("g", n_tasks=6)],
         tasks=tasks,
@@ -186,25 +186,27 @@ def test_n_tasks_recomputed_counts_repeats_after_loss(tmp_path):
         samples=[sample(1, 0, process=MB)],
     )
 
-    assert metrics_of(tmp_path, made)["n_tasks_recomputed"] == 1, "a alone; b ran again before"
+    assert metrics_of(tmp_path, recorded)["n_tasks_recomputed"] == 1, (
+        "b ran again before the worker left"
+    )
 
 
 def test_n_tasks_recomputed_is_absent_if_tasks_were_dropped(tmp_path):
-    made = segment(
+    recorded = segment(
         tasks=[{"ok": 1}],
         keys=["a"],
         groups=[group("g", n_tasks=9)],
         state={"n_dropped": 8},
         samples=[sample(1, 0, process=MB)],
     )
-    found = metrics_of(tmp_path, made)
+    metrics = metrics_of(tmp_path, recorded)
 
-    assert found["n_tasks"] == 9
-    assert "n_tasks_recomputed" not in found
+    assert metrics["n_tasks"] == 9
+    assert "n_tasks_recomputed" not in metrics
 
 
 def test_metrics_without_data_are_absent(tmp_path):
-    found = metrics_of(tmp_path, segment(samples=[sample(1, 0)]))
+    metrics = metrics_of(tmp_path, segment(samples=[sample(1, 0)]))
 
     for name in (
         "memory_mean",
@@ -224,7 +226,7 @@ def test_metrics_without_data_are_absent(tmp_path):
         "gil_contention_mean",
         "cost",
     ):
-        assert name not in found, name
+        assert name not in metrics, name
 
 
 def test_metrics_without_capture_have_only_duration(tmp_path):

@@ -21,27 +21,27 @@ def test_transfers_use_remaining_end_if_a_worker_left(tmp_path):
     transfers = tree["transfers"].to_dataset()
 
     def cell(source, destination):
-        found = transfers.sel(source=source, destination=destination)
-        return [float(found[name]) for name in ("count", "bytes", "bytes_compressed", "seconds")]
+        transfer = transfers.sel(source=source, destination=destination)
+        return [float(transfer[name]) for name in ("count", "bytes", "bytes_compressed", "seconds")]
 
-    assert cell(0, 1) == [3, 30, 15, 0.5], "seconds as the receiver saw them"
+    assert cell(0, 1) == [3, 30, 15, 0.5], "seconds measured by the receiver"
     np.testing.assert_array_equal(cell(2, 0), [4, 40, np.nan, 0.4])
     assert cell(1, -1) == [1, 9, 8, 0.1], "to a client"
     assert cell(1, 0) == [0, 0, 0, 0], "both reported, nothing was sent"
-    assert np.isnan(cell(2, 2)).all(), "nobody knows"
+    assert np.isnan(cell(2, 2)).all(), "no report of either end"
     assert transfers.attrs["unheard"] == 1
 
 
 def test_transfers_use_partial_reports_of_workers_that_left(tmp_path):
     a, b, c = (f"tcp://10.0.0.1:{index}" for index in range(3))
-    nothing = float("nan")
+    nan = float("nan")
     parts = [
         [0, {"transfers": [[1, b, 2, 20.0, 10.0, 0.2]], "logs": [[ON + 1, "WARNING", "early"]]}],
         [0, {"transfers": [[1, b, 1, 10.0, 5.0, 0.1], [1, c, 1, 7.0, 7.0, 0.1]]}],
-        [1, {"transfers": [[0, a, 2, 20.0, nothing, 0.4], [1, c, 5, 50.0, 9.0, 0.5]]}],
-        [2, {"transfers": [[0, b, 1, 10.0, nothing, 0.1]]}],
+        [1, {"transfers": [[0, a, 2, 20.0, nan, 0.4], [1, c, 5, 50.0, 9.0, 0.5]]}],
+        [2, {"transfers": [[0, b, 1, 10.0, nan, 0.1]]}],
     ]
-    reports = {"2": {"transfers": [[0, b, 5, 50.0, nothing, 0.6]], "logs": []}}
+    reports = {"2": {"transfers": [[0, b, 5, 50.0, nan, 0.6]], "logs": []}}
     workers = [worker(0, left=ON + 5), worker(1, left=ON + 5), worker(2)]
     first, last = segment(workers=workers, told=parts[:2]), segment(workers=workers, told=parts[2:])
     last["reports"] = reports
@@ -51,11 +51,11 @@ def test_transfers_use_partial_reports_of_workers_that_left(tmp_path):
     def count(source, destination):
         return float(transfers["count"].sel(source=source, destination=destination))
 
-    assert count(0, 1) == 3, "both are gone, and the sender had told of more"
-    assert count(1, 2) == 6, "the receiver told all, in two parts"
-    assert count(0, 2) == 0, "who told all knows of none"
+    assert count(0, 1) == 3, "both left, and the sender had reported more"
+    assert count(1, 2) == 6, "the receiver's report is complete, in two parts"
+    assert count(0, 2) == 0, "the receiver's complete report has no entry"
     assert np.isnan(count(1, 0))
-    assert np.isnan(transfers["bytes_compressed"].values[:2]).all(), "senders that are gone"
+    assert np.isnan(transfers["bytes_compressed"].values[:2]).all(), "the senders left"
     assert transfers.attrs["unheard"] == 2
     assert tree["logs/text"].values.tolist() == ["early"]
 

@@ -28,9 +28,9 @@ def record(**fields):
 
 def add(catalogue, n, **fields):
     records = [record(**fields) for _ in range(n)]
-    for one in records:
-        catalogue.add(one)
-    return {one["id"] for one in records}
+    for entry in records:
+        catalogue.add(entry)
+    return {entry["id"] for entry in records}
 
 
 def files_of(catalogue):
@@ -50,18 +50,18 @@ def test_catalogue_lists_added_records(catalogue):
 
 
 def test_catalogue_add_rejects_second_record_of_a_run(catalogue):
-    one = record()
-    catalogue.add(one)
+    entry = record()
+    catalogue.add(entry)
 
     with pytest.raises(AlreadyStored):
-        catalogue.add(one)
+        catalogue.add(entry)
 
 
 def test_catalogue_writes_records_as_strict_json(catalogue):
-    one = record(duration=float("nan"), memory_peak=float("inf"), cost=1.5)
-    catalogue.add(one)
+    entry = record(duration=float("nan"), memory_peak=float("inf"), cost=1.5)
+    catalogue.add(entry)
 
-    text = catalogue.files.read(f"index/new/{one['id']}.json").decode()
+    text = catalogue.files.read(f"index/new/{entry['id']}.json").decode()
 
     assert "NaN" not in text
     assert "Infinity" not in text
@@ -103,13 +103,13 @@ def test_catalogue_table_reads_requested_columns_and_id(catalogue):
 
 
 def test_catalogue_table_returns_repeated_runs_once(catalogue):
-    one = record(duration=1.0)
-    catalogue.add(one)
-    kept = catalogue.files.read(f"index/new/{one['id']}.json")
+    entry = record(duration=1.0)
+    catalogue.add(entry)
+    data = catalogue.files.read(f"index/new/{entry['id']}.json")
     catalogue.compact()
     segment = catalogue.files.list("index", ".parquet")[0]
     catalogue.files.create(f"index/{new_id()}.parquet", catalogue.files.read(segment))
-    catalogue.files.create(f"index/new/{one['id']}.json", kept)
+    catalogue.files.create(f"index/new/{entry['id']}.json", data)
 
     assert catalogue.table().num_rows == 1
 
@@ -144,17 +144,17 @@ def test_catalogue_unites_fields_of_different_types(catalogue):
 
 def test_catalogue_retries_if_files_were_compacted(catalogue, monkeypatch):
     ids = add(catalogue, 4)
-    look = Catalogue._list_files
-    looks = []
+    list_files = Catalogue._list_files
+    listings = []
 
-    def compacted_after_the_first_look(self):
-        names = look(self)
-        looks.append(names)
-        if len(looks) == 1:
+    def compacted_after_first_listing(self):
+        names = list_files(self)
+        listings.append(names)
+        if len(listings) == 1:
             Catalogue(catalogue.files).compact()
         return names
 
-    monkeypatch.setattr(Catalogue, "_list_files", compacted_after_the_first_look)
+    monkeypatch.setattr(Catalogue, "_list_files", compacted_after_first_listing)
 
     assert Catalogue(catalogue.files).ids() == ids
 
@@ -162,11 +162,11 @@ def test_catalogue_retries_if_files_were_compacted(catalogue, monkeypatch):
 def test_catalogue_raises_if_index_keeps_changing(catalogue, monkeypatch):
     add(catalogue, 1)
 
-    def gone(_):
+    def missing_file(_):
         raise FileNotFoundError
 
     monkeypatch.setattr(module, "_READ_ATTEMPTS", 3)
-    monkeypatch.setattr(catalogue.files, "read", gone)
+    monkeypatch.setattr(catalogue.files, "read", missing_file)
 
     with pytest.raises(StoreError, match="changed 3 times during reading"):
         catalogue.ids()
@@ -176,12 +176,12 @@ def test_compaction_deletes_only_files_it_read(catalogue, monkeypatch):
     ids = add(catalogue, 3)
     create = LocalFiles.create
 
-    def one_more_comes_meanwhile(files, name, data):
+    def create_after_another_add(files, name, data):
         monkeypatch.setattr(LocalFiles, "create", create)
         ids.update(add(catalogue, 1))
         create(files, name, data)
 
-    monkeypatch.setattr(LocalFiles, "create", one_more_comes_meanwhile)
+    monkeypatch.setattr(LocalFiles, "create", create_after_another_add)
 
     assert catalogue.compact()["records"] == 3
     assert len(catalogue.files.list("index/new")) == 1
@@ -293,10 +293,10 @@ def test_catalogue_loses_no_run_with_concurrent_access(catalogue):
             Catalogue(catalogue.files).compact()
 
     def read():
-        mine = Catalogue(catalogue.files)
+        reader = Catalogue(catalogue.files)
         while not stop.is_set():
             expected = set(ids)
-            missing = expected - mine.ids()
+            missing = expected - reader.ids()
             if missing:
                 wrong.append(missing)
 
@@ -304,9 +304,9 @@ def test_catalogue_loses_no_run_with_concurrent_access(catalogue):
     for thread in threads:
         thread.start()
     for _ in range(150):
-        one = record()
-        catalogue.add(one)
-        ids.add(one["id"])
+        entry = record()
+        catalogue.add(entry)
+        ids.add(entry["id"])
     stop.set()
     for thread in threads:
         thread.join()

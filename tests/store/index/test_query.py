@@ -122,9 +122,9 @@ def table():
     ],
 )
 def test_matching_combines_all_filters(table, selection, ids):
-    found = table["id"].to_numpy()[matching(table, **selection)]
+    matched = table["id"].to_numpy()[matching(table, **selection)]
 
-    assert "".join(found) == ids
+    assert "".join(matched) == ids
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_matching_rejects_values_of_wrong_type(table, where, message):
 
 
 def test_check_names_suggests_nearest_name(table):
-    known = ["environment", "workload"]
+    fields = ["environment", "workload"]
 
-    check_names(table, ["environment", "variant", "slow"], known)
+    check_names(table, ["environment", "variant", "slow"], fields)
     with pytest.raises(UsageError, match=r"'environmant' is not a field.*mean 'environment'"):
-        check_names(table, ["environmant"], known)
+        check_names(table, ["environmant"], fields)
     with pytest.raises(UsageError, match="did you mean 'variant'"):
-        check_names(table, ["varianx"], known)
+        check_names(table, ["varianx"], fields)
 
 
 def test_check_names_accepts_any_name_in_empty_store():

@@ -49,22 +49,23 @@ QUERIES = [
 
 
 def make_database(path, tests=TESTS, queries=QUERIES, leave_out=(), more=()):
-    with closing(sqlite3.connect(path)) as base, base:
+    with closing(sqlite3.connect(path)) as database, database:
         for table, rows in (("test_run", tests), ("tpch_run", queries)):
             names = [*(name for name in TABLES[table] if name not in leave_out), *more]
             kinds = [f'"{name}" {TABLES[table].get(name, "TEXT")}' for name in names]
-            base.execute(f"CREATE TABLE {table} ({', '.join(kinds)})")
+            database.execute(f"CREATE TABLE {table} ({', '.join(kinds)})")
             for row in rows:
                 full = {**COMMON, **row}
                 values = [full.get(name) for name in names]
-                base.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", values)
+                marks = ", ".join("?" * len(names))
+                database.execute(f"INSERT INTO {table} VALUES ({marks})", values)
     return path
 
 
 def rows_of(path, table):
-    with closing(sqlite3.connect(path)) as base:
-        base.row_factory = sqlite3.Row
-        return [dict(row) for row in base.execute(f"SELECT * FROM {table} ORDER BY id")]
+    with closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row
+        return [dict(row) for row in database.execute(f"SELECT * FROM {table} ORDER BY id")]
 
 
 @pytest.fixture
@@ -131,9 +132,9 @@ def test_export_returns_imported_rows_unchanged(store, tmp_path):
 
     assert export_runs(store, tmp_path / "back.db") == 8
     for table in TABLES:
-        found, wanted = rows_of(tmp_path / "back.db", table), rows_of(database, table)
-        assert len(found) == len(wanted) > 0
-        for back, row in zip(found, wanted, strict=True):
+        exported, original = rows_of(tmp_path / "back.db", table), rows_of(database, table)
+        assert len(exported) == len(original) > 0
+        for back, row in zip(exported, original, strict=True):
             assert {name: back[name] for name in row} == row
 
 
@@ -141,11 +142,11 @@ def test_export_of_measured_runs_can_be_imported(store, make_run, tmp_path):
     store.add(make_run("array.sum[kind=thin]", duration=12.5, memory_peak=3e9))
     store.add(make_run("array.sum[kind=thin]", outcome="infrastructure"))
     export_runs(store, tmp_path / "ours.db")
-    good, bad = rows_of(tmp_path / "ours.db", "test_run")
+    ok, failed = rows_of(tmp_path / "ours.db", "test_run")
 
-    assert (good["name"], good["call_outcome"]) == ("test_sum[kind=thin]", "passed")
-    assert (good["duration"], good["peak_memory"]) == (12.5, 3e9)
-    assert (bad["setup_outcome"], bad["call_outcome"]) == ("failed", None)
+    assert (ok["name"], ok["call_outcome"]) == ("test_sum[kind=thin]", "passed")
+    assert (ok["duration"], ok["peak_memory"]) == (12.5, 3e9)
+    assert (failed["setup_outcome"], failed["call_outcome"]) == ("failed", None)
 
     other = Store(tmp_path / "other")
     import_sqlite(other, tmp_path / "ours.db")
@@ -166,8 +167,8 @@ def test_export_writes_parquet_and_csv(store, make_run, tmp_path, suffix):
 
 def test_import_and_export_reject_invalid_files(store, tmp_path):
     (tmp_path / "text.db").write_text("no database at all, only words")
-    with closing(sqlite3.connect(tmp_path / "other.db")) as base, base:
-        base.execute("CREATE TABLE people (name TEXT)")
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database, database:
+        database.execute("CREATE TABLE people (name TEXT)")
 
     with pytest.raises(InvalidImportError, match="no such file"):
         import_sqlite(store, tmp_path / "nothing.db")
@@ -186,13 +187,13 @@ def test_import_that_fails_keeps_and_lists_written_runs(store, database):
     class StopNow(Exception):
         pass
 
-    made = []
+    written = []
     encode = store.files.create
 
     def create(name, data):
         if name.startswith("runs/"):
-            made.append(name)
-            if len(made) == 4:
+            written.append(name)
+            if len(written) == 4:
                 raise StopNow
         encode(name, data)
 

@@ -87,12 +87,12 @@ def test_open_run_reads_selected_groups(path):
 
 
 def test_open_run_keeps_no_file_open(path):
-    held = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    n_open = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
 
     trees = [open_run(path) for _ in range(20)]
 
-    if held is not None:
-        assert len(os.listdir("/proc/self/fd")) <= held + 1
+    if n_open is not None:
+        assert len(os.listdir("/proc/self/fd")) <= n_open + 1
     path.unlink()
     assert all(tree["workers/process"].notnull().any() for tree in trees)
 
@@ -105,13 +105,13 @@ def test_read_record_returns_record(path):
 @pytest.mark.parametrize("read", [open_run, read_record])
 def test_damaged_run_file_is_named_in_one_line(path, damage, read):
     data = path.read_bytes()
-    broken = {
+    damaged = {
         "empty": b"",
         "half": data[: len(data) // 2],
         "text": b"<html>502 Bad Gateway</html>",
         "first kilobyte": bytes(1024) + data[1024:],
     }
-    path.write_bytes(broken[damage])
+    path.write_bytes(damaged[damage])
 
     with pytest.raises(UnreadableRun) as caught:
         read(path)

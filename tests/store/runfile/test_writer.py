@@ -40,10 +40,10 @@ def test_encode_tree_writes_same_content_as_xarray(make_run, tmp_path):
     run.to_netcdf(tmp_path / "theirs.nc", engine="h5netcdf")
 
     with (
-        xr.open_datatree(tmp_path / "ours.nc", engine="h5netcdf") as ours,
-        xr.open_datatree(tmp_path / "theirs.nc", engine="h5netcdf") as theirs,
+        xr.open_datatree(tmp_path / "ours.nc", engine="h5netcdf") as actual,
+        xr.open_datatree(tmp_path / "theirs.nc", engine="h5netcdf") as expected,
     ):
-        xr.testing.assert_identical(ours.load(), theirs.load())
+        xr.testing.assert_identical(actual.load(), expected.load())
 
 
 def test_encode_tree_keeps_types(roundtrip):
