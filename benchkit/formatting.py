@@ -5,11 +5,11 @@ Shared by the command line, notebooks and pages. Imports the standard library on
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ OUTCOME_WORDS = {
 
 #: Text of an unknown number; never 0.
 MISSING = "–"
-#: Number of bytes in a mebibyte.
-MIB = 2**20
-#: Number of bytes in a gibibyte.
-GIB = 2**30
+MIB = 2**20  # bytes
+GIB = 2**30  # bytes
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -225,14 +223,11 @@ def format_quantity(value: float | None, units: str) -> str:
     """
     if not _is_finite(value):
         return MISSING
-    if units == "s":
-        return format_seconds(value)
-    if units == "B":
-        return format_bytes(value)
+    formats = {"s": format_seconds, "B": format_bytes, "1": format_count, "": format_count}
+    if units in formats:
+        return formats[units](value)
     if units == "B/s":
         return f"{format_bytes(value)}/s"
-    if units in ("1", ""):
-        return format_count(value)
     return f"{_three_digits(value)} {units}"
 
 
@@ -387,9 +382,9 @@ class Table:
             The table; markup in cells is escaped.
         """
         left = "style='text-align:left'"
-        head = "".join(f"<th {left}>{escape(name)}</th>" for name in self.names)
-        rows = ("".join(f"<td {left}>{escape(cell)}</td>" for cell in row) for row in self.cells)
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        head = "".join(f"<th {left}>{html.escape(name)}</th>" for name in self.names)
+        rows = [[f"<td {left}>{html.escape(cell)}</td>" for cell in row] for row in self.cells]
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     _repr_html_ = to_html
