@@ -26,7 +26,7 @@ _HOMES = {
     "Scale": "benchkit.measure.scale",
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
-    "bisect": "benchkit.experiment.bisect.session",
+    "bisect": "benchkit.experiment.bisect.api",
     "collect": "benchkit.measure.discovery",
     "compare": "benchkit.analysis.compare.compare_runs",
     "dataset": "benchkit.measure.data.dataset",

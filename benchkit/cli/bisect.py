@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from benchkit.cli.options import common, print_json
 
+if TYPE_CHECKING:
+    from benchkit.experiment.bisect.result import BisectionResult
+    from benchkit.experiment.bisect.session import Bisection
+
 __all__ = ["bisect"]
 
-FAILED, TOO_FEW, INTERRUPTED = 3, 4, 130
-#: Exit codes of `git bisect run`.
-GOOD, BAD, CANNOT_TELL = 0, 1, 125
+#: Exit codes: too few runs, or the ends do not differ; Ctrl-C.
+TOO_FEW, INTERRUPTED = 4, 130
+#: Exit codes of `git bisect run`; SKIP: the commit cannot be tested.
+GOOD, BAD, SKIP = 0, 1, 125
 
 
 @click.command()
@@ -24,25 +29,26 @@ GOOD, BAD, CANNOT_TELL = 0, 1, 125
 @click.option("--good", metavar="V", help="Release or commit before the change.")
 @click.option("--bad", metavar="V", help="Release or commit after it.")
 @click.option("--git-step", is_flag=True,
-              help="Judge the commit that is checked out, for `git bisect run`.")  # fmt: skip
+              help="Test the checked-out commit, for `git bisect run`.")  # fmt: skip
 @click.option("--metric", default="duration", show_default=True, metavar="NAME",
-              help="Metric that changed; outcome: what ended well and now fails.")  # fmt: skip
+              help="Metric that changed; outcome: runs that ended ok and now fail.")  # fmt: skip
 @click.option("-e", "base", default="current", show_default=True, metavar="ENV",
-              help="Environment that all else comes from.")  # fmt: skip
+              help="Environment that defines everything except the builds.")  # fmt: skip
 @click.option("-n", "--blocks", default=2, show_default=True, type=click.IntRange(1),
-              help="Blocks of a build before it is left for the next, at least.")  # fmt: skip
+              help="Minimum number of blocks of a build.")  # fmt: skip
 @click.option("--max-repeats", default=20, show_default=True, type=click.IntRange(3),
-              help="Blocks of a build, at most.")  # fmt: skip
+              help="Maximum number of blocks of a build.")  # fmt: skip
 @click.option("--confidence", default=0.95, show_default=True,
-              type=click.FloatRange(0.5, 0.999), help="How sure to be.")  # fmt: skip
-@click.option("--budget", metavar="TIME", help="Stop when it is used up: 20m, 1h30m.")
+              type=click.FloatRange(0.5, 0.999),
+              help="Required probability of the answer.")  # fmt: skip
+@click.option("--budget", metavar="TIME", help="Time limit: 20m, 1h30m.")
 @click.option("--timeout", "deadline_s", type=click.FloatRange(0, min_open=True), metavar="S",
-              help="Seconds a run may take; a timeout counts as slow.")  # fmt: skip
+              help="Time limit of a run in seconds; a timeout counts as slow.")  # fmt: skip
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
               help="Share of the full size of the data.")  # fmt: skip
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
-@click.option("--resume", metavar="ID", help="Go on with a bisection: its id, or latest.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("--resume", metavar="ID", help="Continue a bisection: its id, or latest.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @common("capture", "prometheus", "store", "workloads", "environments", "tag", "json")
 def bisect(
     workload: str | None,
@@ -71,10 +77,10 @@ def bisect(
 ) -> None:
     """Find the release or commit with which a workload became slower.
 
-    Measures the build in the middle beside the good one, until it is clear to which end it
-    belongs, then the middle of what is left. Builds that fail are left out; a wrong step is
-    corrected by what comes after it. All packages but the one in question stay the same, and all
-    runs are kept. Ctrl-C tells what is known; --resume goes on.
+    Measures the build in the middle in alternation with the good build until it is decided to
+    which end it belongs, then the middle of the rest. Builds that fail are skipped; later
+    measurements can correct a wrong step. All other packages stay the same, and all runs are
+    stored. Ctrl-C prints the result so far; --resume continues.
 
     \b
     Examples:
@@ -83,12 +89,12 @@ def bisect(
       benchkit bisect --resume latest
       git bisect run benchkit bisect array.basic_sum --git . --good v1 --bad main --git-step
 
-    Exit code 0: found; 3: a run failed; 4: the ends do not differ, or too few runs to be sure.
-    With --git-step 0: like the good commit, 1: like the bad one, 125: cannot be told.
+    Exit code 0: found; 3: an end cannot be measured; 4: the ends do not differ, or undecided.
+    With --git-step 0: like the good commit; 1: like the bad commit; 125: undecided.
     """
     from benchkit.errors import BenchkitError, UsageError
+    from benchkit.experiment.bisect.api import Target, plan_bisection, resume_bisection
     from benchkit.experiment.bisect.candidates import find_candidates
-    from benchkit.experiment.bisect.session import plan_bisection, resume_bisection
     from benchkit.experiment.environment.lookup import find_environment
     from benchkit.experiment.paths import folders_of
     from benchkit.experiment.run.api import parse_pairs
@@ -96,25 +102,28 @@ def bisect(
 
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
     if budget_usd is not None:
-        raise UsageError(f"--budget {budget}: of a bisection it is a time, such as 20m or 1h30m")
+        raise UsageError(f"--budget {budget}: must be a time for a bisection, such as 20m or 1h30m")
     if resume is not None:
         if workload or package or checkout:
-            raise UsageError(f"--resume {resume}: it knows what it looks for: name nothing")
+            raise UsageError(f"--resume {resume}: give no workload, --package or --git with it")
         bisection = resume_bisection(store, resume)
     else:
         if workload is None:
             raise UsageError("a workload to bisect is missing: see `benchkit list workloads`")
         environment = find_environment(base, folders_of("environments", environment_folders))
-        bisection = plan_bisection(
+        target = Target(
             workload,
-            find_candidates(good, bad, environment, package=package, git=checkout, step=git_step),
-            environment,
             metric=metric,
             folders=folders,
             environment_folders=environment_folders,
             params=parse_pairs(sets, "--set", typed=True),
-            store=store,
             search={"confidence": confidence, "fewest": blocks, "max_repeats": max_repeats},
+        )
+        bisection = plan_bisection(
+            target,
+            find_candidates(good, bad, environment, package=package, git=checkout, step=git_step),
+            environment,
+            store=store,
             ends=None if git_step else (),
             tags=parse_pairs(tags, "--tag"),
             words={"command": shlex.join(sys.argv[1:])},
@@ -127,29 +136,29 @@ def bisect(
         _run(bisection, budget_s, quiet)
     except KeyboardInterrupt:
         interrupted = True
-        goes_on = f"`benchkit bisect --resume {bisection.experiment.id[:13]}` goes on"
-        click.echo(f"interrupted; {goes_on}", err=True)
+        command = f"benchkit bisect --resume {bisection.experiment.id[:13]}"
+        click.echo(f"interrupted: `{command}` continues", err=True)
     except BenchkitError as error:
         if not git_step:
             raise
         click.echo(f"error: {error}", err=True)
-        sys.exit(CANNOT_TELL)
-    found = bisection.found()
-    if bisection.over and not quiet:
-        click.echo("the budget is used up", err=True)
+        sys.exit(SKIP)
+    result = bisection.result()
+    if bisection.out_of_budget and not quiet:
+        click.echo("stopped: budget used up", err=True)
     if as_json:
-        print_json(found.to_records())
+        print_json(result.to_records())
     else:
-        _print(found)
+        _print(result)
     if interrupted:
         sys.exit(INTERRUPTED)
     if git_step:
-        sys.exit(_verdict(found))
-    if found.status != "found":
+        sys.exit(_verdict(result))
+    if result.status != "found":
         sys.exit(TOO_FEW)
 
 
-def _run(bisection: Any, budget_s: float | None, quiet: bool) -> None:
+def _run(bisection: Bisection, budget_s: float | None, quiet: bool) -> None:
     """Run the bisection, and print each step, run and intermediate result on stderr."""
     from benchkit.experiment.run.events import finished_records
     from benchkit.formatting import format_seconds
@@ -169,22 +178,19 @@ def _run(bisection: Any, budget_s: float | None, quiet: bool) -> None:
         report(f"{line}: {record['error']}" if record.get("error") else line)
 
 
-def _print(found: Any) -> None:
+def _print(result: BisectionResult) -> None:
     """Print the result, the packages that differ between both builds, and a table of builds."""
-    from benchkit.formatting import Table
-
-    click.echo("\n".join(found.sentences()))
-    if found.first is not None:
-        for row in found.packages().to_dict("records"):
+    click.echo("\n".join(result.sentences()))
+    if result.first is not None:
+        for row in result.packages().to_dict("records"):
             click.echo(f"  {row['name']}: {row['baseline']} -> {row['contender']}")
-    rows = found.steps().to_dict("records")
-    click.echo(f"\n{Table(rows).to_text()}" if rows else "")
-    if found.compare_command:
-        click.echo(f"\nsee: {found.compare_command}")
+    click.echo(f"\n{result.steps().to_text()}")
+    if result.compare_command:
+        click.echo(f"\nsee: {result.compare_command}")
 
 
-def _verdict(found: Any) -> int:
+def _verdict(result: BisectionResult) -> int:
     """Return the exit code for `git bisect run`: the verdict on the checked-out commit."""
-    if found.status != "found" or found.untold:
-        return CANNOT_TELL
-    return BAD if found.first is found.candidates[1] else GOOD
+    if result.status != "found" or result.skipped_between:
+        return SKIP
+    return BAD if result.first is result.candidates[1] else GOOD

@@ -45,7 +45,7 @@ _EXTRAS = {
 class CheckResult:
     """Result of one check.
 
-    Attributes
+    Parameters
     ----------
     check : str
         Name of the check.

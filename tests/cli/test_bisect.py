@@ -131,7 +131,7 @@ def test_ends_that_do_not_differ_say_so(project):
     done = bisect(project, "own.naps", "--git", "naplib", *where, store="same")
 
     assert done.returncode == 4, done.stderr
-    assert "are the same in duration" in done.stdout or "cannot be told apart" in done.stdout
+    assert "are the same in duration" in done.stdout or "cannot be distinguished" in done.stdout
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ GIT = "own.naps --git naplib --good {} --bad {}"
     ("arguments", "message"),
     [
         ("", "a workload to bisect is missing"),
-        ("own.naps", "name what changed: --package NAME"),
+        ("own.naps", "name the package that changed: --package NAME"),
         ("own.naps --git naplib", "both ends are needed"),
         ("own.nope --git naplib --good main~1 --bad main", "own.nope"),
         ("own.naps --git nowhere --good a --bad b", "nowhere: no such folder"),

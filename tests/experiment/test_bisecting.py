@@ -25,7 +25,7 @@ def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **opti
         shared = rng.normal(0, 0.1)  # a slow minute hits both
         logs = shared + levels[list(pair)] + noise * rng.standard_t(5, 2)
         logs += rng.exponential(0.3, 2) * (rng.random(2) < 0.03)  # a neighbour wakes up
-        search.saw(Block(pair, tuple(np.exp(logs))))
+        search.add(Block(pair, tuple(np.exp(logs))))
     return search
 
 
@@ -67,7 +67,7 @@ def test_ends_that_do_not_differ_are_not_searched():
 def test_a_sure_difference_that_equal_builds_have_too_is_none(ratio, ends):
     search = Search(5)
     for wobble in (1.0, 1.0004, 0.9996):
-        search.saw(Block((0, 4), (10.0, 10.0 * ratio * wobble)))
+        search.add(Block((0, 4), (10.0, 10.0 * ratio * wobble)))
 
     assert search.ends == ends
 
@@ -77,7 +77,7 @@ def measured(search, truth, *, ratio=1.5):
     asked = []
     while (pair := search.next_pair()) is not None:
         asked.append(pair)
-        search.saw(Block(pair, tuple(10 * (ratio if build >= truth else 1) for build in pair)))
+        search.add(Block(pair, tuple(10 * (ratio if build >= truth else 1) for build in pair)))
     return asked
 
 
@@ -98,9 +98,9 @@ def test_without_noise_it_halves_and_holds_the_last_two_beside_each_other(truth)
 def test_a_wrong_step_is_corrected():
     search = Search(17)
     for _ in range(3):
-        search.saw(Block((0, 16), (10.0, 15.0)))
+        search.add(Block((0, 16), (10.0, 15.0)))
     for _ in range(2):
-        search.saw(Block((0, 8), (10.0, 14.8)))  # twice something else was the matter
+        search.add(Block((0, 8), (10.0, 14.8)))  # twice something else was the matter
     measured(search, 12)
 
     assert search.found
@@ -123,7 +123,7 @@ def test_a_timeout_counts_as_slow():
     while (pair := search.next_pair()) is not None:
         hangs = tuple(build >= 6 for build in pair)
         values = tuple(math.nan if hang else 10.0 for hang in hangs)
-        search.saw(Block(pair, values, hangs))
+        search.add(Block(pair, values, hangs))
 
     assert search.found
     assert search.between == (5, 6)
@@ -135,7 +135,7 @@ def test_a_build_that_gives_nothing_twice_is_left_out():
         nothing = pair[1] == 4
         value = math.nan if nothing else 15.0 if pair[1] >= 6 else 10.0
         event = None if nothing else False
-        search.saw(Block(pair, (10.0 if pair[0] < 6 else 15.0, value), (False, event)))
+        search.add(Block(pair, (10.0 if pair[0] < 6 else 15.0, value), (False, event)))
 
     assert search.skipped == {4}
     assert search.between == (5, 6)
@@ -149,7 +149,7 @@ def test_failures_are_found_even_if_they_come_every_other_time():
         search = Search(16, by_events=True, max_repeats=40)
         while (pair := search.next_pair()) is not None:
             fails = tuple(bool(b >= truth and rng.random() < 0.6) for b in pair)
-            search.saw(Block(pair, events=fails))
+            search.add(Block(pair, events=fails))
         if search.found:
             right.append(search.between == (truth - 1, truth))
 
@@ -160,7 +160,7 @@ def test_failures_are_found_even_if_they_come_every_other_time():
 def test_a_bad_end_that_never_fails_is_like_the_good_one():
     search = Search(5, by_events=True)
     while (pair := search.next_pair()) is not None:
-        search.saw(Block(pair))
+        search.add(Block(pair))
 
     assert search.ends == "same"
     assert len(search.blocks) == 5
@@ -171,7 +171,7 @@ def test_a_metric_that_can_be_zero_is_searched_by_its_difference():
     rng = np.random.default_rng(2)
     while (pair := search.next_pair()) is not None:
         spilled = [(2e9 if build >= 3 else 0.0) * rng.normal(1, 0.02) for build in pair]
-        search.saw(Block(pair, tuple(spilled)))
+        search.add(Block(pair, tuple(spilled)))
 
     assert search.found
     assert search.between == (2, 3)

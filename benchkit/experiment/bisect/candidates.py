@@ -23,17 +23,17 @@ from benchkit.experiment.environment.install import newest_release
 from benchkit.experiment.environment.python import Interpreter, choose_python
 from benchkit.experiment.environment.requirements import DASK, parse_requirement, redacted
 
-__all__ = ["Candidate", "beside_head", "find_candidates", "list_commits", "list_releases"]
+__all__ = ["Candidate", "find_candidates", "list_commits", "list_releases", "with_checked_out"]
 
 #: Characters of a commit id in the name of an arm: short, and unique in Dask's history.
-N_SHA = 10
+SHA_LENGTH = 10
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One build to search.
 
-    Attributes
+    Parameters
     ----------
     name : str
         Name of the arm: a version, or the beginning of a commit id.
@@ -73,6 +73,11 @@ def find_candidates(
     step : bool, default False
         Return only the ends and the checked-out commit.
 
+    Returns
+    -------
+    list of Candidate
+        The good end first.
+
     Raises
     ------
     UsageError
@@ -81,17 +86,19 @@ def find_candidates(
         The package index is not reachable, or git is not installed.
     """
     if (package is None) == (git is None):
-        raise UsageError("name what changed: --package NAME (releases) or --git PATH (commits)")
+        raise UsageError(
+            "name the package that changed: --package NAME (releases) or --git PATH (commits)"
+        )
     if good is None or bad is None:
         raise UsageError("both ends are needed: --good V, from before the change, and --bad V")
     if package is not None:
         if step:
-            raise UsageError("--git-step judges a commit: it goes with --git PATH")
+            raise UsageError("--git-step tests a commit: add --git PATH")
         python = choose_python(base.python, base.where("python"))
         return list_releases(package, good, bad, python)
     assert git is not None
     commits = list_commits(git, good, bad)
-    return beside_head(commits, git) if step else commits
+    return with_checked_out(commits, git) if step else commits
 
 
 def list_releases(package: str, good: str, bad: str, python: Interpreter) -> list[Candidate]:
@@ -100,6 +107,20 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
     These are the releases that uv would install for this Python from its configured index: no
     pre-releases and no yanked releases. Dask and distributed are released together, and
     both are pinned to the same version.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    good, bad : str
+        First and last version.
+    python : Interpreter
+        Interpreter that the releases must support.
+
+    Returns
+    -------
+    list of Candidate
+        One per release.
 
     Raises
     ------
@@ -110,13 +131,13 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
     """
     name = canonicalize_name(package)
     try:
-        wrong = Version(good) >= Version(bad)
+        reversed_ends = Version(good) >= Version(bad)
     except InvalidVersion as error:
-        raise UsageError(f"--package {package}: {error}: name releases") from error
-    if wrong:
+        raise UsageError(f"--package {package}: {error}: give release versions") from error
+    if reversed_ends:
         raise UsageError(f"--good {good} --bad {bad}: the good release must be the older one")
     where = f"--package {name}"
-    found: list[str] = []
+    versions: list[str] = []
     with tempfile.TemporaryDirectory(prefix="benchkit-") as folder:
         upper = f"<={bad}"
         # One request per release: uv cannot list releases, but it knows the user's index, logins
@@ -124,25 +145,37 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
         while newest := newest_release(
             f"{name}>={good},{upper}", python, folder=Path(folder), where=where
         ):
-            found.append(newest)
+            versions.append(newest)
             upper = f"<{newest}"
     for option, version in (("--bad", bad), ("--good", good)):
-        if Version(version) not in map(Version, found):
-            near = ", ".join(found[:3] if option == "--bad" else found[-3:])
-            hint = f"there is {near}" if found else "none at all between the two"
+        if Version(version) not in map(Version, versions):
+            near = ", ".join(versions[:3] if option == "--bad" else versions[-3:])
+            hint = f"near it are {near}" if versions else "it has none between the two"
             raise UsageError(
                 f"{option} {version}: the index has no such release of {name} for Python "
                 f"{python.version}: {hint}"
             )
     names = DASK if name in DASK else (name,)
     return [
-        Candidate(version, f"{name} {version}", {each: f"=={version}" for each in names})
-        for version in reversed(found)
+        Candidate(version, f"{name} {version}", dict.fromkeys(names, f"=={version}"))
+        for version in reversed(versions)
     ]
 
 
 def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
     """Return the commits of a checkout from one to another along first parents, the oldest first.
+
+    Parameters
+    ----------
+    path : path
+        Checkout, or the folder of a package in it.
+    good, bad : str
+        First and last commit: id, branch or tag.
+
+    Returns
+    -------
+    list of Candidate
+        One per commit.
 
     Raises
     ------
@@ -155,29 +188,29 @@ def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
     folder = Path(path).expanduser().resolve()
     if not folder.is_dir():
         raise UsageError(f"--git {path}: no such folder")
-    root = Path(_git(folder, "rev-parse", "--show-toplevel", refusal=f"--git {path}"))
+    root = Path(_git(folder, "rev-parse", "--show-toplevel", message=f"--git {path}"))
     name = parse_requirement(str(folder), folder).name
     if not name:
-        raise UsageError(f"--git {path}: its pyproject.toml does not say [project] name")
+        raise UsageError(f"--git {path}: its pyproject.toml has no [project] name")
     first, last = (
         _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}",
-             refusal=f"{option} {ref}: {path} has no such commit")
+             message=f"{option} {ref}: {path} has no such commit")
         for option, ref in (("--good", good), ("--bad", bad))
     )  # fmt: skip
     if first == last:
-        raise UsageError(f"--good {good} --bad {bad}: are one commit")
+        raise UsageError(f"--good {good} --bad {bad}: are the same commit")
     _git(
         folder, "merge-base", "--is-ancestor", first, last,
-        refusal=f"--good {good} --bad {bad}: the good commit must be an ancestor of the bad one",
+        message=f"--good {good} --bad {bad}: the good commit must be an ancestor of the bad one",
     )  # fmt: skip
     listed = _git(folder, "rev-list", "--first-parent", "--reverse", f"{first}..{last}",
-                  refusal=f"--git {path}")  # fmt: skip
+                  message=f"--git {path}")  # fmt: skip
     inside = os.path.relpath(folder, root)
     subdirectory = "" if inside == "." else f"#subdirectory={inside}"
     return [
         Candidate(
-            sha[:N_SHA],
-            f"{name} {sha[:N_SHA]} {_subject(folder, sha)}",
+            sha[:SHA_LENGTH],
+            f"{name} {sha[:SHA_LENGTH]} {_subject(folder, sha)}",
             {name: f" @ git+{root.as_uri()}@{sha}{subdirectory}"},
             sha,
         )
@@ -185,8 +218,20 @@ def list_commits(path: str | Path, good: str, bad: str) -> list[Candidate]:
     ]
 
 
-def beside_head(candidates: Sequence[Candidate], path: str | Path) -> list[Candidate]:
+def with_checked_out(candidates: Sequence[Candidate], path: str | Path) -> list[Candidate]:
     """Return the ends and the checked-out commit, for a step of ``git bisect run``.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        As returned by `list_commits`.
+    path : path
+        The checkout.
+
+    Returns
+    -------
+    list of Candidate
+        The good end, the checked-out commit and the bad end.
 
     Raises
     ------
@@ -194,22 +239,24 @@ def beside_head(candidates: Sequence[Candidate], path: str | Path) -> list[Candi
         The checked-out commit is one of the ends.
     """
     first, last = candidates[0], candidates[-1]
-    sha = _git(Path(path), "rev-parse", "--verify", "HEAD", refusal=f"--git {path}")
+    sha = _git(Path(path), "rev-parse", "--verify", "HEAD", message=f"--git {path}")
     if sha in (first.sha, last.sha):
-        raise UsageError(f"--git-step: {sha[:N_SHA]} is an end: `git bisect` checks out others")
+        raise UsageError(
+            f"--git-step: {sha[:SHA_LENGTH]} is an end: check out a commit between the ends"
+        )
     # Pinned by id, not taken from the list: git bisect also visits commits of merged branches,
     # which are not first parents.
     pins = {name: pin.replace(first.sha, sha) for name, pin in first.pins.items()}
-    title = f"{next(iter(pins))} {sha[:N_SHA]} {_subject(Path(path), sha)}"
-    return [first, Candidate(sha[:N_SHA], title, pins, sha), last]
+    title = f"{next(iter(pins))} {sha[:SHA_LENGTH]} {_subject(Path(path), sha)}"
+    return [first, Candidate(sha[:SHA_LENGTH], title, pins, sha), last]
 
 
 def _subject(folder: Path, sha: str) -> str:
-    text = _git(folder, "log", "-1", "--format=%s", sha, refusal=f"{sha[:N_SHA]}: no such commit")
+    text = _git(folder, "log", "-1", "--format=%s", sha, message=f"{sha}: no such commit")
     return re.sub(r"[^\x20-\x7e\u00a0-\uffff]", "", text)[:60]
 
 
-def _git(folder: Path, *arguments: str, refusal: str) -> str:
+def _git(folder: Path, *arguments: str, message: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
@@ -217,6 +264,6 @@ def _git(folder: Path, *arguments: str, refusal: str) -> str:
     except OSError as error:
         raise EnvironmentBuildError(f"git cannot be started: {error}") from error
     if done.returncode:
-        said = redacted((done.stderr.strip().splitlines() or [""])[-1])
-        raise UsageError(f"{refusal}: {said}" if said else refusal)
+        problem = redacted((done.stderr.strip().splitlines() or [""])[-1])
+        raise UsageError(f"{message}: {problem}" if problem else message)
     return done.stdout.strip()

@@ -1,7 +1,7 @@
 """Environments of a bisection: one per build, with all other packages equal if possible.
 
 Old releases of Dask have no upper bounds on their dependencies: the newest versions would differ
-between builds, and a change in NumPy would look like one in Dask. So other packages are held.
+between builds, and a change in NumPy would look like one in Dask. So other packages are pinned.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchkit.measure.provenance import installed_packages
 __all__ = ["CandidateEnvironments"]
 
 #: Packages of an environment that lists none, in addition to those the workload requires.
-USUAL = ("dask[array,dataframe]", "distributed", "pyarrow", "xarray")
+DEFAULT_PACKAGES = ("dask[array,dataframe]", "distributed", "pyarrow", "xarray")
 
 
 class CandidateEnvironments:
@@ -40,12 +40,12 @@ class CandidateEnvironments:
         Builds to search, in order.
     requires : sequence of str
         Modules that the workload requires.
-    held : mapping of str to str, optional
+    pinned : mapping of str to str, optional
         Versions of the other packages, from a bisection that is continued.
 
     Attributes
     ----------
-    held : dict of str to str
+    pinned : dict of str to str
         Name -> preferred version of each package that is kept equal: the version of the good end,
         or that of the bad end if it requires another.
     """
@@ -55,24 +55,34 @@ class CandidateEnvironments:
         base: Environment,
         candidates: Sequence[Candidate],
         requires: Sequence[str] = (),
-        held: Mapping[str, str] | None = None,
+        pinned: Mapping[str, str] | None = None,
     ) -> None:
         if base.conda is not None:
             raise InvalidEnvironmentError(
-                f"{base.where('conda')}: environments of conda are not bisected: name pip packages"
+                f"{base.where('conda')}: conda environments cannot be bisected: name pip packages"
             )
         self.base, self.candidates = base, list(candidates)
         self.python = choose_python(base.python, base.where("python"))
-        self._usual = _usual(requires)
+        self._default_lines = _default_lines(requires)
         self._own = {
             name: version
             for name, version in installed_packages().items()
             if name not in ("benchkit", *DASK) and "+" not in version
         }
-        self.held = dict(held) if held is not None else self._hold()
+        self.pinned = dict(pinned) if pinned is not None else self._choose_versions()
 
     def environment(self, place: int) -> Environment:
         """Return the environment of a candidate, every package pinned.
+
+        Parameters
+        ----------
+        place : int
+            Position of the candidate.
+
+        Returns
+        -------
+        Environment
+            The base environment with the packages of the candidate.
 
         Raises
         ------
@@ -82,19 +92,19 @@ class CandidateEnvironments:
             The package index is not reachable, or a source cannot be read.
         """
         candidate = self.candidates[place]
-        lock = self._resolve(candidate, prefer=self.held)
+        lock = self._resolve(candidate, prefer=self.pinned)
         package, pin = next(iter(candidate.pins.items()))
         return replace(
             self.base,
             name=f"{package}=={candidate.name}" if pin.startswith("==") else
                  f"{package}@{candidate.name}",
-            description=f"{candidate.title}; all else as in {self.base.name}",
+            description=f"{candidate.title}; everything else as in {self.base.name}",
             packages=tuple(lock.split("\n")) if lock else (),
             path=None,
             origins={},
         )  # fmt: skip
 
-    def _hold(self) -> dict[str, str]:
+    def _choose_versions(self) -> dict[str, str]:
         """Return the versions of the good end, changed only where the bad end requires it."""
         first, last = self.candidates[0], self.candidates[-1]
         day = as_of(self._requirements(first), installed_packages())
@@ -117,19 +127,19 @@ class CandidateEnvironments:
         return lock.strip()
 
     def _requirements(self, candidate: Candidate) -> list[Requirement]:
-        lines = self._usual if self.base.packages is None else self.base.packages
+        lines = self._default_lines if self.base.packages is None else self.base.packages
         folder = self.base.folder
         return [parse_requirement(line, folder) for line in _pinned(lines, candidate.pins, folder)]
 
 
-def _usual(requires: Sequence[str]) -> list[str]:
+def _default_lines(requires: Sequence[str]) -> list[str]:
     """Return requirement lines for an environment that lists no packages."""
     from importlib.metadata import packages_distributions
 
     known = packages_distributions()
-    found = [line for line in USUAL if find_spec(line.partition("[")[0])]
-    found += [known[name][0] for name in requires if name in known]
-    return list(dict.fromkeys(found))
+    lines = [line for line in DEFAULT_PACKAGES if find_spec(line.partition("[")[0])]
+    lines += [known[name][0] for name in requires if name in known]
+    return list(dict.fromkeys(lines))
 
 
 def _pinned(lines: Sequence[str], pins: Mapping[str, str], folder: Path) -> list[str]:
@@ -138,7 +148,7 @@ def _pinned(lines: Sequence[str], pins: Mapping[str, str], folder: Path) -> list
     If only Dask or only distributed is searched, the other is left without a pin: it takes the
     version that the searched package requires.
     """
-    found: list[str] = []
+    pinned: list[str] = []
     missing = dict(pins)
     for line in lines:
         requirement = parse_requirement(line, folder)
@@ -149,19 +159,19 @@ def _pinned(lines: Sequence[str], pins: Mapping[str, str], folder: Path) -> list
             extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
             marker = f" ; {parsed.marker}" if parsed.marker else ""
         elif name in pins:
-            said = re.match(r"[\w.-]+(\[[^\]]*\])", requirement.text)
-            extras = said[1] if said else ""
+            match = re.match(r"[\w.-]+(\[[^\]]*\])", requirement.text)
+            extras = match[1] if match else ""
         if name in pins:
-            found.append(f"{name}{extras}{missing.pop(name, pins[name])}{marker}")
+            pinned.append(f"{name}{extras}{missing.pop(name, pins[name])}{marker}")
         elif name in DASK and set(pins) & set(DASK) and requirement.kind == "index":
-            found.append(f"{name}{extras}{marker}")
+            pinned.append(f"{name}{extras}{marker}")
         else:
-            found.append(line)
-    return list(dict.fromkeys([*found, *(f"{name}{pin}" for name, pin in missing.items())]))
+            pinned.append(line)
+    return list(dict.fromkeys([*pinned, *(f"{name}{pin}" for name, pin in missing.items())]))
 
 
 def _versions(lock: str, candidate: Candidate | None = None) -> dict[str, str]:
     """Return name -> version of the pinned lines of a lock, without the searched packages."""
     pairs = (line.partition("==") for line in lock.splitlines())
-    aside = {*DASK, *(candidate.pins if candidate else ())}
-    return {name: version for name, same, version in pairs if same and name not in aside}
+    searched = {*DASK, *(candidate.pins if candidate else ())}
+    return {name: version for name, pin, version in pairs if pin and name not in searched}

@@ -1,7 +1,7 @@
 """Reuse the runs of the ends from earlier bisections: all ``git bisect`` steps share the ends.
 
 A block is two builds measured back to back, so its result is valid in later steps too, if it was
-measured in the same way: on this machine, within `YOUNG_S`.
+measured in the same way: on this machine, within `MAX_AGE_S`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.bisect.candidates import Candidate
-from benchkit.experiment.bisect.result import KEPT
+from benchkit.experiment.bisect.replay import PLAN_KEY
 from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.provenance import host_name
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
 
-__all__ = ["earlier_ends", "measured_how"]
+__all__ = ["MEASUREMENT_OPTIONS", "earlier_ends", "measurement_hash"]
 
 #: Maximum age in seconds: the machine may change later, and a bisection takes less than a day.
-YOUNG_S = 24 * 3600.0
+MAX_AGE_S = 24 * 3600.0
+#: Options of an experiment that its measurements depend on.
+MEASUREMENT_OPTIONS = ("scale", "capture", "deadline_s")
 
 
-def measured_how(
+def measurement_hash(
     variant: Variant,
     candidates: Sequence[Candidate],
     base: Environment,
@@ -44,7 +46,12 @@ def measured_how(
     base : Environment
         Environment that provides everything except the builds.
     options : mapping
-        Measurement options: ``scale``, ``capture``, ``deadline_s``.
+        Values of `MEASUREMENT_OPTIONS`.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
     """
     content = {
         "workload": [variant.name, variant.workload.version, variant.workload.source_hash],
@@ -58,40 +65,40 @@ def measured_how(
 
 
 def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str] | None]:
-    """Return the end runs and held packages of earlier bisections with the same ends.
+    """Return the end runs and pinned packages of earlier bisections with the same ends.
 
     Parameters
     ----------
     store : Store
         Store of the earlier bisections.
     how : str
-        Hash from `measured_how`.
+        Hash from `measurement_hash`.
 
     Returns
     -------
     ends : list of list of str
         Run ids of the good and the bad end, one pair per block, oldest first.
-    held : dict of str to str or None
+    pinned : dict of str to str or None
         See `benchkit.experiment.bisect.environments.CandidateEnvironments`; None without one.
     """
     ends: list[list[str]] = []
-    held = None
-    for experiment, kept in _bisections(Path(store.path)):
-        if kept.get("how") != how:
+    pinned = None
+    for experiment, stored in _bisections(Path(store.path)):
+        if stored.get("how") != how:
             continue
-        held = dict(kept["held"])
-        names = [kept["candidates"][place]["name"] for place in (0, -1)]
+        pinned = dict(stored["held"])
+        names = [stored["candidates"][place]["name"] for place in (0, -1)]
         runs = store.runs(experiment=experiment, columns=["id", "arm", "block", "outcome"])
         runs = runs[runs["arm"].isin(names) & (runs["outcome"] != "infrastructure")]
-        for _, mine in runs.groupby("block"):
-            by_arm = dict(zip(mine["arm"], mine["id"], strict=True))
+        for _, block_runs in runs.groupby("block"):
+            by_arm = dict(zip(block_runs["arm"], block_runs["id"], strict=True))
             if len(by_arm) == 2:
                 ends.append([by_arm[name] for name in names])
-    return ends, held
+    return ends, pinned
 
 
 def _bisections(store: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for path in sorted((store / "experiments").glob("*/plan.json")):
         plan = json.loads(path.read_text(encoding="utf-8"))
-        if KEPT in plan.get("words", {}) and plan["started"] > time.time() - YOUNG_S:
-            yield path.parent.name, plan["words"][KEPT]
+        if PLAN_KEY in plan.get("words", {}) and plan["started"] > time.time() - MAX_AGE_S:
+            yield path.parent.name, plan["words"][PLAN_KEY]

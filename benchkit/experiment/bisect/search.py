@@ -18,28 +18,31 @@ from benchkit.analysis.stats.effects import compare
 from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
 from benchkit.analysis.stats.stopping import LOOKS, equivalence_test, next_step
 
-__all__ = ["CONFIRMING", "Block", "Search"]
+__all__ = ["MIN_FINAL_BLOCKS", "Block", "Search"]
 
 Array = NDArray[np.float64]
 
 #: Probability of being before or after the change at which a build needs no more blocks.
-SURE = 0.99
-#: Minimum blocks of a build, and of the final two builds: a single slow run is not a change.
-FEWEST, CONFIRMING = 2, 3
-#: Bayes factor at which the event counts of the ends differ, and the number of blocks after which
-#: the ends are the same if the bad end has no higher share of events than the good end.
-STRONG, ENOUGH = 20.0, 5
-#: Builds of the same code differ by this share: ends that surely differ by less are the same.
-TRIFLE = 0.01
+DECIDED_PROBABILITY = 0.99
+#: Minimum blocks of a build: a single slow run is not a change.
+MIN_BLOCKS = 2
+#: Minimum blocks of the final two builds as a pair.
+MIN_FINAL_BLOCKS = 3
+#: Bayes factor at which the event counts of the ends differ.
+STRONG_EVIDENCE = 20.0
+#: Blocks after which the ends are the same if the bad end has no higher share of events.
+MAX_EVENT_BLOCKS = 5
+#: Builds of the same code differ by this share: ends that differ by less are the same.
+NEGLIGIBLE_CHANGE = 0.01
 #: Number of blocks without a usable result after which a build is skipped.
-TRIES = 2
+MAX_UNUSABLE_BLOCKS = 2
 
 
 @dataclass(frozen=True)
 class Block:
     """Two builds, measured back to back.
 
-    Attributes
+    Parameters
     ----------
     builds : tuple of int
         Positions of the builds, the earlier first.
@@ -73,7 +76,7 @@ class Search:
         Maximum number of blocks of one pair.
     same : float, default 0.05
         Ends without a significant difference are the same if they differ by less than this share;
-        so are ends that surely differ by less than 1 %.
+        so are ends whose difference is significant, but below 1 %.
     by_events : bool, default False
         Search for failures instead of slow runs.
 
@@ -87,41 +90,59 @@ class Search:
 
     n_builds: int
     confidence: float = 0.95
-    fewest: int = FEWEST
+    fewest: int = MIN_BLOCKS
     max_repeats: int = LOOKS[-1]
     same: float = 0.05
     by_events: bool = False
-    blocks: list[Block] = field(default_factory=list)
-    skipped: set[int] = field(default_factory=set)
-    _known: tuple[int, Array] = field(default=(-1, np.zeros(0)), init=False, repr=False)
+    blocks: list[Block] = field(default_factory=list, init=False)
+    skipped: set[int] = field(default_factory=set, init=False)
+    _cached_chances: tuple[int, Array] = field(default=(-1, np.zeros(0)), init=False, repr=False)
 
     @property
     def last(self) -> int:
         """Position of the bad end."""
         return self.n_builds - 1
 
-    def saw(self, block: Block) -> None:
-        """Add a block; skip a build without a usable result in two blocks."""
+    def add(self, block: Block) -> None:
+        """Add a block; skip a build without a usable result in two blocks.
+
+        Parameters
+        ----------
+        block : Block
+            Measured block.
+        """
         self.blocks.append(block)
         for build in block.builds:
-            if 0 < build < self.last and self.n_useless(build) >= TRIES:
+            if 0 < build < self.last and self.n_unusable(build) >= MAX_UNUSABLE_BLOCKS:
                 self.skipped.add(build)
 
     def skip(self, build: int) -> None:
-        """Exclude a build from the search."""
+        """Exclude a build from the search.
+
+        Parameters
+        ----------
+        build : int
+            Position of the build.
+        """
         self.skipped.add(build)
 
     def next_pair(self) -> tuple[int, int] | None:
-        """Return the two builds to measure next, or None if the search has ended."""
+        """Return the two builds to measure next.
+
+        Returns
+        -------
+        tuple of int or None
+            Positions of the builds, the earlier first; None if the search has ended.
+        """
         ends = (0, self.last)
         verdict = self.ends
         if verdict != "differ":
             return ends if verdict == "open" else None
         low, high = self.between
         if self.chance >= self.confidence:
-            needed = min(max(CONFIRMING, self.fewest), self.max_repeats)
-            return (low, high) if self._room(low, high) and self._n(low, high) < needed else None
-        build = self._build_in_question()
+            needed = min(max(MIN_FINAL_BLOCKS, self.fewest), self.max_repeats)
+            return (low, high) if self._n(low, high) < needed else None
+        build = self._next_build()
         return None if build is None else (0, build)
 
     @property
@@ -133,7 +154,7 @@ class Search:
         looks = (*(look for look in LOOKS if look < self.max_repeats), self.max_repeats)
         if self.by_events:
             good, bad = self.events[[0, self.last]]
-            if n_blocks >= ENOUGH and bad[0] * good.sum() <= good[0] * bad.sum():
+            if n_blocks >= MAX_EVENT_BLOCKS and bad[0] * good.sum() <= good[0] * bad.sum():
                 return "same"
             return "undecided" if n_blocks >= looks[-1] else "open"
         reached = [look for look in looks if look <= n_blocks]
@@ -143,7 +164,7 @@ class Search:
         good, bad = np.array(values[: reached[-1]], float).T
         # A user who bisects expects a difference: do not stop early as undecided (hope=0).
         step = abs(int(next_step([good], [bad], same=self.same, looks=looks, hope=0.0)[0]))
-        if step == 1 and equivalence_test(compare([good], [bad]), TRIFLE)[0]:
+        if step == 1 and equivalence_test(compare([good], [bad]), NEGLIGIBLE_CHANGE)[0]:
             return "same"
         return ("open", "differ", "same", "undecided")[step]
 
@@ -155,23 +176,23 @@ class Search:
     @property
     def size(self) -> float:
         """Size of the change between the ends, see `differences`; NaN if unknown."""
-        seen = self.differences(0, self.last)
-        return float(np.median(seen)) if len(seen) and not self.by_events else math.nan
+        changes = self.differences(0, self.last)
+        return float(np.median(changes)) if len(changes) and not self.by_events else math.nan
 
     @property
     def chances(self) -> Array:
         """Probability of each build to be the first after the change, shape (n_builds,)."""
-        if self._known[0] != len(self.blocks):
+        if self._cached_chances[0] != len(self.blocks):
             counts = self.events
-            found = chances_of_place(
+            chances = chances_of_place(
                 self.n_builds,
                 {block.builds: self.differences(*block.builds) for block in self.blocks},
                 # Without any timeout, the event counts contain no information.
                 counts if self.by_events or counts[:, 0].any() else None,
                 size=self.size,
             )
-            self._known = (len(self.blocks), found)
-        return self._known[1]
+            self._cached_chances = (len(self.blocks), chances)
+        return self._cached_chances[1]
 
     @property
     def between(self) -> tuple[int, int]:
@@ -201,24 +222,54 @@ class Search:
     def differences(self, first: int, second: int) -> Array:
         """Return the differences of a pair of builds, one per block.
 
-        Differences of logarithms if all values are positive; otherwise (a metric can be zero, for
-        example bytes on disk) differences divided by the largest absolute value.
+        Parameters
+        ----------
+        first, second : int
+            Positions of the builds.
+
+        Returns
+        -------
+        ndarray, shape (n_blocks,)
+            Differences of logarithms if all values are positive; otherwise (a metric can be zero,
+            for example bytes on disk) differences divided by the largest absolute value.
         """
         values = np.array([b.values for b in self.blocks if b.builds == (first, second)], float)
         values = values.reshape(-1, 2)
         values = values[np.isfinite(values).all(axis=1)]
-        every = np.array([v for b in self.blocks for v in b.values], float)
-        if (every[np.isfinite(every)] > 0).all():
+        all_values = np.array([v for b in self.blocks for v in b.values], float)
+        if (all_values[np.isfinite(all_values)] > 0).all():
             return np.diff(np.log(values), axis=1).ravel()
-        scale = np.nanmax(np.abs(every))
+        scale = np.nanmax(np.abs(all_values))
         return np.diff(values, axis=1).ravel() / (scale or 1.0)
 
     def side(self, build: int) -> float:
-        """Return the probability that a build lies after the change."""
+        """Return the probability that a build lies after the change.
+
+        Parameters
+        ----------
+        build : int
+            Position of the build.
+
+        Returns
+        -------
+        float
+            From 0 (like the good end) to 1 (like the bad end).
+        """
         return float(self.chances[: build + 1].sum())
 
-    def n_useless(self, build: int) -> int:
-        """Return the number of blocks in which a build has no usable result."""
+    def n_unusable(self, build: int) -> int:
+        """Return the number of blocks in which a build has no usable result.
+
+        Parameters
+        ----------
+        build : int
+            Position of the build.
+
+        Returns
+        -------
+        int
+            Number of blocks.
+        """
         return sum(
             event is None or not (event or self.by_events or math.isfinite(value))
             for block in self.blocks
@@ -226,10 +277,21 @@ class Search:
             if place == build
         )
 
-    def is_useless(self, build: int) -> bool:
-        """Return whether a build has at least two blocks and no usable result in any of them."""
+    def is_unusable(self, build: int) -> bool:
+        """Return whether a build has at least two blocks and no usable result in any of them.
+
+        Parameters
+        ----------
+        build : int
+            Position of the build.
+
+        Returns
+        -------
+        bool
+            True if it cannot be measured.
+        """
         n_blocks = sum(build in block.builds for block in self.blocks)
-        return n_blocks >= TRIES and self.n_useless(build) == n_blocks
+        return n_blocks >= MAX_UNUSABLE_BLOCKS and self.n_unusable(build) == n_blocks
 
     @property
     def _testable(self) -> Sequence[int]:
@@ -238,22 +300,22 @@ class Search:
     def _n(self, first: int, second: int) -> int:
         return sum(block.builds == (first, second) for block in self.blocks)
 
-    def _room(self, first: int, second: int) -> bool:
+    def _has_room(self, first: int, second: int) -> bool:
         return self._n(first, second) < self.max_repeats
 
     def _events_differ(self) -> bool:
         good, bad = self.events[[0, self.last]]
-        return bad[0] >= FEWEST and weight_of_events(good, bad) >= STRONG
+        return bad[0] >= MIN_BLOCKS and weight_of_events(good, bad) >= STRONG_EVIDENCE
 
-    def _build_in_question(self) -> int | None:
-        """Return the build that halves the probability; a build already begun is finished first."""
-        after = np.cumsum(self.chances)
-        inside = [build for build in self._testable[1:-1] if self._room(0, build)]
+    def _next_build(self) -> int | None:
+        """Return the build that halves the probability; complete a started build first."""
+        p_bad = np.cumsum(self.chances)
+        inside = [build for build in self._testable[1:-1] if self._has_room(0, build)]
         if not inside:
             return None
         latest = self.blocks[-1].builds[1]
         if latest in inside and self.blocks[-1].builds[0] == 0:
-            sure = abs(after[latest] - 0.5) >= SURE - 0.5
-            if not sure or self._n(0, latest) < self.fewest:
+            decided = abs(p_bad[latest] - 0.5) >= DECIDED_PROBABILITY - 0.5
+            if not decided or self._n(0, latest) < self.fewest:
                 return latest
-        return min(inside, key=lambda build: abs(after[build] - 0.5))
+        return min(inside, key=lambda build: abs(p_bad[build] - 0.5))

@@ -31,7 +31,7 @@ _SETTINGS = "settings.json"
 class Built:
     """An environment that can be started.
 
-    Attributes
+    Parameters
     ----------
     python : path
         Executable of its Python.

@@ -23,7 +23,7 @@ CURRENT = "current"
 class Environment:
     """Packages, Dask configuration, variables and cluster of one arm.
 
-    Attributes
+    Parameters
     ----------
     name : str
         File name without suffix; "current" is the environment that benchkit runs in.

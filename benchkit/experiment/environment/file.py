@@ -40,7 +40,7 @@ _TAG = "tag:yaml.org,2002:"
 class EnvironmentFile:
     """Content of an environment file.
 
-    Attributes
+    Parameters
     ----------
     path : path
         The file.

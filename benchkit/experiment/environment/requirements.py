@@ -44,7 +44,7 @@ _NOT_SOURCE = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_mo
 class Requirement:
     """A parsed requirement line.
 
-    Attributes
+    Parameters
     ----------
     text : str
         The line for the resolver, with the absolute path of a local source.

@@ -37,7 +37,7 @@ GOOD, TONIGHT = "last-good", "tonight"
 class Confirmation:
     """Result of measuring proposed events again.
 
-    Attributes
+    Parameters
     ----------
     events : list of dict
         The proposed events, each with ``confirmed`` (True, False, or None if not decided) and,

@@ -39,7 +39,7 @@ NEWS = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside
 class Night:
     """Result of one nightly run.
 
-    Attributes
+    Parameters
     ----------
     night : str
         Time of the night (ISO 8601, UTC); the value of the ``night`` tag of its runs.

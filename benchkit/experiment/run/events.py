@@ -15,7 +15,7 @@ __all__ = ["Event", "Finished", "Planned", "Skipped", "Started", "finished_recor
 class Planned:
     """The experiment begins.
 
-    Attributes
+    Parameters
     ----------
     measurements : tuple of Measurement
         The plan, without the measurements that are in the store already. Empty for an experiment
@@ -32,7 +32,7 @@ class Planned:
 class Started:
     """A measurement starts.
 
-    Attributes
+    Parameters
     ----------
     measurement : Measurement
         The entry of the plan.
@@ -48,7 +48,7 @@ class Started:
 class Finished:
     """A run is in the store.
 
-    Attributes
+    Parameters
     ----------
     measurement : Measurement
         The entry of the plan.
@@ -70,7 +70,7 @@ class Finished:
 class Skipped:
     """A measurement is left out by the stop policy.
 
-    Attributes
+    Parameters
     ----------
     measurement : Measurement
         The entry of the plan.

@@ -27,7 +27,7 @@ FILE = "facts.json"
 class KnownWorkload:
     """Duration and noise of one variant.
 
-    Attributes
+    Parameters
     ----------
     duration : float
         Median wall time in seconds.

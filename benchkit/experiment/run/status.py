@@ -32,7 +32,7 @@ PAUSE_S = 300.0
 class Status:
     """Progress of an experiment.
 
-    Attributes
+    Parameters
     ----------
     id : str
         Id of the experiment.

@@ -7,7 +7,8 @@ from bokeh.models.annotations import Span
 from bokeh.models.renderers import DataRenderer
 from bokeh.plotting import figure
 
-from benchkit.experiment.bisect.result import OUTCOME, BisectionResult
+from benchkit.experiment.bisect.replay import OUTCOME
+from benchkit.experiment.bisect.result import BisectionResult
 from benchkit.show.plots.base import INK, empty_figure, make_figure, place_legend
 from benchkit.show.plots.labels import metric_label
 

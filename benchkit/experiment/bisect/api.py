@@ -1,0 +1,242 @@
+"""Create a bisection: from arguments, or from a stored plan to continue it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from benchkit.analysis.compare.compare_runs import check_metrics
+from benchkit.errors import UsageError
+from benchkit.experiment.bisect.candidates import Candidate, find_candidates
+from benchkit.experiment.bisect.environments import CandidateEnvironments
+from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, replay, runs_of
+from benchkit.experiment.bisect.result import BisectionResult
+from benchkit.experiment.bisect.reuse import MEASUREMENT_OPTIONS, earlier_ends, measurement_hash
+from benchkit.experiment.bisect.search import Search
+from benchkit.experiment.bisect.session import Bisection
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.environment.lookup import find_environment
+from benchkit.experiment.paths import folders_of
+from benchkit.experiment.run.api import with_parameters
+from benchkit.experiment.run.experiment import Experiment
+from benchkit.experiment.run.plan import read_plan
+from benchkit.measure.discovery import collect
+from benchkit.measure.run_ids import new_id
+from benchkit.measure.workloads import Variant
+from benchkit.store.store import Store
+
+__all__ = ["TAG", "Target", "bisect", "plan_bisection", "resume_bisection"]
+
+#: Tag of the runs: `benchkit.analysis.regression.history` must not treat them as nights.
+TAG = "bisect"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The change to search for.
+
+    Parameters
+    ----------
+    workload : str
+        Name of one variant.
+    metric : str, default "duration"
+        Metric that changed, or "outcome".
+    folders : sequence of path
+        Folders of workload files.
+    environment_folders : sequence of path
+        Folders of environment files.
+    params : mapping
+        Values of workload parameters.
+    search : mapping
+        Options of `benchkit.experiment.bisect.search.Search`.
+    """
+
+    workload: str
+    metric: str = "duration"
+    folders: Sequence[str | Path] = ()
+    environment_folders: Sequence[str | Path] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan_bisection(
+    target: Target,
+    candidates: Sequence[Candidate],
+    base: Environment,
+    *,
+    store: Store | str | Path | None = None,
+    pinned: Mapping[str, str] | None = None,
+    ends: Sequence[Sequence[str]] | None = (),
+    **options: Any,
+) -> Bisection:
+    """Return a bisection that is ready to run; check all arguments before writing anything.
+
+    Parameters
+    ----------
+    target : Target
+        The change to search for.
+    candidates : sequence of Candidate
+        Builds to search, the good end first.
+    base : Environment
+        Environment that provides the other packages and all other settings.
+    store : Store or path, optional
+        Store for the runs.
+    pinned : mapping of str to str, optional
+        See `CandidateEnvironments`.
+    ends : sequence of pairs of str, optional
+        See `Bisection`; None reuses stored runs unless they show the ends as same or undecided.
+    **options
+        ``scale``, ``capture``, ``deadline_s``, ``tags``, ``words`` and ``id`` of `Experiment`.
+
+    Returns
+    -------
+    Bisection
+        The bisection; `Bisection.run` measures.
+
+    Raises
+    ------
+    UnknownWorkload, InvalidParameterError, InvalidEnvironmentError, UsageError
+        A workload, parameter, environment or option is unknown or invalid.
+    """
+    metric = target.metric
+    if metric != OUTCOME:
+        check_metrics([metric])
+    folders = folders_of("workloads", target.folders)
+    variant = _one_variant(target.workload, folders, target.params)
+    options = {**options, "id": options.get("id") or new_id()}
+    run_store = store if isinstance(store, Store) else Store(store)
+    measured = {name: options[name] for name in MEASUREMENT_OPTIONS if name in options}
+    how = measurement_hash(variant, candidates, base, measured)
+    search_options = {**target.search, "by_events": metric == OUTCOME}
+    if ends is None:
+        ends, pinned = earlier_ends(run_store, how)
+        search = Search(len(candidates), **search_options)
+        if ends:
+            replay(search, candidates, runs_of(run_store, "", ends), metric)
+        if search.ends not in ("open", "differ"):
+            ends = ()  # each step would end at once: measure the ends again
+    builds = CandidateEnvironments(base, candidates, variant.workload.requires, pinned)
+    stored = {
+        "workload": variant.name,
+        "metric": metric,
+        "candidates": [asdict(candidate) for candidate in candidates],
+        "search": dict(target.search),
+        "held": builds.pinned,
+        "how": how,
+        "ends": [list(pair) for pair in ends],
+        "base": str(base.path or base.name),
+        "asked": target.workload,
+        "folders": [str(folder) for folder in target.folders],
+        "environment_folders": [str(folder) for folder in target.environment_folders],
+        "params": dict(target.params),
+        "deadline_s": options.get("deadline_s"),
+    }
+    options["tags"] = {**(options.get("tags") or {}), TAG: options["id"]}
+    options["words"] = {**(options.get("words") or {}), PLAN_KEY: stored}
+    experiment = Experiment(
+        store=run_store, arms=[], variants=[variant], folders=folders, repeats=0, **options
+    )
+    return Bisection(experiment, builds, Search(len(candidates), **search_options), metric, ends)
+
+
+def bisect(
+    workload: str,
+    *,
+    good: str,
+    bad: str,
+    package: str | None = None,
+    git: str | Path | None = None,
+    environment: str = CURRENT,
+    budget_s: float | None = None,
+    **options: Any,
+) -> BisectionResult:
+    """Find the release or commit with which a workload changed, and keep all runs.
+
+    Parameters
+    ----------
+    workload : str
+        Name of one variant.
+    good, bad : str
+        Release or commit from before the change, and from after it.
+    package, git : str, path
+        Releases of this package, or commits of this checkout, are searched.
+    environment : str, default "current"
+        Environment that provides everything except the builds.
+    budget_s : float, optional
+        Time limit in seconds.
+    **options
+        Fields of `Target` and options of `plan_bisection`: ``metric``, ``folders``,
+        ``environment_folders``, ``store``, ``scale``, ...
+
+    Returns
+    -------
+    BisectionResult
+        Build, probability and size of the change, with a rich repr.
+
+    Raises
+    ------
+    UsageError
+        A release, commit or workload does not exist.
+    BisectionEndError
+        The good or the bad end cannot be measured.
+
+    Examples
+    --------
+    >>> bisect("array.ols", package="dask", good="2024.1.0", bad="2026.8.0")  # doctest: +SKIP
+    """
+    names = {item.name for item in fields(Target)} & set(options)
+    target = Target(workload, **{name: options.pop(name) for name in names})
+    base = find_environment(environment, folders_of("environments", target.environment_folders))
+    candidates = find_candidates(good, bad, base, package=package, git=git)
+    bisection = plan_bisection(target, candidates, base, **options)
+    for _ in bisection.run(report=print, budget_s=budget_s):
+        pass
+    return bisection.result()
+
+
+def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisection:
+    """Return an earlier bisection to continue; runs in the store are not measured again.
+
+    Parameters
+    ----------
+    store : Store or path
+        Store of the plan and the runs.
+    experiment : str
+        Experiment id, the beginning of one, or "latest".
+
+    Returns
+    -------
+    Bisection
+        The bisection with all its measured blocks.
+
+    Raises
+    ------
+    UsageError
+        The store has no such bisection.
+    """
+    run_store = store if isinstance(store, Store) else Store(store, create=False)
+    plan = read_plan(run_store.path, experiment, having=PLAN_KEY)
+    stored = plan["words"][PLAN_KEY]
+    names = ("metric", "folders", "environment_folders", "params", "search")
+    target = Target(stored["asked"], **{name: stored[name] for name in names})
+    return plan_bisection(
+        target,
+        [Candidate(**entry) for entry in stored["candidates"]],
+        find_environment(stored["base"], folders_of("environments", target.environment_folders)),
+        store=run_store,
+        pinned=stored["held"],
+        ends=stored.get("ends", ()),
+        deadline_s=stored["deadline_s"],
+        **{name: plan[name] for name in ("id", "tags", "words", "scale", "capture")},
+    )
+
+
+def _one_variant(name: str, folders: Sequence[Path], params: Mapping[str, Any]) -> Variant:
+    variants = with_parameters(collect(folders).select((name,)), params)
+    if len(variants) > 1:
+        raise UsageError(
+            f"{name!r} selects {len(variants)} variants: select one, such as '{variants[0].name}'"
+        )
+    return variants[0]

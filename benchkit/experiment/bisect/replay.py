@@ -1,0 +1,123 @@
+"""Rebuild the search of a bisection from its runs in a store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from benchkit.experiment.bisect.candidates import Candidate
+from benchkit.experiment.bisect.search import Block, Search
+from benchkit.store.store import Store
+
+__all__ = ["OUTCOME", "PLAN_KEY", "SKIPPED_FILE", "block_of", "replay", "runs_of"]
+
+#: Name of the metric that selects the outcome of a run instead of a number.
+OUTCOME = "outcome"
+#: Outcomes that count as failures; `skipped` and `infrastructure` are ignored.
+FAILURES = ("failed", "wrong_answer", "timeout", "lost_workers")
+#: Key of the bisection in the words of a stored plan.
+PLAN_KEY = "bisection"
+#: File next to the plan: the reasons of skipped builds, which have no runs.
+SKIPPED_FILE = "left-out.json"
+
+
+def block_of(pair: tuple[int, int], records: Sequence[Mapping[str, Any]], metric: str) -> Block:
+    """Return the block of two builds.
+
+    Parameters
+    ----------
+    pair : tuple of int
+        Positions of the builds.
+    records : sequence of mapping
+        Record of the run of each build.
+    metric : str
+        Name of a metric, or "outcome".
+
+    Returns
+    -------
+    Block
+        Values are NaN and events None where the run has no usable result.
+    """
+    values = [_value(record, metric) for record in records]
+    events = [_event(record, metric) for record in records]
+    return Block(pair, (values[0], values[1]), (events[0], events[1]))
+
+
+def _event(record: Mapping[str, Any], metric: str) -> bool | None:
+    outcome = record.get("outcome")
+    if metric == OUTCOME:
+        return outcome in FAILURES if outcome in ("ok", *FAILURES) else None
+    # A timeout counts as slow; a failure or a wrong answer is neither slow nor fast.
+    return {"ok": False, "timeout": True}.get(str(outcome))
+
+
+def _value(record: Mapping[str, Any], metric: str) -> float:
+    value = record.get(metric) if record.get("outcome") == "ok" else None
+    return float(value) if isinstance(value, (int, float)) else math.nan
+
+
+def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
+    """Return the runs of a bisection, after the end blocks reused from earlier bisections.
+
+    Parameters
+    ----------
+    store : Store
+        Store of the runs.
+    experiment : str
+        Id of the bisection.
+    ends : sequence of pairs of str
+        Run ids from `benchkit.experiment.bisect.reuse.earlier_ends`; they are the first blocks.
+
+    Returns
+    -------
+    DataFrame
+        A row per run, as `Store.runs` returns them.
+    """
+    own = store.runs(experiment=experiment)
+    if not ends:
+        return own
+    blocks = {run_id: place for place, pair in enumerate(ends) for run_id in pair}
+    reused = store.runs(id=list(blocks))
+    reused["block"] = reused["id"].map(blocks).astype("Int64")
+    return pd.concat([reused, own], ignore_index=True) if len(own) else reused
+
+
+def replay(
+    search: Search, candidates: Sequence[Candidate], runs: pd.DataFrame, metric: str
+) -> dict[str, str]:
+    """Add stored blocks to a search.
+
+    Parameters
+    ----------
+    search : Search
+        The search, which is changed.
+    candidates : sequence of Candidate
+        Its builds, in order.
+    runs : DataFrame
+        As returned by `runs_of`.
+    metric : str
+        Name of a metric, or "outcome".
+
+    Returns
+    -------
+    dict of str to str
+        Name of a skipped build -> reason.
+    """
+    places = {candidate.name: place for place, candidate in enumerate(candidates)}
+    reasons: dict[str, str] = {}
+    if runs.empty:
+        return reasons
+    for _, block_runs in runs.sort_values("order", kind="stable").groupby("block"):
+        # Repeated after an infrastructure failure: use the last record.
+        records = {places[record["arm"]]: record for record in block_runs.to_dict("records")}
+        if len(records) == 2:
+            low, high = sorted(records)
+            search.add(block_of((low, high), (records[low], records[high]), metric))
+            for place in {low, high} & search.skipped:
+                record = records[place]
+                name = candidates[place].name
+                reasons.setdefault(name, f"{record['outcome']}: {record['error'] or 'no value'}")
+    return reasons
