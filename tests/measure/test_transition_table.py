@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
 import itertools
+import re
+import textwrap
 
 import pytest
 from distributed import wait
 from helpers.capture import nap
 
+from benchkit.measure.capture import transition_table
 from benchkit.measure.capture.transition_table import ignores_extra_arguments
 
 TABLE = "_TRANSITIONS_TABLE"
@@ -64,10 +69,10 @@ def test_concurrent_captures_record_threads(cluster, client, observed):
 
 def wrapped_by_tool(inner):
     @functools.wraps(inner)
-    def noting(*args, **told):
-        return inner(*args, **told)
+    def call(*args, **kwargs):
+        return inner(*args, **kwargs)
 
-    return noting
+    return call
 
 
 def test_ignores_extra_arguments(cluster):
@@ -80,10 +85,42 @@ def test_ignores_extra_arguments(cluster):
     assert not ignores_extra_arguments(lambda *, worker: worker)
 
 
+def test_scheduler_does_not_use_extra_arguments(cluster):
+    own = type(cluster.scheduler)._TRANSITIONS_TABLE["processing", "memory"]
+    tree = ast.parse(textwrap.dedent(inspect.getsource(own)))
+
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert "startstops" in names
+    assert not names & {"kwargs", "locals"}
+
+
+@pytest.mark.parametrize("release", ["2099.1.0", "2023.3.2", "0+untagged.1.g1234567"])
+def test_unchecked_release_gets_all_arguments(cluster, monkeypatch, release):
+    own = type(cluster.scheduler)._TRANSITIONS_TABLE["processing", "memory"]
+    monkeypatch.setattr(transition_table.distributed, "__version__", release)
+
+    with pytest.warns(RuntimeWarning, match=re.escape(release)):
+        assert not ignores_extra_arguments(own)
+    monkeypatch.setattr(transition_table.distributed, "__version__", "2024.2.1+5.gabc")
+    assert ignores_extra_arguments(own)
+
+
+def test_unchecked_release_is_recorded(cluster, client, observed, monkeypatch):
+    monkeypatch.setattr(transition_table, "_CHECKED_RELEASES", ((2023, 4), (2023, 4)))
+    with observed(client, "full") as observation:
+        assert observation.name not in cluster.scheduler.plugins
+        run_add_and_fail(client, 6, 2)
+    run = observation.run
+
+    assert run.metrics["n_tasks"] == 8
+    assert set(run.tree["tasks/thread"].values) == {0, 1}
+    assert run.tree.attrs["capture_errors"] == "[]"
+
+
 def test_unsupported_table_uses_plugin_hook(cluster, client, observed, monkeypatch):
     table = dict(type(cluster.scheduler)._TRANSITIONS_TABLE)
     memory = table["processing", "memory"]
-    table["processing", "memory"] = lambda *args, other_word=None, **told: memory(*args, **told)
+    table["processing", "memory"] = lambda *args, other=None, **kwargs: memory(*args, **kwargs)
     monkeypatch.setattr(type(cluster.scheduler), TABLE, table)
     with observed(client, "full") as observation:
         assert observation.name in cluster.scheduler.plugins
@@ -101,11 +138,12 @@ def test_table_of_other_tool_is_restored(cluster, client, observed, monkeypatch)
     memory = table["processing", "memory"]
 
     @functools.wraps(memory)
-    def noting(*args, **told):
-        workers.append(told["worker"])
-        return memory(*args, **told)
+    def record_worker(*args, **kwargs):
+        workers.append(kwargs["worker"])
+        return memory(*args, **kwargs)
 
-    monkeypatch.setitem(vars(cluster.scheduler), TABLE, {**table, ("processing", "memory"): noting})
+    tool_entry = {("processing", "memory"): record_worker}
+    monkeypatch.setitem(vars(cluster.scheduler), TABLE, {**table, **tool_entry})
     tool_table = vars(cluster.scheduler)[TABLE]
     with observed(client, "full") as observation:
         assert observation.name not in cluster.scheduler.plugins
@@ -127,9 +165,9 @@ def test_scheduler_error_is_raised(cluster, client, observed):
     with observed(client, "full") as observation:
         stream = scheduler.handlers[f"{observation.name}_off"].__self__.stream
         for end, wrap in stream.wrappers().items():
-            told = dict.fromkeys(("nbytes", "type", "typename", "worker", "startstops"))
+            fields = dict.fromkeys(("nbytes", "type", "typename", "worker", "startstops"))
             with pytest.raises(RuntimeError, match="own"):
-                wrap(broken)(scheduler, "no-such-key", "test", **told if end == "memory" else {})
+                wrap(broken)(scheduler, "no-such-key", "test", **fields if end == "memory" else {})
         run_add_and_fail(client, 2, 0)
 
     assert next(calls) == 3

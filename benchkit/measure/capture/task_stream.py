@@ -85,7 +85,7 @@ class TaskStream:
         drop_task = self._drop_task
 
         def memory(inner: Callable[..., Any]) -> Callable[..., Any]:
-            if not ignores_extra_arguments(inner):
+            if inner is not _no_op and not ignores_extra_arguments(inner):
                 record = memory(_no_op)
 
                 def call_both(*args: Any, **arguments: Any) -> Any:

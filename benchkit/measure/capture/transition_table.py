@@ -7,10 +7,13 @@ instance attribute with wrapped entries hides that table while a capture is inst
 
 from __future__ import annotations
 
-import dis
 import inspect
+import re
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
+import distributed
 
 __all__ = ["Wrapper", "is_supported", "ignores_extra_arguments", "install", "remove"]
 
@@ -25,21 +28,35 @@ _TABLE = "_TRANSITIONS_TABLE"
 #: once; and the instance's own table that another tool had set before.
 _WRAPPERS = "benchkit_listeners"
 _TABLE_BEFORE = "benchkit_table_before"
-#: Arguments of a task's end; the same in all releases from 2023.4.1 on.
-_ARGUMENTS = {"key", "stimulus_id", "nbytes", "type", "typename", "worker", "startstops"}
+#: Parameters of the function for "processing" to "memory".
+_PARAMETERS = {
+    "self", "key", "stimulus_id", "nbytes", "type", "typename", "worker", "startstops", "kwargs",
+}  # fmt: skip
+#: Year and month of the first and last release whose function has these parameters and does not
+#: use ``kwargs``: https://github.com/dask/distributed/blob/2026.7.1/distributed/scheduler.py,
+#: `_transition_processing_memory` (`transition_processing_memory` before 2024.1.1).
+_CHECKED_RELEASES = ((2023, 4), (2026, 8))
 
 
 def is_supported(scheduler: Any) -> bool:
-    """Return whether this release has the table and calls its functions as expected."""
+    """Return whether this release has the table and calls its functions as expected.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        The scheduler to capture.
+
+    Returns
+    -------
+    bool
+        If False, use the plugin hook `transition` instead.
+    """
     from distributed.scheduler import TaskState
 
     try:
         table = _original_table(scheduler)
-        parameters = inspect.signature(table["processing", "memory"]).parameters
-        others = {name for name in parameters if name not in _ARGUMENTS}
         return (
-            parameters.keys() >= _ARGUMENTS
-            and others == {"self", "kwargs"}
+            _PARAMETERS == inspect.signature(table["processing", "memory"]).parameters.keys()
             and all(("processing", end) in table for end in _END_STATES)
             and vars(scheduler) is not None
             and hasattr(TaskState, "_state")  # reading `state` costs a call
@@ -49,29 +66,37 @@ def is_supported(scheduler: Any) -> bool:
 
 
 def ignores_extra_arguments(function: Callable[..., Any]) -> bool:
-    """Return whether a function for a task's end accepts more arguments than it uses.
+    """Return whether a function for a task's end is distributed's own and ignores ``**kwargs``.
 
-    The scheduler's own function accepts the thread and more for plugins. Passing them costs half as
-    much as recording a task.
+    The scheduler passes the thread and more to it for the plugins. Passing them on costs half as
+    much as recording a task, so they are omitted where the source code of the release shows that
+    the function does not use them. A newer release gets all arguments, with a warning.
+
+    Parameters
+    ----------
+    function : callable
+        Entry of the transition table for "processing" to "memory".
+
+    Returns
+    -------
+    bool
     """
-    try:
-        parameters = inspect.signature(function, follow_wrapped=False).parameters
-        extra = {
-            name
-            for name, parameter in parameters.items()
-            if parameter.kind is parameter.VAR_KEYWORD
-        }
-        used_names: set[Any] = set()
-        for instruction in dis.get_instructions(function):  # Python 3.13: may load two names
-            used_names.update(
-                instruction.argval
-                if isinstance(instruction.argval, tuple)
-                else (instruction.argval,)
-            )
-    except (TypeError, ValueError):
+    is_own = getattr(function, "__module__", None) == "distributed.scheduler"
+    if not is_own or hasattr(function, "__wrapped__"):  # a wrapper has the module of its function
         return False
-    extra_is_used = extra & used_names or "locals" in used_names
-    return bool(extra) and not extra_is_used and not {"thread", "metadata"} & parameters.keys()
+    if inspect.signature(function).parameters.keys() != _PARAMETERS:
+        return False
+    first, last = _CHECKED_RELEASES
+    match = re.match(r"(\d+)\.(\d+)", distributed.__version__)
+    if match and first <= (int(match[1]), int(match[2])) <= last:
+        return True
+    warnings.warn(
+        f"distributed {distributed.__version__} is not among the releases that benchkit was "
+        "checked with; recording a task takes longer",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
 
 
 def install(scheduler: Any, name: str, wrappers: dict[str, Wrapper]) -> None:
@@ -95,7 +120,15 @@ def install(scheduler: Any, name: str, wrappers: dict[str, Wrapper]) -> None:
 
 
 def remove(scheduler: Any, name: str) -> None:
-    """Remove the wrappers of a capture; does nothing if none are installed."""
+    """Remove the wrappers of a capture; does nothing if none are installed.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        The scheduler with the wrappers.
+    name : str
+        Name given to `install`.
+    """
     if vars(scheduler).get(_WRAPPERS, {}).pop(name, None) is not None:
         _rebuild(scheduler)
 
