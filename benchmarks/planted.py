@@ -17,7 +17,7 @@ from pathlib import Path
 from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.cli.progress import show_progress
 from benchkit.experiment.run.events import finished_records
-from benchkit.experiment.run.api import plan_experiment
+from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.show.reports.experiment_summary import explain_changes
 
 WORKLOADS = """import os, time
@@ -72,11 +72,14 @@ def main() -> None:
         (folder / "e" / "base.yaml").write_text(cluster, encoding="utf-8")
         changed = "extends: base\nvariables: {NAP: '0.08', HOLD: '2'}\n"
         (folder / "e" / "planted.yaml").write_text(changed, encoding="utf-8")
-        experiment, _ = plan_experiment(
-            environments=["base", "planted"],
-            null=True,
-            environment_folders=[folder / "e"],
+        selection = Selection(
             folders=[folder / "w"],
+            environments=["base", "planted"],
+            environment_folders=[folder / "e"],
+            null=True,
+        )
+        experiment, _ = plan_experiment(
+            selection,
             store=folder / "store",
             repeats=options.blocks,
         )

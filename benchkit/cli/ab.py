@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import as_json_text, common, print_json
+from benchkit.cli.options import as_json_text, common, has_failures, parse_pairs, print_json
+from benchkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from benchkit.analysis.compare.comparison import Comparison
+    from benchkit.experiment.run.api import Selection
     from benchkit.experiment.run.experiment import Experiment
     from benchkit.measure.discovery import BrokenFile
 
-__all__ = ["ab", "make_plan", "print_plan"]
+__all__ = ["ab", "print_plan"]
 
 DEFAULT_BLOCKS = 5
+#: Exit codes: something is worse; a run failed; too few runs; Ctrl-C.
 WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 
 
 @click.command()
 @click.argument("environments", nargs=-1, metavar="BASELINE [OTHER]...")
 @click.option("-n", "blocks", type=click.IntRange(1), help=f"Blocks; default {DEFAULT_BLOCKS}.")
-@click.option("--adaptive", is_flag=True, help="Stop a workload when its verdict is settled.")
-@click.option("--budget", metavar="TIME", help="As many blocks as fit: 20m, 1h30m, 5USD.")
-@click.option("--no-null", is_flag=True, help="Leave out the baseline against itself.")
-@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V", help="Arms from a grid.")
-@click.option("--null-only", is_flag=True, help="Only the baseline against itself: its noise.")
+@click.option("--adaptive", is_flag=True, help="Measure a workload until its verdict is decided.")
+@click.option("--budget", metavar="TIME", help="Measure as many blocks as fit: 20m, 1h30m, 5USD.")
+@click.option("--no-null", is_flag=True, help="Omit the null arm: the baseline measured twice.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V", help="Add arms from a grid.")
+@click.option("--null-only", is_flag=True, help="Measure only the baseline, twice: the noise.")
 @click.option(
     "--order",
     type=click.Choice(["abba", "random"]),
@@ -37,15 +40,17 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
     show_default=True,
     help="Order of the arms in a block.",
 )
-@click.option("--seed", default=0, show_default=True, help="For --order random.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Judge these; or all.")
+@click.option("--seed", default=0, show_default=True, help="Seed of --order random.")
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME", help="Metric to compare, or all."
+)
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
               help="Share of the full size of the data.")  # fmt: skip
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
-@click.option("--resume", metavar="ID", help="Go on with an experiment: its id, or latest.")
-@click.option("--output", metavar="DIR", help="Also write report and table here.")
-@click.option("--no-report", is_flag=True, help="No page, only the table.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
+@click.option("--output", metavar="DIR", help="Folder for report and table; default: in the store.")
+@click.option("--no-report", is_flag=True, help="Do not write the report page.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @common("capture", "prometheus", "store", "workloads", "environments", "select", "tag", "json")
 def ab(
     environments: tuple[str, ...],
@@ -72,11 +77,11 @@ def ab(
     tags: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Hold environments against a baseline: measure interleaved, judge, report.
+    """Compare environments with a baseline: measure interleaved, compare, report.
 
-    BASELINE and OTHER are environments (`benchkit list environments`). Every block runs each
-    workload once in each arm, back to back; the baseline runs twice, so that its difference from
-    itself shows what noise does. Ctrl-C reports on what there is; --resume goes on.
+    BASELINE and OTHER are environments (`benchkit list environments`). Each block runs each
+    workload once in each arm, back to back. The baseline is measured twice: the difference of the
+    two shows the noise. Ctrl-C reports on the runs so far; --resume continues.
 
     \b
     Examples:
@@ -92,75 +97,80 @@ def ab(
         check_metrics,
         compare_experiment,
     )
-    from benchkit.cli.progress import show_progress
-    from benchkit.errors import UsageError
-    from benchkit.experiment.run.api import parse_pairs
-    from benchkit.experiment.run.events import finished_records
+    from benchkit.cli.progress import measure
+    from benchkit.experiment.run.api import Selection, resume_experiment
+    from benchkit.experiment.run.stopping import parse_budget
     from benchkit.experiment.run.sweep import parse_sweeps
 
     if adaptive and blocks:
-        raise UsageError("--adaptive -n: an adaptive plan finds the number of blocks itself")
+        raise UsageError("--adaptive -n: give one; --adaptive chooses the number of blocks")
     chosen = check_metrics(metrics or DEFAULT_METRICS)
-    experiment, broken = make_plan(
-        environments,
-        resume=resume,
-        blocks=blocks or DEFAULT_BLOCKS,
-        blocks_given=blocks is not None,
-        adaptive=adaptive,
-        budget=budget,
-        null=not no_null,
-        null_only=null_only,
-        sweeps=parse_sweeps(sweeps),
-        store=store,
-        select=expression,
-        folders=folders,
-        environment_folders=environment_folders,
-        params=parse_pairs(sets, "--set", typed=True),
-        order=order,
-        seed=seed,
-        scale=scale,
-        capture=capture,
-        tags=parse_pairs(tags, "--tag"),
-        words={"command": shlex.join(sys.argv[1:])},
-    )
-    for file in broken:
-        click.echo(f"warning: {file}", err=True)
+    budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)
+    stop = _StopOptions(blocks, adaptive, budget_s, budget_usd)
+    if resume is not None:
+        if environments:
+            raise UsageError(f"--resume {resume}: the arms are stored: give no environments")
+        experiment, broken = resume_experiment(store, resume)
+    else:
+        selection = Selection(
+            select=expression,
+            folders=folders,
+            params=parse_pairs(sets, "--set", typed=True),
+            environments=environments,
+            environment_folders=environment_folders,
+            null=null_only or not no_null,
+            sweeps=parse_sweeps(sweeps),
+        )
+        experiment, broken = _make_plan(
+            selection,
+            stop,
+            null_only=null_only,
+            store=store,
+            order=order,
+            seed=seed,
+            scale=scale,
+            capture=capture,
+            tags=parse_pairs(tags, "--tag"),
+            arguments={"command": shlex.join(sys.argv[1:]), "adaptive": adaptive},
+        )
+    experiment = _limited(experiment, stop, resumed=resume is not None)
     if not quiet:
         print_plan(experiment)
-    records: list[dict[str, Any]] = []
-    interrupted = False
-    try:
-        records.extend(finished_records(show_progress(experiment.run(), quiet=quiet)))
-    except KeyboardInterrupt:
-        interrupted = True
-        click.echo(f"interrupted; `benchkit ab --resume {experiment.id[:13]}` goes on", err=True)
+    records, interrupted = measure(experiment, broken, quiet=quiet)
+    if interrupted:
+        command = f"benchkit ab --resume {experiment.id[:13]}"
+        click.echo(f"interrupted: `{command}` continues", err=True)
     policy = experiment.stop_policy
     if not quiet and policy.n_settled:
         click.echo(f"skipped {policy.n_settled} runs: verdict already decided", err=True)
     if not quiet and policy.n_over_budget:
         click.echo(f"skipped {policy.n_over_budget} runs: budget used up", err=True)
-    report = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
+    comparison = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
     if as_json:
-        print_json(report.to_records())
+        print_json(comparison.to_records())
     else:
-        click.echo(report.to_table())
-        click.echo(f"\n{report.sentence}")
-        for warning in report.warnings:
+        click.echo(comparison.to_table())
+        click.echo(f"\n{comparison.sentence}")
+        for warning in comparison.warnings:
             click.echo(f"warning: {warning}", err=True)
     if not no_report:
-        _write_report(experiment, report, chosen, output, quiet)
+        _write_report(experiment, comparison, chosen, output, quiet)
     if interrupted:
         sys.exit(INTERRUPTED)
-    if len(report.worse):
+    if len(comparison.worse):
         sys.exit(WORSE)
-    if any(record["outcome"] not in ("ok", "skipped") for record in records):
+    if has_failures(records):
         sys.exit(FAILED)
-    if not report.testable:
+    if not comparison.testable:
         sys.exit(TOO_FEW)
 
 
 def _write_report(
-    experiment: Any, report: Any, metrics: tuple[str, ...], output: str | None, quiet: bool
+    experiment: Experiment,
+    comparison: Comparison,
+    metrics: tuple[str, ...],
+    output: str | None,
+    quiet: bool,
 ) -> None:
     """Write the report page; print one line if that fails, because the runs are already stored."""
     from benchkit.errors import BenchkitError
@@ -169,92 +179,90 @@ def _write_report(
     try:
         page = ab_report(experiment.store, experiment.id, metrics=metrics, folder=output)
     except BenchkitError as error:
-        click.echo(f"warning: no page was written: {error}", err=True)
+        click.echo(f"warning: report not written: {error}", err=True)
         return
-    page.with_suffix(".md").write_text(report.to_markdown(), encoding="utf-8")
-    page.with_suffix(".json").write_text(as_json_text(report.to_records()), encoding="utf-8")
+    page.with_suffix(".md").write_text(comparison.to_markdown(), encoding="utf-8")
+    page.with_suffix(".json").write_text(as_json_text(comparison.to_records()), encoding="utf-8")
     if not quiet:
         click.echo(f"report: {page}", err=True)
 
 
-def make_plan(
-    environments: Sequence[str],
-    *,
-    resume: str | None,
-    blocks: int,
-    blocks_given: bool,
-    adaptive: bool,
-    budget: str | None,
-    null: bool,
-    null_only: bool,
-    store: str | None,
-    words: dict[str, Any],
-    **options: Any,
+@dataclass(frozen=True)
+class _StopOptions:
+    """Options of the command that limit the number of runs."""
+
+    blocks: int | None
+    adaptive: bool
+    budget_s: float | None
+    budget_usd: float | None
+
+
+def _make_plan(
+    selection: Selection, stop: _StopOptions, *, null_only: bool, store: str | None, **options: Any
 ) -> tuple[Experiment, list[BrokenFile]]:
-    """Return the experiment of `benchkit ab`, and the workload files that cannot be loaded.
+    """Return a new experiment, and the workload files that cannot be loaded."""
+    from benchkit.experiment.run.api import plan_experiment
+    from benchkit.experiment.run.stopping import LOOKS
 
-    `options` are those of `benchkit.experiment.run.api.plan_experiment`.
+    n_needed = 2 if not null_only and not selection.sweeps else 1
+    if null_only and len(selection.environments) != 1:
+        raise UsageError("--null-only compares one environment with itself: give one environment")
+    if len(selection.environments) < n_needed:
+        raise UsageError(
+            "an A/B needs a baseline and another environment: "
+            "see `benchkit list environments`, or --null-only"
+        )
+    return plan_experiment(
+        selection,
+        store=store,
+        repeats=LOOKS[-1] if stop.adaptive else stop.blocks or DEFAULT_BLOCKS,
+        **options,
+    )
 
-    Raises
-    ------
-    UsageError
-        Fewer than two arms, arms in addition to --resume, or a budget in USD without a price.
-    """
-    from benchkit.errors import UsageError
-    from benchkit.experiment.run.api import plan_experiment, resume_experiment
+
+def _limited(experiment: Experiment, stop: _StopOptions, *, resumed: bool) -> Experiment:
+    """Return the experiment with its stop policy, and with as many blocks as the budget permits."""
     from benchkit.experiment.run.estimate import (
         WORKER_PRICE_KEY,
         Estimate,
         known_durations,
         worker_price,
     )
-    from benchkit.experiment.run.stopping import LOOKS, blocks_within, parse_budget
+    from benchkit.experiment.run.stopping import LOOKS, blocks_within
 
-    budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)
-    if resume is not None:
-        if environments:
-            raise UsageError(f"--resume {resume}: an experiment has its arms already: name none")
-        experiment, broken = resume_experiment(store, resume)
-        adaptive = adaptive or bool(experiment.words.get("adaptive"))
-    else:
-        if null_only and len(environments) != 1:
-            raise UsageError("--null-only holds one environment against itself: name one")
-        if not null_only and len(environments) < (1 if options.get("sweeps") else 2):
-            raise UsageError(
-                "an A/B needs a baseline and another environment: "
-                "see `benchkit list environments`, or --null-only"
-            )
-        experiment, broken = plan_experiment(
-            environments=environments,
-            null=null or null_only,
-            store=store,
-            repeats=LOOKS[-1] if adaptive else blocks,
-            words={**words, "adaptive": adaptive},
-            **options,
-        )
-    for arm in experiment.arms if budget_usd is not None else ():
+    for arm in experiment.arms if stop.budget_usd is not None else ():
         if worker_price(arm.environment) is None:
             raise UsageError(
-                f"--budget {budget}: no price is known for arm {arm.name!r}: set "
+                f"--budget {stop.budget_usd:g}USD: no price for arm {arm.name!r}: set "
                 f"{WORKER_PRICE_KEY} in Dask's configuration, USD per worker and hour"
             )
+    adaptive = stop.adaptive or (resumed and bool(experiment.arguments.get("adaptive")))
     repeats = experiment.repeats
-    if resume is None and not adaptive and not blocks_given:
-        if budget_usd is not None:
+    if not resumed and not adaptive and stop.blocks is None:
+        if stop.budget_usd is not None:
             repeats = LOOKS[-1]  # an upper limit: the budget ends the experiment
-        elif budget_s is not None:
+        elif stop.budget_s is not None:
             durations = known_durations(experiment.store, experiment.known_workloads)
             run_seconds = Estimate([], durations).run_seconds
             round_s = sum(run_seconds(variant.name) for variant in experiment.variants)
-            repeats = blocks_within(budget_s, len(experiment.arms) * round_s)
-    planned = replace(
-        experiment, repeats=repeats, budget_s=budget_s, budget_usd=budget_usd, adaptive=adaptive
+            repeats = blocks_within(stop.budget_s, len(experiment.arms) * round_s)
+    return replace(
+        experiment,
+        repeats=repeats,
+        budget_s=stop.budget_s,
+        budget_usd=stop.budget_usd,
+        adaptive=adaptive,
     )
-    return planned, broken
 
 
 def print_plan(experiment: Experiment) -> None:
-    """Print on stderr what will be measured and how long it takes."""
+    """Print on stderr the arms, the number of runs and their expected duration.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Experiment that has not started.
+    """
     from benchkit.analysis.run.noise import describe_detectable_changes
     from benchkit.cli.progress import format_duration
     from benchkit.experiment.run.known_workloads import known_noise
@@ -264,7 +272,7 @@ def print_plan(experiment: Experiment) -> None:
         role = "baseline" if not place else "null    " if arm.name == NULL_ARM else "against "
         description = arm.environment.description or arm.environment.name
         if arm.name == NULL_ARM:
-            description = "the baseline once more"
+            description = "the baseline measured a second time"
         click.echo(f"{role}  {arm.name:20}  {description}", err=True)
     names = [variant.name for variant in experiment.variants]
     size = f"{len(experiment.arms)} arms x {len(names)} workloads x {experiment.repeats} blocks"

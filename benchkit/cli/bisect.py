@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common, parse_pairs, print_json
 
 if TYPE_CHECKING:
     from benchkit.experiment.bisect.result import BisectionResult
@@ -97,7 +97,6 @@ def bisect(
     from benchkit.experiment.bisect.candidates import find_candidates
     from benchkit.experiment.environment.lookup import find_environment
     from benchkit.experiment.paths import folders_of
-    from benchkit.experiment.run.api import parse_pairs
     from benchkit.experiment.run.stopping import parse_budget
 
     budget_s, budget_usd = parse_budget(budget) if budget else (None, None)
@@ -126,7 +125,7 @@ def bisect(
             store=store,
             ends=None if git_step else (),
             tags=parse_pairs(tags, "--tag"),
-            words={"command": shlex.join(sys.argv[1:])},
+            arguments={"command": shlex.join(sys.argv[1:])},
             scale=scale,
             capture=capture,
             deadline_s=deadline_s,

@@ -8,7 +8,7 @@ import click
 
 from benchkit.cli.options import common, print_json
 
-__all__ = ["compare"]
+__all__ = ["compare_command"]
 
 #: Exit code: a metric of a contender is worse.
 WORSE = 1
@@ -16,7 +16,7 @@ WORSE = 1
 TOO_FEW = 4
 
 
-@click.command()
+@click.command("compare")
 @click.option("--baseline", required=True, metavar="SEL", help="Baseline runs.")
 @click.option("--contender", "contenders", required=True, multiple=True, metavar="SEL",
               help="Runs to compare with the baseline; repeatable.")  # fmt: skip
@@ -26,7 +26,7 @@ TOO_FEW = 4
 )
 @click.option("--all", "all_rows", is_flag=True, help="Also list unchanged metrics.")
 @common("store", "json")
-def compare(
+def compare_command(
     baseline: str,
     contenders: tuple[str, ...],
     null: str | None,
@@ -49,28 +49,27 @@ def compare(
 
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
-    from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, check_metrics
-    from benchkit.analysis.compare.compare_runs import compare as compare_runs
+    from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, check_metrics, compare
     from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
 
     chosen = check_metrics(metrics or DEFAULT_METRICS)
-    runs_store = Store(store, create=False)
-    report = compare_runs(
-        select_runs(runs_store, baseline),
-        {name: select_runs(runs_store, name) for name in contenders},
-        null=None if null is None else select_runs(runs_store, null),
+    run_store = Store(store, create=False)
+    comparison = compare(
+        select_runs(run_store, baseline),
+        {name: select_runs(run_store, name) for name in contenders},
+        null=None if null is None else select_runs(run_store, null),
         metrics=chosen,
         names=(baseline, "contender"),
     )
     if as_json:
-        print_json(report.to_records())
+        print_json(comparison.to_records())
     else:
-        click.echo(report.to_table(all_rows=all_rows))
-        click.echo(f"\n{report.sentence}")
-    for warning in report.warnings:
+        click.echo(comparison.to_table(all_rows=all_rows))
+        click.echo(f"\n{comparison.sentence}")
+    for warning in comparison.warnings:
         click.echo(f"warning: {warning}", err=True)
-    if len(report.worse):
+    if len(comparison.worse):
         sys.exit(WORSE)
-    if not report.testable:
+    if not comparison.testable:
         sys.exit(TOO_FEW)

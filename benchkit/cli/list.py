@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common, parse_pairs, print_json
 from benchkit.formatting import Table, format_bytes, format_change, format_seconds, short_group
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ def list_command(
       benchkit list runs --since 7d --json
       benchkit list noise --json > workloads/facts.json
     """
-    from benchkit.experiment.run.api import parse_pairs
-
     shown: Sequence[Mapping[str, Any]]
     if what == "runs":
         filters = {**parse_pairs(tags, "--tag"), "outcome": outcome}

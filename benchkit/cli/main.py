@@ -10,14 +10,14 @@ import click
 from benchkit import __version__
 from benchkit.cli.ab import ab
 from benchkit.cli.bisect import bisect
-from benchkit.cli.compare import compare
+from benchkit.cli.compare import compare_command
 from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
-from benchkit.cli.nightly import nightly
+from benchkit.cli.nightly import nightly_command
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.run import run
@@ -68,9 +68,9 @@ for command in (
     list_command,
     run,
     ab,
-    compare,
+    compare_command,
     bisect,
-    nightly,
+    nightly_command,
     regressions,
     mark,
     report,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common, parse_pairs, print_json
 
 __all__ = ["mark"]
 
@@ -46,7 +46,6 @@ def _selection_options(function: Any) -> Any:
 
 
 def _write(kind: str, store: str | None, by: str | None, **what: Any) -> None:
-    from benchkit.experiment.run.api import parse_pairs
     from benchkit.store.store import Store
 
     if "where" in what:

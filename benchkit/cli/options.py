@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from benchkit.errors import MissingExtra
+from benchkit.errors import MissingExtra, UsageError
 from benchkit.values import json_safe
 
-__all__ = ["as_json_text", "common", "print_json"]
+__all__ = ["as_json_text", "common", "has_failures", "parse_pairs", "print_json"]
 
 #: Fields of records that are stored as JSON text.
 _JSON_FIELDS = ("extra_metrics", "params", "tags")
@@ -199,3 +199,61 @@ def _json_row(row: dict[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
     }
     return json_safe(row)
+
+
+def has_failures(records: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a run failed.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        Records of runs.
+
+    Returns
+    -------
+    bool
+        True if an outcome is neither "ok" nor "skipped".
+    """
+    return any(record["outcome"] not in ("ok", "skipped") for record in records)
+
+
+def parse_pairs(pairs: Sequence[str], option: str, *, typed: bool = False) -> dict[str, Any]:
+    """Return the texts of a repeated option ``K=V`` as a dictionary.
+
+    Parameters
+    ----------
+    pairs : sequence of str
+        Texts such as ``n=5``.
+    option : str
+        Name of the option, for messages.
+    typed : bool, default False
+        Read values as YAML scalars instead of text.
+
+    Returns
+    -------
+    dict
+        Name -> value.
+
+    Raises
+    ------
+    UsageError
+        A text has no ``=`` or no name, or two texts have the same name.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} {pair!r}: must be NAME=VALUE")
+        if name in values:
+            raise UsageError(f"{option} {pair!r}: {name} is given twice")
+        values[name] = _yaml_value(value) if typed else value
+    return values
+
+
+def _yaml_value(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from benchkit.experiment.run.events import Event, Planned, Skipped, Started
+from benchkit.experiment.run.events import Event, Planned, Skipped, Started, finished_records
 from benchkit.formatting import format_seconds
 
-__all__ = ["bar", "format_duration", "show_progress"]
+if TYPE_CHECKING:
+    from benchkit.experiment.run.experiment import Experiment
+    from benchkit.measure.discovery import BrokenFile
+
+__all__ = ["bar", "format_duration", "measure", "show_progress"]
 
 
 @contextmanager
 def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, nothing elsewhere; yield a function of done and total."""
+    """Show a bar on a terminal, nothing elsewhere.
+
+    Parameters
+    ----------
+    what : str
+        Label of the bar.
+    quiet : bool, default False
+        Show nothing.
+
+    Yields
+    ------
+    callable
+        Function of the number of items done and of the total number; updates the bar.
+    """
     console = Console(stderr=True, quiet=quiet, highlight=False)
     columns = (TextColumn(what), BarColumn(bar_width=30), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True,
@@ -42,7 +60,7 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
     Planned, Started, Finished or Skipped
         The same events.
     """
-    # Rich leaves out colours for NO_COLOR, and control codes for TERM=dumb, by itself.
+    # Rich itself omits colours for NO_COLOR, and control codes for TERM=dumb.
     console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     on_terminal = console.is_terminal and not console.is_dumb_terminal and not quiet
     progress = Progress(
@@ -80,6 +98,37 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
             yield event
 
 
+def measure(
+    experiment: Experiment, broken: Sequence[BrokenFile], *, quiet: bool
+) -> tuple[list[dict[str, Any]], bool]:
+    """Run an experiment with progress on stderr, until its end or Ctrl-C.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Experiment to run.
+    broken : sequence of BrokenFile
+        Workload files that cannot be loaded; each is printed as a warning.
+    quiet : bool
+        Show no progress.
+
+    Returns
+    -------
+    records : list of dict
+        Records of the runs, in order.
+    interrupted : bool
+        Whether Ctrl-C ended the experiment.
+    """
+    for file in broken:
+        click.echo(f"warning: {file}", err=True)
+    records: list[dict[str, Any]] = []
+    try:
+        records.extend(finished_records(show_progress(experiment.run(), quiet=quiet)))
+    except KeyboardInterrupt:
+        return records, True
+    return records, False
+
+
 def _result_line(record: dict[str, Any]) -> str:
     text = f"  {record['outcome']:13} {format_seconds(record.get('duration')):>10}"
     text += f"  {record['workload']}"
@@ -87,7 +136,18 @@ def _result_line(record: dict[str, Any]) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in words, such as "1 h 5 min", "3 min 20 s" or "12 s"."""
+    """Return a duration as text, such as "1 h 5 min", "3 min 20 s" or "12 s".
+
+    Parameters
+    ----------
+    seconds : float
+        Duration in seconds.
+
+    Returns
+    -------
+    str
+        Rounded to seconds, or to minutes from one hour.
+    """
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"

@@ -1,116 +1,113 @@
-"""`benchkit nightly --profile release`: the pinned environment against the previous pin."""
+"""`benchkit nightly --profile release`: the next pinned environment against the previous."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
+
+from benchkit.cli.options import has_failures
+
+if TYPE_CHECKING:
+    from benchkit.experiment.run.api import Selection
+    from benchkit.store.store import Store
 
 __all__ = ["check_release"]
 
 #: Environment to release, and the previously released environment.
 RUNTIME, PREVIOUS = "runtime", "runtime-previous"
-BLOCKS = 3
+#: Exit codes: something is worse; a run failed; Ctrl-C.
 WORSE, FAILED, INTERRUPTED = 1, 3, 130
 
 
 def check_release(
-    names: Sequence[str],
-    expression: str | None,
-    store: str | None,
-    folders: Sequence[str],
-    environment_folders: Sequence[str],
-    output: str,
-    quiet: bool,
-    *,
-    blocks: int = BLOCKS,
-    scale: float = 1.0,
-    capture: str = "full",
+    selection: Selection, output: Path, *, store: str | None, quiet: bool, **options: Any
 ) -> None:
-    """Compare the pinned environment with the previous pin, and export the tested environment.
+    """Compare the next pinned environment with the previous, and export it if it was tested.
 
-    The environment file is written only if all runs of the new pin succeeded. The report and the
-    exit code give the change in performance.
+    The environment file is written only if all its runs succeeded. The report and the exit code
+    give the change in performance.
+
+    Parameters
+    ----------
+    selection : Selection
+        Workloads, by default those of the profile "release", and folders. Its arms are replaced.
+    output : path
+        Folder for the report and the exported environment.
+    store : str or None
+        Store for the runs.
+    quiet : bool
+        Show no progress.
+    **options
+        Fields of `benchkit.experiment.run.experiment.Experiment`.
     """
     from benchkit.analysis.compare.compare_runs import compare_experiment
-    from benchkit.cli.ab import make_plan, print_plan
-    from benchkit.cli.progress import show_progress
+    from benchkit.cli.ab import print_plan
+    from benchkit.cli.progress import measure
     from benchkit.errors import NotEnoughRuns
-    from benchkit.experiment.run.events import finished_records
+    from benchkit.experiment.run.api import plan_experiment
     from benchkit.show.reports.reports import ab_report
 
-    experiment, broken = make_plan(
-        [PREVIOUS, RUNTIME],
-        resume=None,
-        blocks=blocks,
-        blocks_given=True,
-        adaptive=False,
-        budget=None,
-        null=True,
-        null_only=False,
+    profile = None if selection.names else "profile:release"
+    experiment, broken = plan_experiment(
+        replace(
+            selection,
+            select=selection.select or profile,
+            environments=[PREVIOUS, RUNTIME],
+            null=True,
+        ),
         store=store,
-        names=names,
-        select=expression or (None if names else "profile:release"),
-        folders=folders,
-        environment_folders=environment_folders,
-        scale=scale,
-        capture=capture,
-        words={"command": "nightly --profile release"},
+        arguments={"command": "nightly --profile release", "adaptive": False},
+        **options,
     )
-    for file in broken:
-        click.echo(f"warning: {file}", err=True)
     if not quiet:
         print_plan(experiment)
-    records: list[Mapping[str, Any]] = []
-    interrupted = False
+    records, interrupted = measure(experiment, broken, quiet=quiet)
+    comparison = None
     try:
-        records.extend(finished_records(show_progress(experiment.run(), quiet=quiet)))
-    except KeyboardInterrupt:
-        interrupted = True
-    folder, report = Path(output), None
-    try:
-        report = compare_experiment(experiment.store.runs(), experiment.id)
+        comparison = compare_experiment(experiment.store.runs(), experiment.id)
     except NotEnoughRuns as error:
         click.echo(f"no report: {error}", err=True)
     else:
-        page = ab_report(experiment.store, experiment.id, folder=folder)
-        page.with_suffix(".md").write_text(report.to_markdown(), encoding="utf-8")
-        click.echo(report.to_table())
-        click.echo(f"\n{report.sentence}")
+        page = ab_report(experiment.store, experiment.id, folder=output)
+        page.with_suffix(".md").write_text(comparison.to_markdown(), encoding="utf-8")
+        click.echo(comparison.to_table())
+        click.echo(f"\n{comparison.sentence}")
         click.echo(f"report: {page}", err=True)
     if interrupted:
         sys.exit(INTERRUPTED)
-    bad = [run for run in records if run["outcome"] not in ("ok", "skipped")]
-    failed = [run for run in bad if run["arm"] == RUNTIME]
-    if failed:
-        click.echo(f"environment not exported: {len(failed)} runs failed", err=True)
+    tested = [record for record in records if record["arm"] == RUNTIME]
+    n_failed = sum(has_failures([record]) for record in tested)
+    if n_failed:
+        click.echo(f"environment not exported: {n_failed} runs failed", err=True)
     else:
-        for path in _export_environment(experiment.store, records, folder):
+        for path in _export_environment(experiment.store, tested, output):
             click.echo(f"exported: {path}", err=True)
-    if report is not None and len(report.worse):
+    if comparison is not None and len(comparison.worse):
         sys.exit(WORSE)
-    if bad:
+    if has_failures(records):
         sys.exit(FAILED)
 
 
 def _export_environment(
-    store: Any, records: Sequence[Mapping[str, Any]], folder: Path
+    store: Store, tested: Sequence[Mapping[str, Any]], folder: Path
 ) -> list[Path]:
-    """Write the environment that was tested: as an environment file, and for pip."""
-    tested = [run["id"] for run in records if run["arm"] == RUNTIME and run["outcome"] == "ok"]
-    if not tested:
+    """Write the packages of the tested runs: as an environment file, and for pip."""
+    ids = [record["id"] for record in tested if record["outcome"] == "ok"]
+    if not ids:
         return []
-    attrs = store.open(tested[-1]).tree.attrs
+    attrs = store.open(ids[-1]).tree.attrs
     packages: dict[str, str] = json.loads(attrs["packages"])
     pins = [f"{name}=={version}" for name, version in packages.items() if "+" not in version]
     python = ".".join(str(attrs["python"]).split(".")[:2])
     content = {
-        "description": f"tested by {len(tested)} runs on {str(attrs['started'])[:10]}",
+        "description": f"tested by {len(ids)} runs on {str(attrs['started'])[:10]}",
         "python": python,
         "packages": pins,
     }

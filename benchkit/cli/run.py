@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Any
 
 import click
 
-from benchkit.cli.options import common, print_json
+from benchkit.cli.options import common, has_failures, parse_pairs, print_json
 
 __all__ = ["run"]
 
-FAILED = 3
+#: Exit codes: a run failed; Ctrl-C.
+FAILED, INTERRUPTED = 3, 130
 
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1), help="Times.")
+@click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1), help="Runs.")
 @click.option(
     "--scale",
     default=1.0,
@@ -26,7 +26,7 @@ FAILED = 3
     help="Share of the full size of the data.",
 )
 @click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the table.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @common("capture", "prometheus", "store", "workloads", "environment", "select", "tag", "json")
 def run(
     names: tuple[str, ...],
@@ -43,11 +43,11 @@ def run(
     tags: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Measure workloads, print a table, keep the runs.
+    """Measure workloads, store the runs, and print a table.
 
-    NAMES are workloads or variants, globs allowed; without any, all are meant. The column
-    `change` is the duration against the comparable runs before (their number in brackets); a
-    star says that chance alone would rarely do that.
+    NAMES are workloads or variants, globs allowed; default: all workloads. The column `change`
+    compares the duration with earlier comparable runs (their number in parentheses); a star marks
+    a change that noise rarely causes.
 
     \b
     Examples:
@@ -58,41 +58,37 @@ def run(
     Exit code 3: a run failed or gave a wrong answer.
     """
     from benchkit.cli.list import run_row
-    from benchkit.cli.progress import show_progress
-    from benchkit.experiment.run.api import parse_pairs, plan_experiment
-    from benchkit.experiment.run.events import finished_records
+    from benchkit.cli.progress import measure
+    from benchkit.experiment.run.api import Selection, plan_experiment
     from benchkit.formatting import Table
 
-    experiment, broken = plan_experiment(
+    selection = Selection(
         names,
         select=expression,
-        environments=[environment],
-        environment_folders=environment_folders,
         folders=folders,
         params=parse_pairs(sets, "--set", typed=True),
+        environments=[environment],
+        environment_folders=environment_folders,
+    )
+    experiment, broken = plan_experiment(
+        selection,
         store=store,
         repeats=repeats,
         scale=scale,
         capture=capture,
         tags=parse_pairs(tags, "--tag"),
-        words={"command": shlex.join(sys.argv[1:])},
+        arguments={"command": shlex.join(sys.argv[1:])},
     )
-    for file in broken:
-        click.echo(f"warning: {file}", err=True)
-    records: list[dict[str, Any]] = []
-    interrupted = False
-    try:
-        records.extend(finished_records(show_progress(experiment.run(), quiet=quiet)))
-    except KeyboardInterrupt:
-        interrupted = True
-        click.echo(f"interrupted: {len(records)} runs are kept", err=True)
+    records, interrupted = measure(experiment, broken, quiet=quiet)
+    if interrupted:
+        click.echo(f"interrupted: {len(records)} runs are stored", err=True)
     if as_json:
         print_json(records)
     elif records:
         runs = experiment.store.runs()
         click.echo(Table([run_row(record, runs) for record in records]).to_text())
-        click.echo(f"kept in {experiment.store.path}", err=True)
+        click.echo(f"stored in {experiment.store.path}", err=True)
     if interrupted:
-        sys.exit(130)
-    if any(record["outcome"] not in ("ok", "skipped") for record in records):
+        sys.exit(INTERRUPTED)
+    if has_failures(records):
         sys.exit(FAILED)

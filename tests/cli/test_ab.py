@@ -103,8 +103,8 @@ def test_kept_runs_are_compared_by_words(done, folder):
         (["base", "base"], "two arms have one name"),
         (["base", "slow", "--budget", "soon"], "--budget 'soon': must be a time"),
         (["base", "slow", "--metric", "durations"], "did you mean 'duration'?"),
-        (["base", "slow", "--adaptive", "-n", "3"], "an adaptive plan finds the number"),
-        (["base", "slow", "--null-only"], "--null-only holds one environment"),
+        (["base", "slow", "--adaptive", "-n", "3"], "--adaptive chooses the number of blocks"),
+        (["base", "slow", "--null-only"], "--null-only compares one environment"),
         (["--resume", "latest"], "no store there"),
     ],
 )

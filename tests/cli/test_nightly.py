@@ -115,7 +115,7 @@ def test_refusals_are_one_line_and_come_before_anything_is_measured(project, mon
     for words, says in (
         (["-e", "nowhere"], "no environment named 'nowhere'"),
         (["-e", "tip", "--issues", "github"], "GITHUB_REPOSITORY must be OWNER/NAME"),
-        (["-e", "tip", "--budget", "5USD"], "a night's budget is a time"),
+        (["-e", "tip", "--budget", "5USD"], "must be a time, such as 90m or 6h"),
         (["-e", "tip", "--metric", "durations"], "no metric named 'durations'"),
         (["-e", "tip", "--night", "yesterday"], "'yesterday' is not a time"),
     ):

@@ -104,7 +104,7 @@ def test_set_and_capture_off_reach_the_run_and_repeats_get_a_change(tmp_path, fo
     ("arguments", "message"),
     [
         (["--set", "wrd=1"], "no selected workload has a parameter 'wrd': did you mean 'word'?"),
-        (["--set", "n=many"], "bad.fine: n='many' is of another type than its own values, such as"),
+        (["--set", "n=many"], "bad.fine: n='many' must have the type of its declared values"),
         (["--set", "n"], "--set 'n': must be NAME=VALUE"),
         (["--tag", "=x"], "--tag '=x': must be NAME=VALUE"),
         (["--tag", "a=1", "--tag", "a=2"], "--tag 'a=2': a is given twice"),
@@ -156,7 +156,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path):
     printed, said = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "interrupted: 2 runs are kept" in said
+    assert "interrupted: 2 runs are stored" in said
     assert "Traceback" not in said
     assert printed.count(QUICK) == 2
     assert list(Store(store, create=False).runs()["outcome"]) == ["ok", "ok"]

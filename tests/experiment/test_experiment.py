@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from benchkit.errors import UsageError
-from benchkit.experiment.run.api import plan_experiment, resume_experiment
+from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
 from benchkit.experiment.run.events import (
     Finished,
     Planned,
@@ -56,15 +56,15 @@ def folders(tmp_path):
     return tmp_path
 
 
-def planned(folders, *names, **options):
-    experiment, _ = plan_experiment(
+def planned(folders, *names, null=False, **options):
+    selection = Selection(
         names,
+        folders=[folders / "w"],
         environments=["base", "slow"],
         environment_folders=[folders / "e"],
-        folders=[folders / "w"],
-        store=folders / "store",
-        **options,
+        null=null,
     )
+    experiment, _ = plan_experiment(selection, store=folders / "store", **options)
     return experiment
 
 
@@ -104,11 +104,11 @@ def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(f
 def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders):
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "from benchkit.experiment.run.api import plan_experiment\n"
+        "from benchkit.experiment.run.api import Selection, plan_experiment\n"
         "from benchkit.experiment.run.events import finished_records\n"
-        "e, _ = plan_experiment(['own.naps'], environments=['base', 'slow'], repeats=2,\n"
-        "    environment_folders=[sys.argv[1] + '/e'], folders=[sys.argv[1] + '/w'],\n"
-        "    store=sys.argv[1] + '/store')\n"
+        "selection = Selection(['own.naps'], environments=['base', 'slow'],\n"
+        "    environment_folders=[sys.argv[1] + '/e'], folders=[sys.argv[1] + '/w'])\n"
+        "e, _ = plan_experiment(selection, store=sys.argv[1] + '/store', repeats=2)\n"
         "for record in finished_records(e.run()): print(record['id'], flush=True)\n"
     )
     process = subprocess.Popen(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchkit.experiment.run.api import plan_experiment
+from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import finished_records
 
 CLOUD = """from pathlib import Path
@@ -51,10 +51,11 @@ def test_a_cluster_elsewhere_is_kept_its_workers_are_new_and_it_is_given_back(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    selection = Selection(
+        folders=[tmp_path / "w"], environments=["cloud"], environment_folders=[tmp_path / "e"]
+    )
     experiment, _ = plan_experiment(
-        environments=["cloud"],
-        environment_folders=[tmp_path / "e"],
-        folders=[tmp_path / "w"],
+        selection,
         store=tmp_path / "store",
         repeats=3,
     )

@@ -10,4 +10,4 @@ def test_what_matters_most_is_told_first(tmp_path):
     kinds = ["night", "dismissed", "opened", "recovered", "grown", "opened"]
     events = [{"kind": kind, "nth": nth} for nth, kind in enumerate(kinds)]
     night = Night("2026-01-02T00:00:00+00:00", Store(tmp_path / "store"), events=events)
-    assert [event["nth"] for event in night.news] == [2, 5, 4, 3, 1]
+    assert [event["nth"] for event in night.changes] == [2, 5, 4, 3, 1]

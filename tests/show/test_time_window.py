@@ -258,7 +258,7 @@ def test_beside_the_other_arm_the_baseline_is_always_a():
 @pytest.mark.parametrize("state", [OPEN, DONE])
 def test_a_comparison_that_still_grows_says_so(store, monkeypatch, state):
     entries = pd.DataFrame({"state": [DONE, DONE, state], "arm": ["a", "b", "a"]})
-    status = Status("e1", {}, entries, pd.DataFrame(), alive=True, left_s=10.0)
+    status = Status("e1", {}, entries, pd.DataFrame(), alive=True, remaining_seconds=10.0)
     monkeypatch.setattr(compare, "read_status", lambda store, experiment: status)
 
     told = words_of(pn.Column(*compare._interim(store, "e1")))

@@ -88,7 +88,7 @@ def plan_bisection(
     ends : sequence of pairs of str, optional
         See `Bisection`; None reuses stored runs unless they show the ends as same or undecided.
     **options
-        ``scale``, ``capture``, ``deadline_s``, ``tags``, ``words`` and ``id`` of `Experiment`.
+        ``scale``, ``capture``, ``deadline_s``, ``tags``, ``arguments`` and ``id`` of `Experiment`.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def plan_bisection(
         "deadline_s": options.get("deadline_s"),
     }
     options["tags"] = {**(options.get("tags") or {}), TAG: options["id"]}
-    options["words"] = {**(options.get("words") or {}), PLAN_KEY: stored}
+    options["arguments"] = {**(options.get("arguments") or {}), PLAN_KEY: stored}
     experiment = Experiment(
         store=run_store, arms=[], variants=[variant], folders=folders, repeats=0, **options
     )
@@ -229,7 +229,8 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
         pinned=stored["held"],
         ends=stored.get("ends", ()),
         deadline_s=stored["deadline_s"],
-        **{name: plan[name] for name in ("id", "tags", "words", "scale", "capture")},
+        arguments=plan["words"],
+        **{name: plan[name] for name in ("id", "tags", "scale", "capture")},
     )
 
 

@@ -18,7 +18,7 @@ __all__ = ["OUTCOME", "PLAN_KEY", "SKIPPED_FILE", "block_of", "replay", "runs_of
 OUTCOME = "outcome"
 #: Outcomes that count as failures; `skipped` and `infrastructure` are ignored.
 FAILURES = ("failed", "wrong_answer", "timeout", "lost_workers")
-#: Key of the bisection in the words of a stored plan.
+#: Key of the bisection in the arguments of a stored plan.
 PLAN_KEY = "bisection"
 #: File next to the plan: the reasons of skipped builds, which have no runs.
 SKIPPED_FILE = "left-out.json"

@@ -1,4 +1,4 @@
-"""Measure a suspected regression again at once: tonight's build and the last good one, interleaved.
+"""Measure suspected regressions again: the build of the night interleaved with the last good one.
 
 Both builds run on the same machine in the same night, so only the build differs. A
 regression can be reported on its first night, and a slow machine is not reported as a regression.
@@ -21,15 +21,18 @@ from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.from_run import environment_of_run
-from benchkit.experiment.run.api import plan_experiment
+from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Event
 from benchkit.measure.provenance import host_name
 from benchkit.store.store import Store
 
 __all__ = ["Confirmation", "Progress", "confirm"]
 
-#: Blocks of the re-run, and maximum number of workloads: more than that have one common cause.
-BLOCKS, MOST_WORKLOADS = 5, 12
+#: Blocks of the re-run.
+BLOCKS = 5
+#: Maximum number of workloads to measure again: a larger number has one common cause.
+MAX_WORKLOADS = 12
+#: Names of the arms.
 GOOD, TONIGHT = "last-good", "tonight"
 
 
@@ -42,14 +45,14 @@ class Confirmation:
     events : list of dict
         The proposed events, each with ``confirmed`` (True, False, or None if not decided) and,
         if measured again, with the ratio and interval of the re-run in ``again``.
-    troubles : list of str
+    failures : list of str
         Re-runs that failed, one line each.
     experiments : list of str
         Ids of the re-run experiments in the store.
     """
 
     events: list[dict[str, Any]]
-    troubles: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     experiments: list[str] = field(default_factory=list)
 
 
@@ -67,9 +70,8 @@ def confirm(
     folders: Sequence[str | Path] = (),
     night: str = "",
     progress: Progress = iter,
-    capture: str = "full",
 ) -> Confirmation:
-    """Measure the workloads of proposed events again, in tonight's build and the last good one.
+    """Measure the workloads of proposed events again, in the build of the night and the last good.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ def confirm(
     proposed : sequence of mapping
         Events proposed by `benchkit.analysis.regression.judge.judge_night`.
     environments : mapping of str to Environment
-        Environments measured tonight, by name.
+        Environments measured in this night, by name.
     blocks : int, default 5
         Runs of each build and workload; the last good build runs twice as often (null arm).
     folders : sequence of path
@@ -93,36 +95,38 @@ def confirm(
     Returns
     -------
     Confirmation
-        Events of other hosts, of failures and of builds that cannot be rebuilt stay undecided.
+        The events; those of other hosts, of failures and of builds that cannot be rebuilt stay
+        undecided.
     """
     events = [{**event, "confirmed": event.get("confirmed")} for event in proposed]
-    troubles: list[str] = []
+    failures: list[str] = []
     experiments: list[str] = []
-    for (name, good_id), mine in _groups(history, events).items():
+    for (name, good_id), group in _groups(history, events).items():
         try:
             good = environment_of_run(store.open(good_id).tree.attrs, GOOD, environments.get(name))
             build(good)
             tonight = replace(environments[name], name=TONIGHT)
             experiment, _ = plan_experiment(
-                sorted({str(event["workload"]) for event in mine}),
-                environments=[good, tonight],
-                null=True,
+                Selection(
+                    sorted({str(event["workload"]) for event in group}),
+                    folders=folders,
+                    environments=[good, tonight],
+                    null=True,
+                ),
                 repeats=blocks,
-                folders=folders,
                 store=store,
-                scale=float(mine[0]["scale"]),
-                capture=capture,
+                scale=float(group[0]["scale"]),
                 tags={"confirm": night},
             )
             for _ in progress(experiment.run()):
                 pass
             experiments.append(experiment.id)
-            _settle(store, experiment.id, mine)
+            _add_verdicts(store, experiment.id, group)
         except KeyError:
-            troubles.append(f"{name}: was not measured here tonight, so nothing is confirmed")
+            failures.append(f"{name}: not confirmed: environment not measured in this night")
         except BenchkitError as error:
-            troubles.append(f"{name}: not confirmed: {error}")
-    return Confirmation(events, troubles, experiments)
+            failures.append(f"{name}: not confirmed: {error}")
+    return Confirmation(events, failures, experiments)
 
 
 def _groups(
@@ -132,12 +136,12 @@ def _groups(
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     representative: dict[tuple[str, str], str] = {}
     hashes = dict(zip(history.runs["id"], history.runs["packages_hash"], strict=True))
-    mine = [e for e in events if e["metric"] != FAILING and str(e["host"]) == host_name()]
-    mine.sort(key=lambda event: -abs(float(event.get("ratio") or 1) - 1))
+    own = [e for e in events if e["metric"] != FAILING and str(e["host"]) == host_name()]
+    own.sort(key=lambda event: -abs(float(event.get("ratio") or 1) - 1))
     workloads: dict[str, None] = {}
-    for event in mine:
+    for event in own:
         workloads.setdefault(str(event["workload"]))
-        if str(event["workload"]) not in list(workloads)[:MOST_WORKLOADS]:
+        if str(event["workload"]) not in list(workloads)[:MAX_WORKLOADS]:
             continue
         before, _ = adjacent_runs(history, event)
         if not before:
@@ -148,11 +152,11 @@ def _groups(
     return groups
 
 
-def _settle(store: Store, experiment: str, events: Sequence[dict[str, Any]]) -> None:
+def _add_verdicts(store: Store, experiment: str, events: Sequence[dict[str, Any]]) -> None:
     """Write the verdict of the re-run into each event."""
     metrics = sorted({str(event["metric"]) for event in events})
-    report = compare_experiment(store.runs(experiment=experiment), experiment, metrics=metrics)
-    frame = report.frame[report.frame["contender"] == TONIGHT]
+    comparison = compare_experiment(store.runs(experiment=experiment), experiment, metrics=metrics)
+    frame = comparison.frame[comparison.frame["contender"] == TONIGHT]
     rows = {(row["workload"], row["metric"]): row for row in frame.to_dict("records")}
     for event in events:
         row = rows.get((event["workload"], event["metric"]))

@@ -1,11 +1,12 @@
 """Run a night: measure, judge, confirm, and store the results.
 
-A part that fails adds a line to `Night.troubles` and does not stop the others. This module does
-not publish pages or issues: the store afterwards contains everything needed for that.
+A part that fails adds a line to `Night.failures` and does not stop the others. Pages and issues are
+made later, from the store.
 """
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -13,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
-from benchkit.analysis.regression.judge import Judgement
-from benchkit.analysis.regression.judge import judge_night as judge_history
+from benchkit.analysis.regression.judge import Judgement, judge_night
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
@@ -23,16 +23,27 @@ from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.nightly.confirm import Progress, confirm
 from benchkit.experiment.nightly.diagnosis import diagnose
 from benchkit.experiment.paths import folders_of
-from benchkit.experiment.run.api import plan_experiment
+from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
+from benchkit.formatting import Table
+from benchkit.measure.workloads import Variant
 from benchkit.store.index.query import parse_moment
 from benchkit.store.store import Store
 
 __all__ = ["Night", "judge_and_record", "nightly", "read_night"]
 
-#: Kinds of events that `Night.news` returns, most important first; other kinds are internal.
-NEWS = ("opened", "grown", "eased", "recovered", "ended", "improved", "set_aside", "dismissed")
+#: Kinds of events that `Night.changes` returns, most important first; other kinds are internal.
+CHANGE_KINDS = (
+    "opened",
+    "grown",
+    "eased",
+    "recovered",
+    "ended",
+    "improved",
+    "set_aside",
+    "dismissed",
+)
 
 
 @dataclass(repr=False)
@@ -43,13 +54,15 @@ class Night:
     ----------
     night : str
         Time of the night (ISO 8601, UTC); the value of the ``night`` tag of its runs.
+    store : Store
+        Store of the runs and the ledger.
     records : list of dict
         Records of the measured runs, in order.
     events : list of dict
         Events added to the ledger.
     regressions : list of Regression
         All regressions in the ledger, newest first.
-    troubles : list of str
+    failures : list of str
         Parts that failed, one line each.
     interrupted : bool
         Whether Ctrl-C stopped the measurements early.
@@ -60,14 +73,14 @@ class Night:
     records: list[Mapping[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     regressions: list[Regression] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     @property
-    def news(self) -> list[dict[str, Any]]:
-        """Events to report, most important first (see `NEWS`)."""
-        told = [event for event in self.events if event["kind"] in NEWS]
-        return sorted(told, key=lambda event: NEWS.index(event["kind"]))
+    def changes(self) -> list[dict[str, Any]]:
+        """Events to report, most important first (see `CHANGE_KINDS`)."""
+        events = [event for event in self.events if event["kind"] in CHANGE_KINDS]
+        return sorted(events, key=lambda event: CHANGE_KINDS.index(event["kind"]))
 
     @property
     def worse(self) -> list[dict[str, Any]]:
@@ -83,30 +96,43 @@ class Night:
     def sentence(self) -> str:
         """One-sentence summary of the night."""
         kinds = [event["kind"] for event in self.events]
-        words = [
-            f"{kinds.count(kind)} {word}"
-            for kind, word in (
+        counts = [
+            f"{kinds.count(kind)} {label}"
+            for kind, label in (
                 ("opened", "opened"),
                 ("grown", "grown"),
                 ("recovered", "recovered"),
                 ("improved", "improved"),
-                ("set_aside", "set aside as the machine's"),
-                ("dismissed", "dismissed by measuring again"),
+                ("set_aside", "caused by the machine"),
+                ("dismissed", "not confirmed"),
             )
             if kind in kinds
         ]
-        n_open = sum(one.is_open for one in self.regressions)
-        parts = [f"{len(self.records)} runs, {len(self.failed)} of them failed" if self.records
-                 else "nothing measured"]  # fmt: skip
-        parts.append(f"regressions: {', '.join(words) or 'nothing new'}; {n_open} open")
-        if self.troubles:
-            parts.append(f"{len(self.troubles)} parts failed")
+        n_open = sum(regression.is_open for regression in self.regressions)
+        measured = f"{len(self.records)} runs, {len(self.failed)} of them failed"
+        parts = [measured if self.records else "nothing measured"]
+        parts.append(f"regressions: {', '.join(counts) or 'nothing new'}; {n_open} open")
+        if self.failures:
+            parts.append(f"{len(self.failures)} parts failed")
         return f"Night {self.night[:16]}: {'; '.join(parts)}."
 
     def __repr__(self) -> str:
         lines = [self.sentence]
-        lines += [f"  {one.state:9}  {one.title}" for one in self.regressions if one.is_open]
-        return "\n".join([*lines, *(f"  failed: {text}" for text in self.troubles)])
+        lines += [
+            f"  {regression.state:9}  {regression.title}"
+            for regression in self.regressions
+            if regression.is_open
+        ]
+        return "\n".join([*lines, *(f"  failed: {text}" for text in self.failures)])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {"state": regression.state, "regression": regression.title}
+            for regression in self.regressions
+            if regression.is_open
+        ]
+        rows += [{"state": "failed", "regression": text} for text in self.failures]
+        return f"<p>{html.escape(self.sentence)}</p>{Table(rows).to_html() if rows else ''}"
 
 
 def nightly(
@@ -164,6 +190,7 @@ def nightly(
     Returns
     -------
     Night
+        Runs, events and regressions; parts that failed are in `Night.failures`.
 
     Raises
     ------
@@ -174,31 +201,28 @@ def nightly(
     --------
     >>> benchkit.nightly(select="profile:nightly", environments=["tip"])  # doctest: +SKIP
     """
-    home = store if isinstance(store, Store) else Store(store)
+    run_store = store if isinstance(store, Store) else Store(store)
     moment = parse_moment(night) if night else datetime.now(timezone.utc)
-    result = Night(moment.replace(tzinfo=None, microsecond=0).isoformat(), home)
+    result = Night(moment.replace(tzinfo=None, microsecond=0).isoformat(), run_store)
     arms: dict[str, Environment] = {}
     if measure:
-        wanted = list(dict.fromkeys([*environments, *([control] if control else [])]))
-        arms = _ready(wanted, environment_folders, result)
+        requested = list(dict.fromkeys([*environments, *([control] if control else [])]))
+        arms = _built(requested, environment_folders, result)
         if not arms:
-            raise UsageError(f"no environment could be made ready: {'; '.join(result.troubles)}")
+            raise UsageError(f"no environment could be built: {'; '.join(result.failures)}")
         experiment, broken = plan_experiment(
-            names,
-            select=select,
-            environments=list(arms.values()),
+            Selection(names, select, folders, environments=list(arms.values())),
             repeats=repeats,
-            store=home,
+            store=run_store,
             scale=scale,
             capture=capture,
             tags={**(tags or {}), "night": result.night},
-            folders=folders,
             budget_s=budget_s,
             min_blocks=0,
         )
-        result.troubles += [str(file) for file in broken]
+        result.failures += [str(file) for file in broken]
         if budget_s is not None:
-            experiment = replace(experiment, variants=_longest_ago_first(experiment))
+            experiment = replace(experiment, variants=_oldest_first(experiment))
         _measure(experiment, progress, result)
     judge_and_record(
         result,
@@ -212,7 +236,7 @@ def nightly(
 
 
 def read_night(store: Store, night: str = "latest") -> Night:
-    """Return a night that was measured and judged before, read from the store.
+    """Return an earlier night, read from the store.
 
     Parameters
     ----------
@@ -220,6 +244,11 @@ def read_night(store: Store, night: str = "latest") -> Night:
         Store that contains the night.
     night : str, default "latest"
         Time of the night: the value of the ``night`` tag of its runs.
+
+    Returns
+    -------
+    Night
+        Its runs and events; all regressions in the ledger.
 
     Raises
     ------
@@ -234,11 +263,11 @@ def read_night(store: Store, night: str = "latest") -> Night:
         last = f"; the last one is {judged[-1]}" if judged else ""
         raise UsageError(f"night {night!r} was not judged in {store.path}{last}")
     runs = store.runs()
-    mine = [isinstance(tags, dict) and tags.get("night") == night for tags in runs["tags"]]
+    of_night = [isinstance(tags, dict) and tags.get("night") == night for tags in runs["tags"]]
     return Night(
         night,
         store,
-        records=[{str(k): v for k, v in row.items()} for row in runs[mine].to_dict("records")],
+        records=[{str(k): v for k, v in row.items()} for row in runs[of_night].to_dict("records")],
         events=[event for event in events if event.get("seen") == night],
         regressions=read_ledger(events, marks),
     )
@@ -256,13 +285,29 @@ def judge_and_record(
     """Judge the last night in a store, confirm proposed events, and add all to the ledger.
 
     Judging the same night again adds nothing.
+
+    Parameters
+    ----------
+    result : Night
+        Receives the events, regressions and failures.
+    metrics : sequence of str
+        Metrics to judge.
+    control : str, optional
+        Name of the environment that stays unchanged between nights.
+    arms : mapping of str to Environment, optional
+        Environments measured in this night, to measure suspected regressions again; by default
+        nothing is measured again.
+    folders : sequence of path
+        Folders of workload files.
+    progress : callable
+        Function that takes the events of an experiment, displays and returns them.
     """
     store = result.store
     events, marks = store.events(), store.marks()
     runs = store.runs()
     if len(runs):
         history = build_history(runs, metrics=metrics, marks=marks)
-        judgement = judge_history(history, events, marks=marks, control=control)
+        judgement = judge_night(history, events, marks=marks, control=control)
         if not result.records:  # nothing measured: use the last night in the store
             result.night = judgement.night
         proposed = judgement.proposed
@@ -272,20 +317,20 @@ def judge_and_record(
     result.regressions = read_ledger(store.events(), marks)
 
 
-def _ready(
-    wanted: Sequence[str | Environment], folders: Sequence[str | Path], result: Night
+def _built(
+    requested: Sequence[str | Environment], folders: Sequence[str | Path], result: Night
 ) -> dict[str, Environment]:
-    """Return the environments that could be built; add a trouble line for each other one."""
-    places = folders_of("environments", folders)
-    ready: dict[str, Environment] = {}
-    for one in wanted:
-        environment = find_environment(one, places) if isinstance(one, str) else one
+    """Return the environments that could be built; add the others to the failures."""
+    environment_folders = folders_of("environments", folders)
+    environments: dict[str, Environment] = {}
+    for name in requested:
+        environment = find_environment(name, environment_folders) if isinstance(name, str) else name
         try:
             build(environment, update=True)
-            ready[environment.name] = environment
+            environments[environment.name] = environment
         except BenchkitError as error:
-            result.troubles.append(f"environment {environment.name}: {error}")
-    return ready
+            result.failures.append(f"environment {environment.name}: {error}")
+    return environments
 
 
 def _name(environment: str | Environment | None) -> str | None:
@@ -302,24 +347,24 @@ def _measure(experiment: Experiment, progress: Progress, result: Night) -> None:
                 skipped_blocks.add((event.measurement.block, event.measurement.variant))
     except KeyboardInterrupt:
         result.interrupted = True
-        result.troubles.append("interrupted: what was measured is judged")
+        result.failures.append("interrupted: only the finished runs are judged")
     except BenchkitError as error:
-        result.troubles.append(f"measuring: {error}")
+        result.failures.append(f"measuring: {error}")
     if skipped_blocks:
-        result.troubles.append(
-            f"{len(skipped_blocks)} workloads were left out: "
-            "the budget was used up; they come first next"
+        result.failures.append(
+            f"{len(skipped_blocks)} workloads were skipped: budget used up; "
+            "the next night measures them first"
         )
 
 
-def _longest_ago_first(experiment: Experiment) -> list[Any]:
+def _oldest_first(experiment: Experiment) -> list[Variant]:
     last: dict[str, Any] = {}
     if len(experiment.store):
         runs = experiment.store.runs(columns=["workload", "started"])
         last = runs.groupby("workload")["started"].max().to_dict()
     never = [variant for variant in experiment.variants if variant.name not in last]
-    known = [variant for variant in experiment.variants if variant.name in last]
-    return never + sorted(known, key=lambda variant: last[variant.name])
+    measured = [variant for variant in experiment.variants if variant.name in last]
+    return never + sorted(measured, key=lambda variant: last[variant.name])
 
 
 def _confirmed(
@@ -331,7 +376,7 @@ def _confirmed(
     progress: Progress,
 ) -> list[dict[str, Any]]:
     try:
-        found = confirm(
+        confirmation = confirm(
             result.store,
             history,
             proposed,
@@ -342,10 +387,10 @@ def _confirmed(
         )
     except KeyboardInterrupt:
         result.interrupted = True
-        result.troubles.append("interrupted: nothing was confirmed")
+        result.failures.append("interrupted: suspected regressions were not measured again")
         return list(proposed)
-    result.troubles += found.troubles
-    return found.events
+    result.failures += confirmation.failures
+    return confirmation.events
 
 
 def _write(
@@ -368,7 +413,7 @@ def _write(
         group = str(event["environment"]), str(event["host"])
         count = counts.setdefault(group, {"n_confirmed": 0, "n_dismissed": 0})
         facts = diagnose(store, history, event)
-        kind = _settled(event, facts)
+        kind = _kind_of(event, facts)
         if kind is None:
             continue
         count["n_confirmed"] += event.get("confirmed") is True
@@ -387,8 +432,8 @@ def _write(
         add({**event, **counts.get((event["environment"], event["host"]), {})})
 
 
-def _settled(event: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
-    """Return the kind of a proposed event; None if it is an unconfirmed suspect of one night."""
+def _kind_of(event: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+    """Return the kind of a proposed event; None if one night suspects it without confirmation."""
     if event.get("confirmed") is False:
         return "dismissed"
     if event.get("confirmed") is None and facts.get("same_build"):

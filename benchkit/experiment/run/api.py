@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from benchkit.errors import InvalidParameterError, UsageError, did_you_mean
 from benchkit.experiment.environment.build import build
@@ -25,7 +24,7 @@ from benchkit.store.run import Run
 from benchkit.store.store import Store
 
 __all__ = [
-    "parse_pairs",
+    "Selection",
     "plan_experiment",
     "resume_experiment",
     "run",
@@ -86,17 +85,9 @@ def run(
     --------
     >>> runs = benchkit.run("sched.task_throughput[n=1000]", repeats=2)  # doctest: +SKIP
     """
+    selection = Selection(names, select, folders, params or {}, [environment])
     experiment, _ = plan_experiment(
-        names,
-        select=select,
-        environments=[environment],
-        repeats=repeats,
-        store=store,
-        scale=scale,
-        capture=capture,
-        tags=tags or {},
-        params=params or {},
-        folders=folders,
+        selection, store=store, repeats=repeats, scale=scale, capture=capture, tags=tags or {}
     )
     return experiment.store.load(record["id"] for record in finished_records(experiment.run()))
 
@@ -129,24 +120,62 @@ def workloads(select: str | None = None, folders: Sequence[str | Path] = ()) -> 
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("workload")
 
 
-def plan_experiment(
-    names: Sequence[str] = (),
-    *,
-    select: str | None = None,
-    environments: Sequence[str | Environment] = (CURRENT,),
-    null: bool = False,
-    sweeps: Mapping[str, Sequence[Any]] | None = None,
-    environment_folders: Sequence[str | Path] = (),
-    folders: Sequence[str | Path] = (),
-    params: Mapping[str, Any] | None = None,
-    store: Store | str | Path | None = None,
-    **options: Any,
-) -> tuple[Experiment, list[BrokenFile]]:
-    """Return the experiment for these arguments, and the workload files that cannot be loaded.
+@dataclass(frozen=True)
+class Selection:
+    """Workloads and arms of an experiment.
 
-    All arguments are checked before anything is written. `environments` are the arms, the baseline
-    first; `null` adds the baseline once more, `sweeps` the baseline at each point of a grid.
-    `options` are those of `Experiment`.
+    Parameters
+    ----------
+    names : sequence of str
+        Names of workloads or variants, globs allowed; empty for all workloads.
+    select : str, optional
+        Expression that narrows the selection, with the syntax of ``pytest -k``.
+    folders : sequence of path
+        Folders of workload files; by default ``./workloads``, else the shipped ones.
+    params : mapping of str to object
+        Values of workload parameters.
+    environments : sequence of str or Environment
+        The arms, the baseline first.
+    environment_folders : sequence of path
+        Folders of environment files; by default ``./environments``, else the shipped ones.
+    null : bool, default False
+        Add the baseline once more, as the null arm.
+    sweeps : mapping of str to sequence
+        Add the baseline at each point of this grid: values by key, as `parse_sweeps` returns them.
+    """
+
+    names: Sequence[str] = ()
+    select: str | None = None
+    folders: Sequence[str | Path] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    environments: Sequence[str | Environment] = (CURRENT,)
+    environment_folders: Sequence[str | Path] = ()
+    null: bool = False
+    sweeps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+def plan_experiment(
+    selection: Selection, *, store: Store | str | Path | None = None, **options: Any
+) -> tuple[Experiment, list[BrokenFile]]:
+    """Return an experiment, and the workload files that cannot be loaded.
+
+    All arguments are checked before anything is written.
+
+    Parameters
+    ----------
+    selection : Selection
+        Workloads and arms.
+    store : Store or path, optional
+        Store for the runs.
+    **options
+        Fields of `Experiment`: ``repeats``, ``scale``, ``tags``, ...
+
+    Returns
+    -------
+    experiment : Experiment
+        The experiment; `Experiment.run` measures.
+    broken : list of BrokenFile
+        Workload files that cannot be loaded.
 
     Raises
     ------
@@ -155,35 +184,30 @@ def plan_experiment(
     InvalidEnvironmentError, UsageError
         An environment or another argument is invalid.
     """
-    places = folders_of("workloads", folders)
-    collection = collect(places)
-    variants = with_parameters(collection.select(names, select), params or {})
-    found = folders_of("environments", environment_folders)
-    arms = [_arm(environment, found) for environment in environments]
-    named = [arm.environment.name for arm in arms]
-    for environment, point in expand(arms[0].environment, sweeps) if sweeps else ():
-        arms.append(Arm(environment.name, environment, point))
-    if null:
-        arms.append(Arm(NULL_ARM, arms[0].environment))
+    workload_folders = folders_of("workloads", selection.folders)
+    collection = collect(workload_folders)
+    selected = collection.select(selection.names, selection.select)
+    variants = with_parameters(selected, selection.params)
+    arms = _arms(selection)
     for arm in arms:
         # Build now: the build rejects invalid settings before anything is written.
         build(arm.environment)
-    words = {
-        "names": list(names),
-        "expression": select,
-        "environments": named,
-        "null": null,
-        "sweeps": {key: list(values) for key, values in (sweeps or {}).items()},
-        "environment_folders": [str(folder) for folder in environment_folders],
-        "folders": [str(folder) for folder in folders],
-        "params": dict(params or {}),
+    arguments = {
+        "names": list(selection.names),
+        "expression": selection.select,
+        "environments": [arm.environment.name for arm in arms[: len(selection.environments)]],
+        "null": selection.null,
+        "sweeps": {key: list(values) for key, values in selection.sweeps.items()},
+        "environment_folders": [str(folder) for folder in selection.environment_folders],
+        "folders": [str(folder) for folder in selection.folders],
+        "params": dict(selection.params),
     }
     experiment = Experiment(
         store=store if isinstance(store, Store) else Store(store),
         arms=arms,
         variants=variants,
-        folders=places,
-        words={**words, **options.pop("words", {})},
+        folders=workload_folders,
+        arguments={**arguments, **options.pop("arguments", {})},
         **options,
     )
     return experiment, collection.broken
@@ -201,49 +225,72 @@ def resume_experiment(
     experiment : str
         Experiment id, the beginning of one, or "latest".
 
+    Returns
+    -------
+    experiment : Experiment
+        The experiment; its plan has only the measurements without a run.
+    broken : list of BrokenFile
+        Workload files that cannot be loaded.
+
     Raises
     ------
     UsageError
         The store has no such experiment.
     """
-    home = store if isinstance(store, Store) else Store(store, create=False)
-    plan = read_plan(home.path, experiment)
-    words = plan["words"]
-    if "names" not in words:
-        raise UsageError(
-            f"experiment {plan['id']}: is a bisection: `benchkit bisect --resume` goes on with it"
-        )
-    return plan_experiment(
-        words["names"],
-        select=words["expression"],
-        environments=words["environments"],
-        null=words["null"],
-        sweeps=words.get("sweeps"),
-        environment_folders=words["environment_folders"],
-        folders=words["folders"],
-        params=words["params"],
-        store=home,
-        repeats=1 + max((entry["block"] for entry in plan["plan"]), default=0),
-        order=plan["order"],
-        seed=plan["seed"],
-        scale=plan["scale"],
-        capture=plan["capture"],
-        tags=plan["tags"],
-        words=words,
-        id=plan["id"],
+    run_store = store if isinstance(store, Store) else Store(store, create=False)
+    plan = read_plan(run_store.path, experiment)
+    arguments = plan["words"]
+    if "names" not in arguments:
+        raise UsageError(f"experiment {plan['id']}: is a bisection: use `benchkit bisect --resume`")
+    selection = Selection(
+        select=arguments["expression"],
+        sweeps=arguments.get("sweeps") or {},
+        **{name: arguments[name] for name in _SAME_NAMES},
     )
+    return plan_experiment(
+        selection,
+        store=run_store,
+        repeats=1 + max((entry["block"] for entry in plan["plan"]), default=0),
+        arguments=arguments,
+        **{name: plan[name] for name in ("order", "seed", "scale", "capture", "tags", "id")},
+    )
+
+
+#: Fields of a selection that have the same name in a stored plan.
+_SAME_NAMES = ("names", "folders", "params", "environments", "environment_folders", "null")
+
+
+def _arms(selection: Selection) -> list[Arm]:
+    folders = folders_of("environments", selection.environment_folders)
+    arms = [_arm(environment, folders) for environment in selection.environments]
+    baseline = arms[0].environment
+    for environment, point in expand(baseline, selection.sweeps) if selection.sweeps else ():
+        arms.append(Arm(environment.name, environment, point))
+    return [*arms, Arm(NULL_ARM, baseline)] if selection.null else arms
 
 
 def _arm(environment: str | Environment, folders: Sequence[Path]) -> Arm:
     if isinstance(environment, str):
         environment = find_environment(environment, folders)
     if environment.name == NULL_ARM:
-        raise UsageError(f"an environment named {NULL_ARM!r}: that is the name of the null arm")
+        raise UsageError(f"environment {NULL_ARM!r}: this name is reserved for the null arm")
     return Arm(environment.name, environment)
 
 
 def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> list[Variant]:
     """Return the variants with these parameter values, set where a workload has the parameter.
+
+    Parameters
+    ----------
+    variants : sequence of Variant
+        Selected variants.
+    params : mapping of str to object
+        Values by name of the parameter.
+
+    Returns
+    -------
+    list of Variant
+        Variants that become equal are returned once.
 
     Raises
     ------
@@ -253,7 +300,7 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
     known = {name for variant in variants for name in variant.workload.parameters}
     for name in params:
         if name not in known:
-            hint = did_you_mean(name, known, f"they have {', '.join(sorted(known)) or 'none'}")
+            hint = did_you_mean(name, known, f"available: {', '.join(sorted(known)) or 'none'}")
             raise InvalidParameterError(f"no selected workload has a parameter {name!r}: {hint}")
     bound = []
     for variant in variants:
@@ -266,30 +313,8 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
             if type(value) not in kinds:
                 example = own[name][0]
                 raise InvalidParameterError(
-                    f"{variant.workload.name}: {name}={value!r} is of another type than "
-                    f"its own values, such as {example!r}"
+                    f"{variant.workload.name}: {name}={value!r} must have the type of its "
+                    f"declared values, such as {example!r}"
                 )
         bound.append(variant.workload.bind(**{**variant.params, **values}))
     return list(dict.fromkeys(bound))
-
-
-def parse_pairs(pairs: Sequence[str], option: str, *, typed: bool = False) -> dict[str, Any]:
-    """Return ``K=V`` texts as a dictionary; `typed` reads values as YAML scalars.
-
-    Raises
-    ------
-    UsageError
-        A text has no ``=`` or no name, or two texts have the same name.
-    """
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{option} {pair!r}: must be NAME=VALUE")
-        if name in found:
-            raise UsageError(f"{option} {pair!r}: {name} is given twice")
-        found[name] = value
-        if typed:
-            with suppress(yaml.YAMLError):
-                found[name] = yaml.safe_load(value)
-    return found

@@ -65,7 +65,7 @@ class Experiment:
         Tags of the runs.
     budget_s, budget_usd, adaptive, min_blocks
         See `benchkit.experiment.run.stopping.StopPolicy`.
-    words : mapping, optional
+    arguments : mapping, optional
         Arguments of the command, stored with the plan; `resume_experiment` reads them.
     id : str
         Id of the experiment; the id of a stored experiment resumes it.
@@ -91,7 +91,7 @@ class Experiment:
     budget_usd: float | None = None
     adaptive: bool = False
     min_blocks: int = MIN_BLOCKS
-    words: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     id: str = field(default_factory=new_id)
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
 
@@ -239,7 +239,7 @@ class Experiment:
         if path.exists():  # resumed: the first plan is complete
             return
         facts = {
-            "words": dict(self.words),
+            "words": dict(self.arguments),
             "started": time.time(),
             "arms": [
                 {

@@ -45,7 +45,7 @@ class Status:
         Rows of the store's index that belong to the experiment.
     alive : bool
         Whether a measurement is running, judged by the modification times of files.
-    left_s : float
+    remaining_seconds : float
         Estimated seconds until the whole plan is done; adaptive plans end earlier.
     """
 
@@ -54,7 +54,7 @@ class Status:
     entries: pd.DataFrame
     runs: pd.DataFrame
     alive: bool
-    left_s: float
+    remaining_seconds: float
 
     def count(self, state: str) -> int:
         """Return the number of planned measurements in a state."""
@@ -104,8 +104,8 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
         )
     names = ["block", "variant", "arm", "state", "run", "outcome", "duration"]
     entries = pd.DataFrame(rows, columns=names)
-    left = _left_s(store, entries, runs)
-    return Status(plan["id"], plan, entries, runs, alive, left)
+    remaining = _remaining_seconds(store, entries, runs)
+    return Status(plan["id"], plan, entries, runs, alive, remaining)
 
 
 def latest_running(store: Store) -> str:
@@ -134,7 +134,7 @@ def _recorded_now(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:
     return heads, time.time() - newest < SILENT_S
 
 
-def _left_s(store: Store, entries: pd.DataFrame, runs: pd.DataFrame) -> float:
+def _remaining_seconds(store: Store, entries: pd.DataFrame, runs: pd.DataFrame) -> float:
     estimate = Estimate(entries["variant"], known_durations(store))
     started = runs["started"].sort_values()
     gaps = started.diff().dt.total_seconds().shift(-1)

@@ -27,6 +27,11 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
         ``cluster.n_workers=2,4``, ``dask.distributed.scheduler.worker-saturation=1.0,inf`` or
         ``variables.NAME=a,b``; values are read as YAML scalars.
 
+    Returns
+    -------
+    dict of str to list
+        Values by key, in the given order.
+
     Raises
     ------
     UsageError
@@ -37,7 +42,7 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
     >>> parse_sweeps(["cluster.n_workers=2,4"])
     {'cluster.n_workers': [2, 4]}
     """
-    found: dict[str, list[Any]] = {}
+    sweeps: dict[str, list[Any]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
         part, dot, rest = key.strip().partition(".")
@@ -47,10 +52,10 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
         pieces = [piece.strip() for piece in values.split(",")]
         if not dot or not rest or not equals or not all(pieces):
             raise UsageError(f"--sweep {text!r}: must be PART.NAME=VALUE,VALUE,...")
-        if key.strip() in found:
+        if key.strip() in sweeps:
             raise UsageError(f"--sweep {text!r}: {key.strip()} is given twice")
-        found[key.strip()] = [_value(piece, part) for piece in pieces]
-    return found
+        sweeps[key.strip()] = [_value(piece, part) for piece in pieces]
+    return sweeps
 
 
 def _value(text: str, part: str) -> Any:
@@ -77,25 +82,24 @@ def expand(
     list of (Environment, dict)
         The first key varies slowest. Names are short: ``n_workers=4,worker-saturation=inf``.
     """
-    found = []
+    expanded = []
     for values in itertools.product(*sweeps.values()):
         point = dict(zip(sweeps, values, strict=True))
         parts: dict[str, Any] = {}
         for key, value in point.items():
             part, _, rest = key.partition(".")
             keys = rest.split(".") if part == "dask" else [rest]
-            parts[part] = _laid_over(parts.get(part, getattr(baseline, part)), keys, value)
+            parts[part] = _with_value(parts.get(part, getattr(baseline, part)), keys, value)
         name = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.items())
         description = f"{baseline.name} with {name}"
-        found.append((replace(baseline, name=name, description=description, **parts), point))
-    return found
+        expanded.append((replace(baseline, name=name, description=description, **parts), point))
+    return expanded
 
 
-def _laid_over(tree: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:
+def _with_value(tree: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy of nested mappings in which one value is replaced."""
     if len(keys) == 1:
         return {**tree, keys[0]: value}
-    below = tree.get(keys[0])
-    return {
-        **tree,
-        keys[0]: _laid_over(below if isinstance(below, Mapping) else {}, keys[1:], value),
-    }
+    inner = tree.get(keys[0])
+    inner = inner if isinstance(inner, Mapping) else {}
+    return {**tree, keys[0]: _with_value(inner, keys[1:], value)}

@@ -98,7 +98,7 @@ def _content(state: dict[str, str], followed: list[str]) -> tuple[Callable[[], l
         return lambda: content, ("none", last)
     followed[:] = [wanted]
     status = _status(str(store.path), wanted)
-    left = round(status.left_s / 5) * 5
+    left = round(status.remaining_seconds / 5) * 5
     signature = (status.id, tuple(status.entries["state"]), status.alive, left)
     return lambda: [*_head(status), _plan(status), *_interim(status)], signature
 
@@ -138,7 +138,9 @@ def _head(status: Status) -> list[Any]:
         "planned": str(open_),
     }
     if status.alive and not finished:
-        tiles["left, about" + (", or less" if adaptive else "")] = format_seconds(status.left_s)
+        tiles["left, about" + (", or less" if adaptive else "")] = format_seconds(
+            status.remaining_seconds
+        )
     head = parts.head(
         f"Experiment {status.id[:13]}",
         state=words,

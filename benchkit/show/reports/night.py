@@ -33,9 +33,9 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
     """
     by_id = {regression.id: regression for regression in night.regressions}
     lines = [f"## {markdown.text(night.sentence)}", ""]
-    if night.news:
+    if night.changes:
         lines += ["### Changes", ""]
-        rows = [_row(event, by_id.get(str(event.get("regression")))) for event in night.news]
+        rows = [_row(event, by_id.get(str(event.get("regression")))) for event in night.changes]
         lines += markdown.table(
             ["event", "workload", "metric", "size", "environment", "cause"], rows
         )
@@ -53,9 +53,9 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
                 for run in night.failed
             ],
         )
-    if night.troubles:
+    if night.failures:
         lines += ["", "### Failed steps", ""]
-        lines += [f"- {markdown.text(text)}" for text in night.troubles]
+        lines += [f"- {markdown.text(text)}" for text in night.failures]
     open_regressions = [regression for regression in night.regressions if regression.is_open]
     if open_regressions:
         lines += ["", "### Open regressions", ""]
@@ -141,7 +141,7 @@ def workflow_commands(night: Night) -> list[str]:
         + _escape(f"{run['outcome']}: {str(run.get('error') or '')[:300]}")
         for run in night.failed
     ]
-    return lines + [f"::warning::{_escape(text)}" for text in night.troubles]
+    return lines + [f"::warning::{_escape(text)}" for text in night.failures]
 
 
 def _escape(text: str, is_property: bool = False) -> str:
