@@ -1,6 +1,6 @@
-"""Check by trying what works on this machine: Dask, kernels, disk, credentials, clocks.
+"""Check what works on this machine by using it: Dask, kernels, disk, credentials, clocks.
 
-Each check is short, needs no network, and says how to repair a problem.
+Each check is short, needs no network, and names the repair of a problem.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import benchkit
 from benchkit.errors import BenchkitError
@@ -31,7 +30,8 @@ from benchkit.store.store import Store
 __all__ = ["CheckResult", "run_checks"]
 
 #: Minimum free disk in bytes: with less, spilling workloads and datasets fill the disk.
-LITTLE_DISK_BYTES = 5 * 2**30
+MIN_DISK_BYTES = 5 * 2**30
+#: Extra of benchkit -> its packages.
 _EXTRAS = {
     "show": ("panel", "bokeh", "hvplot", "nbconvert"),
     "workloads": ("duckdb", "tpchgen-cli"),
@@ -60,7 +60,13 @@ class CheckResult:
     detail: str
 
     def to_dict(self) -> dict[str, str]:
-        """Return the result as a flat dictionary."""
+        """Return the result as a flat dictionary.
+
+        Returns
+        -------
+        dict of str to str
+            The fields.
+        """
         return asdict(self)
 
 
@@ -110,8 +116,8 @@ def _machine() -> tuple[str, str]:
 
 def _packages() -> tuple[str, str]:
     names = ("dask", "distributed", "xarray", "papermill")
-    found = ", ".join(f"{name} {version(name)}" for name in names)
-    return "ok", f"benchkit {benchkit.__version__}, {found}"
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    return "ok", f"benchkit {benchkit.__version__}, {versions}"
 
 
 def _extra(name: str) -> Callable[[], tuple[str, str]]:
@@ -135,57 +141,56 @@ def _workloads() -> tuple[str, str]:
     variants = collection.variants()
     if collection.broken:
         return "trouble", f"{len(collection.broken)} broken files, first {collection.broken[0]}"
-    lacking = sum(bool(variant.missing_packages()) for variant in variants)
-    rest = f", {lacking} lack a package" if lacking else ""
-    return "ok", f"{len(collection.workloads)} workloads, {len(variants)} variants{rest}"
+    n_unavailable = sum(bool(variant.missing_packages()) for variant in variants)
+    missing = f", {n_unavailable} need a missing package" if n_unavailable else ""
+    return "ok", f"{len(collection.workloads)} workloads, {len(variants)} variants{missing}"
 
 
 def _store(path: str | None) -> tuple[str, str]:
     try:
-        found = Store(path, create=False)
-        return _disk(Path(found.path), f"{len(found)} runs, ")
+        store = Store(path, create=False)
+        return _disk(Path(store.path), f"{len(store)} runs, ")
     except BenchkitError as error:
         return "absent", str(error)
 
 
 def _disk(folder: Path, before: str = "") -> tuple[str, str]:
     """Try the file operations of writing a run in a folder or its nearest existing parent."""
-    place = Path(folder).absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
-    with tempfile.TemporaryDirectory(dir=place, prefix=".benchkit-") as scratch:
+    folder = Path(folder).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".benchkit-") as scratch:
         draft = Path(scratch) / "draft"
         draft.write_bytes(b"x")
         os.link(draft, Path(scratch) / "final")
-    status = "ok" if free > LITTLE_DISK_BYTES else "trouble"
+    status = "ok" if free > MIN_DISK_BYTES else "trouble"
     hint = "" if status == "ok" else ": too little for spilling workloads"
-    return status, f"{before}{format_bytes(free)} free below {place}{hint}"
+    return status, f"{before}{format_bytes(free)} free below {folder}{hint}"
 
 
 def _spill() -> tuple[str, str]:
     import dask
 
-    chosen = dask.config.get("temporary-directory", None) or tempfile.gettempdir()
-    return _disk(Path(chosen))
+    return _disk(Path(dask.config.get("temporary-directory", None) or tempfile.gettempdir()))
 
 
 def _clocks() -> tuple[str, str]:
     """Compare the wall clock with the monotonic clock to detect a clock that is adjusted."""
-    wall, steady = time.time(), time.monotonic()
+    wall, monotonic = time.time(), time.monotonic()
     time.sleep(0.25)
-    drift = (time.time() - wall) - (time.monotonic() - steady)
-    detail = f"wall and steady clock differ by {abs(drift) * 1e6:.0f} µs in 0.25 s"
+    drift = (time.time() - wall) - (time.monotonic() - monotonic)
+    detail = f"wall and monotonic clock differ by {abs(drift) * 1e6:.0f} µs in 0.25 s"
     if abs(drift) > 1e-3:
-        return "trouble", f"{detail}: the clock is being set; durations will be wrong"
+        return "trouble", f"{detail}: the clock is being adjusted; durations will be wrong"
     return "ok", detail
 
 
 def _browser() -> tuple[str, str]:
     for name in ("chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found:
-            return "ok", found
+        path = shutil.which(name)
+        if path:
+            return "ok", path
     return "absent", "no Chromium: only the browser tests of benchkit itself need it"
 
 
@@ -193,30 +198,27 @@ def _credentials() -> tuple[str, str]:
     """Return which credentials are set, never their values."""
     import dask
 
-    known = {
+    is_set = {
         "coiled": bool(dask.config.get("coiled.token", None) or os.environ.get("COILED_API_TOKEN")),
         "S3": any(os.environ.get(n) for n in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
         or Path("~/.aws/credentials").expanduser().exists(),
         "GitHub": bool(os.environ.get("GITHUB_TOKEN")),
     }
-    found = [name for name, there in known.items() if there]
-    absent = [name for name, there in known.items() if not there]
-    detail = f"{', '.join(found) or 'none'}; not set: {', '.join(absent) or 'none'}"
-    return ("ok" if found else "absent"), detail
+    present = [name for name, value in is_set.items() if value]
+    absent = [name for name, value in is_set.items() if not value]
+    detail = f"{', '.join(present) or 'none'}; not set: {', '.join(absent) or 'none'}"
+    return ("ok" if present else "absent"), detail
 
 
 def _cluster() -> tuple[str, str]:
     began = time.monotonic()
-    with open_cluster(ClusterSpec.default()) as opened:
-        answer = opened.client.submit(sum, [1, 2, 3]).result(timeout=30)
-    took = format_seconds(time.monotonic() - began)
-    facts: dict[str, Any] = opened.description
-    if answer != 6:
-        return "trouble", f"the cluster computed 1 + 2 + 3 = {answer}"
-    return (
-        "ok",
-        f"{facts['n_workers']} workers, {facts['n_threads']} threads, started and closed in {took}",
-    )
+    with open_cluster(ClusterSpec.default()) as cluster:
+        result = cluster.client.submit(sum, [1, 2, 3]).result(timeout=30)
+    elapsed = format_seconds(time.monotonic() - began)
+    if result != 6:
+        return "trouble", f"the cluster computed 1 + 2 + 3 = {result}"
+    size = "{n_workers} workers, {n_threads} threads".format(**cluster.description)
+    return "ok", f"{size}, started and closed in {elapsed}"
 
 
 def _kernel() -> tuple[str, str]:

@@ -10,18 +10,39 @@ from benchkit.errors import UsageError
 
 __all__ = ["file_name", "folders_of", "notebook_path", "shipped"]
 
-KINDS = ("workloads", "environments", "notebooks")
-
 
 def shipped(kind: str) -> Path:
-    """Return the folder shipped with benchkit: inside the package, or next to it in a checkout."""
+    """Return the folder shipped with benchkit: inside the package, or next to it in a checkout.
+
+    Parameters
+    ----------
+    kind : {"workloads", "environments", "notebooks"}
+        Content of the folder.
+
+    Returns
+    -------
+    path
+        The folder.
+    """
     package = Path(benchkit.__file__).resolve().parent
     inside = package / "shipped" / kind
     return inside if inside.is_dir() else package.parent / kind
 
 
 def folders_of(kind: str, given: Sequence[str | Path] = ()) -> list[Path]:
-    """Return the folders to search: the given ones, else ``./<kind>``, else the shipped folder.
+    """Return the folders to search: those given, else ``./<kind>``, else the shipped folder.
+
+    Parameters
+    ----------
+    kind : {"workloads", "environments", "notebooks"}
+        Content of the folders.
+    given : sequence of path
+        Folders that the user selected.
+
+    Returns
+    -------
+    list of path
+        At least one folder.
 
     Raises
     ------
@@ -33,20 +54,47 @@ def folders_of(kind: str, given: Sequence[str | Path] = ()) -> list[Path]:
             if not Path(folder).is_dir():
                 raise UsageError(f"{folder}: no such folder of {kind}")
         return [Path(folder) for folder in given]
-    here = Path(kind)
-    return [here if here.is_dir() else shipped(kind)]
+    folder = Path(kind)
+    return [folder if folder.is_dir() else shipped(kind)]
 
 
 def notebook_path(name: str) -> Path:
-    """Return the path of a notebook: in ``./notebooks`` first, then in the shipped folder."""
+    """Return the path of a notebook: in ``./notebooks`` first, then in the shipped folder.
+
+    Parameters
+    ----------
+    name : str
+        File name without suffix.
+
+    Returns
+    -------
+    path
+        The notebook.
+
+    Raises
+    ------
+    UsageError
+        Neither folder has the notebook.
+    """
     for folder in (Path("notebooks"), shipped("notebooks")):
         path = folder / f"{name}.ipynb"
         if path.is_file():
             return path
-    known = sorted(path.stem for path in shipped("notebooks").glob("*.ipynb"))
-    raise UsageError(f"no notebook named {name!r}: there are {', '.join(known) or 'none'}")
+    names = sorted(path.stem for path in shipped("notebooks").glob("*.ipynb"))
+    raise UsageError(f"no notebook named {name!r}: available: {', '.join(names) or 'none'}")
 
 
 def file_name(text: str) -> str:
-    """Return a valid file name for an arm or a variant, at most 80 characters."""
+    """Return a valid file name for an arm or a variant.
+
+    Parameters
+    ----------
+    text : str
+        Name of an arm or a variant.
+
+    Returns
+    -------
+    str
+        At most 80 characters; special characters are replaced by a hyphen.
+    """
     return "".join(c if c.isalnum() or c in "._=,-" else "-" for c in text)[:80]

@@ -1,4 +1,4 @@
-"""Record your own code: a context manager around any computation of a Dask client.
+"""Record any computation of a Dask client with a context manager.
 
 Capture, run file and metrics are the same as for a workload, but results are not checked: the
 caller must check them.
@@ -86,14 +86,37 @@ def record(
     source = Prometheus.chosen(prometheus)
     if parse_capture(capture)[1]:
         raise UsageError(
-            f"record: capture {capture!r}: what is kept beside a run is made by `benchkit run`; "
-            "choose full, light or off"
+            f"record: capture {capture!r}: extra files are recorded by `benchkit run` only; "
+            "use full, light or off"
         )
     return Recorder(client, workload, dict(tags or {}), store, capture, environment, source)
 
 
 class Recorder:
-    """Context manager that `record` returns; `run` is set when the block has ended."""
+    """Context manager that `record` returns; its arguments are those of `record`.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        A connected client; None for the current one.
+    workload : str
+        Workload name of the run.
+    tags : dict
+        Tags of the run.
+    store : Store or path or None
+        Store for the run.
+    capture : {"full", "light", "off"}
+        Level of detail of the capture.
+    environment : str
+        Name of the environment to write into the run.
+    prometheus : Prometheus
+        Source of Prometheus series.
+
+    Attributes
+    ----------
+    run : Run or None
+        The run, set when the block has ended.
+    """
 
     def __init__(
         self,
@@ -110,7 +133,7 @@ class Recorder:
                 client = default_client()
             except ValueError as error:
                 raise UsageError(
-                    "record: there is no Dask client: make one with distributed.Client()"
+                    "record: no Dask client: create one with distributed.Client()"
                 ) from error
         self.client = client
         self.store = store if isinstance(store, Store) else Store(store)
@@ -122,7 +145,7 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         if self.client.asynchronous:
-            raise UsageError("record: this client is asynchronous: use `async with`")
+            raise UsageError("record: the client is asynchronous: use `async with`")
         self._begin(describe(self.client, "as found"))
         return self
 
@@ -184,8 +207,8 @@ class Recorder:
         self._observer = Observer(
             self.client, self._writer, f"benchkit-{self.id}", level=self.capture
         )
-        self._around = ExitStack()
-        self._around.enter_context(
+        self._prometheus_context = ExitStack()
+        self._prometheus_context.enter_context(
             keep_prometheus(self.client, self.prometheus, self._observer, self._writer)
         )
         self._observer.install()
@@ -195,7 +218,7 @@ class Recorder:
         observer = self._observer
         observer.clock_off()
         observer.uninstall()
-        self._around.close()
+        self._prometheus_context.close()
         trace = (
             "".join(traceback.format_exception(type(error), error, error.__traceback__))
             if error

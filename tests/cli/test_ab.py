@@ -100,7 +100,7 @@ def test_kept_runs_are_compared_by_words(done, folder):
     [
         (["base"], "an A/B needs a baseline and another environment"),
         (["base", "slo"], "no environment named 'slo': did you mean 'slow'?"),
-        (["base", "base"], "two arms have one name"),
+        (["base", "base"], "two arms have the same name"),
         (["base", "slow", "--budget", "soon"], "--budget 'soon': must be a time"),
         (["base", "slow", "--metric", "durations"], "did you mean 'duration'?"),
         (["base", "slow", "--adaptive", "-n", "3"], "--adaptive chooses the number of blocks"),

@@ -81,7 +81,7 @@ def test_a_store_that_knows_better_is_asked_first(folder, tmp_path, monkeypatch,
 def test_a_file_that_is_no_list_of_facts_is_named_with_what_prints_one(tmp_path, content):
     (tmp_path / FILE).write_text(content)
 
-    with pytest.raises(UsageError, match=rf"{FILE}: not a list of facts .*benchkit list noise"):
+    with pytest.raises(UsageError, match=rf"{FILE}: not the output of `benchkit list noise"):
         load_known([tmp_path])
 
 

@@ -48,7 +48,7 @@ def test_an_unknown_order_is_refused(options):
 
 
 def test_equal_names_of_arms_are_refused():
-    with pytest.raises(UsageError, match="two arms have one name"):
+    with pytest.raises(UsageError, match="two arms have the same name"):
         plan_measurements(["A", "A"], VARIANTS, 1)
 
 

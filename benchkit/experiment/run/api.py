@@ -297,21 +297,22 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
     InvalidParameterError
         No selected workload has the parameter, or the value has a wrong type.
     """
-    known = {name for variant in variants for name in variant.workload.parameters}
+    available = {name for variant in variants for name in variant.workload.parameters}
     for name in params:
-        if name not in known:
-            hint = did_you_mean(name, known, f"available: {', '.join(sorted(known)) or 'none'}")
+        if name not in available:
+            known = ", ".join(sorted(available)) or "none"
+            hint = did_you_mean(name, available, f"available: {known}")
             raise InvalidParameterError(f"no selected workload has a parameter {name!r}: {hint}")
     bound = []
     for variant in variants:
-        own = variant.workload.parameters
-        values = {name: value for name, value in params.items() if name in own}
+        declared = variant.workload.parameters
+        values = {name: value for name, value in params.items() if name in declared}
         for name, value in values.items():
-            kinds = {type(example) for example in own[name]}
-            if kinds == {float}:
-                kinds.add(int)
-            if type(value) not in kinds:
-                example = own[name][0]
+            types = {type(example) for example in declared[name]}
+            if types == {float}:
+                types.add(int)
+            if type(value) not in types:
+                example = declared[name][0]
                 raise InvalidParameterError(
                     f"{variant.workload.name}: {name}={value!r} must have the type of its "
                     f"declared values, such as {example!r}"

@@ -163,11 +163,12 @@ def worker_price(environment: Environment) -> float | None:
         price = -1.0
     if not price >= 0:
         raise UsageError(
-            f"{WORKER_PRICE_KEY}: {value!r} is no price: must be USD per worker and hour"
+            f"{WORKER_PRICE_KEY}: {value!r} is not a price: must be USD per worker and hour"
         )
     return price
 
 
+#: First clause of a size law that is a multiple of the memory of the cluster.
 _FACTOR = re.compile(r"^(?:`(?P<name>\w+)`|(?P<number>\d*\.?\d+)) x cluster memory")
 _SCALE_CLAUSE = re.compile(r"^Scale:\s*(.+?)(?:;|\.\s|\.$|\n\n|\Z)", re.MULTILINE | re.DOTALL)
 

@@ -55,7 +55,7 @@ class Finished:
     record : dict
         Record of the run.
     will_retry : bool
-        Whether the infrastructure failed and the measurement is tried again.
+        Whether the infrastructure failed and the measurement is repeated.
     remaining_seconds : float
         Estimated time until the end of the plan.
     """

@@ -24,6 +24,7 @@ from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
+from benchkit.formatting import Table
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
@@ -146,6 +147,18 @@ class Experiment:
             policy.record(run)
         return policy
 
+    def _repr_html_(self) -> str:
+        rows = [
+            {
+                "arm": arm.name,
+                "environment": arm.environment.name,
+                "description": arm.environment.description,
+            }
+            for arm in self.arms
+        ]
+        size = f"{len(self.arms)} arms x {len(self.variants)} workloads x {self.repeats} blocks"
+        return f"<p>Experiment {self.id}: {size}</p>{Table(rows).to_html()}"
+
     def _stored_runs(self) -> list[dict[str, Any]]:
         if not self.folder.exists():
             return []
@@ -213,13 +226,13 @@ class Experiment:
         Parameters
         ----------
         *keep : str
-            Names of the arms whose processes go on.
+            Names of the arms whose processes continue.
         """
         for name in [name for name in self._kernels if name not in keep]:
             self._kernels.pop(name).close()
 
     def _close_kernels(self) -> None:
-        with ExitStack() as stack:  # closes each of them, even if one raises
+        with ExitStack() as stack:  # closes all, even if closing raises
             for kernel in self._kernels.values():
                 stack.callback(kernel.close)
             self._kernels.clear()
@@ -236,9 +249,9 @@ class Experiment:
 
     def _write_plan(self) -> None:
         path = self.folder / "plan.json"
-        if path.exists():  # resumed: the first plan is complete
+        if path.exists():  # a resumed experiment: keep the complete plan
             return
-        facts = {
+        settings = {
             "words": dict(self.arguments),
             "started": time.time(),
             "arms": [
@@ -255,14 +268,14 @@ class Experiment:
             "capture": self.capture,
             "tags": dict(self.tags),
         }
-        write_plan(path, self.plan, facts)
+        write_plan(path, self.plan, settings)
 
     def _measure(
         self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
     ) -> dict[str, Any]:
         run_id = new_id()
         environment, spec = arm.environment, arm.environment.to_dict()
-        facts = {
+        metadata = {
             "id": run_id,
             "environment": environment.name,
             "environment_spec": {**spec, "built": kernel.built.to_dict()},
@@ -292,28 +305,28 @@ class Experiment:
                     "scale": self.scale,
                     "capture": self.capture,
                     "deadline_s": measurement.deadline_s,
-                    "facts": facts,
+                    "facts": metadata,
                 },
                 timeout_s=3 * measurement.deadline_s + GRACE_S,
             )
         except KernelError as error:
             kernel_error = error
-        return self._store(run_id, measurement, facts, kernel_error)
+        return self._store_run(run_id, measurement, metadata, kernel_error)
 
     def _params(self, name: str) -> dict[str, Any]:
-        """Return the parameters of a variant; empty if its workload lists the variant."""
+        """Return the parameters of a variant; empty if its workload declares it."""
         variant = self._variant(name)
-        listed = any(name == other.name for other in variant.workload.variants())
-        return {} if listed else dict(variant.params)
+        is_declared = any(name == other.name for other in variant.workload.variants())
+        return {} if is_declared else dict(variant.params)
 
     def _variant(self, name: str) -> Variant:
         return next(variant for variant in self.variants if variant.name == name)
 
-    def _store(
+    def _store_run(
         self,
         run_id: str,
         measurement: Measurement,
-        facts: dict[str, Any],
+        metadata: dict[str, Any],
         kernel_error: KernelError | None,
     ) -> dict[str, Any]:
         """Add the run to the store; its error is the reason if the recording is not complete."""
@@ -321,7 +334,7 @@ class Experiment:
         if not (path / "head.json").exists():
             shutil.rmtree(path, ignore_errors=True)
             reason = str(kernel_error) if kernel_error else "the notebook ended without a recording"
-            path = self._replacement(facts, measurement, reason)
+            path = self._write_failure(metadata, measurement, reason)
         elif kernel_error is not None and not (path / "tail.json").exists():
             self._write_tail(path, kernel_error)
         tree = run_from_recording(path)
@@ -330,14 +343,17 @@ class Experiment:
         try:
             move_artifacts(path, self.store.path, self.id, run_id)
         except OSError as error:
-            warnings.warn(f"{run_id}: artifacts of the run were not kept: {error}", stacklevel=2)
+            warnings.warn(f"{run_id}: artifacts of the run were not stored: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
 
-    def _replacement(self, facts: dict[str, Any], measurement: Measurement, reason: str) -> Path:
+    def _write_failure(
+        self, metadata: dict[str, Any], measurement: Measurement, reason: str
+    ) -> Path:
+        """Write a recording for a kernel that left none."""
         variant = self._variant(measurement.variant)
-        writer = RecordingWriter(self.recordings, facts["id"])
+        writer = RecordingWriter(self.recordings, metadata["id"])
         writer.head(
-            **facts,
+            **metadata,
             started=time.time(),
             workload=variant.name,
             category=variant.workload.category,

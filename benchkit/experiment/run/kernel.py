@@ -32,27 +32,28 @@ from benchkit.measure.data.other_python import HELPER_VARIABLE
 
 __all__ = ["KernelError", "MeasuringKernel"]
 
+#: Limit for the start of a kernel in seconds.
 START_TIMEOUT_S = 60.0
-#: Limit for closing a remote cluster.
+#: Limit for closing a remote cluster in seconds.
 CLOSE_TIMEOUT_S = 90.0
 # Papermill warns about parameters it cannot parse (text with `=`), but still sets them.
 logging.getLogger("papermill").setLevel(logging.ERROR)
 
 
 #: Variables that belong to one Python environment and break the Python of another.
-_OF_AN_ENVIRONMENT = (
+_PYTHON_VARIABLES = (
     "PYTHONHOME",
     "PYTHONPATH",
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
     "CONDA_DEFAULT_ENV",
 )
-#: Accounts and credentials; measurements do not depend on them.
-_LOGINS = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
+#: Prefixes of accounts and credentials; measurements do not depend on them.
+_LOGIN_PREFIXES = ("DASK_COILED__", "DASK_GATEWAY__AUTH", "DASK_CLOUDPROVIDER__")
 
 
 #: A stopped kernel cannot notice that benchkit was killed: on Linux the system then kills it
-#: (prctl PR_SET_PDEATHSIG). Its workers end without help.
+#: (prctl PR_SET_PDEATHSIG). Its workers end by themselves.
 _LAUNCH = """
 try:
     import ctypes
@@ -62,13 +63,13 @@ except Exception:
 from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
-_CLOSE_KEPT = (
+_CLOSE_CLUSTERS = (
     "from benchkit.measure.cluster.reuse import close_reused_clusters; close_reused_clusters()"
 )
 
 
 def _is_inherited(name: str) -> bool:
-    return not name.startswith("DASK_") or name.startswith(_LOGINS)
+    return not name.startswith("DASK_") or name.startswith(_LOGIN_PREFIXES)
 
 
 def _is_not_kernel_death(record: logging.LogRecord) -> bool:
@@ -76,7 +77,15 @@ def _is_not_kernel_death(record: logging.LogRecord) -> bool:
 
 
 class KernelError(BenchkitError):
-    """The measuring process died, hung, or raised. `kind`: "died", "timeout" or "raised"."""
+    """A notebook did not end normally.
+
+    Parameters
+    ----------
+    kind : {"died", "timeout", "raised"}
+        The measuring process died, exceeded the time limit, or a cell raised.
+    message : str
+        The problem in one line.
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
@@ -99,17 +108,17 @@ class _Manager(KernelManager):
     notebooks reach the limit of 1024 open files of a process.
     """
 
-    last: Any = None
+    last_client: Any = None
 
     def client(self, **kwargs: Any) -> Any:
-        self.last = super().client(**kwargs)
-        return self.last
+        self.last_client = super().client(**kwargs)
+        return self.last_client
 
     def close_channels(self) -> None:
         """Close the connections of the last notebook."""
-        if self.last is not None:
-            self.last.stop_channels()
-        self.last = None
+        if self.last_client is not None:
+            self.last_client.stop_channels()
+        self.last_client = None
 
 
 class MeasuringKernel:
@@ -191,7 +200,7 @@ class MeasuringKernel:
             variables["DASK_CONFIG"] = str(path.resolve())
         own = dict(self.environment.variables)
         if not self.built.is_own:
-            for name in _OF_AN_ENVIRONMENT:
+            for name in _PYTHON_VARIABLES:
                 variables.pop(name, None)
             paths = [str(measured_folder()), own.pop("PYTHONPATH", "")]
             variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
@@ -213,6 +222,17 @@ class MeasuringKernel:
         self, notebook: Path, output: Path, parameters: Mapping[str, Any], *, timeout_s: float
     ) -> None:
         """Run a notebook in the process; the executed notebook is always saved.
+
+        Parameters
+        ----------
+        notebook : path
+            Notebook to run.
+        output : path
+            File for the executed notebook.
+        parameters : mapping of str to JSON types
+            Values of its parameters.
+        timeout_s : float
+            Time limit of a cell in seconds.
 
         Raises
         ------
@@ -317,7 +337,7 @@ class MeasuringKernel:
         client.start_channels()
         try:
             client.execute_interactive(
-                _CLOSE_KEPT, silent=True, timeout=CLOSE_TIMEOUT_S, allow_stdin=False,
+                _CLOSE_CLUSTERS, silent=True, timeout=CLOSE_TIMEOUT_S, allow_stdin=False,
                 output_hook=lambda message: None,
             )  # fmt: skip
         finally:

@@ -20,6 +20,7 @@ from benchkit.store.store import Store
 
 __all__ = ["FILE", "KnownWorkload", "known_noise", "load_known", "noise_table"]
 
+#: Name of the file.
 FILE = "facts.json"
 
 
@@ -95,8 +96,8 @@ def load_known(folders: Iterable[Path], scale: float = 1.0) -> dict[str, KnownWo
                 )
         except (ValueError, TypeError, KeyError) as error:
             raise UsageError(
-                f"{path}: not a list of facts ({type(error).__name__}: {error}); "
-                "`benchkit list noise --json` prints one"
+                f"{path}: not the output of `benchkit list noise --json` "
+                f"({type(error).__name__}: {error})"
             ) from None
     return workloads
 

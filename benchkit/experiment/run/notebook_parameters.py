@@ -26,7 +26,19 @@ __all__ = ["Parameter", "checked_parameters", "declared_parameters", "stamp"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a notebook: its annotation, its default and its comment, as written."""
+    """One parameter of a notebook.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    type : str
+        Annotation as written, or the type of the default.
+    default : object
+        Value of the literal.
+    comment : str
+        Comment at the end of its line, or "".
+    """
 
     name: str
     type: str
@@ -68,7 +80,7 @@ def _parse(source: str, notebook: str | Path) -> dict[str, Parameter]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
-    found = {}
+    parameters = {}
     for node in ast.parse(source).body:
         match node:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
@@ -87,8 +99,8 @@ def _parse(source: str, notebook: str | Path) -> dict[str, Parameter]:
                 f"{notebook}: the default of parameter {name!r} is not a literal"
             ) from error
         comment = comments.get(node.end_lineno or node.lineno, "")
-        found[name] = Parameter(name, kind or type(default).__name__, default, comment)
-    return found
+        parameters[name] = Parameter(name, kind or type(default).__name__, default, comment)
+    return parameters
 
 
 def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,19 +113,24 @@ def checked_parameters(notebook: str | Path, values: Mapping[str, Any]) -> dict[
     values : mapping of str to JSON types
         Strings, numbers, booleans, None, and lists and dictionaries (with string keys) of them.
 
+    Returns
+    -------
+    dict
+        The values by name.
+
     Raises
     ------
     InvalidNotebookError
         The notebook does not have the parameter, or the value is not of a JSON type or not of the
         annotated type.
     """
-    known = declared_parameters(notebook)
+    declared = declared_parameters(notebook)
     for name, value in values.items():
-        if name not in known:
-            hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
+        if name not in declared:
+            hint = did_you_mean(name, declared, f"it has {', '.join(declared) or 'none'}")
             raise InvalidNotebookError(f"{notebook}: no parameter named {name!r}: {hint}")
         _require_json(notebook, name, value)
-        _require_type(notebook, known[name], value)
+        _require_type(notebook, declared[name], value)
     return dict(values)
 
 
@@ -126,7 +143,7 @@ def _require_json(notebook: str | Path, name: str, value: Any) -> None:
             return
     raise InvalidNotebookError(
         f"{notebook}: parameter {name!r} is {text[:60]}, a {type(value).__name__}: only strings, "
-        "numbers, booleans, None, lists and dictionaries reach a notebook as they are"
+        "numbers, booleans, None, lists and dictionaries reach a notebook unchanged"
     )
 
 
@@ -153,13 +170,20 @@ def _require_type(notebook: str | Path, parameter: Parameter, value: Any) -> Non
     )
 
 
-def stamp(output: Path, **facts: Any) -> None:
-    """Write facts into an executed notebook's metadata, under ``benchkit``.
+def stamp(output: Path, **metadata: Any) -> None:
+    """Write metadata into an executed notebook, under ``benchkit``.
 
     Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
     notebook, so the real status and environment are stored here.
+
+    Parameters
+    ----------
+    output : path
+        The executed notebook.
+    **metadata
+        Values of JSON types.
     """
     with suppress(OSError, ValueError):
         notebook = nbformat.read(str(output), as_version=4)
-        notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **facts}
+        notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **metadata}
         nbformat.write(notebook, str(output))

@@ -29,14 +29,22 @@ __all__ = [
 
 #: Name of the null arm: the baseline measured a second time.
 NULL_ARM = "null"
+#: Allowed orders of the arms in a block.
 ORDERS = ("abba", "random")
 
 
 @dataclass(frozen=True)
 class Arm:
-    """An environment in one experiment, with the arm name stored in its runs.
+    """An environment in one experiment.
 
-    `point` is its point in a sweep: values by key.
+    Parameters
+    ----------
+    name : str
+        Name of the arm, stored in its runs.
+    environment : Environment
+        Environment to measure in.
+    point : mapping
+        Values by key of its grid point in a sweep; empty without a sweep.
     """
 
     name: str
@@ -46,7 +54,21 @@ class Arm:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One entry of the plan: variant, arm, block and position."""
+    """One entry of the plan.
+
+    Parameters
+    ----------
+    order : int
+        Position in the plan, from 0.
+    block : int
+        Number of the block, from 0.
+    variant : str
+        Name of the variant.
+    arm : str
+        Name of the arm.
+    deadline_s : float
+        Time limit of the workload in seconds.
+    """
 
     order: int
     block: int
@@ -84,34 +106,49 @@ def plan_measurements(
     seed : int, default 0
         Seed of the random order.
 
+    Returns
+    -------
+    list of Measurement
+        Each variant in each arm of each block; the arms of a block are adjacent.
+
     Raises
     ------
     UsageError
         Two arms have the same name, or the order is unknown.
     """
     if len(set(arms)) < len(arms):
-        raise UsageError(f"two arms have one name: {', '.join(arms)}")
+        raise UsageError(f"two arms have the same name: {', '.join(arms)}")
     if order not in ORDERS:
         raise UsageError(f"--order {order!r}: must be {' or '.join(ORDERS)}")
     random = Random(seed)
     plan: list[Measurement] = []
     for block in range(n_blocks):
-        for place, (variant, deadline_s) in enumerate(variants.items()):
-            turn = list(arms)
+        for position, (variant, deadline_s) in enumerate(variants.items()):
+            arm_order = list(arms)
             if order == "random":
-                random.shuffle(turn)
-            elif (block + place) % 2:
-                turn.reverse()
+                random.shuffle(arm_order)
+            elif (block + position) % 2:
+                arm_order.reverse()
             plan += [
                 Measurement(len(plan) + step, block, variant, arm, deadline_s)
-                for step, arm in enumerate(turn)
+                for step, arm in enumerate(arm_order)
             ]
     return plan
 
 
-def write_plan(path: Path, plan: Iterable[Measurement], facts: Mapping[str, Any]) -> None:
-    """Write plan and facts of an experiment atomically."""
-    content = {**facts, "plan": [asdict(measurement) for measurement in plan]}
+def write_plan(path: Path, plan: Iterable[Measurement], settings: Mapping[str, Any]) -> None:
+    """Write the plan of an experiment atomically.
+
+    Parameters
+    ----------
+    path : path
+        File to write.
+    plan : iterable of Measurement
+        Measurements in order.
+    settings : mapping
+        Arms, arguments and options of the experiment, as JSON types.
+    """
+    content = {**settings, "plan": [asdict(measurement) for measurement in plan]}
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(json.dumps(content, indent=1), encoding="utf-8")
@@ -119,7 +156,7 @@ def write_plan(path: Path, plan: Iterable[Measurement], facts: Mapping[str, Any]
 
 
 def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[str, Any]:
-    """Return plan and facts of an experiment in a store.
+    """Return the stored plan and settings of an experiment.
 
     Parameters
     ----------
@@ -128,7 +165,13 @@ def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[s
     experiment : str
         Id of the experiment, the beginning of it, or "latest".
     having : str, optional
-        Return only an experiment with this key in its words, such as a bisection.
+        Return only an experiment with this key in its arguments, such as a bisection.
+
+    Returns
+    -------
+    dict
+        ``id``, ``plan`` (a list of `Measurement` as dict) and the settings given to `write_plan`;
+        the arguments are in ``words``.
 
     Raises
     ------
@@ -138,18 +181,16 @@ def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[s
     folder = Path(store) / "experiments"
     plans = {path.parent.name: path for path in sorted(folder.glob("*/plan.json"))}
     if having:
-        plans = {name: path for name, path in plans.items() if having in _words(path)}
-    known = sorted(plans)
-    found = known[-1:] if experiment == "latest" else [k for k in known if k.startswith(experiment)]
-    if len(found) != 1:
-        what = "no experiment" if not found else f"{len(found)} experiments"
-        raise UsageError(
-            f"experiment {experiment!r}: {what} of that id in {store}"
-            + (f": they are {', '.join(known[-5:])}" if known else "")
-        )
-    content = json.loads(plans[found[0]].read_text(encoding="utf-8"))
-    return {"id": found[0], **content}
+        plans = {name: path for name, path in plans.items() if having in _arguments(path)}
+    ids = sorted(plans)
+    matches = ids[-1:] if experiment == "latest" else [i for i in ids if i.startswith(experiment)]
+    if len(matches) != 1:
+        count = f"{len(matches)} experiments" if matches else "no experiment"
+        hint = f": the latest are {', '.join(ids[-5:])}" if ids else ""
+        raise UsageError(f"experiment {experiment!r}: {count} of that id in {store}{hint}")
+    content = json.loads(plans[matches[0]].read_text(encoding="utf-8"))
+    return {"id": matches[0], **content}
 
 
-def _words(path: Path) -> Mapping[str, Any]:
+def _arguments(path: Path) -> Mapping[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")).get("words", {})

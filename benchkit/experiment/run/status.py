@@ -21,6 +21,7 @@ from benchkit.store.store import Store
 
 __all__ = ["DONE", "FAILED", "OPEN", "RUNNING", "Status", "latest_running", "read_status"]
 
+#: States of a planned measurement.
 OPEN, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
 #: Seconds without a write after which an experiment has stopped: a running one writes each second.
 SILENT_S = 120.0
@@ -57,7 +58,18 @@ class Status:
     remaining_seconds: float
 
     def count(self, state: str) -> int:
-        """Return the number of planned measurements in a state."""
+        """Return the number of planned measurements in a state.
+
+        Parameters
+        ----------
+        state : {"planned", "running", "done", "failed"}
+            State to count.
+
+        Returns
+        -------
+        int
+            Number of measurements.
+        """
         return int((self.entries["state"] == state).sum())
 
 
@@ -71,6 +83,11 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
     experiment : str, default "latest"
         Experiment id, or the beginning of one.
 
+    Returns
+    -------
+    Status
+        Progress at this moment.
+
     Raises
     ------
     UsageError
@@ -78,7 +95,7 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
     """
     plan = read_plan(store.path, experiment)
     runs = store.runs(experiment=plan["id"]) if len(store) else store.runs()
-    heads, alive = _recorded_now(Path(store.path) / "tmp" / "recordings" / plan["id"])
+    running, alive = _current_recordings(Path(store.path) / "tmp" / "recordings" / plan["id"])
     planned = pd.DataFrame(plan["plan"], columns=["order", "block", "variant", "arm", "deadline_s"])
     # A repeated measurement has several runs: use the last one.
     last = {
@@ -89,7 +106,7 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
     for entry in planned.itertuples():
         run = last.get((entry.block, entry.arm, entry.variant))
         state = OPEN if run is None else DONE if run.outcome == "ok" else FAILED
-        if (entry.block, entry.arm, entry.variant) in heads:
+        if (entry.block, entry.arm, entry.variant) in running:
             state = RUNNING
         rows.append(
             {
@@ -109,9 +126,20 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
 
 
 def latest_running(store: Store) -> str:
-    """Return the id of the running experiment, the latest if several, or "" if none."""
+    """Return the id of the running experiment.
+
+    Parameters
+    ----------
+    store : Store
+        Store of the experiments.
+
+    Returns
+    -------
+    str
+        The latest, if several are running; "" if none is.
+    """
     folder = Path(store.path) / "tmp" / "recordings"
-    alive = [path.name for path in folder.glob("*") if _recorded_now(path)[1]]
+    alive = [path.name for path in folder.glob("*") if _current_recordings(path)[1]]
     planned = [name for name in sorted(alive) if _plan_of(store, name).exists()]
     return planned[-1] if planned else ""
 
@@ -120,9 +148,9 @@ def _plan_of(store: Store, experiment: str) -> Path:
     return Path(store.path) / "experiments" / experiment / "plan.json"
 
 
-def _recorded_now(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:
+def _current_recordings(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:
     """Return the running measurements, and whether a file was written within `SILENT_S`."""
-    heads, newest = set(), 0.0
+    running, newest = set(), 0.0
     with suppress(OSError):  # files appear and disappear during the scan
         newest = folder.stat().st_mtime
         for path in folder.glob("*.recording"):
@@ -130,8 +158,8 @@ def _recorded_now(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:
             written = max(file.stat().st_mtime for file in (path, *path.iterdir()))
             newest = max(newest, written)
             if not (path / "tail.json").exists() and time.time() - written < SILENT_S:
-                heads.add((int(head["block"]), str(head["arm"]), str(head["workload"])))
-    return heads, time.time() - newest < SILENT_S
+                running.add((int(head["block"]), str(head["arm"]), str(head["workload"])))
+    return running, time.time() - newest < SILENT_S
 
 
 def _remaining_seconds(store: Store, entries: pd.DataFrame, runs: pd.DataFrame) -> float:
@@ -141,10 +169,10 @@ def _remaining_seconds(store: Store, entries: pd.DataFrame, runs: pd.DataFrame) 
     ended = entries[entries["state"].isin([DONE, FAILED])]
     elapsed = dict(zip(runs["id"].loc[started.index], gaps, strict=True))
     for row in ended.itertuples():
-        took = float(elapsed.get(row.run, math.nan))
+        elapsed_s = float(elapsed.get(row.run, math.nan))
         duration = math.nan if row.duration is None else float(row.duration)
-        if took < duration + PAUSE_S:  # a longer gap: the experiment was resumed later
-            estimate.finished(row.variant, took, duration)
+        if elapsed_s < duration + PAUSE_S:  # a longer gap: the experiment was resumed later
+            estimate.finished(row.variant, elapsed_s, duration)
         else:
             estimate.discard(row.variant)
     return estimate.remaining_seconds

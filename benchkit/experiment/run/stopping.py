@@ -20,6 +20,7 @@ from benchkit.experiment.run.plan import NULL_ARM, Measurement
 
 __all__ = ["LOOKS", "MIN_BLOCKS", "StopPolicy", "blocks_within", "parse_budget"]
 
+#: Seconds of a unit of time.
 _UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 #: Blocks that a comparison needs at least; the budget never skips them.
 MIN_BLOCKS = 2
@@ -117,7 +118,7 @@ class StopPolicy:
         self._costs: list[float] = []
         self._started = time.monotonic()
         self._settled: set[str] = set()
-        self._looks_done: set[int] = set()
+        self._evaluated_blocks: set[int] = set()
         self._started_blocks: set[tuple[int, str]] = set()
         self._durations: dict[tuple[str, str], dict[int, float]] = {}
 
@@ -148,10 +149,10 @@ class StopPolicy:
         {"", "settled", "budget"}
             The reason to skip it; empty to measure it.
         """
-        look = self.adaptive and measurement.block in LOOKS
-        if look and measurement.block not in self._looks_done:
-            self._looks_done.add(measurement.block)
-            self._look(measurement.block)
+        is_look = self.adaptive and measurement.block in LOOKS
+        if is_look and measurement.block not in self._evaluated_blocks:
+            self._evaluated_blocks.add(measurement.block)
+            self._settle(measurement.block)
         if measurement.variant in self._settled:
             self.n_settled += 1
             return "settled"
@@ -173,7 +174,7 @@ class StopPolicy:
         expected = len(self.arms) * self.estimate.run_seconds(measurement.variant)
         return time.monotonic() - self._started + expected <= self.budget_s
 
-    def _look(self, n_blocks: int) -> None:
+    def _settle(self, n_blocks: int) -> None:
         """Settle the variants whose verdict is decided against every contender."""
         contenders = [arm for arm in self.arms[1:] if arm != NULL_ARM]
         null = self._matrix(NULL_ARM, n_blocks) if NULL_ARM in self.arms else None
