@@ -179,7 +179,7 @@ def _as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row per environment, the one that benchkit runs in first."""
+    """Return a row per environment; the environment of benchkit is first."""
     from benchkit.errors import BenchkitError
     from benchkit.experiment.environment.environment import CURRENT
     from benchkit.experiment.environment.lookup import find_environment, list_environments
@@ -212,10 +212,10 @@ def _noise(store: str | None, expression: str | None) -> list[dict[str, Any]]:
 
 def _short_noise(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a variant in the table of noise."""
-    is_known = row["noise"] is not None
+    has_noise = row["noise"] is not None
     needed = {
         f"runs to see {name.removeprefix('needed_')} %": ("over 1000" if value < 0 else value)
-        if is_known
+        if has_noise
         else ""
         for name, value in row.items()
         if name.startswith("needed_")
@@ -224,7 +224,7 @@ def _short_noise(row: Mapping[str, Any]) -> dict[str, Any]:
         "workload": row["workload"],
         "runs": row["n_runs"],
         "usual": format_seconds(row["duration"]),
-        "noise of one run": f"{row['noise']:.1%}" if is_known else "too few runs",
+        "noise of one run": f"{row['noise']:.1%}" if has_noise else "too few runs",
         **needed,
     }
 

@@ -14,7 +14,7 @@ __all__ = ["report"]
 
 @click.group()
 def report() -> None:
-    """Write reports as pages."""
+    """Write reports as HTML pages."""
 
 
 @report.command("run")
@@ -36,11 +36,10 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
     from benchkit.store.store import Store
 
     if output is not None and len(ids) > 1:
-        raise UsageError(f"--output {output!r}: one file cannot hold {len(ids)} runs: name one")
+        raise UsageError(f"--output {output!r}: one file cannot hold {len(ids)} runs: give one id")
     run_store = Store(store, create=False)
-    found = [run_store.resolve(run_id) for run_id in ids or ("latest",)]
     rows = []
-    for run_id in found:
+    for run_id in [run_store.resolve(run_id) for run_id in ids or ("latest",)]:
         page = run_report(run_store, run_id, output)
         rows.append({"id": run_id, "report": str(page)})
         if not as_json:

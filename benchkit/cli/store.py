@@ -114,8 +114,8 @@ def store_import(file: str, quiet: bool, store: str | None, as_json: bool) -> No
     from benchkit.store.interchange.coiled import import_sqlite
     from benchkit.store.store import Store
 
-    with bar("importing", quiet=quiet) as told:
-        report = import_sqlite(Store(store), file, progress=told)
+    with bar("importing", quiet=quiet) as update_bar:
+        report = import_sqlite(Store(store), file, progress=update_bar)
     print_json([report.to_dict()]) if as_json else click.echo(str(report))
 
 

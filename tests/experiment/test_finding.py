@@ -34,9 +34,9 @@ def refusal(load, text, **others):
     ("text", "message"),
     [
         ("description: x\npackges: [dask]\n", ":2: unknown key 'packges': did you mean 'packages'"),
-        ("description: [a]\n", ":1: description is ['a'], and should be text"),
-        ("dask: yes\n", ":1: dask is True, and should be"),
-        ("cluster: 4\n", ":1: cluster is 4, and should be"),
+        ("description: [a]\n", ":1: description is ['a']: should be text"),
+        ("dask: yes\n", ":1: dask is True: should be"),
+        ("cluster: 4\n", ":1: cluster is 4: should be"),
         ("- dask\n", ":1: must contain `key: value` lines"),
         ("dask: {a: 1\n", ":2: not YAML"),
         ("description: a\n\ndescription: b\n", ":3: 'description' again, after line 1"),

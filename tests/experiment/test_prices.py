@@ -26,5 +26,8 @@ def test_a_price_is_for_all_clusters_or_for_one_class(said, price):
 
 @pytest.mark.parametrize("said", [-1, "much"])
 def test_what_is_no_price_is_refused(said):
-    with dask.config.set({WORKER_PRICE_KEY: said}), pytest.raises(UsageError, match="is not a price"):
+    with (
+        dask.config.set({WORKER_PRICE_KEY: said}),
+        pytest.raises(UsageError, match="is not a price"),
+    ):
         worker_price(LOCAL)

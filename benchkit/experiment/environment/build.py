@@ -61,6 +61,7 @@ def build(
     Returns
     -------
     Built
+        Python, packages and hash of the environment.
 
     Raises
     ------
@@ -73,17 +74,17 @@ def build(
         check_environment(environment)
         return _own()
     report_line = report or (lambda line: print(line, file=sys.stderr, flush=True))
-    found = None if update else find_build(environment, check_sources=True)
-    if found is None:
+    built = None if update else find_build(environment, check_sources=True)
+    if built is None:
         cache.sweep()
-        found = _build(environment, update, lambda line: report_line(f"{environment.name}: {line}"))
-    check_settings(environment, {**found.settings(), "packages": found.packages})
-    check_clusters(environment, _cluster_problems(environment, found))
-    return found
+        built = _build(environment, update, lambda line: report_line(f"{environment.name}: {line}"))
+    check_settings(environment, {**built.settings(), "packages": built.packages})
+    check_clusters(environment, _cluster_problems(environment, built))
+    return built
 
 
 def find_build(environment: Environment, *, check_sources: bool = False) -> Built | None:
-    """Return the result of an earlier `build`, or None.
+    """Return the result of an earlier `build`.
 
     Parameters
     ----------
@@ -95,18 +96,19 @@ def find_build(environment: Environment, *, check_sources: bool = False) -> Buil
     Returns
     -------
     Built or None
+        None if it is not built, or if its sources have changed.
     """
     if not environment.needs_building:
         return _own()
     try:
         spec = _spec(environment)
-        known = json.loads(_resolution(spec).read_text(encoding="utf-8"))
-        if check_sources and known["sources"] != _sources(environment):
+        resolution = json.loads(_resolution(spec).read_text(encoding="utf-8"))
+        if check_sources and resolution["sources"] != _sources(environment):
             return None
         own = _preferred()
-        if any(own.get(name) != version for name, version in known["preferred"].items()):
+        if any(own.get(name) != version for name, version in resolution["preferred"].items()):
             return None  # versions shared with this interpreter have changed
-        return find_built(known["environment"])
+        return find_built(resolution["environment"])
     except (OSError, ValueError, KeyError, AttributeError, InvalidEnvironmentError):
         return None
 
@@ -125,24 +127,24 @@ def _own() -> Built:
 def _build(environment: Environment, update: bool, report: Callable[[str], None]) -> Built:
     spec = _spec(environment)
     with cache.locked(spec, lambda: report("waiting for another process that builds it")):
-        # Another process may have built it while this one waited.
-        found = None if update else find_build(environment, check_sources=True)
-        if found is not None:
-            return found
+        # Another process may have built it while this process waited.
+        built = None if update else find_build(environment, check_sources=True)
+        if built is not None:
+            return built
         sources = _sources(environment)
         began = time.monotonic()
         with cache.scratch_folder(spec) as scratch:
             if environment.conda is not None:
-                found = _build_conda(environment, scratch, report)
+                built = _build_conda(environment, scratch, report)
             else:
-                found = _build_uv(environment, sources, scratch, report)
-        took = time.monotonic() - began
-        report(f"ready after {took:.1f} s: Python {found.python_version}, {found.hash}")
-        shared = {} if found.as_of or environment.conda else _preferred()
-        shared = {name: shared[name] for name in found.packages if name in shared}
-        content = {"environment": found.hash, "sources": sources, "preferred": shared}
+                built = _build_uv(environment, sources, scratch, report)
+        elapsed = time.monotonic() - began
+        report(f"ready after {elapsed:.1f} s: Python {built.python_version}, {built.hash}")
+        shared = {} if built.as_of or environment.conda else _preferred()
+        shared = {name: shared[name] for name in built.packages if name in shared}
+        content = {"environment": built.hash, "sources": sources, "preferred": shared}
         cache.write_whole(_resolution(spec), content)
-        return found
+        return built
 
 
 def _resolution(spec: str) -> Path:
@@ -152,17 +154,17 @@ def _resolution(spec: str) -> Path:
 def _spec(environment: Environment) -> str:
     """Return the hash of the requirements and of the content of local sources."""
     if environment.conda is not None:
-        asked: list[Any] = [conda_content(environment.conda, environment.where("conda"))]
+        content: list[Any] = [conda_content(environment.conda, environment.where("conda"))]
     else:
         requirements = environment.requirements()
         local = [requirement for requirement in requirements if requirement.kind == "path"]
         python = choose_python(environment.python, environment.where("python"))
-        asked = [
+        content = [
             [requirement.text for requirement in requirements],
             source_states(local),
             python.version,
         ]
-    return _hash([asked, platform.machine(), sys.platform])
+    return _hash([content, platform.machine(), sys.platform])
 
 
 def _sources(environment: Environment) -> dict[str, str]:
@@ -231,39 +233,43 @@ def _build_conda(environment: Environment, scratch: Path, report: Callable[[str]
 
 
 def _make(
-    name: str, make: Callable[[Path], Path], where: str, report: Callable[[str], None], **facts: Any
+    name: str,
+    make: Callable[[Path], Path],
+    where: str,
+    report: Callable[[str], None],
+    **attributes: Any,
 ) -> Built:
     """Return the environment of that hash, made if it does not exist."""
     with cache.locked(name, lambda: report("waiting for another process that installs the same")):
-        found = find_built(name)
-        if found is not None:
-            return found
+        built = find_built(name)
+        if built is not None:
+            return built
         with cache.draft_folder(name) as prefix:
             python = make(prefix)
-            seen = _probe(python, where)
-            made = Built(
+            probed = _probe(python, where)
+            built = Built(
                 python=python,
                 prefix=prefix,
-                packages=seen["packages"],
+                packages=probed["packages"],
                 hash=name,
                 created=time.time(),
-                python_version=seen["python"],
+                python_version=probed["python"],
                 nbytes=_size(prefix),
-                **facts,
+                **attributes,
             )
-            settings = {key: seen[key] for key in ("known", "open", "defaults")}
-            return cache.publish(made, settings)
+            settings = {key: probed[key] for key in ("known", "open", "defaults")}
+            return cache.publish(built, settings)
 
 
 def _probe(python: Path, where: str) -> dict[str, Any]:
     """Return the probe result of an environment; raise an error if Dask cannot be imported."""
-    seen = _call_python(python, [str(Path(probe.__file__))], where)
-    for module, problem in seen["broken"].items():
+    probed = _call_python(python, [str(Path(probe.__file__))], where)
+    for module, problem in probed["broken"].items():
         raise InvalidEnvironmentError(
             f"{where}: installed, but `import {module}` fails: {problem}; "
             "pin the named package to an older version"
         )
-    return seen
+    return probed
 
 
 def _call_python(python: Path, arguments: Sequence[str], where: str, *, path: str = "") -> Any:
@@ -280,26 +286,26 @@ def _call_python(python: Path, arguments: Sequence[str], where: str, *, path: st
         )
         return json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentBuildError(f"{where}: its Python did not answer in time") from error
+        raise EnvironmentBuildError(f"{where}: its Python did not end in time") from error
     except ValueError as error:
-        problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        problem = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise EnvironmentBuildError(f"{where}: its Python does not work: {problem}") from error
 
 
 def _cluster_problems(environment: Environment, built: Built) -> list[tuple[list[str], str]]:
     """Return the cluster problems of the environment; cached, a call takes 1 s."""
-    asked = [environment.cluster, environment.clusters]
-    cached = built.prefix.parent / f"clusters-{_hash(asked)}.json"
+    clusters = [environment.cluster, environment.clusters]
+    cached = built.prefix.parent / f"clusters-{_hash(clusters)}.json"
     try:
         return json.loads(cached.read_text(encoding="utf-8"))["troubles"]
     except (OSError, ValueError, KeyError):
         pass
-    arguments = ["-m", "benchkit.measure.cluster.check", json.dumps(asked)]
-    troubles = _call_python(
+    arguments = ["-m", "benchkit.measure.cluster.check", json.dumps(clusters)]
+    problems = _call_python(
         built.python, arguments, environment.where(), path=str(measured_folder())
     )
-    cache.write_whole(cached, {"troubles": troubles})
-    return troubles
+    cache.write_whole(cached, {"troubles": problems})
+    return problems
 
 
 def _size(folder: Path) -> int:

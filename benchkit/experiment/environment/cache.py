@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ class Built:
     python : path
         Executable of its Python.
     prefix : path
-        The folder it is installed in.
+        Folder of the installation.
     packages : dict of str to str
         Name -> version of all packages.
     hash : str
@@ -65,11 +65,17 @@ class Built:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the environment benchkit runs in."""
+        """Whether it is the environment that benchkit runs in."""
         return self.created is None
 
     def settings(self) -> dict[str, Any]:
-        """Return the Dask settings of the environment, as `probe.settings` returns them."""
+        """Return the Dask settings of the environment.
+
+        Returns
+        -------
+        dict
+            As returned by `probe.settings`.
+        """
         if self.is_own:
             from benchkit.experiment.environment.validate import own_settings
 
@@ -77,7 +83,13 @@ class Built:
         return json.loads((self.prefix.parent / _SETTINGS).read_text(encoding="utf-8"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values to record with a run, without paths; a run records packages itself."""
+        """Return the values to record with a run, without paths; a run records packages itself.
+
+        Returns
+        -------
+        dict
+            ``hash``, ``python``, ``sources``, ``as_of`` and ``created``.
+        """
         return {
             "hash": self.hash,
             "python": self.python_version,
@@ -88,7 +100,13 @@ class Built:
 
 
 def cache_folder() -> Path:
-    """Return the cache: $BENCHKIT_CACHE, else ``benchkit`` below the user's cache folder."""
+    """Return the folder of the cache.
+
+    Returns
+    -------
+    path
+        ``$BENCHKIT_CACHE``, else ``benchkit`` below the user's cache folder.
+    """
     own = os.environ.get("BENCHKIT_CACHE")
     if own:
         return Path(own).expanduser().absolute()
@@ -101,7 +119,7 @@ def _environments() -> Path:
 
 
 def find_built(name: str) -> Built | None:
-    """Return the built environment of a hash, or None if it is missing or incomplete.
+    """Return the built environment of a hash.
 
     Parameters
     ----------
@@ -111,6 +129,7 @@ def find_built(name: str) -> Built | None:
     Returns
     -------
     Built or None
+        None if it is missing or incomplete.
     """
     folder = _environments() / name
     try:
@@ -128,10 +147,11 @@ def list_built() -> list[Built]:
     Returns
     -------
     list of Built
+        All complete environments in the cache.
     """
     folders = _environments().iterdir() if _environments().is_dir() else ()
-    found = [built for folder in folders if (built := find_built(folder.name))]
-    return sorted(found, key=lambda built: built.created or 0.0)
+    environments = [built for folder in folders if (built := find_built(folder.name))]
+    return sorted(environments, key=lambda built: built.created or 0.0)
 
 
 def publish(built: Built, settings: Mapping[str, Any]) -> Built:
@@ -200,7 +220,7 @@ def scratch_folder(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(name: str, waiting: Any = lambda: None) -> Iterator[None]:
+def locked(name: str, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Hold the lock of a name; the lock is released when the process ends.
 
     Parameters
@@ -213,6 +233,7 @@ def locked(name: str, waiting: Any = lambda: None) -> Iterator[None]:
     Yields
     ------
     None
+        The lock is held in the body of the ``with`` statement.
     """
     folder = cache_folder() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -258,12 +279,12 @@ def users(built: Built) -> list[int]:
     """Return the ids of processes that run from an environment right now."""
     import psutil
 
-    found = []
+    pids = []
     for process in psutil.process_iter(["pid", "cmdline"]):
         command = process.info["cmdline"] or [""]
         if command[0].startswith(f"{built.prefix}{os.sep}"):
-            found.append(process.info["pid"])
-    return found
+            pids.append(process.info["pid"])
+    return pids
 
 
 def remove(built: Built) -> None:

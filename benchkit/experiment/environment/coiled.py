@@ -62,7 +62,21 @@ _NOT_PYTHON = {
 
 @dataclass
 class ImportedEnvironment:
-    """An imported environment: its file, its source files, and the entries without equivalent."""
+    """An imported environment.
+
+    Parameters
+    ----------
+    name : str
+        Name of the environment.
+    path : path
+        File to write.
+    sources : list of str
+        Names of the imported files.
+    warnings : list of str
+        Entries without an equivalent, one line each.
+    content : dict
+        Content of the environment file.
+    """
 
     name: str
     path: Path
@@ -71,7 +85,13 @@ class ImportedEnvironment:
     content: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a flat row."""
+        """Return a flat row.
+
+        Returns
+        -------
+        dict
+            ``name``, ``path``, ``sources`` and ``warnings``.
+        """
         return {
             "name": self.name,
             "path": str(self.path),
@@ -89,17 +109,17 @@ def import_reference(folder: Path, target: Path) -> list[ImportedEnvironment]:
         ``AB_environments`` of a checkout; ``cluster_kwargs.yaml`` is searched in it and in its
         parent.
     target : path
-        Where the files are written.
+        Folder for the written files.
 
     Returns
     -------
     list of ImportedEnvironment
-        By name.
+        One per name, in the order of the files.
 
     Raises
     ------
     UsageError
-        There are no such files, or a file of that name is there already: nothing is written.
+        There are no such files, or a file of that name exists already: nothing is written.
     InvalidEnvironmentError
         A file cannot be read: nothing is written.
     """
@@ -148,8 +168,8 @@ def _load_yaml(path: Path) -> dict[str, Any]:
 
 
 def _cluster_base(folder: Path) -> dict[str, Any]:
-    for place in (folder, folder.resolve().parent):
-        path = place / "cluster_kwargs.yaml"
+    for parent in (folder, folder.resolve().parent):
+        path = parent / "cluster_kwargs.yaml"
         if path.is_file():
             return _load_yaml(path)
     return {}
@@ -271,7 +291,17 @@ def _options(section: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CondaRequirement:
-    """A pip requirement line, or a version of Python, or the reason why there is neither."""
+    """Translation of an entry of a conda file; one field is set, or none for ``pip``.
+
+    Parameters
+    ----------
+    requirement : str
+        Pip requirement line.
+    python : str
+        Version of Python.
+    reason : str
+        Reason why pip cannot express the entry, or a part of it.
+    """
 
     requirement: str = ""
     python: str = ""
@@ -301,7 +331,7 @@ def translate_conda_spec(spec: str) -> CondaRequirement:
     text = spec.rpartition("::")[2].strip()
     match = re.fullmatch(r"([\w.-]+)\s*(.*)", text)
     if not match:
-        return CondaRequirement(reason="not understood")
+        return CondaRequirement(reason="not a conda package specification")
     name, version = match[1].lower(), match[2].strip()
     if name in _NOT_PYTHON:
         return CondaRequirement(

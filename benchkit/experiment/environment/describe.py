@@ -23,7 +23,12 @@ __all__ = ["differences", "environment_rows", "show_rows"]
 
 
 def environment_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return a row per environment of these folders, the one that benchkit runs in first.
+    """Return a row per environment of these folders; the environment of benchkit is first.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        Folders with environment files.
 
     Returns
     -------
@@ -47,9 +52,9 @@ def _row(name: str, folders: Sequence[Path]) -> dict[str, Any]:
     row["description"] = environment.description
     row["built"] = built is not None if environment.needs_building else None
     if built is None:
-        asked = {requirement.name: requirement for requirement in environment.requirements()}
-        wanted = asked.get("dask") or asked.get("distributed")
-        version = (str(wanted.specifier) or wanted.source) if wanted else ""
+        by_name = {requirement.name: requirement for requirement in environment.requirements()}
+        release = by_name.get("dask") or by_name.get("distributed")
+        version = (str(release.specifier) or release.source) if release else ""
         return row | {"python": environment.python or "", "dask": version.removeprefix("==")}
     if environment.needs_building:
         row |= {"bytes": built.nbytes, "hash": built.hash}
@@ -76,12 +81,12 @@ def show_rows(environment: Environment) -> list[dict[str, Any]]:
     ]
 
 
-def differences(one: Environment, other: Environment) -> list[dict[str, Any]]:
+def differences(first: Environment, second: Environment) -> list[dict[str, Any]]:
     """Return the differences between two environments.
 
     Parameters
     ----------
-    one, other : Environment
+    first, second : Environment
         Packages and defaults are compared if both are built or need no build.
 
     Returns
@@ -90,11 +95,11 @@ def differences(one: Environment, other: Environment) -> list[dict[str, Any]]:
         ``kind``, ``name``, ``a``, ``b``; None where an environment has no such item. Names
         and descriptions are not compared.
     """
-    builds = (find_build(one), find_build(other))
+    builds = (find_build(first), find_build(second))
     comparable = all(built is not None for built in builds)
     a, b = (
         _content(environment, built if comparable else None)
-        for environment, built in zip((one, other), builds, strict=True)
+        for environment, built in zip((first, second), builds, strict=True)
     )
     return [
         {"kind": kind, "name": name, "a": a.get((kind, name)), "b": b.get((kind, name))}
@@ -106,44 +111,45 @@ def differences(one: Environment, other: Environment) -> list[dict[str, Any]]:
     ]
 
 
+#: Rows that differ between any two environments.
 _NOT_COMPARED = {
     ("definition", name)
-    for name in ("name", "description", "file", "bytes", "created", "hash", "python asked")
+    for name in ("name", "description", "file", "bytes", "created", "hash", "python requirement")
 }
 
 
 def _content(environment: Environment, built: Built | None) -> dict[tuple[str, str], Any]:
     spec = environment.to_dict()
-    found: dict[tuple[str, str], Any] = {("definition", "name"): environment.name}
-    found["definition", "description"] = environment.description
+    content: dict[tuple[str, str], Any] = {("definition", "name"): environment.name}
+    content["definition", "description"] = environment.description
     if environment.path:
-        found["definition", "file"] = str(environment.path)
+        content["definition", "file"] = str(environment.path)
     if environment.python:
-        found["definition", "python asked"] = environment.python
+        content["definition", "python requirement"] = environment.python
     if environment.conda:
-        found["definition", "conda"] = environment.conda.name
+        content["definition", "conda"] = environment.conda.name
     if built is not None:
-        found["definition", "python"] = built.python_version
+        content["definition", "python"] = built.python_version
         if not built.is_own:
-            found["definition", "hash"] = built.hash
-            found["definition", "bytes"] = built.nbytes
-            found["definition", "created"] = built.created
+            content["definition", "hash"] = built.hash
+            content["definition", "bytes"] = built.nbytes
+            content["definition", "created"] = built.created
             if built.as_of:
-                found["definition", "as of"] = built.as_of
+                content["definition", "as of"] = built.as_of
     for line in spec["packages"] or ():
-        found["requirement", line] = line
+        content["requirement", line] = line
     if built is not None:
-        found.update({("source", line): state for line, state in built.sources.items()})
-        found.update({("package", name): version for name, version in built.packages.items()})
+        content.update({("source", line): state for line, state in built.sources.items()})
+        content.update({("package", name): version for name, version in built.packages.items()})
     for name, value in flatten(_config(environment, built)):
-        found["config", name] = value
+        content["config", name] = value
     for name, value in spec["variables"].items():
-        found["variable", name] = value
+        content["variable", name] = value
     for name, value in flatten(spec["cluster"]):
-        found["cluster", name] = value
+        content["cluster", name] = value
     for name, value in flatten(spec["clusters"]):
-        found["shape", name] = value
-    return found
+        content["shape", name] = value
+    return content
 
 
 def _config(environment: Environment, built: Built | None) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.environment.requirements import Requirement, parse_requirement, redacted
+from benchkit.formatting import Table, flatten
 from benchkit.measure.provenance import without_secrets
 
 __all__ = ["CURRENT", "Environment"]
@@ -40,9 +41,9 @@ class Environment:
     path : path or None
         The file that defines it.
     python : str or None
-        Version of Python, such as ``3.11`` or ``>=3.10,<3.12``; None is this interpreter's.
+        Version of Python, such as ``3.11`` or ``>=3.10,<3.12``; None for that of this interpreter.
     packages : tuple of str or None
-        Pip requirement lines; None is the packages that benchkit runs with.
+        Pip requirement lines; None for the packages that benchkit runs with.
     conda : path or None
         A conda environment file, instead of packages.
     folder : path
@@ -70,18 +71,41 @@ class Environment:
         return self.packages is not None or self.conda is not None
 
     def requirements(self) -> list[Requirement]:
-        """Return the parsed requirement lines of `packages`."""
+        """Return the parsed requirement lines of `packages`.
+
+        Returns
+        -------
+        list of Requirement
+            Empty if the environment defines no packages.
+        """
         return [parse_requirement(line, self.folder) for line in self.packages or ()]
 
     def where(self, *keys: str) -> str:
-        """Return ``file:line`` of a key, or of the nearest parent key, or the name."""
+        """Return the place of a key, for messages.
+
+        Parameters
+        ----------
+        *keys : str
+            Path of the key, such as ``"dask", "distributed"``.
+
+        Returns
+        -------
+        str
+            ``file:line`` of the key or of its nearest parent key; else the file or the name.
+        """
         for end in range(len(keys), 0, -1):
             if keys[:end] in self.origins:
                 return self.origins[keys[:end]]
         return str(self.path or self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition that is recorded with each run, without secrets."""
+        """Return the definition that is recorded with each run, without secrets.
+
+        Returns
+        -------
+        dict
+            JSON types by field.
+        """
         packages = None if self.packages is None else [redacted(line) for line in self.packages]
         return {
             "name": self.name,
@@ -94,3 +118,11 @@ class Environment:
             "cluster": without_secrets(dict(self.cluster)),
             "clusters": without_secrets(dict(self.clusters)),
         }
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {"setting": name, "value": value, "defined in": self.where(*name.split("."))}
+            for name, value in flatten(self.to_dict())
+            if value not in (None, "", {})
+        ]
+        return Table(rows).to_html()

@@ -45,7 +45,7 @@ class EnvironmentFile:
     path : path
         The file.
     content : dict
-        Its keys; those with no value (``packages:``) are None, and remove the value of a base file.
+        Values by key; None (``packages:``) removes the value of a base file.
     lines : dict of tuple to int
         The line of each key, by its path: ``("dask", "distributed", "scheduler")``.
     """
@@ -55,7 +55,18 @@ class EnvironmentFile:
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def where(self, *keys: str) -> str:
-        """Return ``file:line`` of a key, or of the nearest parent key."""
+        """Return the place of a key, for messages.
+
+        Parameters
+        ----------
+        *keys : str
+            Path of the key.
+
+        Returns
+        -------
+        str
+            ``file:line`` of the key or of its nearest parent key; else the file.
+        """
         for end in range(len(keys), 0, -1):
             if keys[:end] in self.lines:
                 return f"{self.path}:{self.lines[keys[:end]]}"
@@ -64,6 +75,16 @@ class EnvironmentFile:
 
 def read_environment_file(path: Path) -> EnvironmentFile:
     """Read and check one file.
+
+    Parameters
+    ----------
+    path : path
+        YAML file.
+
+    Returns
+    -------
+    EnvironmentFile
+        Checked content, without that of base files.
 
     Raises
     ------
@@ -105,17 +126,17 @@ def _lines(
             yield from _lines(path, item, (*keys, str(index)))
     if not isinstance(node, yaml.MappingNode):
         return
-    seen: dict[str, int] = {}
+    key_lines: dict[str, int] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise InvalidEnvironmentError(f"{path}:{_line(key)}: a key must be text")
-        if key.value in seen:
+        if key.value in key_lines:
             # YAML silently uses the last value of a repeated key.
             raise InvalidEnvironmentError(
-                f"{path}:{_line(key)}: {key.value!r} again, after line {seen[key.value]}: "
+                f"{path}:{_line(key)}: {key.value!r} again, after line {key_lines[key.value]}: "
                 "keep one of them"
             )
-        seen[key.value] = _line(key)
+        key_lines[key.value] = _line(key)
         yield (*keys, key.value), _line(key)
         yield from _lines(path, value, (*keys, key.value))
 
@@ -126,17 +147,17 @@ def _line(node: yaml.Node) -> int:
 
 def _raw_texts(node: yaml.MappingNode) -> dict[str, Any]:
     """Return `python` and `variables` as text: YAML reads 3.10 and 1e3 as numbers."""
-    found: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     for key, value in node.value:
         if key.value == "python" and isinstance(value, yaml.ScalarNode):
-            found["python"] = value.value
+            texts["python"] = value.value
         if key.value == "variables" and isinstance(value, yaml.MappingNode):
-            found["variables"] = {
+            texts["variables"] = {
                 name.value: text.value
                 for name, text in value.value
                 if isinstance(text, yaml.ScalarNode) and text.tag != f"{_TAG}null"
             }
-    return found
+    return texts
 
 
 def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
@@ -147,10 +168,10 @@ def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
             _fail(file, f"unknown key {key!r}: {hint}", str(key))
     for key in ("extends", "description", "conda"):
         if not isinstance(content.get(key), (str, type(None))):
-            _fail(file, f"{key} is {content[key]!r}, and should be text", key)
+            _fail(file, f"{key} is {content[key]!r}: should be text", key)
     for key in _MAPPINGS:
         if not isinstance(content.get(key), (dict, type(None))):
-            _fail(file, f"{key} is {content[key]!r}, and should be `name: value` lines", key)
+            _fail(file, f"{key} is {content[key]!r}: should be `name: value` lines", key)
     if content.get("python") is not None:
         _check_python(file, raw)
     if content.get("packages") is not None:
@@ -173,7 +194,7 @@ def _check(file: EnvironmentFile, raw: dict[str, Any]) -> None:
 def _check_python(file: EnvironmentFile, raw: dict[str, Any]) -> None:
     text = raw.get("python")
     if text is None:
-        _fail(file, 'python is a list or mapping, and should be a version such as "3.11"')
+        _fail(file, 'python is a list or mapping: should be a version such as "3.11"')
     try:
         specifier = python_specifier(text)
     except InvalidSpecifier:
@@ -228,7 +249,7 @@ def _check_cluster(file: EnvironmentFile, options: Mapping, place: tuple[str, ..
     for name in ("class", "address"):
         if name in options and not isinstance(options[name], str):
             _fail(
-                file, f"{'.'.join(place)}.{name} is {options[name]!r}, and should be text",
+                file, f"{'.'.join(place)}.{name} is {options[name]!r}: should be text",
                 *place, name,
             )  # fmt: skip
     _check_text_keys(file, options, place)
@@ -236,7 +257,7 @@ def _check_cluster(file: EnvironmentFile, options: Mapping, place: tuple[str, ..
 
 def _check_shape(file: EnvironmentFile, name: str, shape: Any) -> None:
     if not isinstance(shape, dict):
-        _fail(file, f"clusters.{name} is {shape!r}, and should be options", "clusters", name)
+        _fail(file, f"clusters.{name} is {shape!r}: should be options", "clusters", name)
     for key in ("class", "address"):
         if key in shape:
             _fail(

@@ -35,12 +35,12 @@ def environment_of_run(
     Returns
     -------
     Environment
+        All packages pinned; Dask settings and variables of the run.
 
     Raises
     ------
     EnvironmentBuildError
-        It had a local source folder, was made by conda, or has settings that are not
-        recorded.
+        Its packages came from a local folder or from conda, or its settings are not recorded.
     """
     spec = json.loads(attrs.get("environment_spec") or "{}")
     packages = json.loads(attrs.get("packages") or "{}")
@@ -76,7 +76,9 @@ def _pins(packages: Mapping[str, str], sources: Mapping[str, str], run: str) -> 
     for line, state in sources.items():
         requirement = parse_requirement(line, Path())
         if requirement.kind != "git":
-            raise EnvironmentBuildError(f"run {run}: {requirement.name or line} was a local folder")
+            raise EnvironmentBuildError(
+                f"run {run}: {requirement.name or line} came from a local folder"
+            )
         address, _ = git_address(requirement.source)
         # The recorded packages include those of extras.
         pins.append(f"{requirement.name} @ git+{address}@{state.split()[0]}")

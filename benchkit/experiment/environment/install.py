@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -26,9 +27,9 @@ COMPILED = ("numpy", "pandas", "scipy", "pyarrow", "h5py", "numba", "scikit-lear
 #: Upper bounds for an old Dask that cannot be resolved as of its release date: the newest
 #: versions with which 2023.4.1 and 2026.8.0 both ran.
 CEILINGS = ("numpy<2", "pandas<2.3", "pyarrow<19", "xarray<2025.7")
-#: Date limit for packages that the user pins: none.
+#: Date limit for packages that the user pins: a day in the future, which is no limit.
 ANY_DAY = "2200-01-01"
-_CONDAS = ("mamba", "micromamba", "conda", "pixi")
+_CONDA_TOOLS = ("mamba", "micromamba", "conda", "pixi")
 
 
 def resolve(
@@ -73,12 +74,12 @@ def resolve(
     EnvironmentBuildError
         The index cannot be reached.
     """
-    wanted, lock = folder / "requirements.in", folder / "requirements.txt"
-    wanted.write_text("\n".join([*(r.text for r in requirements), *ALWAYS]) + "\n")
+    source, lock = folder / "requirements.in", folder / "requirements.txt"
+    source.write_text("\n".join([*(r.text for r in requirements), *ALWAYS]) + "\n")
     command = [
         *uv_command(), "pip", "compile", "--quiet", "--no-header", "--no-annotate",
         "--no-python-downloads", "--python", str(python.path), "--output-file", str(lock),
-        *_binary(requirements), str(wanted),
+        *_binary(requirements), str(source),
     ]  # fmt: skip
     named = {requirement.name for requirement in requirements}
     if as_of is not None:
@@ -91,8 +92,8 @@ def resolve(
         if not _run([*command, *dated]).returncode:
             return lock.read_text(), as_of
         ceilings = folder / "ceilings.txt"
-        kept = [line for line in CEILINGS if line.partition("<")[0] not in named]
-        ceilings.write_text("\n".join(kept) + "\n")
+        applied = [line for line in CEILINGS if line.partition("<")[0] not in named]
+        ceilings.write_text("\n".join(applied) + "\n")
         command += ["--constraint", str(ceilings)]
     lock.write_text("".join(f"{name}=={v}\n" for name, v in (prefer or {}).items()))
     done = _run(command)
@@ -101,12 +102,14 @@ def resolve(
     return lock.read_text(), None
 
 
-def newest_release(wanted: str, python: Interpreter, *, folder: Path, where: str) -> str | None:
+def newest_release(
+    requirement: str, python: Interpreter, *, folder: Path, where: str
+) -> str | None:
     """Return the newest version of one package that an index has for this Python.
 
     Parameters
     ----------
-    wanted : str
+    requirement : str
         A requirement line, such as ``dask>=2024.1.0,<2024.5.0``.
     python : Interpreter
         Interpreter that the packages are for.
@@ -125,11 +128,12 @@ def newest_release(wanted: str, python: Interpreter, *, folder: Path, where: str
     EnvironmentBuildError
         The index cannot be reached.
     """
-    asked = folder / "newest.in"
-    asked.write_text(f"{wanted}\n")
+    source = folder / "newest.in"
+    source.write_text(f"{requirement}\n")
     done = _run([
         *uv_command(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-deps",
-        "--no-python-downloads", "--only-binary", ":all:", "--python", str(python.path), str(asked),
+        "--no-python-downloads", "--only-binary", ":all:", "--python", str(python.path),
+        str(source),
     ])  # fmt: skip
     if done.returncode == 0:
         return done.stdout.strip().partition("==")[2].split()[0]
@@ -183,11 +187,11 @@ def install(
     pinned = folder / "install.txt"
     pinned.write_text(lock)
     uv = uv_command()
-    made = _run([*uv, "venv", "--quiet", "--no-python-downloads", "--no-project",
+    created = _run([*uv, "venv", "--quiet", "--no-python-downloads", "--no-project",
                  "--python", str(python.path), str(prefix)])  # fmt: skip
-    if made.returncode:
-        raise _failure(where, "no virtual environment can be made", made.stderr, requirements)
-    inside = prefix / "bin" / "python"
+    if created.returncode:
+        raise _failure(where, "cannot create a virtual environment", created.stderr, requirements)
+    executable = prefix / "bin" / "python"
     refresh = []
     for requirement in requirements:
         if requirement.kind == "path":
@@ -195,11 +199,12 @@ def install(
             refresh += (
                 ["--refresh-package", requirement.name] if requirement.name else ["--refresh"]
             )
-    done = _run([*uv, "pip", "sync", "--quiet", "--no-python-downloads", "--python", str(inside),
-                 *_binary(requirements), *refresh, str(pinned)])  # fmt: skip
+    done = _run([*uv, "pip", "sync", "--quiet", "--no-python-downloads",
+                 "--python", str(executable), *_binary(requirements), *refresh,
+                 str(pinned)])  # fmt: skip
     if done.returncode:
         raise _failure(where, "cannot be installed", done.stderr, requirements)
-    return inside
+    return executable
 
 
 def conda_tool(where: str) -> str:
@@ -220,12 +225,12 @@ def conda_tool(where: str) -> str:
     EnvironmentBuildError
         No such program is on PATH.
     """
-    for name in _CONDAS:
+    for name in _CONDA_TOOLS:
         if shutil.which(name):
             return name
     raise EnvironmentBuildError(
-        f"{where}: conda: none of {', '.join(_CONDAS)} is on PATH: install one of them "
-        "(micromamba is one file), or name pip `packages:` instead"
+        f"{where}: conda: none of {', '.join(_CONDA_TOOLS)} is on PATH: install one of them "
+        "(micromamba is a single file), or use pip `packages:` instead"
     )
 
 
@@ -268,23 +273,37 @@ def create_conda(file: Path, *, folder: Path, prefix: Path, where: str) -> Path:
             ["pixi", "init", "--import", str(derived), str(project)],
             ["pixi", "install", "--manifest-path", str(project / "pixi.toml")],
         ]
-        inside = project / ".pixi" / "envs" / "default" / "bin" / "python"
+        executable = project / ".pixi" / "envs" / "default" / "bin" / "python"
     else:
         kind = ["create"] if tool == "micromamba" else ["env", "create"]
         yes = [] if tool == "conda" else ["--yes"]  # conda needs no --yes; older versions reject it
         commands = [[tool, *kind, *yes, "--quiet", "-p", str(prefix), "-f", str(derived)]]
-        inside = prefix / "bin" / "python"
+        executable = prefix / "bin" / "python"
     for command in commands:
         done = _run(command)
         if done.returncode:
             raise _failure(where, f"{tool} failed", done.stderr or done.stdout)
-    if not inside.exists():
-        raise EnvironmentBuildError(f"{where}: {tool} made no Python: name python in {file.name}")
-    return inside
+    if not executable.exists():
+        raise EnvironmentBuildError(
+            f"{where}: {tool} installed no Python: add python to {file.name}"
+        )
+    return executable
 
 
-def conda_content(file: Path, where: str) -> dict:
+def conda_content(file: Path, where: str) -> dict[str, Any]:
     """Return the content of a conda environment file.
+
+    Parameters
+    ----------
+    file : path
+        The file.
+    where : str
+        File and line, for messages.
+
+    Returns
+    -------
+    dict
+        Content with a list of ``dependencies``.
 
     Raises
     ------

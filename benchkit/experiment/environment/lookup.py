@@ -28,11 +28,11 @@ def list_environments(folders: Sequence[Path]) -> dict[str, Path]:
     dict of str to path
         Name -> file.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in folders:
         for path in sorted([*Path(folder).glob("*.yaml"), *Path(folder).glob("*.yml")]):
-            found.setdefault(path.stem, path)
-    return found
+            files.setdefault(path.stem, path)
+    return files
 
 
 def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) -> Environment:
@@ -51,6 +51,7 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
     Returns
     -------
     Environment
+        Merged with the files that it extends.
 
     Raises
     ------

@@ -16,10 +16,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["facts", "settings"]
+__all__ = ["inspect_environment", "settings"]
 
 #: Module to import -> packages that it needs; without them it is not checked.
-PARTS = {
+CHECKED_MODULES = {
     "distributed": (),
     "ipykernel": (),
     "dask.array": ("numpy",),
@@ -27,7 +27,7 @@ PARTS = {
 }
 
 
-def facts() -> dict[str, Any]:
+def inspect_environment() -> dict[str, Any]:
     """Return packages, Dask settings, and modules that cannot be imported.
 
     Returns
@@ -38,14 +38,14 @@ def facts() -> dict[str, Any]:
         that accept any name below them), ``broken`` (module -> the error of importing it).
     """
     broken = {}
-    for module, needs in PARTS.items():
+    for module, needs in CHECKED_MODULES.items():
         if all(importlib.util.find_spec(name) for name in needs):
             try:
                 importlib.import_module(module)
             except Exception as error:
                 line = (str(error).strip() or type(error).__name__).splitlines()[0]
                 broken[module] = f"{type(error).__name__}: {line}"
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "python": platform.python_version(),
         "packages": _packages(),
         "broken": broken,
@@ -54,21 +54,27 @@ def facts() -> dict[str, Any]:
         "open": [],
     }
     if "distributed" not in broken:
-        found.update(settings())
-    return found
+        report.update(settings())
+    return report
 
 
 def _packages() -> dict[str, str]:
-    found: dict[str, str] = {}
+    packages: dict[str, str] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
         if name:
-            found.setdefault(name.lower().replace("_", "-"), distribution.version)
-    return dict(sorted(found.items()))
+            packages.setdefault(name.lower().replace("_", "-"), distribution.version)
+    return dict(sorted(packages.items()))
 
 
 def settings() -> dict[str, Any]:
-    """Return ``defaults``, ``known`` and ``open`` of the Dask configuration."""
+    """Return the settings of the Dask configuration.
+
+    Returns
+    -------
+    dict
+        ``defaults``, ``known`` and ``open``, as in `inspect_environment`.
+    """
     import dask
     import distributed
     import yaml
@@ -124,5 +130,5 @@ def _plain(value: Any) -> Any:
 
 if __name__ == "__main__":
     # Output of imports must not be mixed with the result.
-    answer, sys.stdout = sys.stdout, sys.stderr
-    print(json.dumps(facts()), file=answer)
+    stdout, sys.stdout = sys.stdout, sys.stderr
+    print(json.dumps(inspect_environment()), file=stdout)

@@ -20,7 +20,8 @@ from benchkit.experiment.environment.requirements import python_specifier
 
 __all__ = ["Interpreter", "choose_python", "find_pythons", "uv_command"]
 
-#: Where version managers keep interpreters that are not on PATH; uv does not look there.
+#: Variable, default folder and pattern of the interpreters of version managers, which uv does not
+#: search.
 _MANAGED = (
     ("PYENV_ROOT", "~/.pyenv", "versions/*/bin/python3"),
     ("ASDF_DATA_DIR", "~/.asdf", "installs/python/*/bin/python3"),
@@ -34,7 +35,15 @@ _VERSION_CODE = (
 
 @dataclass(frozen=True)
 class Interpreter:
-    """Executable and version of a working Python."""
+    """A working Python.
+
+    Parameters
+    ----------
+    path : path
+        Executable.
+    version : str
+        Such as ``3.11.7``.
+    """
 
     path: Path
     version: str
@@ -46,6 +55,7 @@ def uv_command() -> list[str]:
     Returns
     -------
     list of str
+        Path of the executable.
 
     Raises
     ------
@@ -69,6 +79,11 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
     where : str
         File and line, for the message.
 
+    Returns
+    -------
+    Interpreter
+        The running interpreter, else the newest that matches.
+
     Raises
     ------
     InvalidEnvironmentError
@@ -81,14 +96,14 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
     if allowed.contains(own.version, prereleases=True):
         return own
     # uv takes 2 s when shims of a version manager are on PATH: call it last.
-    for found in (_managed_pythons(), find_pythons()):
-        for python in found:
+    for interpreters in (_managed_pythons(), find_pythons()):
+        for python in interpreters:
             if allowed.contains(python.version, prereleases=True):
                 return python
     names = ", ".join(dict.fromkeys(python.version for python in [*find_pythons(), own]))
     raise InvalidEnvironmentError(
-        f"{where}: no Python {wanted} on this machine: available are {names}; "
-        "use one of these, or install it"
+        f"{where}: no Python {wanted} on this machine: available: {names}; "
+        "use an available version, or install it"
     )
 
 
@@ -99,6 +114,7 @@ def find_pythons() -> list[Interpreter]:
     Returns
     -------
     list of Interpreter
+        Working interpreters of CPython.
     """
     return _working_pythons([*_python_paths(), *_uv_pythons()])
 
@@ -110,12 +126,12 @@ def _managed_pythons() -> list[Interpreter]:
 
 def _working_pythons(paths: Sequence[Path]) -> list[Interpreter]:
     """Return the working interpreters at these paths, the newest first."""
-    found: dict[Path, Path] = {}
+    unique: dict[Path, Path] = {}
     for path in paths:
         with suppress(OSError):
-            found.setdefault(path.resolve(), path)
+            unique.setdefault(path.resolve(), path)
     # Run each: version managers have shims for versions that do not work.
-    pythons = [python for path in found.values() if (python := _interpreter(path))]
+    pythons = [python for path in unique.values() if (python := _interpreter(path))]
     return sorted(pythons, key=lambda python: Version(python.version), reverse=True)
 
 
@@ -131,14 +147,14 @@ def _uv_pythons() -> list[Path]:
         return []
 
 
-def _python_paths() -> Sequence[Path]:
-    found: list[Path] = []
+def _python_paths() -> list[Path]:
+    paths: list[Path] = []
     for variable, default, pattern in _MANAGED:
         root = Path(os.environ.get(variable) or os.path.expanduser(default))
-        found += sorted(root.glob(pattern))
+        paths += sorted(root.glob(pattern))
     for folder in _SYSTEM:
-        found += sorted(Path(folder).glob("python3.[0-9]*[0-9]"))
-    return found
+        paths += sorted(Path(folder).glob("python3.[0-9]*[0-9]"))
+    return paths
 
 
 @lru_cache(maxsize=64)

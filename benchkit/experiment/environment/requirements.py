@@ -37,6 +37,7 @@ __all__ = [
 OLD_RELEASE_DAYS = 365
 #: Packages whose release dates an environment.
 DASK = ("dask", "distributed")
+#: Folders that are no part of the source.
 _NOT_SOURCE = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_modules", ".tox"}
 
 
@@ -78,6 +79,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
     Returns
     -------
     Requirement
+        The parsed line.
 
     Raises
     ------
@@ -85,7 +87,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
         The line is invalid, or the local source does not exist.
     """
     text = re.sub(r"(^|\s)#.*$", "", line).strip()
-    shown = redacted(text)
+    safe_text = redacted(text)
     option = re.match(r"(-e|--editable)[\s=]+(.*)", text)
     if option:
         where = option[2].strip()
@@ -94,7 +96,7 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
         return _from_path(where, folder, editable=True)
     if text.startswith("-"):
         raise InvalidEnvironmentError(
-            f"{shown!r}: only the pip option -e is supported; configure indexes of uv, "
+            f"{safe_text!r}: only the pip option -e is supported; configure indexes of uv, "
             "for example with UV_INDEX_URL"
         )
     if text.startswith(("git+", "http://", "https://")):
@@ -106,16 +108,16 @@ def parse_requirement(line: str, folder: Path) -> Requirement:
     except InvalidRequirement as error:
         problem = str(error).splitlines()[0]
         raise InvalidEnvironmentError(
-            f"{shown!r} is not a pip requirement line: {problem}"
+            f"{safe_text!r} is not a pip requirement line: {problem}"
         ) from error
     name = canonicalize_name(parsed.name)
     if parsed.url is None:
         return Requirement(text, name, specifier=parsed.specifier)
     if parsed.url.startswith("file:") or "://" not in parsed.url:
-        found = _from_path(parsed.url, folder)
+        local = _from_path(parsed.url, folder)
         extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
-        return Requirement(f"{name}{extras} @ {Path(found.source).as_uri()}", name, "path",
-                           source=found.source)  # fmt: skip
+        return Requirement(f"{name}{extras} @ {Path(local.source).as_uri()}", name, "path",
+                           source=local.source)  # fmt: skip
     kind = _from_address(name, parsed.url).kind
     return Requirement(text, name, kind, source=parsed.url)
 
@@ -189,6 +191,7 @@ def python_specifier(text: str) -> SpecifierSet:
     Returns
     -------
     SpecifierSet
+        Allowed versions.
 
     Raises
     ------
@@ -216,6 +219,7 @@ def redacted(text: str, *others: str) -> str:
     Returns
     -------
     str
+        The text with ``***`` in place of secrets.
     """
     indexes = [v for k, v in os.environ.items() if k.startswith(("UV_", "PIP_")) and "://" in v]
     for address in (*others, *indexes):
@@ -272,7 +276,7 @@ def _state(requirement: Requirement) -> str:
             f"{redacted(requirement.text)}: git failed: {redacted(str(error), requirement.text)}"
         ) from error
     if done.returncode:
-        problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        problem = (done.stderr.strip().splitlines() or ["no output"])[-1]
         problem = redacted(problem, requirement.text)
         raise EnvironmentBuildError(f"{redacted(requirement.text)}: {problem}")
     # A server does not list short commits; a commit never changes.
@@ -286,8 +290,8 @@ def _content_hash(path: Path) -> str:
         return digest.hexdigest()[:16]
     # The version of a source may be derived from its commit and tags.
     digest.update(_git(path, "describe", "--always", "--tags", "--long").encode())
-    listed = _git(path, "ls-files", "-co", "--exclude-standard", "-z")
-    names = sorted(set(listed.split("\0")) - {""}) if listed else _walk(path)
+    tracked = _git(path, "ls-files", "-co", "--exclude-standard", "-z")
+    names = sorted(set(tracked.split("\0")) - {""}) if tracked else _walk(path)
     for name in names:
         file = path / name
         if file.is_file():
@@ -297,11 +301,11 @@ def _content_hash(path: Path) -> str:
 
 
 def _walk(path: Path) -> list[str]:
-    found = []
+    paths = []
     for folder, inner, names in os.walk(path):
         inner[:] = [n for n in inner if n not in _NOT_SOURCE and not n.endswith(".egg-info")]
-        found += [os.path.relpath(os.path.join(folder, name), path) for name in names]
-    return sorted(name for name in found if not name.endswith((".pyc", ".so")))
+        paths += [os.path.relpath(os.path.join(folder, name), path) for name in names]
+    return sorted(name for name in paths if not name.endswith((".pyc", ".so")))
 
 
 def _git(path: Path, *arguments: str) -> str:
@@ -315,7 +319,7 @@ def _git(path: Path, *arguments: str) -> str:
 
 
 def as_of(requirements: Sequence[Requirement], own: Mapping[str, str]) -> date | None:
-    """Return the day as of which an old Dask release is resolved; None for a recent one.
+    """Return the day as of which an old Dask release is resolved.
 
     Old Dask releases have no upper bounds: 2023.4.1 with a current NumPy cannot be imported. They
     are resolved as of 15 days after the month in their version.
@@ -330,6 +334,7 @@ def as_of(requirements: Sequence[Requirement], own: Mapping[str, str]) -> date |
     Returns
     -------
     date or None
+        None for a recent release, and for a requirement without a version.
     """
     released = [
         month

@@ -35,12 +35,23 @@ _OTHER_PROJECTS = (
 
 @lru_cache(maxsize=1)
 def own_settings() -> dict[str, Any]:
-    """Return what `probe.settings` finds with the packages of this interpreter."""
+    """Return the Dask settings of this interpreter.
+
+    Returns
+    -------
+    dict
+        As returned by `probe.settings`, with ``packages``.
+    """
     return {**probe.settings(), "packages": {"distributed": metadata.version("distributed")}}
 
 
 def check_environment(environment: Environment) -> None:
     """Check settings and clusters of an environment with the packages of this interpreter.
+
+    Parameters
+    ----------
+    environment : Environment
+        Environment without packages of its own.
 
     Raises
     ------
@@ -103,7 +114,7 @@ def _normalize(name: str) -> str:
 
 
 def _is_of_other_project(root: str, roots: Iterable[str], packages: Mapping[str, str]) -> bool:
-    """Whether a top-level name belongs to another project, known or installed."""
+    """Return whether a top-level name belongs to another project, known or installed."""
     if root in _OTHER_PROJECTS:
         return True
     if did_you_mean(root, roots, ""):
@@ -126,6 +137,14 @@ def _hint(name: str, known: Mapping[str, str]) -> str:
 
 def check_clusters(environment: Environment, problems: list[tuple[list[str], str]]) -> None:
     """Raise an error for the first problem, with the file and line of its option.
+
+    Parameters
+    ----------
+    environment : Environment
+        Environment with the clusters.
+    problems : list of (list of str, str)
+        Keys of the cluster and message, as returned by
+        `benchkit.measure.cluster.check.cluster_problems`.
 
     Raises
     ------
