@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import as_json_text, common, has_failures, parse_pairs, print_json
+from benchkit.cli.options import MEASUREMENT, as_json_text, common, has_failures, print_json
 from benchkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,14 +44,10 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option(
     "--metric", "metrics", multiple=True, metavar="NAME", help="Metric to compare, or all."
 )
-@click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
-              help="Share of the full size of the data.")  # fmt: skip
-@click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
 @click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
 @click.option("--output", metavar="DIR", help="Folder for report and table; default: in the store.")
 @click.option("--no-report", is_flag=True, help="Do not write the report page.")
-@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
-@common("capture", "prometheus", "store", "workloads", "environments", "select", "tag", "json")
+@common("select", "set", *MEASUREMENT)
 def ab(
     environments: tuple[str, ...],
     blocks: int | None,
@@ -64,7 +60,7 @@ def ab(
     seed: int,
     metrics: tuple[str, ...],
     scale: float,
-    sets: tuple[str, ...],
+    params: dict[str, Any],
     capture: str,
     resume: str | None,
     output: str | None,
@@ -74,7 +70,7 @@ def ab(
     folders: tuple[str, ...],
     environment_folders: tuple[str, ...],
     expression: str | None,
-    tags: tuple[str, ...],
+    tags: dict[str, str],
     as_json: bool,
 ) -> None:
     """Compare environments with a baseline: measure interleaved, compare, report.
@@ -115,7 +111,7 @@ def ab(
         selection = Selection(
             select=expression,
             folders=folders,
-            params=parse_pairs(sets, "--set", typed=True),
+            params=params,
             environments=environments,
             environment_folders=environment_folders,
             null=null_only or not no_null,
@@ -130,7 +126,7 @@ def ab(
             seed=seed,
             scale=scale,
             capture=capture,
-            tags=parse_pairs(tags, "--tag"),
+            tags=tags,
             arguments={"command": shlex.join(sys.argv[1:]), "adaptive": adaptive},
         )
     experiment = _limited(experiment, stop, resumed=resume is not None)

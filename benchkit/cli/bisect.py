@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import common, parse_pairs, print_json
+from benchkit.cli.options import MEASUREMENT, common, print_json
 
 if TYPE_CHECKING:
     from benchkit.experiment.bisect.result import BisectionResult
@@ -44,12 +44,8 @@ GOOD, BAD, SKIP = 0, 1, 125
 @click.option("--budget", metavar="TIME", help="Time limit: 20m, 1h30m.")
 @click.option("--timeout", "deadline_s", type=click.FloatRange(0, min_open=True), metavar="S",
               help="Time limit of a run in seconds; a timeout counts as slow.")  # fmt: skip
-@click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
-              help="Share of the full size of the data.")  # fmt: skip
-@click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
 @click.option("--resume", metavar="ID", help="Continue a bisection: its id, or latest.")
-@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
-@common("capture", "prometheus", "store", "workloads", "environments", "tag", "json")
+@common("set", *MEASUREMENT)
 def bisect(
     workload: str | None,
     package: str | None,
@@ -65,14 +61,14 @@ def bisect(
     budget: str | None,
     deadline_s: float | None,
     scale: float,
-    sets: tuple[str, ...],
+    params: dict[str, Any],
     capture: str,
     resume: str | None,
     quiet: bool,
     store: str | None,
     folders: tuple[str, ...],
     environment_folders: tuple[str, ...],
-    tags: tuple[str, ...],
+    tags: dict[str, str],
     as_json: bool,
 ) -> None:
     """Find the release or commit with which a workload became slower.
@@ -115,7 +111,7 @@ def bisect(
             metric=metric,
             folders=folders,
             environment_folders=environment_folders,
-            params=parse_pairs(sets, "--set", typed=True),
+            params=params,
             search={"confidence": confidence, "fewest": blocks, "max_repeats": max_repeats},
         )
         bisection = plan_bisection(
@@ -124,7 +120,7 @@ def bisect(
             environment,
             store=store,
             ends=None if git_step else (),
-            tags=parse_pairs(tags, "--tag"),
+            tags=tags,
             arguments={"command": shlex.join(sys.argv[1:])},
             scale=scale,
             capture=capture,

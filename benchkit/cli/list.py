@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from benchkit.cli.options import common, parse_pairs, print_json
+from benchkit.cli.options import common, print_json
 from benchkit.formatting import Table, format_bytes, format_change, format_seconds, short_group
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def list_command(
     environment: str,
     environment_folders: tuple[str, ...],
     expression: str | None,
-    tags: tuple[str, ...],
+    tags: dict[str, str],
     as_json: bool,
 ) -> None:
     """List workloads (with the size of their data here), environments, runs, metrics, or noise.
@@ -66,7 +66,7 @@ def list_command(
     """
     shown: Sequence[Mapping[str, Any]]
     if what == "runs":
-        filters = {**parse_pairs(tags, "--tag"), "outcome": outcome}
+        filters = {**tags, "outcome": outcome}
         frame = _runs(store, expression, since=since, **filters)
         if as_json:
             print_json(_as_records(frame))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchkit.cli.options import common, parse_pairs, print_json
+from benchkit.cli.options import common, print_json, read_pairs
 
 __all__ = ["mark"]
 
@@ -35,7 +35,7 @@ def _selection_options(function: Any) -> Any:
     for option in reversed(
         (
             click.option("--workload", metavar="GLOB", help="Runs of these workloads."),
-            click.option("--where", multiple=True, metavar="FIELD=VALUE",
+            click.option("--where", multiple=True, metavar="FIELD=VALUE", callback=read_pairs,
                          help="Runs with this field or tag: environment=main, host=ci-1."),
             click.option("--since", metavar="MOMENT", help="Runs at or after this time."),
             click.option("--before", metavar="MOMENT", help="Runs before this time."),
@@ -49,7 +49,7 @@ def _write(kind: str, store: str | None, by: str | None, **what: Any) -> None:
     from benchkit.store.store import Store
 
     if "where" in what:
-        what["where"] = parse_pairs(what["where"], "--where") or None
+        what["where"] = what["where"] or None
     run_store = Store(store, create=False)
     name = run_store.mark(kind, by=by or getpass.getuser(), **what)
     click.echo(name)
@@ -89,6 +89,7 @@ def exclude(store: str | None, by: str | None, runs: tuple[str, ...], **what: An
     "--where",
     multiple=True,
     metavar="FIELD=VALUE",
+    callback=read_pairs,
     help="Only in runs with this field: environment=main.",
 )
 @click.option(
@@ -101,7 +102,7 @@ def accept(
     by: str | None,
     what: str,
     metric: str | None,
-    where: tuple[str, ...],
+    where: dict[str, str],
     at: str | None,
     reason: str,
 ) -> None:
@@ -115,7 +116,7 @@ def accept(
     run_store = Store(store, create=False)
     for regression in read_ledger(run_store.events(), run_store.marks()):
         if regression.id == what:
-            pairs = [f"environment={regression.environment}", f"host={regression.host}"]
+            history = {"environment": regression.environment, "host": regression.host}
             _write(
                 "accept",
                 store,
@@ -123,7 +124,7 @@ def accept(
                 workload=regression.workload,
                 metric=regression.metric,
                 reason=reason,
-                where=tuple(where) or tuple(pairs),
+                where=where or history,
                 at=at or regression.night,
             )
             return

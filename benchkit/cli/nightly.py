@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import as_json_text, common, parse_pairs, print_json
+from benchkit.cli.options import MEASUREMENT, as_json_text, common, print_json
 from benchkit.errors import BenchkitError, UsageError
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ RELEASE_BLOCKS = 3
               help="Runs of each workload in each environment.")  # fmt: skip
 @click.option("--budget", metavar="TIME", help="Time limit: 90m, 6h; the rest is skipped.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric to judge, or all.")
-@click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0, 1, min_open=True),
-              help="Share of the full size of the data.")  # fmt: skip
 @click.option("--night", metavar="MOMENT", help="Time of the night; default: now.")
 @click.option("--no-measure", is_flag=True, help="Only judge the last night in the store.")
 @click.option("--no-confirm", is_flag=True, help="Do not measure suspects again.")
@@ -48,8 +46,7 @@ RELEASE_BLOCKS = 3
 @click.option("--site", metavar="URL", help="URL of the published site; issues link to it.")
 @click.option("--issues", type=click.Choice(["none", "github", "file"]), default="none",
               show_default=True, help="Write an issue for each regression.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
-@common("capture", "prometheus", "store", "workloads", "environments", "select", "tag", "json")
+@common("select", *MEASUREMENT)
 def nightly_command(
     names: tuple[str, ...],
     environments: tuple[str, ...],
@@ -73,7 +70,7 @@ def nightly_command(
     folders: tuple[str, ...],
     environment_folders: tuple[str, ...],
     expression: str | None,
-    tags: tuple[str, ...],
+    tags: dict[str, str],
     as_json: bool,
 ) -> None:
     """Measure workloads in one or more environments, and judge them against their history.
@@ -140,7 +137,7 @@ def nightly_command(
         night=night,
         scale=scale,
         capture=capture,
-        tags=parse_pairs(tags, "--tag"),
+        tags=tags,
         folders=folders,
         environment_folders=environment_folders,
         progress=partial(show_progress, quiet=quiet),

@@ -14,10 +14,12 @@ from click.shell_completion import CompletionItem
 from benchkit.errors import MissingExtra, UsageError
 from benchkit.values import json_safe
 
-__all__ = ["as_json_text", "common", "has_failures", "parse_pairs", "print_json"]
+__all__ = ["MEASUREMENT", "as_json_text", "common", "has_failures", "print_json", "read_pairs"]
 
 #: Fields of records that are stored as JSON text.
 _JSON_FIELDS = ("extra_metrics", "params", "tags")
+#: Options of the commands that measure.
+MEASUREMENT = "scale capture prometheus store workloads environments tag quiet json".split()
 
 
 class CaptureLevel(click.ParamType):
@@ -39,6 +41,51 @@ class CaptureLevel(click.ParamType):
         head, plus, last = incomplete.rpartition("+")
         choices = EXTRAS if plus else LEVELS
         return [CompletionItem(head + plus + word) for word in choices if word.startswith(last)]
+
+
+def read_pairs(
+    context: click.Context, parameter: click.Parameter, texts: Sequence[str]
+) -> dict[str, Any]:
+    """Return the texts of a repeated option ``NAME=VALUE`` as a dictionary: a callback of click.
+
+    Parameters
+    ----------
+    context : click.Context
+        Not used.
+    parameter : click.Parameter
+        The option, for messages. The values of ``--set`` are read as YAML scalars.
+    texts : sequence of str
+        Texts such as ``n=5``.
+
+    Returns
+    -------
+    dict
+        Name -> value.
+
+    Raises
+    ------
+    UsageError
+        A text has no ``=`` or no name, or two texts have the same name.
+    """
+    option = parameter.opts[-1]
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} {text!r}: must be NAME=VALUE")
+        if name in values:
+            raise UsageError(f"{option} {text!r}: {name} is given twice")
+        values[name] = _yaml_value(value) if option == "--set" else value
+    return values
+
+
+def _yaml_value(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
 
 
 def _set_variable(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -69,7 +116,7 @@ def common(*names: str) -> Callable:
     ----------
     *names : str
         Names of options: ``store``, ``workloads``, ``environment``, ``environments``, ``select``,
-        ``tag``, ``capture``, ``prometheus``, ``json``.
+        ``tag``, ``scale``, ``set``, ``quiet``, ``capture``, ``prometheus``, ``json``.
 
     Returns
     -------
@@ -78,87 +125,61 @@ def common(*names: str) -> Callable:
     """
     options = {
         "store": [
-            click.option(
-                "--store",
-                metavar="FOLDER",
-                help="Store of runs; default $BENCHKIT_STORE, ./benchkit-store.",
-            )
+            click.option("--store", metavar="FOLDER",
+                         help="Store of runs; default $BENCHKIT_STORE, ./benchkit-store."),
         ],
         "workloads": [
-            click.option(
-                "--workloads",
-                "folders",
-                multiple=True,
-                metavar="DIR",
-                help="Folder of workload files; default ./workloads.",
-            )
+            click.option("--workloads", "folders", multiple=True, metavar="DIR",
+                         help="Folder of workload files; default ./workloads."),
         ],
         "environment": [
-            click.option(
-                "-e",
-                "environment",
-                default="current",
-                show_default=True,
-                metavar="ENV",
-                help="Environment to use.",
-            ),
+            click.option("-e", "environment", default="current", show_default=True, metavar="ENV",
+                         help="Environment to use."),
         ],
         "environments": [
-            click.option(
-                "--environments",
-                "environment_folders",
-                multiple=True,
-                metavar="DIR",
-                help="Folder of environment files; default ./environments.",
-            ),
+            click.option("--environments", "environment_folders", multiple=True, metavar="DIR",
+                         help="Folder of environment files; default ./environments."),
         ],
         "select": [
-            click.option(
-                "-k",
-                "expression",
-                metavar="EXPR",
-                help="Select by name, category:, tag: or profile:, with and/or/not, as in pytest.",
-            )
+            click.option("-k", "expression", metavar="EXPR",
+                         help="Select by name, category:, tag: or profile:, with and/or/not, as in "
+                         "pytest."),
         ],
         "tag": [
-            click.option("--tag", "tags", multiple=True, metavar="K=V", help="Tag of the runs.")
+            click.option("--tag", "tags", multiple=True, metavar="K=V", callback=read_pairs,
+                         help="Tag of the runs."),
+        ],
+        "scale": [
+            click.option("--scale", default=1.0, show_default=True,
+                         type=click.FloatRange(0, 1, min_open=True),
+                         help="Share of the full size of the data."),
+        ],
+        "set": [
+            click.option("--set", "params", multiple=True, metavar="P=V", callback=read_pairs,
+                         help="Set a workload's parameter."),
         ],
         "capture": [
-            click.option(
-                "--capture",
-                type=CaptureLevel(),
-                default="full",
-                show_default=True,
-                metavar="LEVEL[+EXTRA]",
-                help="Detail of the capture: full, light or off; extra files stored with the run: "
-                "performance-report, cluster-dump, memray.",
-            )
+            click.option("--capture", type=CaptureLevel(), default="full", show_default=True,
+                         metavar="LEVEL[+EXTRA]",
+                         help="Detail of the capture: full, light or off; extra files stored with "
+                         "the run: performance-report, cluster-dump, memray."),
         ],
         "prometheus": [
-            click.option(
-                "--prometheus",
-                envvar="BENCHKIT_PROMETHEUS",
-                metavar="URL|scrape",
-                expose_value=False,
-                callback=_set_variable,
-                help="Store the series of this Prometheus server with each run, or scrape "
-                "scheduler and workers; default $BENCHKIT_PROMETHEUS.",
-            ),
-            click.option(
-                "--prometheus-match",
-                envvar="BENCHKIT_PROMETHEUS_MATCH",
-                metavar="SELECTOR",
-                expose_value=False,
-                callback=_set_variable,
-                help="Selector of the cluster's series; default: by its HTTP addresses.",
-            ),
+            click.option("--prometheus", envvar="BENCHKIT_PROMETHEUS", metavar="URL|scrape",
+                         expose_value=False, callback=_set_variable,
+                         help="Store the series of this Prometheus server with each run, or scrape "
+                         "scheduler and workers; default $BENCHKIT_PROMETHEUS."),
+            click.option("--prometheus-match", envvar="BENCHKIT_PROMETHEUS_MATCH",
+                         metavar="SELECTOR", expose_value=False, callback=_set_variable,
+                         help="Selector of the cluster's series; default: by its HTTP addresses."),
         ],
+        "quiet": [click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")],
         "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],
-    }
+    }  # fmt: skip
 
     def decorate(function: Callable) -> Callable:
         option_names = [*names, *(["environments"] if "environment" in names else [])]
-        for name in reversed(option_names):
+        for name in reversed(dict.fromkeys(option_names)):
             for option in reversed(options[name]):
                 function = option(function)
         return function
@@ -215,45 +236,3 @@ def has_failures(records: Iterable[Mapping[str, Any]]) -> bool:
         True if an outcome is neither "ok" nor "skipped".
     """
     return any(record["outcome"] not in ("ok", "skipped") for record in records)
-
-
-def parse_pairs(pairs: Sequence[str], option: str, *, typed: bool = False) -> dict[str, Any]:
-    """Return the texts of a repeated option ``K=V`` as a dictionary.
-
-    Parameters
-    ----------
-    pairs : sequence of str
-        Texts such as ``n=5``.
-    option : str
-        Name of the option, for messages.
-    typed : bool, default False
-        Read values as YAML scalars instead of text.
-
-    Returns
-    -------
-    dict
-        Name -> value.
-
-    Raises
-    ------
-    UsageError
-        A text has no ``=`` or no name, or two texts have the same name.
-    """
-    values: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{option} {pair!r}: must be NAME=VALUE")
-        if name in values:
-            raise UsageError(f"{option} {pair!r}: {name} is given twice")
-        values[name] = _yaml_value(value) if typed else value
-    return values
-
-
-def _yaml_value(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text

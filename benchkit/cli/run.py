@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
+from typing import Any
 
 import click
 
-from benchkit.cli.options import common, has_failures, parse_pairs, print_json
+from benchkit.cli.options import MEASUREMENT, common, has_failures, print_json
 
 __all__ = ["run"]
 
@@ -17,22 +18,15 @@ FAILED, INTERRUPTED = 3, 130
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1), help="Runs.")
 @click.option(
-    "--scale",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Share of the full size of the data.",
+    "-n", "repeats", default=1, show_default=True, type=click.IntRange(1), help="Runs of each."
 )
-@click.option("--set", "sets", multiple=True, metavar="P=V", help="Set a workload's parameter.")
-@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
-@common("capture", "prometheus", "store", "workloads", "environment", "select", "tag", "json")
+@common("environment", "select", "set", *MEASUREMENT)
 def run(
     names: tuple[str, ...],
     repeats: int,
     scale: float,
-    sets: tuple[str, ...],
+    params: dict[str, Any],
     capture: str,
     quiet: bool,
     store: str | None,
@@ -40,7 +34,7 @@ def run(
     environment: str,
     environment_folders: tuple[str, ...],
     expression: str | None,
-    tags: tuple[str, ...],
+    tags: dict[str, str],
     as_json: bool,
 ) -> None:
     """Measure workloads, store the runs, and print a table.
@@ -66,7 +60,7 @@ def run(
         names,
         select=expression,
         folders=folders,
-        params=parse_pairs(sets, "--set", typed=True),
+        params=params,
         environments=[environment],
         environment_folders=environment_folders,
     )
@@ -76,7 +70,7 @@ def run(
         repeats=repeats,
         scale=scale,
         capture=capture,
-        tags=parse_pairs(tags, "--tag"),
+        tags=tags,
         arguments={"command": shlex.join(sys.argv[1:])},
     )
     records, interrupted = measure(experiment, broken, quiet=quiet)

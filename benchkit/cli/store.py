@@ -98,8 +98,7 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
 
 @store_group.command("import")
 @click.argument("file", metavar="FILE")
-@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
-@common("store", "json")
+@common("quiet", "store", "json")
 def store_import(file: str, quiet: bool, store: str | None, as_json: bool) -> None:
     """Add the rows of a benchmark.db of coiled/benchmarks.
 
