@@ -55,7 +55,7 @@ def done(folder):
 
 
 @pytest.mark.slow
-def test_the_planted_change_is_found_and_the_rest_stays_the_same(done):
+def test_ab_finds_planted_change_only(done):
     assert done.returncode == 1, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "slower" in line]
     assert line.startswith("own.naps")
@@ -66,7 +66,7 @@ def test_the_planted_change_is_found_and_the_rest_stays_the_same(done):
 
 
 @pytest.mark.slow
-def test_the_page_explains_the_change_by_its_task_group(done, folder):
+def test_ab_report_names_task_group(done, folder):
     page = (folder / "out" / "ab.html").read_text()
 
     assert "compute in lambda" in page
@@ -79,7 +79,7 @@ def test_the_page_explains_the_change_by_its_task_group(done, folder):
 
 
 @pytest.mark.slow
-def test_kept_runs_are_compared_by_words(done, folder):
+def test_compare_selects_stored_runs(done, folder):
     words = ["--baseline", "arm:base", "--contender", "arm:slow", "--store", str(folder / "store")]
     found = CliRunner().invoke(main, ["compare", *words, "--json"])
 
@@ -108,7 +108,7 @@ def test_kept_runs_are_compared_by_words(done, folder):
         (["--resume", "latest"], "no store there"),
     ],
 )
-def test_a_wrong_word_is_one_line_and_leaves_nothing(folder, tmp_path, arguments, message):
+def test_ab_rejects_arguments_before_writing(folder, tmp_path, arguments, message):
     places = ["--workloads", str(folder / "w"), "--environments", str(folder / "e")]
     store = tmp_path / "store"
     found = CliRunner().invoke(main, ["ab", *places, "--store", str(store), *arguments])

@@ -70,7 +70,7 @@ def bisect(folder, *more, **options):
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.timeout(600)
-def test_the_slower_commit_is_found_past_those_that_cannot_be_measured(project):
+def test_bisect_finds_slower_commit_despite_broken_builds(project):
     shas = commits(project)
     process = subprocess.Popen(
         words("own.naps", "--git", "naplib", "--good", shas[0], "--bad", "main", "-e", "plain"),
@@ -125,7 +125,7 @@ def test_the_slower_commit_is_found_past_those_that_cannot_be_measured(project):
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.timeout(600)
-def test_ends_that_do_not_differ_say_so(project):
+def test_bisect_reports_ends_that_do_not_differ(project):
     shas = commits(project)
     where = ["--good", shas[SLOW], "--bad", shas[-1], "-e", "plain", "--max-repeats", "3"]
     done = bisect(project, "own.naps", "--git", "naplib", *where, store="same")
@@ -137,7 +137,7 @@ def test_ends_that_do_not_differ_say_so(project):
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.timeout(600)
-def test_git_bisect_run_drives_it_too(project):
+def test_bisect_step_works_with_git_bisect_run(project):
     shas = commits(project)
     clone = project / "clone"
     git(project, "clone", "-q", "naplib", "clone")
@@ -189,7 +189,7 @@ GIT = "own.naps --git naplib --good {} --bad {}"
         ("--resume latest", "no store there"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(project, monkeypatch, arguments, message):
+def test_bisect_rejects_arguments_before_writing(project, monkeypatch, arguments, message):
     monkeypatch.chdir(project)
     done = CliRunner().invoke(main, words(*arguments.split(), store="none")[3:])
 

@@ -11,7 +11,7 @@ def benchkit(*arguments):
     )
 
 
-def test_an_unknown_workload_is_one_line_and_exit_code_2(tmp_path):
+def test_run_unknown_workload_exits_with_2(tmp_path):
     done = benchkit("run", "sched.task_thruput", "--store", str(tmp_path / "s"))
 
     assert done.returncode == 2
@@ -21,7 +21,7 @@ def test_an_unknown_workload_is_one_line_and_exit_code_2(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_importing_benchkit_loads_no_third_party_module():
+def test_import_benchkit_loads_no_third_party_module():
     code = (
         "import sys; before = set(sys.modules); import benchkit;"
         "print([m for m in set(sys.modules) - before"
@@ -33,7 +33,7 @@ def test_importing_benchkit_loads_no_third_party_module():
 
 
 @pytest.mark.slow
-def test_a_run_is_measured_kept_and_listed(tmp_path):
+def test_run_is_stored_and_listed(tmp_path):
     store = str(tmp_path / "store")
     done = benchkit(
         "run", "sched.task_throughput[n=1000]", "-e", "baseline", "--store", store, "--json"
@@ -47,7 +47,7 @@ def test_a_run_is_measured_kept_and_listed(tmp_path):
     assert listed["id"] == record["id"]
 
 
-def test_originals_are_listed_and_a_broken_list_is_one_line(tmp_path):
+def test_data_originals_lists_rows_and_rejects_broken_file(tmp_path):
     rows = json.loads(benchkit("data", "originals", "--json").stdout)
     assert "tpch.q*" in [name for row in rows for name in row["workloads"]]
     assert rows[0]["url"] in benchkit("data", "originals").stdout
@@ -62,7 +62,7 @@ def test_originals_are_listed_and_a_broken_list_is_one_line(tmp_path):
         assert "must be a list of objects" in done.stderr
 
 
-def test_datasets_are_made_listed_and_cleared(tmp_path, monkeypatch):
+def test_data_make_list_clear(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_DATA", str(tmp_path / "data"))
 
     assert benchkit("data", "make", "h2o", "--size", "tiny").returncode == 0
@@ -72,7 +72,7 @@ def test_datasets_are_made_listed_and_cleared(tmp_path, monkeypatch):
     assert json.loads(benchkit("data", "list", "--json").stdout) == []
 
 
-def test_environments_are_listed_with_the_current_one_first():
+def test_list_environments_starts_with_current():
     listed = json.loads(benchkit("list", "environments", "--json").stdout)
 
     assert [row["name"] for row in listed][:2] == ["current", "baseline"]

@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_doctor_tries_cluster_and_kernel_and_tells_no_secret(tmp_path):
+def test_doctor_checks_cluster_and_kernel_without_secrets(tmp_path):
     import os
 
     env = {**os.environ, "AWS_ACCESS_KEY_ID": "AKIASECRET", "GITHUB_TOKEN": "ghp_secret"}

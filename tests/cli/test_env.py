@@ -34,7 +34,7 @@ def rows(*arguments):
     return json.loads(done.stdout)
 
 
-def test_list_tells_what_is_built(folders):
+def test_env_list_shows_build_state(folders):
     (folders / "broken.yaml").write_text("packagez: [dask]\n")
 
     found = {row["name"]: row for row in rows("list")}
@@ -47,7 +47,7 @@ def test_list_tells_what_is_built(folders):
     assert "broken.yaml:1" in env("list").stdout
 
 
-def test_show_tells_what_it_comes_to_and_who_said_so():
+def test_env_show_has_values_and_origins():
     found = {(row["kind"], row["name"]): row for row in rows("show", "main")}
 
     stealing = found["config", "distributed.scheduler.work-stealing"]
@@ -58,12 +58,12 @@ def test_show_tells_what_it_comes_to_and_who_said_so():
     assert ("package", "distributed") in found
 
 
-def test_secrets_are_not_printed():
+def test_env_prints_no_secrets():
     assert "hunter2" not in env("show", "main").output
     assert "hunter2" not in json.dumps(rows("diff", "base", "main"))
 
 
-def test_diff_has_the_differences_and_no_more():
+def test_env_diff_has_differences_only():
     assert rows("diff", "base", "base") == []
     found = [row for row in rows("diff", "base", "main") if row["kind"] != "variable"]
 
@@ -72,7 +72,7 @@ def test_diff_has_the_differences_and_no_more():
     ]
 
 
-def test_diff_with_an_unbuilt_one_compares_what_was_asked_for():
+def test_env_diff_of_unbuilt_compares_requirements():
     done = env("diff", "main", "own")
 
     assert "dask==2026.7.1" in done.stdout
@@ -94,7 +94,7 @@ def test_diff_with_an_unbuilt_one_compares_what_was_asked_for():
         (["list", "--environments", "nowhere"], "nowhere: no such folder"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(folders, arguments, message):
+def test_env_mistake_is_one_line_and_exits_with_2(folders, arguments, message):
     (folders / "broken.yaml").write_text("# Python\npython: 3.99\n")
 
     done = env(*arguments)
@@ -104,7 +104,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(folders, arguments, message):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_building_checks_what_needs_no_building(folders):
+def test_env_build_checks_environment_without_packages(folders):
     (folders / "typo.yaml").write_text("extends: base\ncluster: {n_wokers: 1}\n")
 
     assert env("build", "main").exit_code == 0
@@ -114,7 +114,7 @@ def test_building_checks_what_needs_no_building(folders):
     assert "typo.yaml:2: dask.distributed.LocalCluster has no option 'n_wokers'" in done.stderr
 
 
-def test_import_names_files_and_warns(tmp_path):
+def test_env_import_prints_files_and_warnings(tmp_path):
     reference = tmp_path / "AB_environments"
     reference.mkdir()
     (reference / "AB_mine.dask.yaml").write_text("distributed: {worker: {memory: {spill: 0.5}}}\n")
@@ -131,7 +131,7 @@ def test_import_names_files_and_warns(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.environment
-def test_what_is_built_is_shown_compared_shared_and_removed(folders):
+def test_env_build_diff_and_remove(folders):
     (folders / "one.yaml").write_text("packages: [dask==2026.7.1, toolz==1.0.0]\n")
     (folders / "two.yaml").write_text("packages: [dask==2026.7.1, toolz==1.1.0]\n")
 

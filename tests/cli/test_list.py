@@ -16,7 +16,7 @@ def run():
     return lambda *arguments: CliRunner().invoke(benchkit, arguments, catch_exceptions=False)
 
 
-def test_workloads_are_listed_with_the_size_of_their_data_here(run):
+def test_list_workloads_has_sizes_of_data(run):
     rows = json.loads(run("list", "workloads", "-e", "baseline", "--json").stdout)
     sizes = {row["name"]: row["size"] for row in rows}
 
@@ -28,13 +28,13 @@ def test_workloads_are_listed_with_the_size_of_their_data_here(run):
     assert sizes["spill.spilling[data=uncompressible,end=keep]"] == "973 MiB"  # 512 MiB workers
 
 
-def test_the_first_twelve_are_twelve(run):
+def test_list_first_twelve_has_twelve_workloads(run):
     rows = json.loads(run("list", "-k", "tag:first-twelve", "--json").stdout)
 
     assert len({row["name"].partition("[")[0] for row in rows}) == 12
 
 
-def test_a_broken_file_is_listed_with_its_line_and_stops_nobody(run, tmp_path):
+def test_list_workloads_includes_broken_files(run, tmp_path):
     (tmp_path / "broken.py").write_text("import this_is_not_there\n")
     (tmp_path / "fine.py").write_text(
         "from benchkit.measure import workload\n\n@workload\ndef a(client, scale):\n    'A.'\n"
@@ -47,7 +47,7 @@ def test_a_broken_file_is_listed_with_its_line_and_stops_nobody(run, tmp_path):
     assert "this_is_not_there" in broken["reason"]
 
 
-def test_an_empty_store_lists_nothing_and_says_what_fills_it(run, tmp_path):
+def test_list_runs_of_empty_store_prints_hint(run, tmp_path):
     Store(tmp_path / "s").compact()
     (tmp_path / "s").mkdir(exist_ok=True)
     store = Store(tmp_path / "s")
@@ -59,14 +59,14 @@ def test_an_empty_store_lists_nothing_and_says_what_fills_it(run, tmp_path):
     assert "`benchkit run` measures some" in done.stderr
 
 
-def test_a_store_that_is_not_there_is_one_line_and_exit_code_2(run, tmp_path):
+def test_list_runs_of_missing_store_exits_with_2(run, tmp_path):
     done = run("list", "runs", "--store", str(tmp_path / "none"))
 
     assert done.exit_code == 2
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_runs_are_selected_by_words_categories_tags_and_age(run, tmp_path, a_run):
+def test_list_runs_filters(run, tmp_path, a_run):
     store = Store(tmp_path / "s")
     store.add(a_run)
 
@@ -82,7 +82,7 @@ def test_runs_are_selected_by_words_categories_tags_and_age(run, tmp_path, a_run
     assert found("--tag", "way=B") == 0
 
 
-def test_noise_is_listed_with_the_runs_it_takes_to_see_through_it(run, tmp_path, a_run):
+def test_list_noise_has_needed_runs(run, tmp_path, a_run):
     store = Store(tmp_path / "s")
     store.add(a_run)
     record = json.loads(a_run.attrs["record"])
@@ -100,7 +100,7 @@ def test_noise_is_listed_with_the_runs_it_takes_to_see_through_it(run, tmp_path,
     assert "tests.sum" not in shown
 
 
-def test_every_metric_has_a_unit_and_a_meaning(run):
+def test_list_metrics_have_units_and_long_names(run):
     rows = json.loads(run("list", "metrics", "--json").stdout)
 
     assert all(row["units"] and row["long_name"] for row in rows)
@@ -109,14 +109,14 @@ def test_every_metric_has_a_unit_and_a_meaning(run):
 @pytest.mark.parametrize(
     "command", [["-h"], ["run", "-h"], ["list", "-h"], ["store", "check", "-h"]]
 )
-def test_help_ends_with_an_example_on_a_line_of_its_own(run, command):
+def test_help_ends_with_example(run, command):
     lines = run(*command).stdout.splitlines()
 
     place = next(i for i, line in enumerate(lines) if line.strip() in ("Example:", "Examples:"))
     assert lines[place + 1].strip().startswith("benchkit ")
 
 
-def test_help_loads_neither_dask_nor_pandas():
+def test_help_loads_no_heavy_module():
     code = (
         "import sys; from benchkit.cli.main import benchkit;"
         "benchkit(['--help'], standalone_mode=False);"

@@ -37,7 +37,7 @@ def shown(store):
     return store.runs(comparable=True)
 
 
-def test_bankruptcy_sets_aside_what_was_before_and_undo_brings_it_back(store):
+def test_mark_bankruptcy_can_be_undone(store):
     words = ["mark", "bankruptcy", "--before", "2026-08-03", "-m", "new disks", "--by", "me"]
     done = call(store, *words)
     assert done.exit_code == 0, done.output
@@ -48,7 +48,7 @@ def test_bankruptcy_sets_aside_what_was_before_and_undo_brings_it_back(store):
     assert len(shown(store)) == 6
 
 
-def test_exclude_takes_runs_by_id_or_by_what_they_are(store):
+def test_mark_exclude_selects_by_id_or_fields(store):
     run_id = store.ids()[0]
     assert call(store, "mark", "exclude", run_id[:18], "-m", "noisy").exit_code in (0, 2)
     assert call(store, "mark", "exclude", run_id, "-m", "noisy").exit_code == 0
@@ -59,7 +59,7 @@ def test_exclude_takes_runs_by_id_or_by_what_they_are(store):
     assert len(shown(store)) == 3
 
 
-def test_rename_goes_on_under_the_new_name(store):
+def test_mark_rename_changes_names(store):
     assert call(store, "mark", "rename", "array.sum", "array.total", "-m", "clearer").exit_code == 0
     assert set(store.runs()["workload"]) == {"array.total"}
     words = ["mark", "rename", "main", "tip", "--field", "environment", "-m", "clearer"]
@@ -67,7 +67,7 @@ def test_rename_goes_on_under_the_new_name(store):
     assert set(store.runs()["environment"]) == {"tip", "dev"}
 
 
-def test_accept_takes_the_id_of_a_regression(store):
+def test_mark_accept_closes_regression(store):
     about = {"workload": "array.sum", "environment": "main", "host": "bench-1", "scale": 1.0}
     about |= {"capture": "full", "metric": "duration", "night": "2026-08-02T02:00:00"}
     about |= {"seen": "2026-08-03T02:00:00", "cause": "code", "reason": "", "ratio": 1.2}
@@ -83,7 +83,7 @@ def test_accept_takes_the_id_of_a_regression(store):
     assert mark["where"] == {"environment": "main", "host": "bench-1"}
 
 
-def test_the_list_shows_what_is_in_force(store):
+def test_mark_list_shows_active_marks(store):
     name = call(store, "mark", "exclude", "--workload", "array.*", "-m", "why", "--by", "me").stdout
     call(store, "mark", "undo", name.strip(), "-m", "no")
     rows = json.loads(call(store, "mark", "list", "--json").stdout)
@@ -102,14 +102,14 @@ def test_the_list_shows_what_is_in_force(store):
         (["regressions", "--state", "opened"], "--state 'opened': did you mean 'open'"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(store, words, says):
+def test_mark_rejects_arguments(store, words, says):
     done = call(store, *words)
     assert done.exit_code == 2
     assert says in done.stderr
     assert store.marks() == []
 
 
-def test_a_mark_without_a_reason_is_refused(store):
+def test_mark_requires_reason(store):
     done = call(store, "mark", "exclude", "--workload", "array.*")
     assert done.exit_code == 2
     assert "--reason" in done.stderr

@@ -75,7 +75,7 @@ def project(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.timeout(600)
-def test_a_planted_slowdown_is_confirmed_and_told_the_same_night(project):
+def test_nightly_confirms_planted_slowdown_in_one_night(project):
     first = nightly(project, "-e", "tip", "-e", "broken", "--night", NIGHT.format(20))
     assert first.returncode == 3, first.stderr
     assert "failed: environment broken" in first.stdout  # told, and the rest went on
@@ -108,7 +108,7 @@ def test_a_planted_slowdown_is_confirmed_and_told_the_same_night(project):
     assert json.loads((project / "out" / "news.json").read_text())[0]["kind"] == "opened"
 
 
-def test_refusals_are_one_line_and_come_before_anything_is_measured(project, monkeypatch):
+def test_nightly_rejects_arguments_before_measuring(project, monkeypatch):
     monkeypatch.chdir(project)
     for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN"):
         monkeypatch.setenv(name, "")
@@ -126,7 +126,7 @@ def test_refusals_are_one_line_and_come_before_anything_is_measured(project, mon
 
 
 @pytest.mark.slow
-def test_a_release_is_held_against_the_last_and_handed_out_as_it_was_tested(project):
+def test_nightly_release_exports_tested_environment(project):
     cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
     (project / "e" / "runtime.yaml").write_text(cluster)
     (project / "e" / "runtime-previous.yaml").write_text(cluster)

@@ -61,7 +61,7 @@ def replayed(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_exactly_the_issues_that_should_exist_do(replayed):
+def test_replay_creates_expected_issues(replayed):
     _, _, issues = replayed
     assert {name: state for name, (state, _) in issues.items()} == {
         ("planted.w00", "duration"): "open",
@@ -74,7 +74,7 @@ def test_exactly_the_issues_that_should_exist_do(replayed):
 
 
 @pytest.mark.slow
-def test_each_regression_is_placed_within_a_night(replayed):
+def test_replay_dates_regressions_within_one_night(replayed):
     folder, _, _ = replayed
     result = CliRunner().invoke(main, ["regressions", "--store", str(folder / "store"), "--json"])
     found = {row["workload"]: pd.Timestamp(row["night"]) for row in json.loads(result.stdout)}
@@ -84,7 +84,7 @@ def test_each_regression_is_placed_within_a_night(replayed):
 
 
 @pytest.mark.slow
-def test_an_issue_names_what_changed_and_how_to_find_it(replayed):
+def test_replay_issue_has_compare_link_and_bisect_command(replayed):
     _, _, issues = replayed
     text = issues["planted.w01", "duration"][1]
     assert "https://github.com/dask/dask/compare/" in text
@@ -92,7 +92,7 @@ def test_an_issue_names_what_changed_and_how_to_find_it(replayed):
 
 
 @pytest.mark.slow
-def test_the_machine_is_told_from_the_code_and_better_is_no_issue(replayed):
+def test_replay_separates_machine_changes_and_improvements(replayed):
     _, said, _ = replayed
     tip = {
         night: [event for event in news if event["environment"] == TIP]
@@ -112,7 +112,7 @@ def test_the_machine_is_told_from_the_code_and_better_is_no_issue(replayed):
 
 
 @pytest.mark.slow
-def test_judging_the_last_night_again_adds_nothing(replayed):
+def test_replay_judging_again_adds_nothing(replayed):
     folder, _, issues = replayed
     store = Store(folder / "store")
     before = len(store.events())

@@ -62,7 +62,7 @@ def fine(client, scale, *, n, word):
 
 
 @pytest.mark.slow
-def test_bad_outcomes_are_rows_and_exit_code_3(tmp_path, folder):
+def test_run_failures_are_rows_and_exit_with_3(tmp_path, folder):
     store = str(tmp_path / "store")
     done = benchkit("run", "--workloads", folder, "--store", store, "--json")
 
@@ -81,7 +81,7 @@ def test_bad_outcomes_are_rows_and_exit_code_3(tmp_path, folder):
 
 
 @pytest.mark.slow
-def test_set_and_capture_off_reach_the_run_and_repeats_get_a_change(tmp_path, folder):
+def test_run_passes_parameters_capture_and_tags(tmp_path, folder):
     store = str(tmp_path / "store")
     done = benchkit(
         *("run", "bad.fine", "--workloads", folder, "--store", store, "-n", "2"),
@@ -114,7 +114,7 @@ def test_set_and_capture_off_reach_the_run_and_repeats_get_a_change(tmp_path, fo
         (["--environments", "nowhere"], "nowhere: no such folder of environments"),
     ],
 )
-def test_a_wrong_word_is_one_line_and_leaves_nothing(tmp_path, folder, arguments, message):
+def test_run_rejects_arguments_before_writing(tmp_path, folder, arguments, message):
     store = tmp_path / "store"
     mine = [] if "--workloads" in arguments else ["--workloads", folder]
     done = CliRunner().invoke(main, ["run", "bad.fine", *mine, *arguments, "--store", str(store)])
@@ -126,7 +126,7 @@ def test_a_wrong_word_is_one_line_and_leaves_nothing(tmp_path, folder, arguments
     assert not store.exists()
 
 
-def test_a_file_in_place_of_a_store_is_refused(tmp_path, folder):
+def test_run_rejects_file_as_store(tmp_path, folder):
     (tmp_path / "file").write_text("x")
     done = benchkit("run", "bad.fine", "--workloads", folder, "--store", str(tmp_path / "file"))
 
@@ -136,7 +136,7 @@ def test_a_file_in_place_of_a_store_is_refused(tmp_path, folder):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path):
+def test_run_ctrl_c_keeps_runs_and_ends_processes(tmp_path):
     store = tmp_path / "store"
     process = subprocess.Popen(
         [
@@ -165,7 +165,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_kernel_is_an_infrastructure_run_tried_again_and_the_next_is_fine(tmp_path):
+def test_run_retries_after_killed_kernel(tmp_path):
     folder = tmp_path / "w"
     folder.mkdir()
     (folder / "kill.py").write_text(

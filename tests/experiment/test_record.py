@@ -19,7 +19,7 @@ from benchkit.measure.outcomes import RECORDED_STEP, classify_error
 OPTIONS = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
 
 
-def test_the_run_of_ones_own_code_is_kept_and_found_by_its_tag(tmp_path):
+def test_record_stores_run_with_tags(tmp_path):
     store = benchkit.Store(tmp_path / "store")
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
         with benchkit.record(client, workload="etl", tags={"variant": "A"}, store=store) as it:
@@ -36,7 +36,7 @@ def test_the_run_of_ones_own_code_is_kept_and_found_by_its_tag(tmp_path):
     assert store.runs(variant="A")["id"].tolist() == [it.run.id]
 
 
-def test_an_asynchronous_client_is_recorded_too_and_refused_in_a_plain_with(tmp_path):
+def test_record_asynchronous_client_needs_async_with(tmp_path):
     async def measure():
         async with (
             LocalCluster(processes=False, asynchronous=True, **OPTIONS) as cluster,
@@ -71,7 +71,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_capture_that_cannot_be_is_refused_before_anything_is_written(tmp_path):
+def test_record_rejects_invalid_capture_before_writing(tmp_path):
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
         for capture, told in (("full+memray", "benchkit run"), ("everything", "full, light, off")):
             with pytest.raises(UsageError, match=told):
@@ -80,7 +80,7 @@ def test_a_capture_that_cannot_be_is_refused_before_anything_is_written(tmp_path
     assert not (tmp_path / "store").exists()
 
 
-def test_a_scheduler_that_goes_away_is_no_failure_of_the_code(tmp_path):
+def test_record_lost_scheduler_is_infrastructure(tmp_path):
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
         recorded = benchkit.record(client, store=tmp_path / "store")
 
@@ -109,7 +109,7 @@ def test_record_closed_client_outcome(status, outcome, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_a_run_to_the_next_check(tmp_path, monkeypatch):
+def test_store_check_rescues_run_of_killed_process(tmp_path, monkeypatch):
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     done = subprocess.run([sys.executable, str(script), str(tmp_path / "store")], timeout=100)
@@ -135,7 +135,7 @@ def test_a_killed_process_leaves_a_run_to_the_next_check(tmp_path, monkeypatch):
     assert not list((tmp_path / "store" / "tmp" / "recordings").iterdir())
 
 
-def test_a_recording_under_way_is_left_alone(tmp_path):
+def test_store_check_ignores_running_recording(tmp_path):
     store = benchkit.Store(tmp_path / "store")
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
         with benchkit.record(client, workload="etl", store=store) as it:
@@ -145,7 +145,7 @@ def test_a_recording_under_way_is_left_alone(tmp_path):
     assert store.ids() == [it.run.id]
 
 
-def test_a_store_that_cannot_be_written_is_refused_before_anything_is_recorded(tmp_path):
+def test_record_rejects_unwritable_store(tmp_path):
     store = benchkit.Store(tmp_path / "store")
     store.path.mkdir()
     (store.path / "tmp").write_text("a file is in the way")

@@ -21,7 +21,7 @@ def execute(name, tmp_path, **parameters):
 
 
 @pytest.mark.slow
-def test_measure_keeps_its_run_when_nobody_takes_the_recording(tmp_path):
+def test_measure_notebook_stores_its_run(tmp_path):
     execute(
         "measure",
         tmp_path,
@@ -36,7 +36,7 @@ def test_measure_keeps_its_run_when_nobody_takes_the_recording(tmp_path):
 
 
 @pytest.mark.slow
-def test_explore_measures_compares_and_draws(tmp_path):
+def test_explore_notebook_draws_comparison(tmp_path):
     executed = execute("explore", tmp_path, store=str(tmp_path / "store"), scale=0.1)
 
     kept = Store(tmp_path / "store", create=False).runs()
@@ -58,7 +58,7 @@ def test_explore_measures_compares_and_draws(tmp_path):
 
 
 @pytest.mark.slow
-def test_nightly_measures_a_night_and_shows_it_again(tmp_path):
+def test_nightly_notebook_measures_and_shows_night(tmp_path):
     store = str(tmp_path / "store")
     select = "sched.task_throughput and n=1000"
     executed = execute(

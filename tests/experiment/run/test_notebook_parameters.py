@@ -26,7 +26,7 @@ def notebook(tmp_path):
     return write
 
 
-def test_parameters_are_read_with_type_default_and_comment(notebook):
+def test_declared_parameters_have_type_default_comment(notebook):
     found = declared_parameters(notebook())
 
     assert list(found) == ["text", "for_", "share", "many", "maybe"]
@@ -48,7 +48,7 @@ def test_parameters_are_read_with_type_default_and_comment(notebook):
         ({"many": [{1: "x"}]}, "only strings, numbers"),
     ],
 )
-def test_what_would_not_arrive_as_it_is_is_refused(notebook, values, message):
+def test_checked_parameters_rejects_values_that_change(notebook, values, message):
     with pytest.raises(InvalidNotebookError) as caught:
         checked_parameters(notebook(), values)
 
@@ -56,20 +56,20 @@ def test_what_would_not_arrive_as_it_is_is_refused(notebook, values, message):
     assert "\n" not in str(caught.value)
 
 
-def test_json_values_pass_unchanged(notebook):
+def test_checked_parameters_returns_json_values(notebook):
     values = {"text": "ü ' \"", "for_": 1, "share": 1, "many": ["a"], "maybe": None}
 
     assert checked_parameters(notebook(), values) == values
 
 
 @pytest.mark.parametrize("source", ["import os", "x: int = 3 * 4 + f()", "a = b = 1"])
-def test_a_cell_that_is_not_plain_literals_is_refused(notebook, source):
+def test_declared_parameters_rejects_other_statements(notebook, source):
     with pytest.raises(InvalidNotebookError):
         declared_parameters(notebook(source))
 
 
 @pytest.mark.parametrize("path", sorted(shipped("notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
-def test_shipped_notebooks_are_thin_typed_commented_and_stripped(path):
+def test_shipped_notebooks_follow_the_rules(path):
     content = nbformat.read(str(path), as_version=4)
     code = [cell for cell in content.cells if cell.cell_type == "code"]
     bodies = [cell for cell in code if "parameters" not in cell.metadata.get("tags", [])]

@@ -5,7 +5,7 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.run.sweep import expand, parse_sweeps
 
 
-def test_a_grid_is_every_combination_laid_over_the_baseline():
+def test_expand_combines_all_values():
     base = Environment(
         "base",
         dask={"distributed": {"scheduler": {"work-stealing": False}}},
@@ -42,6 +42,6 @@ def test_a_grid_is_every_combination_laid_over_the_baseline():
         ("cluster.n_workers=2,,4", "must be PART.NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_swept_is_refused(text, message):
+def test_parse_sweeps_rejects_invalid_text(text, message):
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):
         parse_sweeps([text])

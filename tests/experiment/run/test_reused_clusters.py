@@ -37,9 +37,7 @@ def _(result):
 
 
 @pytest.mark.slow
-def test_a_cluster_elsewhere_is_kept_its_workers_are_new_and_it_is_given_back(
-    tmp_path, monkeypatch
-):
+def test_remote_cluster_is_reused_with_new_workers_and_closed(tmp_path, monkeypatch):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "own.py").write_text(WORKLOAD)
     (tmp_path / "benchkit_test_cloud.py").write_text(CLOUD)

@@ -8,7 +8,7 @@ from benchkit.experiment.run.plan import plan_measurements, read_plan, write_pla
 VARIANTS = {"x.a": 10.0, "x.b": 20.0}
 
 
-def test_each_variant_runs_once_in_each_arm_of_each_block_back_to_back():
+def test_plan_measurements_has_complete_adjacent_blocks():
     plan = plan_measurements(["A", "B", "null"], VARIANTS, 4)
 
     assert Counter(m.key for m in plan) == {
@@ -20,7 +20,7 @@ def test_each_variant_runs_once_in_each_arm_of_each_block_back_to_back():
         assert len({(m.block, m.variant) for m in together}) == 1
 
 
-def test_a_steady_drift_hits_all_arms_alike():
+def test_plan_measurements_abba_cancels_drift():
     plan = plan_measurements(["A", "B", "null"], VARIANTS, 4)
     places = {
         arm: sum(m.order for m in plan if m.arm == arm and m.variant == "x.a")
@@ -30,7 +30,7 @@ def test_a_steady_drift_hits_all_arms_alike():
     assert len(set(places.values())) == 1
 
 
-def test_a_drawn_order_is_the_same_for_the_same_seed_and_favours_nobody():
+def test_plan_measurements_random_order_is_seeded_and_balanced():
     first = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed=3)
     again = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed=3)
     other = plan_measurements(["A", "B"], {"x.a": 1.0}, 400, order="random", seed=4)
@@ -42,17 +42,17 @@ def test_a_drawn_order_is_the_same_for_the_same_seed_and_favours_nobody():
 
 
 @pytest.mark.parametrize("options", [{"order": "aabb"}])
-def test_an_unknown_order_is_refused(options):
+def test_plan_measurements_rejects_unknown_order(options):
     with pytest.raises(UsageError, match="must be abba or random"):
         plan_measurements(["A"], VARIANTS, 1, **options)
 
 
-def test_equal_names_of_arms_are_refused():
+def test_plan_measurements_rejects_equal_arm_names():
     with pytest.raises(UsageError, match="two arms have the same name"):
         plan_measurements(["A", "A"], VARIANTS, 1)
 
 
-def test_a_plan_is_found_again_by_the_beginning_of_its_id(tmp_path):
+def test_read_plan_accepts_beginning_of_id(tmp_path):
     for name in ("01aa", "01ab"):
         path = tmp_path / "experiments" / name / "plan.json"
         write_plan(path, plan_measurements(["A"], VARIANTS, 1), {"order": "abba"})

@@ -69,7 +69,7 @@ def planned(folders, *names, null=False, **options):
 
 
 @pytest.mark.slow
-def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(folders):
+def test_experiment_stops_idle_arms(folders):
     experiment = planned(folders, null=True, repeats=2)
     states = []
 
@@ -101,7 +101,7 @@ def test_arms_are_interleaved_differ_as_they_say_and_rest_while_others_measure(f
 
 
 @pytest.mark.slow
-def test_a_killed_experiment_leaves_no_process_and_goes_on_where_it_was(folders):
+def test_experiment_resumes_after_kill(folders):
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from benchkit.experiment.run.api import Selection, plan_experiment\n"
@@ -150,7 +150,7 @@ def test_run_skips_blocks_over_budget(folders):
     assert remaining[0] == remaining[1] > remaining[-2] > remaining[-1] == 0
 
 
-def test_a_plan_that_cannot_be_leaves_nothing(folders):
+def test_plan_experiment_rejects_order_before_writing(folders):
     with pytest.raises(UsageError, match="must be abba or random"):
         planned(folders, order="aabb")
 

@@ -6,7 +6,7 @@ from benchkit.experiment.nightly.nightly import Night
 from benchkit.store.store import Store
 
 
-def test_what_matters_most_is_told_first(tmp_path):
+def test_night_changes_are_sorted_by_importance(tmp_path):
     kinds = ["night", "dismissed", "opened", "recovered", "grown", "opened"]
     events = [{"kind": kind, "nth": nth} for nth, kind in enumerate(kinds)]
     night = Night("2026-01-02T00:00:00+00:00", Store(tmp_path / "store"), events=events)

@@ -45,7 +45,7 @@ def folder(runs, tmp_path):
     return tmp_path
 
 
-def test_a_table_of_runs_becomes_a_file_that_tells_what_it_told(runs, folder):
+def test_load_known_reads_noise_table(runs, folder):
     facts = load_known([folder, folder / "none"])
 
     assert sorted(facts) == ["a.loud", "a.new", "a.quiet"]
@@ -61,7 +61,7 @@ def noise_of(experiment):
     return known_noise(experiment.store, names, experiment.known_workloads)
 
 
-def test_a_store_that_knows_better_is_asked_first(folder, tmp_path, monkeypatch, runs):
+def test_known_values_prefer_the_store(folder, tmp_path, monkeypatch, runs):
     names = [SimpleNamespace(name=name) for name in ("a.quiet", "a.loud", "a.new", "a.unheard")]
     store = Store(tmp_path / "store")
     experiment = Experiment(store, arms=(), variants=names, folders=[folder])
@@ -78,14 +78,14 @@ def test_a_store_that_knows_better_is_asked_first(folder, tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}', '[{"workload": "a.b"}]'])
-def test_a_file_that_is_no_list_of_facts_is_named_with_what_prints_one(tmp_path, content):
+def test_load_known_rejects_other_json(tmp_path, content):
     (tmp_path / FILE).write_text(content)
 
     with pytest.raises(UsageError, match=rf"{FILE}: not the output of `benchkit list noise"):
         load_known([tmp_path])
 
 
-def test_a_plan_says_what_its_runs_will_see_and_who_is_too_noisy():
+def test_describe_detectable_changes_names_noisy_workloads():
     told = describe_detectable_changes({"a.quiet": 0.01, "b.quiet": 0.02, "a.loud": 0.3}, n_runs=5)
 
     assert "5 runs a side detect a change of 2% in 0, of 5% in 2, of 10% in 2 of 3" in told

@@ -62,7 +62,7 @@ def refusal(load, text, **others):
         ("clusters:\n  a: {n_workers: 1}\n  b: {n_wokers: 1}\n", "did you mean 'n_workers'"),
     ],
 )
-def test_a_mistake_is_refused_in_one_line_with_its_place(load, text, message):
+def test_find_environment_reports_line_of_mistake(load, text, message):
     assert message in refusal(load, text)
 
 
@@ -83,13 +83,13 @@ def test_a_mistake_is_refused_in_one_line_with_its_place(load, text, message):
         ("dask: {nobodys: {a: 1}}\n", "has no setting 'nobodys'"),
     ],
 )
-def test_a_setting_that_dask_does_not_know_is_refused(load, text, message):
+def test_find_environment_rejects_unknown_dask_setting(load, text, message):
     import distributed
 
     assert message.replace("VERSION", distributed.__version__) in refusal(load, text)
 
 
-def test_settings_that_take_any_name_and_those_of_others_are_let_through(load):
+def test_find_environment_accepts_open_settings(load):
     environment = load(
         "dask:\n"
         "  distributed:\n"
@@ -102,7 +102,7 @@ def test_settings_that_take_any_name_and_those_of_others_are_let_through(load):
     assert environment.dask["distributed"]["worker"]["resources"] == {"GPU": 2}
 
 
-def test_a_file_lies_over_the_one_it_extends(load):
+def test_find_environment_merges_extended_files(load):
     environment = load(
         "extends: middle\ndask: {distributed: {scheduler: {work_stealing: true}}}\n"
         "cluster: {n_workers: 4}\n",
@@ -121,7 +121,7 @@ def test_a_file_lies_over_the_one_it_extends(load):
     assert environment.cluster == {"n_workers": 4, "threads_per_worker": 1}
 
 
-def test_another_cluster_class_does_not_inherit_options(load):
+def test_other_cluster_class_inherits_no_options(load):
     environment = load(
         "extends: base\ncluster: {class: dask.distributed.SSHCluster, hosts: [a, b]}\n",
         base="cluster: {n_workers: 2}\nclusters: {spill: {memory_limit: 1 GiB}}\n",
@@ -131,25 +131,25 @@ def test_another_cluster_class_does_not_inherit_options(load):
     assert environment.clusters == {}
 
 
-def test_an_empty_key_takes_back_what_the_base_says(load):
+def test_empty_key_removes_value_of_base(load):
     environment = load("extends: base\npackages:\n", base="packages: [dask==2026.7.0]\n")
 
     assert environment.packages is None
 
 
-def test_a_circle_of_bases_is_named(load):
+def test_find_environment_reports_circular_extends(load):
     message = refusal(load, "extends: a\n", a="extends: b\n", b="extends: main\n")
 
     assert "circular extends: main -> a -> b -> main" in message
 
 
-def test_the_line_of_a_base_is_named_when_the_base_is_wrong(load):
+def test_find_environment_reports_line_in_base(load):
     message = refusal(load, "extends: base\n", base="\ncluster: {n_wokers: 1}\n")
 
     assert "base.yaml:2: " in message
 
 
-def test_relative_sources_are_relative_to_the_file_that_names_them(tmp_path):
+def test_local_source_is_relative_to_its_file(tmp_path):
     source = tmp_path / "bases" / "mine"
     source.mkdir(parents=True)
     (source / "pyproject.toml").write_text('[project]\nname = "Mine_Own"\nversion = "1"\n')
@@ -163,7 +163,7 @@ def test_relative_sources_are_relative_to_the_file_that_names_them(tmp_path):
     assert requirement.text == f"-e {source}"
 
 
-def test_secrets_are_not_in_what_a_run_records(load):
+def test_environment_to_dict_has_no_secrets(load):
     environment = load(
         "packages: ['git+https://me:hunter2@example.org/x']\n"
         "variables: {AWS_SECRET_ACCESS_KEY: hunter2, A: b}\n"
@@ -175,7 +175,7 @@ def test_secrets_are_not_in_what_a_run_records(load):
     assert environment.to_dict()["variables"]["A"] == "b"
 
 
-def test_every_shipped_environment_can_be_read():
+def test_shipped_environments_are_valid():
     names = {path.stem for path in shipped("environments").glob("*.yaml")}
     for name in names - {"coiled-small"}:
         assert find_environment(name, [shipped("environments")]).description
@@ -184,7 +184,7 @@ def test_every_shipped_environment_can_be_read():
     assert {"malloc-trim", "wide-workers", "narrow-workers", "coiled-small"} < names
 
 
-def test_without_coiled_its_environment_says_what_to_install(monkeypatch):
+def test_find_environment_without_coiled_names_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "coiled", None)
 
     with pytest.raises(InvalidEnvironmentError, match=r"coiled-small.yaml:4: .*benchkit\[coiled\]"):

@@ -20,12 +20,7 @@ from benchkit.experiment.environment.install import resolve
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.experiment.environment.python import choose_python, find_pythons
-from benchkit.experiment.environment.requirements import (
-    as_of,
-    parse_requirement,
-    redacted,
-    source_states,
-)
+from benchkit.experiment.environment.requirements import parse_requirement
 from benchkit.experiment.paths import shipped
 from benchkit.experiment.run.api import run as run_workloads
 from benchkit.experiment.run.kernel import MeasuringKernel
@@ -58,19 +53,6 @@ def write(tmp_path):
     return write
 
 
-@pytest.fixture
-def source(tmp_path):
-    """Give a local source of distributed's name, so that a build needs no index."""
-    folder = tmp_path / "toy"
-    (folder / "toy_thing").mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "toy-thing"\nversion = "1"\n'
-    )
-    (folder / "toy_thing" / "__init__.py").write_text("VALUE = 1\n")
-    return folder
-
-
 def ask(built, code):
     done = subprocess.run([str(built.python), "-I", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -81,7 +63,7 @@ def requirements(*lines):
     return [parse_requirement(line, Path()) for line in lines]
 
 
-def test_an_environment_without_packages_is_this_interpreter(write):
+def test_build_without_packages_uses_this_interpreter(write):
     built = build(write("description: as it is\n"))
 
     assert built.is_own
@@ -89,52 +71,7 @@ def test_an_environment_without_packages_is_this_interpreter(write):
     assert "distributed" in built.packages
 
 
-@pytest.mark.parametrize(
-    ("lines", "own", "day"),
-    [
-        (["dask==2023.4.1"], "2026.8.0", date(2023, 5, 15)),
-        (["dask[array]==2023.4.1", "distributed==2023.5.0"], "2026.8.0", date(2023, 5, 15)),
-        (["distributed==2023.12.0", "numpy<2"], "2026.8.0", date(2024, 1, 15)),
-        (["dask==2026.7.1"], "2026.8.0", None),
-        (["dask==2023.4.1"], "2023.6.0", None),
-        (["dask", "numpy==1.26.4"], "2026.8.0", None),
-        (["dask @ git+https://github.com/dask/dask@main"], "2026.8.0", None),
-    ],
-)
-def test_an_old_release_is_resolved_as_of_its_month(lines, own, day):
-    assert as_of(requirements(*lines), {"dask": own}) == day
-
-
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("https://me:pw@host/simple failed", "https://***@host/simple failed"),
-        ("git+https://tok123@github.com/x/y@main", "git+https://***@github.com/x/y@main"),
-        ("git+ssh://git@github.com/x/y", "git+ssh://git@github.com/x/y"),
-        ("https://host/simple?token=abc&x=1", "https://host/simple?token=***&x=1"),
-    ],
-)
-def test_secrets_of_addresses_are_not_shown(text, safe):
-    assert redacted(text) == safe
-
-
-@pytest.mark.parametrize(
-    ("line", "kind", "name"),
-    [
-        ("dask[array]==2026.8.0 ; python_version > '3'", "index", "dask"),
-        ("git+https://github.com/dask/distributed.git@feature/x", "git", "distributed"),
-        ("git+https://me:pw@github.com/dask/dask", "git", "dask"),
-        ("dask @ git+https://github.com/dask/dask@main  # the tip", "git", "dask"),
-        ("https://host/toolz-1.0-py3-none-any.whl", "url", ""),
-    ],
-)
-def test_requirement_lines_are_read_as_pip_does(line, kind, name):
-    (found,) = requirements(line)
-
-    assert (found.kind, found.name) == (kind, name)
-
-
-def test_a_python_that_is_not_there_is_refused_with_those_that_are(write):
+def test_build_lists_available_pythons_if_one_is_missing(write):
     environment = write("python: 3.99\npackages: [dask]\n")
 
     with pytest.raises(InvalidEnvironmentError) as caught:
@@ -144,7 +81,7 @@ def test_a_python_that_is_not_there_is_refused_with_those_that_are(write):
     assert find_pythons()[0].version in str(caught.value)
 
 
-def test_conda_without_a_conda_names_what_to_install(write, tmp_path, monkeypatch):
+def test_build_names_conda_tools_if_none_is_installed(write, tmp_path, monkeypatch):
     (tmp_path / "environment.yml").write_text("dependencies: [dask]\n")
     environment = write("conda: environment.yml\n")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -153,7 +90,7 @@ def test_conda_without_a_conda_names_what_to_install(write, tmp_path, monkeypatc
         build(environment)
 
 
-def test_a_conda_environment_is_made_once_with_what_every_arm_needs(write, tmp_path, monkeypatch):
+def test_build_adds_required_packages_to_conda_once(write, tmp_path, monkeypatch):
     (tmp_path / "environment.yml").write_text("dependencies: [python=3.11, dask, ipykernel]\n")
     tool = tmp_path / "bin" / "micromamba"
     tool.parent.mkdir()
@@ -180,7 +117,7 @@ def test_a_conda_environment_is_made_once_with_what_every_arm_needs(write, tmp_p
     assert "dask" in built.packages
 
 
-def test_a_conda_that_fails_leaves_nothing(write, tmp_path, cache, monkeypatch):
+def test_build_removes_files_when_conda_fails(write, tmp_path, cache, monkeypatch):
     (tmp_path / "environment.yml").write_text("dependencies: [dask]\n")
     tool = tmp_path / "bin" / "mamba"
     tool.parent.mkdir()
@@ -197,39 +134,7 @@ def test_a_conda_that_fails_leaves_nothing(write, tmp_path, cache, monkeypatch):
     assert list((cache / "scratch").iterdir()) == []
 
 
-def test_a_branch_that_moves_and_a_source_that_changes_are_noticed(source):
-    def git(*arguments):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        subprocess.run(["git", "-C", str(source), *identity, *arguments], check=True)
-
-    branch = requirements(f"git+{source.as_uri()}@topic")
-    local = requirements(str(source))
-    git("init", "-q", "-b", "topic")
-    git("add", "-A")
-    git("commit", "-q", "-m", "one")
-    first = source_states(branch), source_states(local)
-    assert (source_states(branch), source_states(local)) == first
-
-    (source / "toy_thing" / "__init__.py").write_text("VALUE = 5\n")
-    assert source_states(branch) == first[0]
-    changed = source_states(local)
-    assert changed != first[1]
-
-    git("commit", "-q", "-a", "-m", "two")
-    assert source_states(branch) != first[0]
-    # The version of a source can come from its commits.
-    assert source_states(local) != changed
-
-
-def test_a_repository_that_does_not_answer_is_named_without_its_password():
-    with pytest.raises(EnvironmentBuildError) as caught:
-        source_states(requirements("git+https://me:hunter2@localhost:1/x/y"))
-
-    assert "https://***@localhost:1/x/y" in str(caught.value)
-    assert "hunter2" not in str(caught.value)
-
-
-def test_half_an_environment_is_none(cache, write):
+def test_find_built_ignores_incomplete_environment(cache, write):
     folder = cache / "environments" / "0123456789abcdef"
     (folder / "somebody-was-killed" / "bin").mkdir(parents=True)
 
@@ -237,7 +142,7 @@ def test_half_an_environment_is_none(cache, write):
     assert find_built("0123456789abcdef") is None
 
 
-def test_the_measured_side_comes_alone():
+def test_measured_folder_contains_benchkit_measure_only():
     folder = measured_folder()
 
     assert [path.name for path in folder.iterdir()] == ["benchkit"]
@@ -249,7 +154,7 @@ def test_the_measured_side_comes_alone():
     assert measured_folder() == folder
 
 
-def test_an_arm_inherits_no_settings_from_the_shell(write, tmp_path, monkeypatch):
+def test_kernel_inherits_no_dask_variables(write, tmp_path, monkeypatch):
     monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MEMORY__SPILL", "0.5")
     monkeypatch.setenv("DASK_COILED__TOKEN", "abc")
 
@@ -263,7 +168,7 @@ def test_an_arm_inherits_no_settings_from_the_shell(write, tmp_path, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.environment
-def test_a_workload_runs_in_the_oldest_release(write, tmp_path):
+def test_run_in_oldest_release(write, tmp_path):
     pythons = [python.version for python in find_pythons()]
     # Python 3.10 where the machine has one, else this interpreter's.
     python = "3.10" if any(v.startswith("3.10.") for v in pythons) else ">=3.10,<3.12"
@@ -297,7 +202,7 @@ def test_a_workload_runs_in_the_oldest_release(write, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.environment
-def test_builders_share_wait_and_leave_nothing_when_killed(write, source, cache, tmp_path):
+def test_build_is_shared_locked_and_crash_safe(write, source, cache, tmp_path):
     environment = write("packages: [distributed, ./toy]\n")
     told = []
     first = threading.Thread(target=build, args=(environment,), kwargs={"report": told.append})
@@ -349,7 +254,7 @@ def test_builders_share_wait_and_leave_nothing_when_killed(write, source, cache,
 
 @pytest.mark.slow
 @pytest.mark.environment
-def test_what_the_arms_own_packages_do_not_know_is_refused(write):
+def test_build_rejects_settings_unknown_to_its_dask(write):
     text = (
         "python: '>=3.10,<3.12'\npackages: [dask==2023.4.1, distributed==2023.4.1]\n"
         "dask:\n  distributed: {p2p: {storage: {disk: false}}}\n"
@@ -366,7 +271,7 @@ def test_what_the_arms_own_packages_do_not_know_is_refused(write):
 
 
 @pytest.mark.environment
-def test_a_pin_newer_than_an_old_release_goes_together_with_it(tmp_path):
+def test_resolve_combines_old_release_with_newer_pin(tmp_path):
     lock, day = resolve(
         requirements("dask[array]==2023.4.1", "distributed", "xarray==2025.6.1"),
         choose_python(">=3.10,<3.13"),
@@ -382,7 +287,7 @@ def test_a_pin_newer_than_an_old_release_goes_together_with_it(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.environment
-def test_the_coiled_cluster_is_one_that_coiled_takes(tmp_path, write):
+def test_build_checks_coiled_cluster_options(tmp_path, write):
     text = (shipped("environments") / "coiled-small.yaml").read_text()
     packages = "packages: [coiled, 'boto3>=1.34', distributed]\n"
 

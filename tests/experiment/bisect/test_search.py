@@ -39,7 +39,7 @@ def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **opti
         (20, -0.15, 0.03, {}),
     ],
 )
-def test_a_named_build_is_the_true_one_at_least_as_often_as_it_says(n_builds, step, noise, options):
+def test_search_answers_are_as_often_right_as_stated(n_builds, step, noise, options):
     rng, named, right, stated = np.random.default_rng(20), 0, 0, []
     for _ in range(40):
         truth = int(rng.integers(1, n_builds))
@@ -54,7 +54,7 @@ def test_a_named_build_is_the_true_one_at_least_as_often_as_it_says(n_builds, st
     assert binomtest(right, named, float(np.mean(stated)), alternative="less").pvalue > 0.001
 
 
-def test_ends_that_do_not_differ_are_not_searched():
+def test_search_stops_when_ends_do_not_differ():
     rng = np.random.default_rng(1)
     searches = [simulate(rng, 30, 15, step=0.0, noise=0.01) for _ in range(15)]
 
@@ -64,7 +64,7 @@ def test_ends_that_do_not_differ_are_not_searched():
 
 
 @pytest.mark.parametrize(("ratio", "ends"), [(1.003, "same"), (1.03, "differ"), (0.97, "differ")])
-def test_a_sure_difference_that_equal_builds_have_too_is_none(ratio, ends):
+def test_search_ignores_negligible_differences(ratio, ends):
     search = Search(5)
     for wobble in (1.0, 1.0004, 0.9996):
         search.add(Block((0, 4), (10.0, 10.0 * ratio * wobble)))
@@ -82,7 +82,7 @@ def measured(search, truth, *, ratio=1.5):
 
 
 @pytest.mark.parametrize("truth", [1, 2, 17, 31, 32])
-def test_without_noise_it_halves_and_holds_the_last_two_beside_each_other(truth):
+def test_search_halves_and_confirms_the_last_pair(truth):
     search = Search(33)
     asked = measured(search, truth)
 
@@ -95,7 +95,7 @@ def test_without_noise_it_halves_and_holds_the_last_two_beside_each_other(truth)
     assert len(asked) <= n_ends + 2 * 5 + 3
 
 
-def test_a_wrong_step_is_corrected():
+def test_search_corrects_a_wrong_step():
     search = Search(17)
     for _ in range(3):
         search.add(Block((0, 16), (10.0, 15.0)))
@@ -107,7 +107,7 @@ def test_a_wrong_step_is_corrected():
     assert search.between == (11, 12)
 
 
-def test_builds_that_were_left_out_are_named_with_the_one_after_them():
+def test_search_reports_skipped_builds_between_the_ends():
     search = Search(9)
     for build in (3, 4):
         search.skip(build)
@@ -118,7 +118,7 @@ def test_builds_that_were_left_out_are_named_with_the_one_after_them():
     assert search.side(2) < 0.01 < search.side(3) < search.side(4) < 0.99 < search.side(5)
 
 
-def test_a_timeout_counts_as_slow():
+def test_search_counts_a_timeout_as_slow():
     search = Search(9)
     while (pair := search.next_pair()) is not None:
         hangs = tuple(build >= 6 for build in pair)
@@ -129,7 +129,7 @@ def test_a_timeout_counts_as_slow():
     assert search.between == (5, 6)
 
 
-def test_a_build_that_gives_nothing_twice_is_left_out():
+def test_search_skips_a_build_without_results_in_two_blocks():
     search = Search(9)
     while (pair := search.next_pair()) is not None:
         nothing = pair[1] == 4
@@ -141,7 +141,7 @@ def test_a_build_that_gives_nothing_twice_is_left_out():
     assert search.between == (5, 6)
 
 
-def test_failures_are_found_even_if_they_come_every_other_time():
+def test_search_finds_intermittent_failures():
     rng = np.random.default_rng(5)
     right = []
     for _ in range(20):
@@ -157,7 +157,7 @@ def test_failures_are_found_even_if_they_come_every_other_time():
     assert np.mean(right) >= 0.85
 
 
-def test_a_bad_end_that_never_fails_is_like_the_good_one():
+def test_search_without_failures_reports_equal_ends():
     search = Search(5, by_events=True)
     while (pair := search.next_pair()) is not None:
         search.add(Block(pair))
@@ -166,7 +166,7 @@ def test_a_bad_end_that_never_fails_is_like_the_good_one():
     assert len(search.blocks) == 5
 
 
-def test_a_metric_that_can_be_zero_is_searched_by_its_difference():
+def test_search_uses_differences_for_metrics_with_zeros():
     search = Search(9)
     rng = np.random.default_rng(2)
     while (pair := search.next_pair()) is not None:
@@ -177,7 +177,7 @@ def test_a_metric_that_can_be_zero_is_searched_by_its_difference():
     assert search.between == (2, 3)
 
 
-def test_one_outlier_moves_the_chances_less_than_the_runs_around_it():
+def test_chances_of_place_is_robust_to_an_outlier():
     ends = {(0, 4): [0.20, 0.21, 0.19]}
     calm = chances_of_place(5, {**ends, (0, 2): [0.0, 0.01, -0.01]}, size=0.2)
     hit = chances_of_place(5, {**ends, (0, 2): [0.0, 0.01, 0.9]}, size=0.2)
@@ -186,7 +186,7 @@ def test_one_outlier_moves_the_chances_less_than_the_runs_around_it():
     assert 0.5 < hit[3:].sum() < calm[3:].sum()
 
 
-def test_more_failures_weigh_more():
+def test_weight_of_events_grows_with_failures():
     weights = [weight_of_events((0, n), (n, 0)) for n in (1, 2, 3, 5)]
 
     assert weights == sorted(weights)

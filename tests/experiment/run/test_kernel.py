@@ -35,7 +35,7 @@ def held():
     return psutil.Process().num_fds(), threading.active_count()
 
 
-def test_a_notebook_leaves_neither_open_files_nor_threads(kernel, notebook, tmp_path):
+def test_kernel_execute_leaks_no_files_or_threads(kernel, notebook, tmp_path):
     path = notebook("import time; time.sleep(seconds)")
     after = []
     for _ in range(4):
@@ -46,7 +46,7 @@ def test_a_notebook_leaves_neither_open_files_nor_threads(kernel, notebook, tmp_
     assert after[-1][1] <= after[1][1]
 
 
-def test_one_that_raises_or_takes_too_long_leaves_none_either(kernel, notebook, tmp_path):
+def test_kernel_execute_failure_leaks_no_files_or_threads(kernel, notebook, tmp_path):
     wrong = notebook("import time; time.sleep(seconds); 1 / 0")
     after = []
     for seconds, kind in [(0.0, "raised"), (30.0, "timeout")] * 2:

@@ -11,22 +11,22 @@ from benchkit.experiment.run.stopping import LOOKS, StopPolicy, blocks_within, p
     ("text", "seconds"),
     [("90s", 90), ("20m", 1200), ("1h30m", 5400), ("1.5h", 5400), ("2 min", 120)],
 )
-def test_a_budget_is_a_time(text, seconds):
+def test_parse_budget_time(text, seconds):
     assert parse_budget(text) == (seconds, None)
 
 
 @pytest.mark.parametrize(("text", "usd"), [("5USD", 5), ("$2.50", 2.5), ("0.5 USD", 0.5)])
-def test_a_budget_may_be_money(text, usd):
+def test_parse_budget_usd(text, usd):
     assert parse_budget(text) == (None, usd)
 
 
 @pytest.mark.parametrize("text", ["", "20", "m", "20x", "20m!", "5EUR"])
-def test_what_is_no_time_is_refused(text):
+def test_parse_budget_rejects_other_text(text):
     with pytest.raises(UsageError, match="must be a time such as"):
         parse_budget(text)
 
 
-def test_a_budget_makes_two_blocks_at_least():
+def test_blocks_within_is_at_least_two():
     assert blocks_within(100, 30) == 3
     assert blocks_within(10, 30) == 2
 
@@ -57,7 +57,7 @@ def simulate(ratios, *, adaptive=True, seed=0, **budget):
     return done, policy
 
 
-def test_settled_workloads_are_not_measured_on():
+def test_stop_policy_skips_settled_workloads():
     ratios = [1.3] * 6 + [1.0] * 10
     done, policy = simulate(ratios)
 
@@ -67,27 +67,27 @@ def test_settled_workloads_are_not_measured_on():
     assert policy.n_settled > 0.5 * whole * len(ratios)
 
 
-def test_blocks_are_whole():
+def test_stop_policy_skips_whole_blocks():
     done, _ = simulate([1.0, 1.1, 1.3] * 4)
 
     assert all(count % 3 == 0 for count in done.values())
 
 
-def test_without_adaptive_everything_is_measured():
+def test_stop_policy_without_adaptive_skips_nothing():
     done, policy = simulate([1.3, 1.0], adaptive=False)
 
     assert set(done.values()) == {3 * LOOKS[-1]}
     assert policy.n_settled == 0
 
 
-def test_a_budget_that_is_used_up_leaves_two_whole_blocks():
+def test_stop_policy_time_budget_keeps_two_blocks():
     done, policy = simulate([1.3, 1.0], adaptive=False, budget_s=0.001)
 
     assert set(done.values()) == {6}
     assert policy.n_over_budget == 2 * 3 * (LOOKS[-1] - 2)
 
 
-def test_money_that_is_spent_ends_the_experiment_with_whole_blocks():
+def test_stop_policy_usd_budget_keeps_whole_blocks():
     done, policy = simulate([1.3, 1.0], adaptive=False, budget_usd=0.305)
 
     assert sum(done.values()) == 30
