@@ -1,4 +1,4 @@
-"""`benchkit ab` and `compare`, from the words to verdict, page and exit code."""
+"""`benchkit ab` and `compare`: verdict, page and exit code."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def even(client, scale):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two environments of which one sleeps 20 % longer, and two workloads."""
+    """Return a folder with two workloads and two environments; one sleeps 20 % longer."""
     folder = tmp_path_factory.mktemp("ab")
     (folder / "w").mkdir()
     (folder / "w" / "own.py").write_text(WORKLOAD)
@@ -39,9 +39,9 @@ def folder(tmp_path_factory):
 
 
 def ab(folder, *arguments):
-    places = ["--workloads", "w", "--environments", "e", "--store", "store"]
+    folders = ["--workloads", "w", "--environments", "e", "--store", "store"]
     return subprocess.run(
-        [sys.executable, "-m", "benchkit", "ab", *places, *arguments],
+        [sys.executable, "-m", "benchkit", "ab", *folders, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -60,7 +60,7 @@ def test_ab_finds_planted_change_only(done):
     (line,) = [line for line in done.stdout.splitlines() if "slower" in line]
     assert line.startswith("own.naps")
     assert "6 + 3" in line
-    assert re.search(r"\b[12] worse", done.stdout)  # one in forty, of what did not change
+    assert re.search(r"\b[12] worse", done.stdout)  # one may be noise
     assert "18 runs (3 arms x 2 workloads x 3 blocks)" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -80,19 +80,27 @@ def test_ab_report_names_task_group(done, folder):
 
 @pytest.mark.slow
 def test_compare_selects_stored_runs(done, folder):
-    words = ["--baseline", "arm:base", "--contender", "arm:slow", "--store", str(folder / "store")]
-    found = CliRunner().invoke(main, ["compare", *words, "--json"])
+    selection = [
+        "--baseline",
+        "arm:base",
+        "--contender",
+        "arm:slow",
+        "--store",
+        str(folder / "store"),
+    ]
+    found = CliRunner().invoke(main, ["compare", *selection, "--json"])
 
     rows = json.loads(found.stdout)
     assert found.exit_code == 1
     durations = {row["workload"]: row for row in rows if row["metric"] == "duration"}
     assert durations.keys() == {"own.naps", "own.even"}
     assert durations["own.naps"]["verdict"] == "slower"
-    # Three runs a side without a null arm: what differs by a hundredth may be told from it.
+    # Three runs per arm without a null arm: a difference of 1 % can be significant.
     assert durations["own.even"]["ratio"] == pytest.approx(1, abs=0.05)
-    nothing = CliRunner().invoke(main, ["compare", *words[:1], "env:nobody", *words[2:], "--json"])
-    assert nothing.exit_code == 4
-    assert len(nothing.stderr.strip().splitlines()) == 1
+    missing = [*selection[:1], "env:missing", *selection[2:]]
+    empty = CliRunner().invoke(main, ["compare", *missing, "--json"])
+    assert empty.exit_code == 4
+    assert len(empty.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -109,9 +117,9 @@ def test_compare_selects_stored_runs(done, folder):
     ],
 )
 def test_ab_rejects_arguments_before_writing(folder, tmp_path, arguments, message):
-    places = ["--workloads", str(folder / "w"), "--environments", str(folder / "e")]
+    folders = ["--workloads", str(folder / "w"), "--environments", str(folder / "e")]
     store = tmp_path / "store"
-    found = CliRunner().invoke(main, ["ab", *places, "--store", str(store), *arguments])
+    found = CliRunner().invoke(main, ["ab", *folders, "--store", str(store), *arguments])
 
     assert found.exit_code == 2
     (line,) = found.stderr.strip().splitlines()

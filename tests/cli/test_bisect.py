@@ -1,4 +1,4 @@
-"""`benchkit bisect` for real: commits of a local package, one of them slower, two broken."""
+"""`benchkit bisect` on the commits of a local package: some are slower, two are broken."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from benchkit.experiment.bisect.result import read_bisection
 from benchkit.store.store import Store
 
 N_COMMITS = 9
-#: The first commit that is slower, by more than a busy machine can hide; one that cannot be built;
-#: one that cannot be imported.
-SLOW, UNBUILDABLE, BROKEN = 6, 4, 5
+#: The first slower commit; the effect is larger than the noise of a busy machine.
+SLOW = 6
+#: A commit that cannot be built, and a commit that cannot be imported.
+UNBUILDABLE, BROKEN = 4, 5
 CLUSTER = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A package in a repository of nine commits, and workloads that use it."""
+    """Return a folder with a repository of nine commits, and workloads that use its package."""
     folder = tmp_path_factory.mktemp("bisect")
     for name in ("w", "e", "naplib/naplib"):
         (folder / name).mkdir(parents=True)
     (folder / "w" / "own.py").write_text(WORKLOAD)
     (folder / "e" / "plain.yaml").write_text("packages: [dask, distributed]\n" + CLUSTER)
     git(folder / "naplib", "init", "-q", "-b", "main")
-    for place in range(N_COMMITS):
-        factor = 2.5 if place >= SLOW else 1.0
-        code = f"FACTOR = {factor}\nCOMMIT = {place}\n"
+    for number in range(N_COMMITS):
+        factor = 2.5 if number >= SLOW else 1.0
+        code = f"FACTOR = {factor}\nCOMMIT = {number}\n"
         build = PROJECT
-        if place == UNBUILDABLE:
+        if number == UNBUILDABLE:
             build = PROJECT.replace('"hatchling.build"', '"no_such_backend"')
-        if place == BROKEN:
+        if number == BROKEN:
             code = "raise RuntimeError('half a merge')\n"
         (folder / "naplib" / "pyproject.toml").write_text(build)
         (folder / "naplib" / "naplib" / "__init__.py").write_text(code)
         git(folder / "naplib", "add", ".")
-        git(folder / "naplib", "commit", "-qm", f"commit {place}")
+        git(folder / "naplib", "commit", "-qm", f"commit {number}")
     return folder
 
 
@@ -56,14 +57,14 @@ def commits(folder):
     return done.stdout.split()
 
 
-def words(*more, command="bisect", store="store"):
-    places = ["--workloads", "w", "--environments", "e", "--store", store]
-    return [sys.executable, "-m", "benchkit", command, *more, *places]
+def benchkit(*more, command="bisect", store="store"):
+    folders = ["--workloads", "w", "--environments", "e", "--store", store]
+    return [sys.executable, "-m", "benchkit", command, *more, *folders]
 
 
 def bisect(folder, *more, **options):
     return subprocess.run(
-        words(*more, **options), cwd=folder, capture_output=True, text=True, timeout=550
+        benchkit(*more, **options), cwd=folder, capture_output=True, text=True, timeout=550
     )
 
 
@@ -73,20 +74,20 @@ def bisect(folder, *more, **options):
 def test_bisect_finds_slower_commit_despite_broken_builds(project):
     shas = commits(project)
     process = subprocess.Popen(
-        words("own.naps", "--git", "naplib", "--good", shas[0], "--bad", "main", "-e", "plain"),
+        benchkit("own.naps", "--git", "naplib", "--good", shas[0], "--bad", "main", "-e", "plain"),
         cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    # Ctrl-C as soon as a few runs are there: nothing of them is measured again.
+    # Ctrl-C after a few runs: they are not measured again.
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline and process.poll() is None:
         if (project / "store" / "store.json").exists() and len(Store(project / "store")) >= 3:
             break
         time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "benchkit bisect --resume" in said
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "benchkit bisect --resume" in stderr
     before = set(Store(project / "store").ids())
 
     done = bisect(project, "--resume", "latest", "--json")
@@ -141,8 +142,8 @@ def test_bisect_step_works_with_git_bisect_run(project):
     shas = commits(project)
     clone = project / "clone"
     git(project, "clone", "-q", "naplib", "clone")
-    step = words("own.naps", "--git", "clone", "--good", shas[0], "--bad", shas[-1], "-e", "plain",
-                 "--git-step", "-q", "-n", "1", store="steps")  # fmt: skip
+    step = benchkit("own.naps", "--git", "clone", "--good", shas[0], "--bad", shas[-1], "-e",
+                    "plain", "--git-step", "-q", "-n", "1", store="steps")  # fmt: skip
     script = project / "step.sh"
     script.write_text(f"cd {project} && {' '.join(step)}\n")
 
@@ -157,10 +158,10 @@ def test_bisect_step_works_with_git_bisect_run(project):
         ["git", "bisect", "run", "sh", str(script)],
         cwd=clone, capture_output=True, text=True, timeout=350,
     )  # fmt: skip
-    said = done.stdout + done.stderr
-    assert f"{shas[SLOW]} is the first bad commit" in said, said
+    output = done.stdout + done.stderr
+    assert f"{shas[SLOW]} is the first bad commit" in output, output
 
-    # No step measures again what the first one knew of the ends, and it says what it took.
+    # Later steps reuse the runs of the ends, and report their number.
     runs = Store(project / "steps").runs()
     arms = runs[~runs["id"].isin(measured["id"])].groupby(["experiment", "block"])["arm"].agg(set)
     assert len(arms) >= 2
@@ -191,7 +192,7 @@ GIT = "own.naps --git naplib --good {} --bad {}"
 )
 def test_bisect_rejects_arguments_before_writing(project, monkeypatch, arguments, message):
     monkeypatch.chdir(project)
-    done = CliRunner().invoke(main, words(*arguments.split(), store="none")[3:])
+    done = CliRunner().invoke(main, benchkit(*arguments.split(), store="none")[3:])
 
     assert done.exit_code == 2, done.stderr
     assert message in done.stderr

@@ -17,10 +17,10 @@ def test_doctor_checks_cluster_and_kernel_without_secrets(tmp_path):
         timeout=120,
         env=env,
     )
-    found = {row["check"]: row for row in json.loads(done.stdout)}
+    results = {row["check"]: row for row in json.loads(done.stdout)}
 
-    assert found["cluster"]["status"] == "ok"
-    assert found["kernel"]["status"] == "ok"
-    assert found["store"]["status"] == "absent"
-    assert "S3, GitHub" in found["credentials"]["detail"]
+    assert results["cluster"]["status"] == "ok"
+    assert results["kernel"]["status"] == "ok"
+    assert results["store"]["status"] == "absent"
+    assert "S3, GitHub" in results["credentials"]["detail"]
     assert "SECRET" not in done.stdout.upper().replace("SECRETS", "")

@@ -1,4 +1,4 @@
-"""`benchkit env`: what its commands print, refuse and leave behind."""
+"""`benchkit env`: output and errors of its commands."""
 
 import json
 
@@ -139,12 +139,12 @@ def test_env_build_diff_and_remove(folders):
     found = [row for row in rows("diff", "one", "two") if row["kind"] == "package"]
     listed = {row["name"]: row for row in rows("list")}
     (folders / "two.yaml").unlink()
-    gone = rows("remove", "--unused")
+    removed = rows("remove", "--unused")
 
     assert found == [{"kind": "package", "name": "toolz", "a": "1.0.0", "b": "1.1.0"}]
     assert listed["one"]["built"] is True
     assert listed["one"]["bytes"] > 1e6
-    assert [row["hash"] for row in gone] == [listed["two"]["hash"]]
+    assert [row["hash"] for row in removed] == [listed["two"]["hash"]]
     assert {row["name"] for row in rows("list") if row["built"]} == {"one"}
     assert env("remove", "one").exit_code == 0
     assert env("show", "one").stderr.startswith("one is not built")

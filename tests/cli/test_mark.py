@@ -1,4 +1,4 @@
-"""`benchkit mark` and `benchkit regressions`: said once, seen everywhere, taken back."""
+"""`benchkit mark` and `benchkit regressions`: marks change the analysis and can be undone."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def store(tmp_path):
     return store
 
 
-def call(store, *words):
-    return CliRunner().invoke(main, [*words, "--store", str(store.path)])
+def call(store, *arguments):
+    return CliRunner().invoke(main, [*arguments, "--store", str(store.path)])
 
 
 def shown(store):
@@ -38,8 +38,8 @@ def shown(store):
 
 
 def test_mark_bankruptcy_can_be_undone(store):
-    words = ["mark", "bankruptcy", "--before", "2026-08-03", "-m", "new disks", "--by", "me"]
-    done = call(store, *words)
+    arguments = ["mark", "bankruptcy", "--before", "2026-08-03", "-m", "new disks", "--by", "me"]
+    done = call(store, *arguments)
     assert done.exit_code == 0, done.output
     assert len(shown(store)) == 2
     assert len(store.runs()) == 6  # nothing is deleted
@@ -62,16 +62,16 @@ def test_mark_exclude_selects_by_id_or_fields(store):
 def test_mark_rename_changes_names(store):
     assert call(store, "mark", "rename", "array.sum", "array.total", "-m", "clearer").exit_code == 0
     assert set(store.runs()["workload"]) == {"array.total"}
-    words = ["mark", "rename", "main", "tip", "--field", "environment", "-m", "clearer"]
-    assert call(store, *words).exit_code == 0
+    arguments = ["mark", "rename", "main", "tip", "--field", "environment", "-m", "clearer"]
+    assert call(store, *arguments).exit_code == 0
     assert set(store.runs()["environment"]) == {"tip", "dev"}
 
 
 def test_mark_accept_closes_regression(store):
-    about = {"workload": "array.sum", "environment": "main", "host": "bench-1", "scale": 1.0}
-    about |= {"capture": "full", "metric": "duration", "night": "2026-08-02T02:00:00"}
-    about |= {"seen": "2026-08-03T02:00:00", "cause": "code", "reason": "", "ratio": 1.2}
-    store.add_event("opened", regression="abcdef0123", **about)
+    event = {"workload": "array.sum", "environment": "main", "host": "bench-1", "scale": 1.0}
+    event |= {"capture": "full", "metric": "duration", "night": "2026-08-02T02:00:00"}
+    event |= {"seen": "2026-08-03T02:00:00", "cause": "code", "reason": "", "ratio": 1.2}
+    store.add_event("opened", regression="abcdef0123", **event)
     rows = json.loads(call(store, "regressions", "--json").stdout)
     assert [(row["id"], row["state"]) for row in rows] == [("abcdef0123", "open")]
     assert call(store, "mark", "accept", "abcdef0123", "-m", "safer code").exit_code == 0
@@ -93,7 +93,7 @@ def test_mark_list_shows_active_marks(store):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["mark", "exclude", "-m", "all of them"], "select runs by"),
         (["mark", "undo", "nothing", "-m", "x"], "no mark 'nothing'"),
@@ -102,10 +102,10 @@ def test_mark_list_shows_active_marks(store):
         (["regressions", "--state", "opened"], "--state 'opened': did you mean 'open'"),
     ],
 )
-def test_mark_rejects_arguments(store, words, says):
-    done = call(store, *words)
+def test_mark_rejects_arguments(store, arguments, message):
+    done = call(store, *arguments)
     assert done.exit_code == 2
-    assert says in done.stderr
+    assert message in done.stderr
     assert store.marks() == []
 
 

@@ -1,4 +1,4 @@
-"""`benchkit nightly` for real: measured, suspected, confirmed beside the last good build, told."""
+"""`benchkit nightly`: measure, suspect, confirm with the last good build, report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchkit.measure.run_ids import new_id
 from benchkit.store.store import Store
 
 NIGHT = "2026-10-{:02d}T02:00:00"
-PLACES = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
+FOLDERS = ["--workloads", "w", "--environments", "e", "--store", "store", "--no-report"]
 
 
-def nightly(folder, *words, **variables):
+def nightly(folder, *arguments, **variables):
     return subprocess.run(
-        [sys.executable, "-m", "benchkit", "nightly", *PLACES, *words],
+        [sys.executable, "-m", "benchkit", "nightly", *FOLDERS, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -34,7 +34,7 @@ def nightly(folder, *words, **variables):
 
 
 def repeat_nights(folder, n_nights):
-    """Copy the runs of the one measured night to nights before it, with a little noise."""
+    """Copy the runs of the measured night to earlier nights, with a little noise."""
     store, rng = Store(folder / "store"), np.random.default_rng(0)
     for run_id in store.ids():
         tree = store.open(run_id).tree
@@ -53,7 +53,7 @@ def repeat_nights(folder, n_nights):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A package in a repository, workloads that use it, and an environment of its tip."""
+    """Return a folder with a repository, workloads that use it, and an environment of its tip."""
     folder = tmp_path_factory.mktemp("nightly")
     for name in ("w", "e", "naplib/naplib"):
         (folder / name).mkdir(parents=True)
@@ -78,25 +78,26 @@ def project(tmp_path_factory):
 def test_nightly_confirms_planted_slowdown_in_one_night(project):
     first = nightly(project, "-e", "tip", "-e", "broken", "--night", NIGHT.format(20))
     assert first.returncode == 3, first.stderr
-    assert "failed: environment broken" in first.stdout  # told, and the rest went on
+    assert "failed: environment broken" in first.stdout  # reported, and the other parts ran
     assert "2 runs, 0 of them failed" in first.stdout
     repeat_nights(project, 14)
 
     (project / "naplib" / "naplib" / "__init__.py").write_text("FACTOR = 1.3\n")
     git(project / "naplib", "commit", "-qam", "two")
     step = project / "step.md"
-    words = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "file", "--output", "out"]
-    second = nightly(project, *words, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step))
+    arguments = ["-e", "tip", "--night", NIGHT.format(21), "--issues", "file", "--output", "out"]
+    second = nightly(project, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step))
     assert second.returncode == 1, second.stderr
     assert "own.naps: wall time of the workload" in second.stdout
     assert "::error title=own.naps" in second.stderr
 
-    (event,) = [one for one in Store(project / "store").events() if one["kind"] == "opened"]
+    events = Store(project / "store").events()
+    (event,) = [event for event in events if event["kind"] == "opened"]
     assert (event["workload"], event["metric"], event["cause"]) == ("own.naps", "duration", "code")
     assert event["confirmed"] is True
     assert event["again"]["low"] < event["again"]["ratio"] < event["again"]["high"]
     assert event["night"] == event["seen"] == NIGHT.format(21)
-    (source,) = [one for one in event["facts"]["changed"] if one["kind"] == "source"]
+    (source,) = [row for row in event["facts"]["changed"] if row["kind"] == "source"]
     assert source["name"] == "naplib"
     assert source["before"] != source["after"]
     assert f"--good {source['before']} --bad {source['after']}" in event["facts"]["bisect"]
@@ -112,16 +113,16 @@ def test_nightly_rejects_arguments_before_measuring(project, monkeypatch):
     monkeypatch.chdir(project)
     for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN"):
         monkeypatch.setenv(name, "")
-    for words, says in (
+    for arguments, message in (
         (["-e", "nowhere"], "no environment named 'nowhere'"),
         (["-e", "tip", "--issues", "github"], "GITHUB_REPOSITORY must be OWNER/NAME"),
         (["-e", "tip", "--budget", "5USD"], "must be a time, such as 90m or 6h"),
         (["-e", "tip", "--metric", "durations"], "no metric named 'durations'"),
         (["-e", "tip", "--night", "yesterday"], "'yesterday' is not a time"),
     ):
-        done = CliRunner().invoke(main, ["nightly", *PLACES, *words])
-        assert done.exit_code == 2, words
-        assert says in done.stderr
+        done = CliRunner().invoke(main, ["nightly", *FOLDERS, *arguments])
+        assert done.exit_code == 2, arguments
+        assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -130,8 +131,16 @@ def test_nightly_release_exports_tested_environment(project):
     cluster = "cluster: {n_workers: 1, threads_per_worker: 1, memory_limit: 512 MiB}\n"
     (project / "e" / "runtime.yaml").write_text(cluster)
     (project / "e" / "runtime-previous.yaml").write_text(cluster)
-    words = ["--profile", "release", "own.even", "--output", "release", "--store", "release-store"]
-    done = nightly(project, *words)
+    arguments = [
+        "--profile",
+        "release",
+        "own.even",
+        "--output",
+        "release",
+        "--store",
+        "release-store",
+    ]
+    done = nightly(project, *arguments)
     assert done.returncode == 0, done.stderr
     assert "9 runs" in done.stderr  # two pins and the null arm, three blocks
     assert "0 worse" in done.stdout
@@ -145,19 +154,10 @@ def test_nightly_release_exports_tested_environment(project):
         "from benchkit.measure import workload\n\n@workload\ndef fails(client, scale):\n"
         '    "Fail."\n    raise ValueError("planted")\n'
     )
-    words = [
-        "--profile",
-        "release",
-        "bad.fails",
-        "-n",
-        "2",
-        "--output",
-        "bad",
-        "--store",
-        "release-store",
-    ]
-    refused = nightly(project, *words)
+    arguments = ["--profile", "release", "bad.fails", "-n", "2", "--output", "bad"]
+    arguments += ["--store", "release-store"]
+    failed = nightly(project, *arguments)
     (project / "w" / "bad.py").unlink()
-    assert refused.returncode == 3, refused.stdout
-    assert "environment not exported: 2 runs failed" in refused.stderr
+    assert failed.returncode == 3, failed.stdout
+    assert "environment not exported: 2 runs failed" in failed.stderr
     assert not (project / "bad" / "runtime-tested.yaml").exists()

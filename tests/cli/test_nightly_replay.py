@@ -1,4 +1,4 @@
-"""Months of nights, replayed one by one through the real command, end with the right issues."""
+"""Replay months of nights through the command, and check the issues at the end."""
 
 from __future__ import annotations
 
@@ -21,43 +21,50 @@ def moment(night: int) -> pd.Timestamp:
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory):
-    """The store and the issues after all nights, and what each night said."""
+    """Return the folder, the reported changes of each night, and the issues after all nights."""
     plan = Plan()
     plan.step(0, "duration", 60, 1.10)
     plan.step(1, "duration", 80, 1.25)
     plan.step(2, "memory_peak", 70, 1.30)
     plan.step(3, "duration", 50, 1.20, last=85)  # recovers
-    plan.step(4, "duration", 65, 0.85)  # better: no issue
+    plan.step(4, "duration", 65, 0.85)  # an improvement: no issue
     plan.step(5, "duration", 60, 1.40)  # another version of the workload
     plan.new_version[5] = 60
     for night in (48, 77, 99):  # spikes of one night
         plan.step(6, "duration", night, 1.5, last=night + 1)
     plan.failing[7] = range(95, N_NIGHTS)
-    plan.failing[8] = range(55, 58)  # works again
+    plan.failing[8] = range(55, 58)  # recovers
     plan.machine[90:95] = 1.2  # a bad week of the machine, control included
     plan.machine[45] = 1.5  # a bad night
 
     folder = tmp_path_factory.mktemp("replay")
-    store, runner, said = Store(folder / "store"), CliRunner(), {}
-    words = ["nightly", "--no-measure", "--store", str(folder / "store"), "--no-report", "--json"]
-    words += ["--control", CONTROL, "--metric", "duration", "--metric", "memory_peak", "-q"]
-    words += ["--issues", "file", "--output", str(folder / "out")]
-    for place, (_, runs) in enumerate(nights(plan)):
+    store, runner, changes = Store(folder / "store"), CliRunner(), {}
+    arguments = [
+        "nightly",
+        "--no-measure",
+        "--store",
+        str(folder / "store"),
+        "--no-report",
+        "--json",
+    ]
+    arguments += ["--control", CONTROL, "--metric", "duration", "--metric", "memory_peak", "-q"]
+    arguments += ["--issues", "file", "--output", str(folder / "out")]
+    for number, (_, runs) in enumerate(nights(plan)):
         for run in runs:
             store.add(run)
-        if place < FIRST_JUDGED:
+        if number < FIRST_JUDGED:
             continue
-        result = runner.invoke(main, words)
+        result = runner.invoke(main, arguments)
         assert result.exit_code in (0, 1), result.output
-        news = json.loads(result.stdout)
-        said[place] = news
-        assert (result.exit_code == 1) == any(e["kind"] in ("opened", "grown") for e in news)
+        changes[number] = json.loads(result.stdout)
+        kinds = {event["kind"] for event in changes[number]}
+        assert (result.exit_code == 1) == bool(kinds & {"opened", "grown"})
     issues = {}
     for path in (folder / "out" / "issues").glob("*.md"):
         head = json.loads(path.read_text().partition("\n")[0][5:-4])
         name = head["title"].partition(":")[0], head["labels"][1]
         issues[name] = head["state"], path.read_text()
-    return folder, said, issues
+    return folder, changes, issues
 
 
 @pytest.mark.slow
@@ -79,8 +86,8 @@ def test_replay_dates_regressions_within_one_night(replayed):
     result = CliRunner().invoke(main, ["regressions", "--store", str(folder / "store"), "--json"])
     found = {row["workload"]: pd.Timestamp(row["night"]) for row in json.loads(result.stdout)}
     for workload, night in {"w00": 60, "w01": 80, "w02": 70, "w03": 50, "w07": 95}.items():
-        away = abs(found[f"planted.{workload}"] - moment(night)) / pd.Timedelta(days=1)
-        assert away <= 1, workload
+        distance = abs(found[f"planted.{workload}"] - moment(night)) / pd.Timedelta(days=1)
+        assert distance <= 1, workload
 
 
 @pytest.mark.slow
@@ -93,20 +100,20 @@ def test_replay_issue_has_compare_link_and_bisect_command(replayed):
 
 @pytest.mark.slow
 def test_replay_separates_machine_changes_and_improvements(replayed):
-    _, said, _ = replayed
+    _, changes, _ = replayed
     tip = {
         night: [event for event in news if event["environment"] == TIP]
-        for night, news in said.items()
+        for night, news in changes.items()
     }
     kinds = {(event["kind"], event["workload"]) for news in tip.values() for event in news}
     assert ("improved", "planted.w04") in kinds
     assert ("recovered", "planted.w03") in kinds
     assert not {kind for kind, _ in kinds} & {"grown", "eased"}
-    aside = [e for news in tip.values() for e in news if e["kind"] == "set_aside"]
-    placed = {(pd.Timestamp(event["night"]) - moment(0)).days for event in aside}
-    # The week of the machine began on night 90 and ended with night 94.
-    assert placed
-    assert placed <= {89, 90, 91, 94, 95, 96}
+    set_aside = [e for news in tip.values() for e in news if e["kind"] == "set_aside"]
+    days = {(pd.Timestamp(event["night"]) - moment(0)).days for event in set_aside}
+    # The slow week of the machine is from night 90 to night 94.
+    assert days
+    assert days <= {89, 90, 91, 94, 95, 96}
     better = {e["workload"] for news in tip.values() for e in news if e["kind"] == "improved"}
     assert better == {"planted.w04"}
 
@@ -116,9 +123,16 @@ def test_replay_judging_again_adds_nothing(replayed):
     folder, _, issues = replayed
     store = Store(folder / "store")
     before = len(store.events())
-    words = ["nightly", "--no-measure", "--store", str(folder / "store"), "--no-report", "--json"]
-    words += ["--issues", "file", "--output", str(folder / "out"), "-q"]
-    result = CliRunner().invoke(main, words)
+    arguments = [
+        "nightly",
+        "--no-measure",
+        "--store",
+        str(folder / "store"),
+        "--no-report",
+        "--json",
+    ]
+    arguments += ["--issues", "file", "--output", str(folder / "out"), "-q"]
+    result = CliRunner().invoke(main, arguments)
     assert (result.exit_code, json.loads(result.stdout)) == (0, [])
     assert len(store.events()) == before
     again = {path.read_text() for path in (folder / "out" / "issues").glob("*.md")}

@@ -27,8 +27,8 @@ def benchkit(*arguments, **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder of workloads: one that fails, one that answers wrongly, one that lacks a package."""
-    folder = tmp_path / "mine"
+    """Return a folder of workloads: failing, wrong, without its package, and correct."""
+    folder = tmp_path / "workloads"
     folder.mkdir()
     (folder / "bad.py").write_text(
         """from benchkit.measure import expect, workload
@@ -85,19 +85,19 @@ def test_run_passes_parameters_capture_and_tags(tmp_path, folder):
     store = str(tmp_path / "store")
     done = benchkit(
         *("run", "bad.fine", "--workloads", folder, "--store", store, "-n", "2"),
-        *("--set", "n=41", "--capture", "off", "--tag", "who=me"),
+        *("--set", "n=41", "--capture", "off", "--tag", "user=me"),
     )
 
     assert done.returncode == 0, done.stderr
     assert len([line for line in done.stdout.splitlines() if "bad.fine[n=41,word=a]" in line]) == 2
     assert "(1)" in done.stdout
-    runs = Store(store, create=False).runs(who="me")
+    runs = Store(store, create=False).runs(user="me")
     assert list(runs["params"]) == [{"n": 41, "word": "a"}] * 2
     tree = Store(store).open("latest").tree
     assert tree.attrs["capture"] == "off"
     assert float(tree["duration"]) > 0
     assert "tasks" not in tree.children
-    assert "n_tasks" not in tree.data_vars  # missing is missing, never 0
+    assert "n_tasks" not in tree.data_vars  # a missing metric has no value
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,10 @@ def test_run_passes_parameters_capture_and_tags(tmp_path, folder):
 )
 def test_run_rejects_arguments_before_writing(tmp_path, folder, arguments, message):
     store = tmp_path / "store"
-    mine = [] if "--workloads" in arguments else ["--workloads", folder]
-    done = CliRunner().invoke(main, ["run", "bad.fine", *mine, *arguments, "--store", str(store)])
+    folders = [] if "--workloads" in arguments else ["--workloads", folder]
+    done = CliRunner().invoke(
+        main, ["run", "bad.fine", *folders, *arguments, "--store", str(store)]
+    )
 
     assert done.exit_code == 2
     (line,) = done.stderr.strip().splitlines()
@@ -153,12 +155,12 @@ def test_run_ctrl_c_keeps_runs_and_ends_processes(tmp_path):
             break
     children = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)
-    printed, said = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "interrupted: 2 runs are stored" in said
-    assert "Traceback" not in said
-    assert printed.count(QUICK) == 2
+    assert "interrupted: 2 runs are stored" in stderr
+    assert "Traceback" not in stderr
+    assert stdout.count(QUICK) == 2
     assert list(Store(store, create=False).runs()["outcome"]) == ["ok", "ok"]
     assert psutil.wait_procs(children, timeout=20)[1] == []
     assert not list((Path(store) / "tmp").rglob("*.json"))
@@ -186,4 +188,4 @@ def b_fine(client, scale):
 
     assert done.returncode == 3
     outcomes = [row["outcome"] for row in json.loads(done.stdout)]
-    assert outcomes == ["infrastructure", "infrastructure", "ok"]  # tried again, once
+    assert outcomes == ["infrastructure", "infrastructure", "ok"]  # repeated once

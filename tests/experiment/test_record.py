@@ -22,7 +22,9 @@ OPTIONS = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
 def test_record_stores_run_with_tags(tmp_path):
     store = benchkit.Store(tmp_path / "store")
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
-        with benchkit.record(client, workload="etl", tags={"variant": "A"}, store=store) as it:
+        with benchkit.record(
+            client, workload="etl", tags={"variant": "A"}, store=store
+        ) as recorder:
             client.gather(client.map(abs, range(20), pure=False))
         with (
             pytest.raises(ZeroDivisionError),
@@ -30,10 +32,10 @@ def test_record_stores_run_with_tags(tmp_path):
         ):
             client.submit(lambda: 1 / 0).result()
 
-    assert it.run.outcome == "ok"
-    assert it.run.metrics["n_tasks"] == 20
+    assert recorder.run.outcome == "ok"
+    assert recorder.run.metrics["n_tasks"] == 20
     assert failed.run.outcome == "failed"
-    assert store.runs(variant="A")["id"].tolist() == [it.run.id]
+    assert store.runs(variant="A")["id"].tolist() == [recorder.run.id]
 
 
 def test_record_asynchronous_client_needs_async_with(tmp_path):
@@ -44,11 +46,11 @@ def test_record_asynchronous_client_needs_async_with(tmp_path):
         ):
             with pytest.raises(UsageError, match="async with"):
                 benchkit.record(client, store=tmp_path / "store").__enter__()
-            async with benchkit.record(client, store=tmp_path / "store") as it:
+            async with benchkit.record(client, store=tmp_path / "store") as recorder:
                 await client.gather(client.map(abs, range(7), pure=False))
-            return it.run
+            return recorder.run
 
-    # In a thread of its own: the browser of other tests keeps a loop running in this one.
+    # In another thread: the browser of other tests keeps an event loop running in this thread.
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(asyncio.run, measure()).result()
 
@@ -73,8 +75,11 @@ if __name__ == "__main__":
 
 def test_record_rejects_invalid_capture_before_writing(tmp_path):
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
-        for capture, told in (("full+memray", "benchkit run"), ("everything", "full, light, off")):
-            with pytest.raises(UsageError, match=told):
+        for capture, message in (
+            ("full+memray", "benchkit run"),
+            ("everything", "full, light, off"),
+        ):
+            with pytest.raises(UsageError, match=message):
                 benchkit.record(client, store=tmp_path / "store", capture=capture)
 
     assert not (tmp_path / "store").exists()
@@ -101,7 +106,7 @@ def test_record_lost_scheduler_is_infrastructure(tmp_path):
 )
 def test_record_closed_client_outcome(status, outcome, tmp_path):
     class ClosedClientError(Exception):
-        """As newer releases raise it."""
+        """Error of newer releases of distributed."""
 
     recorder = benchkit.record(SimpleNamespace(status=status), store=tmp_path)
     alive = recorder._scheduler_alive
@@ -116,10 +121,10 @@ def test_store_check_rescues_run_of_killed_process(tmp_path, monkeypatch):
     assert done.returncode == -signal.SIGKILL
 
     store = benchkit.Store(tmp_path / "store")
-    (left,) = (tmp_path / "store" / "tmp" / "recordings").glob("**/head.json")
-    (left.parent / "memray").mkdir()
-    (left.parent / "memray" / "worker.bin").write_bytes(b"profile")
-    assert store.check().rescued == []  # whoever started it may be about to take it
+    (head,) = (tmp_path / "store" / "tmp" / "recordings").glob("**/head.json")
+    (head.parent / "memray").mkdir()
+    (head.parent / "memray" / "worker.bin").write_bytes(b"profile")
+    assert store.check().rescued == []  # its process may still run
     monkeypatch.setattr(recording, "STORE_WITHIN_S", 0.0)
     (rescued,) = store.check().rescued
     run = store.open(rescued)
@@ -129,8 +134,8 @@ def test_store_check_rescues_run_of_killed_process(tmp_path, monkeypatch):
     assert store.runs()["workload"].tolist() == ["etl"]
     (extra,) = store.extras(rescued)
     assert extra.read_bytes() == b"profile"
-    (told,) = json.loads(run.tree.attrs["extras"])
-    assert (store.path / told / "worker.bin") == extra
+    (folder,) = json.loads(run.tree.attrs["extras"])
+    assert (store.path / folder / "worker.bin") == extra
     assert store.check().rescued == []
     assert not list((tmp_path / "store" / "tmp" / "recordings").iterdir())
 
@@ -138,11 +143,11 @@ def test_store_check_rescues_run_of_killed_process(tmp_path, monkeypatch):
 def test_store_check_ignores_running_recording(tmp_path):
     store = benchkit.Store(tmp_path / "store")
     with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
-        with benchkit.record(client, workload="etl", store=store) as it:
+        with benchkit.record(client, workload="etl", store=store) as recorder:
             client.submit(abs, -1).result()
             assert store.check().rescued == []
-    assert it.run.outcome == "ok"
-    assert store.ids() == [it.run.id]
+    assert recorder.run.outcome == "ok"
+    assert store.ids() == [recorder.run.id]
 
 
 def test_record_rejects_unwritable_store(tmp_path):

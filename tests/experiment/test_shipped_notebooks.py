@@ -1,4 +1,4 @@
-"""Each shipped notebook runs from top to bottom under papermill, as by hand."""
+"""Each shipped notebook runs from top to bottom under papermill."""
 
 import nbformat
 import papermill
@@ -39,9 +39,9 @@ def test_measure_notebook_stores_its_run(tmp_path):
 def test_explore_notebook_draws_comparison(tmp_path):
     executed = execute("explore", tmp_path, store=str(tmp_path / "store"), scale=0.1)
 
-    kept = Store(tmp_path / "store", create=False).runs()
-    assert list(kept["outcome"]) == ["ok"] * 4
-    assert list(kept["tags"][-2:]) == [{"way": "small chunks"}, {"way": "large chunks"}]
+    runs = Store(tmp_path / "store", create=False).runs()
+    assert list(runs["outcome"]) == ["ok"] * 4
+    assert list(runs["tags"][-2:]) == [{"way": "small chunks"}, {"way": "large chunks"}]
     # The imports draw nothing, but load the scripts of hvPlot.
     _, *figures = [
         cell

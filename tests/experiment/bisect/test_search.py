@@ -1,4 +1,4 @@
-"""A bisection as logic: what is measured next, when it is sure, and whether that is true."""
+"""Search of a bisection on simulated builds: choice of pairs, stop rule, calibration."""
 
 import math
 
@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from benchkit.analysis.stats.step_posterior import chances_of_place, weight_of_events
 from benchkit.experiment.bisect.search import Block, Search
 
 
 def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **options):
-    """Bisect builds of which those from `truth` on are slower, with honest noise."""
+    """Bisect simulated builds; the build `truth` and all later builds are slower."""
     search = Search(n_builds, **options)
-    # What two equal builds differ by, and what each changes a little.
+    # Differences of equal builds, and a drift from build to build.
     levels = rng.normal(0, 0.005, n_builds) + np.cumsum(rng.normal(0, drift, n_builds))
     levels[truth:] += step
     unbuildable = set(np.flatnonzero(rng.random(n_builds) < broken)) - {0, n_builds - 1}
@@ -22,9 +21,9 @@ def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **opti
             for build in set(pair) & unbuildable:
                 search.skip(build)
             continue
-        shared = rng.normal(0, 0.1)  # a slow minute hits both
+        shared = rng.normal(0, 0.1)  # a slow minute affects both builds
         logs = shared + levels[list(pair)] + noise * rng.standard_t(5, 2)
-        logs += rng.exponential(0.3, 2) * (rng.random(2) < 0.03)  # a neighbour wakes up
+        logs += rng.exponential(0.3, 2) * (rng.random(2) < 0.03)  # another process disturbs the run
         search.add(Block(pair, tuple(np.exp(logs))))
     return search
 
@@ -40,18 +39,18 @@ def simulate(rng, n_builds, truth, *, step, noise, broken=0.0, drift=0.0, **opti
     ],
 )
 def test_search_answers_are_as_often_right_as_stated(n_builds, step, noise, options):
-    rng, named, right, stated = np.random.default_rng(20), 0, 0, []
+    rng, n_found, n_right, stated = np.random.default_rng(20), 0, 0, []
     for _ in range(40):
         truth = int(rng.integers(1, n_builds))
         search = simulate(rng, n_builds, truth, step=step, noise=noise, **options)
         if search.found:
             low, high = search.between
-            named, right = named + 1, right + (low < truth <= high)
+            n_found, n_right = n_found + 1, n_right + (low < truth <= high)
             stated.append(search.chance)
 
-    assert named >= 32  # it is not silent either
+    assert n_found >= 32  # most searches end with an answer
     assert min(stated) >= 0.95
-    assert binomtest(right, named, float(np.mean(stated)), alternative="less").pvalue > 0.001
+    assert binomtest(n_right, n_found, float(np.mean(stated)), alternative="less").pvalue > 0.001
 
 
 def test_search_stops_when_ends_do_not_differ():
@@ -73,26 +72,26 @@ def test_search_ignores_negligible_differences(ratio, ends):
 
 
 def measured(search, truth, *, ratio=1.5):
-    """Let a search go on without noise; return the pairs that it asked for."""
-    asked = []
+    """Run a search without noise; return the measured pairs."""
+    pairs = []
     while (pair := search.next_pair()) is not None:
-        asked.append(pair)
+        pairs.append(pair)
         search.add(Block(pair, tuple(10 * (ratio if build >= truth else 1) for build in pair)))
-    return asked
+    return pairs
 
 
 @pytest.mark.parametrize("truth", [1, 2, 17, 31, 32])
 def test_search_halves_and_confirms_the_last_pair(truth):
     search = Search(33)
-    asked = measured(search, truth)
+    pairs = measured(search, truth)
 
     assert search.found
     assert search.between == (truth - 1, truth)
-    assert asked.count((truth - 1, truth)) >= 3
-    n_ends = asked.index((0, 16))
-    assert asked[:n_ends] == [(0, 32)] * n_ends
+    assert pairs.count((truth - 1, truth)) >= 3
+    n_ends = pairs.index((0, 16))
+    assert pairs[:n_ends] == [(0, 32)] * n_ends
     assert n_ends <= 5
-    assert len(asked) <= n_ends + 2 * 5 + 3
+    assert len(pairs) <= n_ends + 2 * 5 + 3
 
 
 def test_search_corrects_a_wrong_step():
@@ -100,7 +99,7 @@ def test_search_corrects_a_wrong_step():
     for _ in range(3):
         search.add(Block((0, 16), (10.0, 15.0)))
     for _ in range(2):
-        search.add(Block((0, 8), (10.0, 14.8)))  # twice something else was the matter
+        search.add(Block((0, 8), (10.0, 14.8)))  # two disturbed blocks
     measured(search, 12)
 
     assert search.found
@@ -132,9 +131,9 @@ def test_search_counts_a_timeout_as_slow():
 def test_search_skips_a_build_without_results_in_two_blocks():
     search = Search(9)
     while (pair := search.next_pair()) is not None:
-        nothing = pair[1] == 4
-        value = math.nan if nothing else 15.0 if pair[1] >= 6 else 10.0
-        event = None if nothing else False
+        fails = pair[1] == 4
+        value = math.nan if fails else 15.0 if pair[1] >= 6 else 10.0
+        event = None if fails else False
         search.add(Block(pair, (10.0 if pair[0] < 6 else 15.0, value), (False, event)))
 
     assert search.skipped == {4}
@@ -175,19 +174,3 @@ def test_search_uses_differences_for_metrics_with_zeros():
 
     assert search.found
     assert search.between == (2, 3)
-
-
-def test_chances_of_place_is_robust_to_an_outlier():
-    ends = {(0, 4): [0.20, 0.21, 0.19]}
-    calm = chances_of_place(5, {**ends, (0, 2): [0.0, 0.01, -0.01]}, size=0.2)
-    hit = chances_of_place(5, {**ends, (0, 2): [0.0, 0.01, 0.9]}, size=0.2)
-
-    assert calm[3:].sum() > 0.99
-    assert 0.5 < hit[3:].sum() < calm[3:].sum()
-
-
-def test_weight_of_events_grows_with_failures():
-    weights = [weight_of_events((0, n), (n, 0)) for n in (1, 2, 3, 5)]
-
-    assert weights == sorted(weights)
-    assert weight_of_events((3, 0), (3, 0)) < 0.1

@@ -1,4 +1,4 @@
-"""Environments are built once, whole or not at all, and are measured in."""
+"""Build of environments: shared, atomic, with the packages that the file requires."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.experiment.environment.python import choose_python, find_pythons
 from benchkit.experiment.environment.requirements import parse_requirement
 from benchkit.experiment.paths import shipped
-from benchkit.experiment.run.api import run as run_workloads
+from benchkit.experiment.run.api import run
 from benchkit.experiment.run.kernel import MeasuringKernel
 
 WORKLOAD = """
@@ -94,7 +94,7 @@ def test_build_adds_required_packages_to_conda_once(write, tmp_path, monkeypatch
     (tmp_path / "environment.yml").write_text("dependencies: [python=3.11, dask, ipykernel]\n")
     tool = tmp_path / "bin" / "micromamba"
     tool.parent.mkdir()
-    # Stands for the real one, which no test can rely on: makes a prefix whose Python is this one.
+    # A fake conda, because the real conda may be missing: its prefix runs this Python.
     tool.write_text(
         "#!/bin/sh\n"
         f'echo "$@" >> {tmp_path}/calls; cp "$7" {tmp_path}/derived.yml\n'
@@ -136,7 +136,7 @@ def test_build_removes_files_when_conda_fails(write, tmp_path, cache, monkeypatc
 
 def test_find_built_ignores_incomplete_environment(cache, write):
     folder = cache / "environments" / "0123456789abcdef"
-    (folder / "somebody-was-killed" / "bin").mkdir(parents=True)
+    (folder / "killed-build" / "bin").mkdir(parents=True)
 
     assert list_built() == []
     assert find_built("0123456789abcdef") is None
@@ -170,7 +170,7 @@ def test_kernel_inherits_no_dask_variables(write, tmp_path, monkeypatch):
 @pytest.mark.environment
 def test_run_in_oldest_release(write, tmp_path):
     pythons = [python.version for python in find_pythons()]
-    # Python 3.10 where the machine has one, else this interpreter's.
+    # Python 3.10 if available, else this interpreter.
     python = "3.10" if any(v.startswith("3.10.") for v in pythons) else ">=3.10,<3.12"
     environment = write(
         f'python: "{python}"\npackages: [dask==2023.4.1, distributed==2023.4.1]\n'
@@ -180,23 +180,23 @@ def test_run_in_oldest_release(write, tmp_path):
     (tmp_path / "workloads").mkdir()
     (tmp_path / "workloads" / "old.py").write_text(WORKLOAD)
 
-    (run,) = run_workloads(
+    (measured,) = run(
         "old.count",
         environment=environment,
         folders=[tmp_path / "workloads"],
         store=tmp_path / "store",
     )
 
-    assert run.outcome == "ok", run.error
-    assert run.tree.attrs["distributed"] == "2023.4.1"
-    packages = json.loads(run.tree.attrs["packages"])
+    assert measured.outcome == "ok", measured.error
+    assert measured.tree.attrs["distributed"] == "2023.4.1"
+    packages = json.loads(measured.tree.attrs["packages"])
     assert packages == dict(find_build(environment).packages)
     assert "numpy" not in packages
-    spec = json.loads(run.tree.attrs["environment_spec"])
+    spec = json.loads(measured.tree.attrs["environment_spec"])
     assert spec["packages"] == ["dask==2023.4.1", "distributed==2023.4.1"]
     assert spec["built"]["hash"] == find_build(environment).hash
     assert spec["built"]["as_of"] == "2023-05-15"
-    config = json.loads(run.tree.attrs["config"])
+    config = json.loads(measured.tree.attrs["config"])
     assert config["distributed"]["scheduler"]["work-stealing"] is False
 
 
@@ -204,22 +204,22 @@ def test_run_in_oldest_release(write, tmp_path):
 @pytest.mark.environment
 def test_build_is_shared_locked_and_crash_safe(write, source, cache, tmp_path):
     environment = write("packages: [distributed, ./toy]\n")
-    told = []
-    first = threading.Thread(target=build, args=(environment,), kwargs={"report": told.append})
+    lines = []
+    first = threading.Thread(target=build, args=(environment,), kwargs={"report": lines.append})
     first.start()
     deadline = time.monotonic() + 60
-    while not told and time.monotonic() < deadline:
+    while not lines and time.monotonic() < deadline:
         time.sleep(0.01)
 
-    built = build(environment, report=told.append)
+    built = build(environment, report=lines.append)
     first.join()
 
-    assert sum("resolving" in line for line in told) == 1
-    assert any("waiting" in line for line in told)
+    assert sum("resolving" in line for line in lines) == 1
+    assert any("waiting" in line for line in lines)
     assert ask(built, "import toy_thing; print(toy_thing.VALUE)") == "1"
     assert built.packages["toy-thing"] == "1"
     assert "ipykernel" in built.packages
-    # Equal packages under another name and another spelling: the same environment.
+    # Equal packages in another order under another name: the same environment.
     assert build(write("packages: ['./toy', distributed]\n", "twin")) == built
 
     (source / "toy_thing" / "__init__.py").write_text("VALUE = 2\n")
@@ -291,7 +291,7 @@ def test_build_checks_coiled_cluster_options(tmp_path, write):
     text = (shipped("environments") / "coiled-small.yaml").read_text()
     packages = "packages: [coiled, 'boto3>=1.34', distributed]\n"
 
-    # Building checks the options against the signature of this coiled; nobody logs in.
+    # The build checks the options against the signature of coiled.Cluster, without a login.
     assert "coiled" in build(write(packages + text)).packages
 
     with pytest.raises(InvalidEnvironmentError, match="did you mean 'n_workers'"):

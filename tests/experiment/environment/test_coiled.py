@@ -49,7 +49,7 @@ def test_import_merges_files_of_one_name(reference, tmp_path):
         "gilknocker==0.4.1",
     )
     assert environment.dask == {"distributed": {"scheduler": {"worker-saturation": 1.2}}}
-    # The folder's own sections override those of cluster_kwargs.yaml, as they do there.
+    # Sections of the folder override those of cluster_kwargs.yaml, as in coiled/benchmarks.
     assert environment.cluster == {
         "class": "coiled.Cluster",
         "wait_for_workers": True,

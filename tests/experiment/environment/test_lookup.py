@@ -1,4 +1,4 @@
-"""Environment files: what they may say, what is refused, and with which line."""
+"""Find and merge environment files; errors name file and line."""
 
 import sys
 
@@ -11,7 +11,7 @@ from benchkit.experiment.paths import shipped
 
 @pytest.fixture
 def load(tmp_path):
-    """Write environment files and load one of them."""
+    """Return a function that writes environment files and loads the first."""
 
     def load(text, name="main", **others):
         for other, content in {name: text, **others}.items():
@@ -21,7 +21,7 @@ def load(tmp_path):
     return load
 
 
-def refusal(load, text, **others):
+def error_of(load, text, **others):
     with pytest.raises(InvalidEnvironmentError) as caught:
         load(text, **others)
     message = str(caught.value)
@@ -63,7 +63,7 @@ def refusal(load, text, **others):
     ],
 )
 def test_find_environment_reports_line_of_mistake(load, text, message):
-    assert message in refusal(load, text)
+    assert message in error_of(load, text)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_find_environment_reports_line_of_mistake(load, text, message):
         ),
         ("dask: {distribute: {}}\n", "has no setting 'distribute': did you mean 'distributed'?"),
         ("dask: {distributed.scheduler.work-stealing: 0}\n", "should be nested: distributed: {"),
-        ("dask: {nobodys: {a: 1}}\n", "has no setting 'nobodys'"),
+        ("dask: {unknown: {a: 1}}\n", "has no setting 'unknown'"),
     ],
 )
 def test_find_environment_rejects_unknown_dask_setting(load, text, message):
     import distributed
 
-    assert message.replace("VERSION", distributed.__version__) in refusal(load, text)
+    assert message.replace("VERSION", distributed.__version__) in error_of(load, text)
 
 
 def test_find_environment_accepts_open_settings(load):
@@ -114,7 +114,7 @@ def test_find_environment_merges_extended_files(load):
 
     assert environment.description == "the base"
     assert environment.variables == {"A": "1", "B": "2e3"}
-    # Dask takes either spelling: two of them beside one another would be decided by chance.
+    # Dask accepts both spellings; with both in one file the result would be random.
     assert environment.dask == {
         "distributed": {"scheduler": {"work-stealing": True, "worker-ttl": None}}
     }
@@ -138,13 +138,13 @@ def test_empty_key_removes_value_of_base(load):
 
 
 def test_find_environment_reports_circular_extends(load):
-    message = refusal(load, "extends: a\n", a="extends: b\n", b="extends: main\n")
+    message = error_of(load, "extends: a\n", a="extends: b\n", b="extends: main\n")
 
     assert "circular extends: main -> a -> b -> main" in message
 
 
 def test_find_environment_reports_line_in_base(load):
-    message = refusal(load, "extends: base\n", base="\ncluster: {n_wokers: 1}\n")
+    message = error_of(load, "extends: base\n", base="\ncluster: {n_wokers: 1}\n")
 
     assert "base.yaml:2: " in message
 

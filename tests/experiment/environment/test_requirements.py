@@ -84,7 +84,7 @@ def test_source_states_detect_changes(source):
 
     git("commit", "-q", "-a", "-m", "two")
     assert source_states(branch) != first[0]
-    # The version of a source can come from its commits.
+    # The version of a source can depend on its commits.
     assert source_states(local) != changed
 
 

@@ -1,4 +1,4 @@
-"""What is told of a night."""
+"""Result of a night."""
 
 from __future__ import annotations
 

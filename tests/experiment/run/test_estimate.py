@@ -37,7 +37,7 @@ LOCAL = Environment("here")
 
 
 @pytest.mark.parametrize(
-    ("said", "price"),
+    ("configured", "price"),
     [
         (None, None),
         (0.2, 0.2),
@@ -47,15 +47,15 @@ LOCAL = Environment("here")
         ({"coiled.Cluster": 0.3}, None),
     ],
 )
-def test_worker_price_by_cluster_class(said, price):
-    with dask.config.set({WORKER_PRICE_KEY: said}):
+def test_worker_price_by_cluster_class(configured, price):
+    with dask.config.set({WORKER_PRICE_KEY: configured}):
         assert worker_price(LOCAL) == price
 
 
-@pytest.mark.parametrize("said", [-1, "much"])
-def test_worker_price_rejects_other_values(said):
+@pytest.mark.parametrize("configured", [-1, "much"])
+def test_worker_price_rejects_other_values(configured):
     with (
-        dask.config.set({WORKER_PRICE_KEY: said}),
+        dask.config.set({WORKER_PRICE_KEY: configured}),
         pytest.raises(UsageError, match="is not a price"),
     ):
         worker_price(LOCAL)

@@ -41,7 +41,7 @@ def _(result):
 
 @pytest.fixture
 def folders(tmp_path):
-    """A folder of workloads and one of environments, and a store to be."""
+    """Return a folder with workloads and environments."""
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "own.py").write_text(WORKLOAD)
     (tmp_path / "e").mkdir()
@@ -88,14 +88,14 @@ def test_experiment_stops_idle_arms(folders):
         elif isinstance(event, Finished):
             records.append(event.record)
 
-    assert [record["outcome"] for record in records] == ["ok"] * 6  # the check knows the arm
+    assert [record["outcome"] for record in records] == ["ok"] * 6  # checked per arm
     by_arm = {}
     for record in records:
         by_arm.setdefault(record["arm"], []).append(record["duration"])
     assert set(by_arm) == {"base", "slow", NULL_ARM}
-    assert min(by_arm["slow"]) > 2.0  # it sleeps that long
+    assert min(by_arm["slow"]) > 2.0  # its sleep
     assert median(by_arm["base"] + by_arm[NULL_ARM]) < median(by_arm["slow"])
-    # One that was told to stop a moment ago may not stand still yet.
+    # A process may still run shortly after SIGSTOP.
     assert states.count(psutil.STATUS_STOPPED) > 0.8 * len(states) > 8
     assert {record["environment"] for record in records if record["arm"] == NULL_ARM} == {"base"}
 
@@ -116,20 +116,20 @@ def test_experiment_resumes_after_kill(folders):
         stdout=subprocess.PIPE,
         text=True,
     )
-    kept = [process.stdout.readline().strip() for _ in range(2)]
+    finished = [process.stdout.readline().strip() for _ in range(2)]
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     process.wait(10)
 
     assert psutil.wait_procs(children, timeout=20)[1] == []
     experiment, _ = resume_experiment(folders / "store", "latest")
-    ahead = list(experiment.plan)
-    assert 1 <= len(ahead) <= 2
+    remaining = list(experiment.plan)
+    assert 1 <= len(remaining) <= 2
     for _ in experiment.run():
         pass
 
     runs = Store(folders / "store").runs()
-    assert set(kept) <= set(runs["id"])
+    assert set(finished) <= set(runs["id"])
     assert len(runs) == len(set(zip(runs["block"], runs["arm"], strict=True))) == 4
     assert resume_experiment(folders / "store", "latest")[0].plan == []
     assert len(json.loads((experiment.folder / "plan.json").read_text())["plan"]) == 4

@@ -1,4 +1,4 @@
-"""The process that measures, and what is left of its notebooks in the one that drives it."""
+"""Kernel of measurements: errors, and no leaks in the process that controls it."""
 
 import threading
 
@@ -23,15 +23,15 @@ def notebook(tmp_path):
     def write(code):
         cells = [PARAMETERS, nbformat.v4.new_code_cell(code)]
         path = tmp_path / "notebook.ipynb"
-        told = {"language_info": {"name": "python"}}
-        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=told), path)
+        metadata = {"language_info": {"name": "python"}}
+        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), path)
         return path
 
     return write
 
 
-def held():
-    """What this process holds, of which there is only so much: open files and threads."""
+def open_resources():
+    """Return the number of open files and of threads of this process."""
     return psutil.Process().num_fds(), threading.active_count()
 
 
@@ -40,20 +40,20 @@ def test_kernel_execute_leaks_no_files_or_threads(kernel, notebook, tmp_path):
     after = []
     for _ in range(4):
         kernel.execute(path, tmp_path / "done.ipynb", {}, timeout_s=60)
-        after.append(held())
+        after.append(open_resources())
 
     assert after[-1][0] <= after[1][0]
     assert after[-1][1] <= after[1][1]
 
 
 def test_kernel_execute_failure_leaks_no_files_or_threads(kernel, notebook, tmp_path):
-    wrong = notebook("import time; time.sleep(seconds); 1 / 0")
+    failing = notebook("import time; time.sleep(seconds); 1 / 0")
     after = []
     for seconds, kind in [(0.0, "raised"), (30.0, "timeout")] * 2:
-        with pytest.raises(KernelError) as trouble:
-            kernel.execute(wrong, tmp_path / "done.ipynb", {"seconds": seconds}, timeout_s=2)
-        assert trouble.value.kind == kind
-        after.append(held())
+        with pytest.raises(KernelError) as caught:
+            kernel.execute(failing, tmp_path / "done.ipynb", {"seconds": seconds}, timeout_s=2)
+        assert caught.value.kind == kind
+        after.append(open_resources())
 
     assert after[2][0] <= after[0][0]
     assert after[3][0] <= after[1][0]

@@ -1,4 +1,4 @@
-"""What is known of workloads beforehand: from a table of runs to a file, and back to a plan."""
+"""Known durations and noise: from runs to a file, and from the file to a plan."""
 
 import json
 from dataclasses import replace
@@ -46,14 +46,14 @@ def folder(runs, tmp_path):
 
 
 def test_load_known_reads_noise_table(runs, folder):
-    facts = load_known([folder, folder / "none"])
+    known = load_known([folder, folder / "none"])
 
-    assert sorted(facts) == ["a.loud", "a.new", "a.quiet"]
-    assert 0.006 < facts["a.quiet"].noise < 0.015
-    assert 0.12 < facts["a.loud"].noise < 0.3
-    assert np.isnan(facts["a.new"].noise)
-    assert facts["a.quiet"].duration == pytest.approx(4.0, rel=0.02)
-    assert facts["a.quiet"].n_runs == 40
+    assert sorted(known) == ["a.loud", "a.new", "a.quiet"]
+    assert 0.006 < known["a.quiet"].noise < 0.015
+    assert 0.12 < known["a.loud"].noise < 0.3
+    assert np.isnan(known["a.new"].noise)
+    assert known["a.quiet"].duration == pytest.approx(4.0, rel=0.02)
+    assert known["a.quiet"].n_runs == 40
 
 
 def noise_of(experiment):
@@ -62,7 +62,7 @@ def noise_of(experiment):
 
 
 def test_known_values_prefer_the_store(folder, tmp_path, monkeypatch, runs):
-    names = [SimpleNamespace(name=name) for name in ("a.quiet", "a.loud", "a.new", "a.unheard")]
+    names = [SimpleNamespace(name=name) for name in ("a.quiet", "a.loud", "a.new", "a.unknown")]
     store = Store(tmp_path / "store")
     experiment = Experiment(store, arms=(), variants=names, folders=[folder])
     assert sorted(noise_of(experiment)) == ["a.loud", "a.quiet"]
@@ -71,7 +71,7 @@ def test_known_values_prefer_the_store(folder, tmp_path, monkeypatch, runs):
     assert noise_of(smaller) == known_durations(store, smaller.known_workloads) == {}
 
     slower = runs[runs["workload"] == "a.quiet"].assign(duration=lambda frame: 2 * frame.duration)
-    monkeypatch.setattr(Store, "runs", lambda self, **asked: slower)
+    monkeypatch.setattr(Store, "runs", lambda self, **filters: slower)
     monkeypatch.setattr(Store, "__len__", lambda self: len(slower))
     assert known_durations(store, load_known([folder]))["a.quiet"] == pytest.approx(8, rel=0.02)
     assert noise_of(experiment)["a.loud"] == load_known([folder])["a.loud"].noise
@@ -86,9 +86,9 @@ def test_load_known_rejects_other_json(tmp_path, content):
 
 
 def test_describe_detectable_changes_names_noisy_workloads():
-    told = describe_detectable_changes({"a.quiet": 0.01, "b.quiet": 0.02, "a.loud": 0.3}, n_runs=5)
+    text = describe_detectable_changes({"a.quiet": 0.01, "b.quiet": 0.02, "a.loud": 0.3}, n_runs=5)
 
-    assert "5 runs a side detect a change of 2% in 0, of 5% in 2, of 10% in 2 of 3" in told
-    assert told.endswith("3 workloads with known noise; noise of one run above 15%: a.loud 30%")
+    assert "5 runs a side detect a change of 2% in 0, of 5% in 2, of 10% in 2 of 3" in text
+    assert text.endswith("3 workloads with known noise; noise of one run above 15%: a.loud 30%")
     assert "above" not in describe_detectable_changes({"a.quiet": 0.01}, n_runs=5)
     assert describe_detectable_changes({}, n_runs=5) == ""

@@ -27,13 +27,13 @@ def notebook(tmp_path):
 
 
 def test_declared_parameters_have_type_default_comment(notebook):
-    found = declared_parameters(notebook())
+    parameters = declared_parameters(notebook())
 
-    assert list(found) == ["text", "for_", "share", "many", "maybe"]
-    assert found["text"].default == "a=b # not a comment"
-    assert found["text"].comment == "with an equals sign"
-    assert found["for_"].type == "int"
-    assert found["share"].comment == ""
+    assert list(parameters) == ["text", "for_", "share", "many", "maybe"]
+    assert parameters["text"].default == "a=b # not a comment"
+    assert parameters["text"].comment == "with an equals sign"
+    assert parameters["for_"].type == "int"
+    assert parameters["share"].comment == ""
 
 
 @pytest.mark.parametrize(

@@ -16,18 +16,18 @@ def test_plan_measurements_has_complete_adjacent_blocks():
     } | {(block, "null", variant): 1 for block in range(4) for variant in VARIANTS}
     assert [m.order for m in plan] == list(range(24))
     for start in range(0, 24, 3):
-        together = plan[start : start + 3]
-        assert len({(m.block, m.variant) for m in together}) == 1
+        block = plan[start : start + 3]
+        assert len({(m.block, m.variant) for m in block}) == 1
 
 
 def test_plan_measurements_abba_cancels_drift():
     plan = plan_measurements(["A", "B", "null"], VARIANTS, 4)
-    places = {
+    positions = {
         arm: sum(m.order for m in plan if m.arm == arm and m.variant == "x.a")
         for arm in ("A", "B", "null")
     }
 
-    assert len(set(places.values())) == 1
+    assert len(set(positions.values())) == 1
 
 
 def test_plan_measurements_random_order_is_seeded_and_balanced():
@@ -37,8 +37,8 @@ def test_plan_measurements_random_order_is_seeded_and_balanced():
 
     assert first == again
     assert first != other
-    ahead = sum(m.arm == "A" for m in first[::2])
-    assert 150 < ahead < 250
+    n_first = sum(m.arm == "A" for m in first[::2])
+    assert 150 < n_first < 250
 
 
 @pytest.mark.parametrize("options", [{"order": "aabb"}])

@@ -1,4 +1,4 @@
-"""Clusters that take long to start are kept from run to run; here a local one plays the cloud."""
+"""Remote clusters are reused for several runs; a local cluster stands for a remote cluster."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ CLOUD = """from pathlib import Path
 from distributed import LocalCluster
 
 class Cloud(LocalCluster):
-    "A cluster whose class says nothing about this machine; counts its starts and ends."
+    "A cluster of an unknown class; counts its starts and ends."
     def __init__(self, note="", **options):
         self.note = Path(note)
         self.note.open("a").write("start\\n")
@@ -64,8 +64,12 @@ def test_remote_cluster_is_reused_with_new_workers_and_closed(tmp_path, monkeypa
     assert len(pids) == 3
     assert Path(note).read_text().split().count("start") == 1
     assert "close" in Path(note).read_text().split()
-    described = [
+    descriptions = [
         json.loads(experiment.store.open(record["id"]).tree.attrs["cluster_description"])
         for record in records
     ]
-    assert [found["workers"] for found in described] == ["new", "restarted", "restarted"]
+    assert [d["workers"] for d in descriptions] == [
+        "new",
+        "restarted",
+        "restarted",
+    ]

@@ -32,7 +32,7 @@ def test_blocks_within_is_at_least_two():
 
 
 def simulate(ratios, *, adaptive=True, seed=0, **budget):
-    """Walk through a plan with noise of 2 %; return the runs per variant and the policy."""
+    """Simulate a plan with noise of 2 %; return the runs per variant and the policy."""
     rng = np.random.default_rng(seed)
     arms, names = ["A", "B", "null"], [f"x.w{i}" for i in range(len(ratios))]
     policy = StopPolicy(
