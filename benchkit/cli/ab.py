@@ -264,8 +264,8 @@ def print_plan(experiment: Experiment) -> None:
     from benchkit.experiment.run.known_workloads import known_noise
     from benchkit.experiment.run.plan import NULL_ARM
 
-    for place, arm in enumerate(experiment.arms):
-        role = "baseline" if not place else "null    " if arm.name == NULL_ARM else "against "
+    for position, arm in enumerate(experiment.arms):
+        role = "baseline" if not position else "null    " if arm.name == NULL_ARM else "against "
         description = arm.environment.description or arm.environment.name
         if arm.name == NULL_ARM:
             description = "the baseline measured a second time"

@@ -22,7 +22,7 @@ def env() -> None:
     """Manage environments: packages, settings and clusters of measurements."""
 
 
-def _folders(function: Callable) -> Callable:
+def _folders(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--environments",
         "folders",
@@ -134,8 +134,8 @@ def _print_sections(rows: list[dict[str, Any]], *, own: bool) -> None:
             kind = row["kind"]
             click.echo(f"{kind}:")
         text = row["name"] if kind == "requirement" else f"{row['name']}: {row['value']}"
-        place = f"  ({row['from']})" if row["from"] and kind != "definition" else ""
-        click.echo(f"  {text}{place}")
+        origin = f"  ({row['from']})" if row["from"] and kind != "definition" else ""
+        click.echo(f"  {text}{origin}")
     if shared:
         click.echo(f"{len(shared)} packages of this interpreter: --json prints them", err=True)
     if defaults:

@@ -40,7 +40,7 @@ class _ErrorReportingGroup(click.Group):
             click.echo(f"error: {error}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo("interrupted: finished runs are kept", err=True)
+            click.echo("interrupted: finished runs are stored", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             # The reader of stdout (`head`) has exited: flushing at exit would raise again.

@@ -109,7 +109,7 @@ def _set_variable(context: click.Context, parameter: click.Parameter, value: Any
     context.call_on_close(restore)
 
 
-def common(*names: str) -> Callable:
+def common(*names: str) -> Callable[..., Any]:
     """Return a decorator that adds shared options to a command.
 
     Parameters
@@ -177,7 +177,7 @@ def common(*names: str) -> Callable:
         "json": [click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")],
     }  # fmt: skip
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         option_names = [*names, *(["environments"] if "environment" in names else [])]
         for name in reversed(dict.fromkeys(option_names)):
             for option in reversed(options[name]):

@@ -71,12 +71,12 @@ class CandidateEnvironments:
         }
         self.pinned = dict(pinned) if pinned is not None else self._choose_versions()
 
-    def environment(self, place: int) -> Environment:
+    def environment(self, position: int) -> Environment:
         """Return the environment of a candidate, every package pinned.
 
         Parameters
         ----------
-        place : int
+        position : int
             Position of the candidate.
 
         Returns
@@ -91,7 +91,7 @@ class CandidateEnvironments:
         EnvironmentBuildError
             The package index is not reachable, or a source cannot be read.
         """
-        candidate = self.candidates[place]
+        candidate = self.candidates[position]
         lock = self._resolve(candidate, prefer=self.pinned)
         package, pin = next(iter(candidate.pins.items()))
         return replace(

@@ -79,7 +79,7 @@ def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -
     own = store.runs(experiment=experiment)
     if not ends:
         return own
-    blocks = {run_id: place for place, pair in enumerate(ends) for run_id in pair}
+    blocks = {run_id: position for position, pair in enumerate(ends) for run_id in pair}
     reused = store.runs(id=list(blocks))
     reused["block"] = reused["id"].map(blocks).astype("Int64")
     return pd.concat([reused, own], ignore_index=True) if len(own) else reused
@@ -106,18 +106,18 @@ def replay(
     dict of str to str
         Name of a skipped build -> reason.
     """
-    places = {candidate.name: place for place, candidate in enumerate(candidates)}
+    positions = {candidate.name: position for position, candidate in enumerate(candidates)}
     reasons: dict[str, str] = {}
     if runs.empty:
         return reasons
     for _, block_runs in runs.sort_values("order", kind="stable").groupby("block"):
         # Repeated after an infrastructure failure: use the last record.
-        records = {places[record["arm"]]: record for record in block_runs.to_dict("records")}
+        records = {positions[record["arm"]]: record for record in block_runs.to_dict("records")}
         if len(records) == 2:
             low, high = sorted(records)
             search.add(block_of((low, high), (records[low], records[high]), metric))
-            for place in {low, high} & search.skipped:
-                record = records[place]
-                name = candidates[place].name
+            for position in {low, high} & search.skipped:
+                record = records[position]
+                name = candidates[position].name
                 reasons.setdefault(name, f"{record['outcome']}: {record['error'] or 'no value'}")
     return reasons

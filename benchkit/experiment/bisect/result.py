@@ -140,17 +140,17 @@ class BisectionResult:
         chances = self.search.chances if self.search.ends == "differ" else None
         counts = self.search.events
         rows = []
-        for place, candidate in enumerate(self.candidates):
+        for position, candidate in enumerate(self.candidates):
             n_runs = int((self.runs["arm"] == candidate.name).sum()) if len(self.runs) else 0
-            change = self.change(self.candidates[0], candidate) if n_runs and place else None
+            change = self.change(self.candidates[0], candidate) if n_runs and position else None
             rows.append(
                 {
                     "build": candidate.name,
                     "title": candidate.title,
-                    "verdict": self._verdict(place),
-                    "chance": math.nan if chances is None else float(chances[place]),
+                    "verdict": self._verdict(position),
+                    "chance": math.nan if chances is None else float(chances[position]),
                     "runs": n_runs,
-                    "failed": int(counts[place, 0]),
+                    "failed": int(counts[position, 0]),
                     **{name: math.nan if change is None else float(change[name])
                        for name in ("ratio", "low", "high")},
                     "note": self.reasons.get(candidate.name, ""),
@@ -158,17 +158,17 @@ class BisectionResult:
             )  # fmt: skip
         return pd.DataFrame(rows)
 
-    def _verdict(self, place: int) -> str:
-        if place in self.search.skipped:
+    def _verdict(self, position: int) -> str:
+        if position in self.search.skipped:
             return "left out"
-        if place == 0 or place == self.search.last:
-            is_first = self.first is self.candidates[place] and self.status == "found"
-            return "first bad" if is_first else ("bad" if place else "good")
+        if position == 0 or position == self.search.last:
+            is_first = self.first is self.candidates[position] and self.status == "found"
+            return "first bad" if is_first else ("bad" if position else "good")
         if self.search.ends != "differ":
             return ""
-        if self.status == "found" and place == self.search.between[1]:
+        if self.status == "found" and position == self.search.between[1]:
             return "first bad"
-        p_bad, level = self.search.side(place), self.search.confidence
+        p_bad, level = self.search.side(position), self.search.confidence
         return "bad" if p_bad >= level else "good" if 1 - p_bad >= level else ""
 
     def packages(self) -> pd.DataFrame:
@@ -372,9 +372,9 @@ def read_bisection(store: Store | str | Path, experiment: str = "latest") -> Bis
     skipped = Path(run_store.path) / "experiments" / plan["id"] / SKIPPED_FILE
     if skipped.exists():
         reasons = {**json.loads(skipped.read_text(encoding="utf-8")), **reasons}
-    for place, candidate in enumerate(candidates):
+    for position, candidate in enumerate(candidates):
         if candidate.name in reasons:
-            search.skip(place)
+            search.skip(position)
     workload, metric = stored["workload"], stored["metric"]
     return BisectionResult(
         plan["id"], run_store, workload, metric, candidates, search, runs, reasons

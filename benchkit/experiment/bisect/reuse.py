@@ -87,7 +87,7 @@ def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str
         if stored.get("how") != how:
             continue
         pinned = dict(stored["held"])
-        names = [stored["candidates"][place]["name"] for place in (0, -1)]
+        names = [stored["candidates"][position]["name"] for position in (0, -1)]
         runs = store.runs(experiment=experiment, columns=["id", "arm", "block", "outcome"])
         runs = runs[runs["arm"].isin(names) & (runs["outcome"] != "infrastructure")]
         for _, block_runs in runs.groupby("block"):

@@ -273,8 +273,8 @@ class Search:
         return sum(
             event is None or not (event or self.by_events or math.isfinite(value))
             for block in self.blocks
-            for place, value, event in zip(block.builds, block.values, block.events, strict=True)
-            if place == build
+            for position, value, event in zip(block.builds, block.values, block.events, strict=True)
+            if position == build
         )
 
     def is_unusable(self, build: int) -> bool:

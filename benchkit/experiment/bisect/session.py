@@ -109,8 +109,8 @@ class Bisection:
         if self.search.next_pair() is None:
             return
         began = time.monotonic()
-        for place in (0, self.search.last) if self.search.ends == "open" else ():
-            self._build(place, report)
+        for position in (0, self.search.last) if self.search.ends == "open" else ():
+            self._build(position, report)
         plan = self._measurements(began, budget_s, report)
         for event in self.experiment.run(plan):
             if isinstance(event, Finished):
@@ -148,9 +148,9 @@ class Bisection:
             if budget_s is not None and n_blocks and spent * (1 + 1 / n_blocks) > budget_s:
                 self.out_of_budget = True
                 return
-            if not all([self._build(place, report) for place in pair]):
+            if not all([self._build(position, report) for position in pair]):
                 continue
-            names = [self.candidates[place].name for place in pair]
+            names = [self.candidates[position].name for position in pair]
             if pair != reported_pair:
                 report(self._describe_pair(pair))
                 self.experiment.retire(self.candidates[0].name, *names)
@@ -167,28 +167,28 @@ class Bisection:
         order, self._n_runs = self._n_runs, self._n_runs + 1
         return Measurement(order, block, variant.name, name, deadline_s)
 
-    def _build(self, place: int, report: Callable[[str], None]) -> bool:
+    def _build(self, position: int, report: Callable[[str], None]) -> bool:
         """Build a candidate once; skip it if the build fails, raise if it is an end."""
-        if place in self._built:
+        if position in self._built:
             return True
-        candidate = self.candidates[place]
+        candidate = self.candidates[position]
         try:
-            environment = self.builds.environment(place)
+            environment = self.builds.environment(position)
             build(environment, report=report)
         except BenchkitError as error:
-            if place in (0, self.search.last):
+            if position in (0, self.search.last):
                 raise
-            self._skip(place, str(error), report)
+            self._skip(position, str(error), report)
             return False
         arms = [arm for arm in self.experiment.arms if arm.name != candidate.name]
         self.experiment.arms = [*arms, Arm(candidate.name, environment)]
-        self._built.add(place)
+        self._built.add(position)
         return True
 
-    def _skip(self, place: int, reason: str, report: Callable[[str], None]) -> None:
-        self.search.skip(place)
-        self.reasons[self.candidates[place].name] = reason
-        report(f"{self.candidates[place].title}: skipped: {reason}")
+    def _skip(self, position: int, reason: str, report: Callable[[str], None]) -> None:
+        self.search.skip(position)
+        self.reasons[self.candidates[position].name] = reason
+        report(f"{self.candidates[position].title}: skipped: {reason}")
         # The store has measured runs only, so the reasons are written to a file.
         path = self.experiment.folder / SKIPPED_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -196,23 +196,23 @@ class Bisection:
 
     def _add_block(self, pair: tuple[int, int], block: int, report: Callable[[str], None]) -> None:
         """Add a block to the search; skip a build without a usable result, or raise for an end."""
-        records = [self._records[block, self.candidates[place].name] for place in pair]
+        records = [self._records[block, self.candidates[position].name] for position in pair]
         skipped_before = set(self.search.skipped)
         self.search.add(block_of(pair, records, self.metric))
-        for place, record in zip(pair, records, strict=True):
+        for position, record in zip(pair, records, strict=True):
             reason = f"{record['outcome']}: {record.get('error') or f'no {self.metric}'}"
-            if place in self.search.skipped - skipped_before:
-                self._skip(place, reason, report)
-            elif place in (0, self.search.last) and self.search.is_unusable(place):
-                end = "good" if place == 0 else "bad"
+            if position in self.search.skipped - skipped_before:
+                self._skip(position, reason, report)
+            elif position in (0, self.search.last) and self.search.is_unusable(position):
+                end = "good" if position == 0 else "bad"
                 hint = "" if self.metric == OUTCOME else "; --metric outcome searches for failures"
                 raise BisectionEndError(
-                    f"the {end} end, {self.candidates[place].title}, cannot be measured: "
+                    f"the {end} end, {self.candidates[position].title}, cannot be measured: "
                     f"{reason}{hint}"
                 )
 
     def _describe_pair(self, pair: tuple[int, int]) -> str:
-        low, high = (self.candidates[place].name for place in pair)
+        low, high = (self.candidates[position].name for position in pair)
         if pair == (0, self.search.last) and self.search.ends == "open":
             return f"the two ends, {low} and {high}, until they differ"
         if self.search.chance >= self.search.confidence:

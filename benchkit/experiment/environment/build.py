@@ -310,7 +310,7 @@ def _cluster_problems(environment: Environment, built: Built) -> list[tuple[list
 
 def _size(folder: Path) -> int:
     return sum(
-        os.lstat(os.path.join(place, name)).st_size
-        for place, _, names in os.walk(folder)
+        os.lstat(os.path.join(folder_path, name)).st_size
+        for folder_path, _, names in os.walk(folder)
         for name in names
     )

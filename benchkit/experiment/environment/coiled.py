@@ -291,7 +291,7 @@ def _options(section: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CondaRequirement:
-    """Translation of an entry of a conda file; one field is set, or none for ``pip``.
+    """Translation of an entry of a conda file; all fields are empty for ``pip``.
 
     Parameters
     ----------
@@ -339,8 +339,7 @@ def translate_conda_spec(spec: str) -> CondaRequirement:
         )
     allowed, build = _split_version(version)
     if name == "python":
-        wanted = allowed.removeprefix("==").removesuffix(".*")
-        return CondaRequirement(python=wanted)
+        return CondaRequirement(python=allowed.removeprefix("==").removesuffix(".*"))
     if allowed:
         try:
             SpecifierSet(allowed)

@@ -176,12 +176,12 @@ def _prefix_files() -> str:
 def _origin(environment: Environment, kind: str, name: str) -> str:
     if kind == "config":
         # Keys in files may be written with underscores.
-        places = {
-            ".".join(keys[1:]).replace("_", "-"): place
-            for keys, place in environment.origins.items()
+        origins = {
+            ".".join(keys[1:]).replace("_", "-"): origin
+            for keys, origin in environment.origins.items()
             if keys[0] == "dask" and len(keys) > 1
         }
-        return places.get(name.replace("_", "-"), "default")
+        return origins.get(name.replace("_", "-"), "default")
     roots = {"variable": "variables", "cluster": "cluster", "shape": "clusters"}
     if kind in roots:
         return environment.where(roots[kind], *name.split("."))

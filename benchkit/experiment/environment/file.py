@@ -212,47 +212,51 @@ def _check_packages(file: EnvironmentFile) -> None:
     if not isinstance(packages, list) or not packages:
         _fail(file, "packages should be a list of pip requirement lines", "packages")
     for index, line in enumerate(packages):
-        place = ("packages", str(index))
+        keys = ("packages", str(index))
         if not isinstance(line, str):
-            _fail(file, f"{line!r} is not a pip requirement line: write it as text", *place)
+            _fail(file, f"{line!r} is not a pip requirement line: write it as text", *keys)
         try:
             parse_requirement(line, file.path.parent)
         except InvalidEnvironmentError as error:
-            _fail(file, str(error), *place)
+            _fail(file, str(error), *keys)
 
 
-def _check_text_keys(file: EnvironmentFile, value: Mapping, place: tuple[str, ...]) -> None:
+def _check_text_keys(
+    file: EnvironmentFile, value: Mapping[Any, Any], keys: tuple[str, ...]
+) -> None:
     for key, inner in value.items():
         if not isinstance(key, str):
-            _fail(file, f"{'.'.join(place)}: key {key!r} is not text: quote it", *place, str(key))
+            _fail(file, f"{'.'.join(keys)}: key {key!r} is not text: quote it", *keys, str(key))
         if isinstance(inner, dict):
-            _check_text_keys(file, inner, (*place, key))
+            _check_text_keys(file, inner, (*keys, key))
 
 
 def _checked_variables(file: EnvironmentFile, texts: dict[str, str]) -> dict[str, str]:
     for name in file.content["variables"]:
-        place = ("variables", str(name))
+        keys = ("variables", str(name))
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
-            _fail(file, f"variable {name!r}: a name has letters, digits and _ only", *place)
+            _fail(file, f"variable {name!r}: a name has letters, digits and _ only", *keys)
         if str(name) not in texts:
-            _fail(file, f"variable {name} should be text: write '' for an empty one", *place)
+            _fail(file, f"variable {name} should be text: write '' for an empty one", *keys)
         if str(name).startswith("DASK_"):
             _fail(
                 file,
                 f"variable {name}: put Dask's settings below `dask:`, with their types",
-                *place,
+                *keys,
             )
     return texts
 
 
-def _check_cluster(file: EnvironmentFile, options: Mapping, place: tuple[str, ...]) -> None:
+def _check_cluster(
+    file: EnvironmentFile, options: Mapping[Any, Any], keys: tuple[str, ...]
+) -> None:
     for name in ("class", "address"):
         if name in options and not isinstance(options[name], str):
             _fail(
-                file, f"{'.'.join(place)}.{name} is {options[name]!r}: should be text",
-                *place, name,
+                file, f"{'.'.join(keys)}.{name} is {options[name]!r}: should be text",
+                *keys, name,
             )  # fmt: skip
-    _check_text_keys(file, options, place)
+    _check_text_keys(file, options, keys)
 
 
 def _check_shape(file: EnvironmentFile, name: str, shape: Any) -> None:

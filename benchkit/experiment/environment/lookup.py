@@ -78,16 +78,16 @@ def find_environment(name: str, folders: Sequence[Path], *, check: bool = True) 
     return environment
 
 
-def _load(path: Path, folders: Sequence[Path], seen: tuple[Path, ...]) -> list[EnvironmentFile]:
+def _load(path: Path, folders: Sequence[Path], visited: tuple[Path, ...]) -> list[EnvironmentFile]:
     """Return the file and the files that it extends, the outermost base first."""
     file = read_environment_file(path)
     base = file.content.get("extends")
     if base in (None, CURRENT):
         return [file]
     known = {
-        name: found
-        for name, found in list_environments(folders).items()
-        if found.resolve() != path.resolve()
+        name: other
+        for name, other in list_environments(folders).items()
+        if other.resolve() != path.resolve()
     }
     if base == path.stem and base not in known:
         raise InvalidEnvironmentError(f"{file.where('extends')}: extends itself")
@@ -95,10 +95,10 @@ def _load(path: Path, folders: Sequence[Path], seen: tuple[Path, ...]) -> list[E
     if parent is None:
         hint = did_you_mean(base, known, "no file of that name next to it")
         raise InvalidEnvironmentError(f"{file.where('extends')}: extends {base!r}: {hint}")
-    if parent.resolve() in (found.resolve() for found in seen):
-        cycle = " -> ".join([*(found.stem for found in seen), path.stem, base])
+    if parent.resolve() in (other.resolve() for other in visited):
+        cycle = " -> ".join([*(other.stem for other in visited), path.stem, base])
         raise InvalidEnvironmentError(f"{file.where('extends')}: circular extends: {cycle}")
-    return [*_load(parent, folders, (*seen, path)), file]
+    return [*_load(parent, folders, (*visited, path)), file]
 
 
 def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
@@ -142,7 +142,7 @@ def _assemble(path: Path, files: Sequence[EnvironmentFile]) -> Environment:
     )
 
 
-def _is_other_cluster(base: Mapping | None, over: Mapping | None) -> bool:
+def _is_other_cluster(base: Mapping[str, Any] | None, over: Mapping[str, Any] | None) -> bool:
     if not base or not over:
         return False
     if "address" in over or "address" in base:

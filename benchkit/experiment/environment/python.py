@@ -69,12 +69,12 @@ def uv_command() -> list[str]:
     raise EnvironmentBuildError("uv, which builds environments, is not installed: pip install uv")
 
 
-def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
+def choose_python(requested: str | None, where: str = "python") -> Interpreter:
     """Return an interpreter of a version, preferably the running one.
 
     Parameters
     ----------
-    wanted : str or None
+    requested : str or None
         ``3.11``, ``3.11.7`` or ``>=3.10,<3.12``; None is this interpreter.
     where : str
         File and line, for the message.
@@ -90,9 +90,9 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
         No interpreter of that version exists; the message lists the available ones.
     """
     own = Interpreter(Path(sys.executable), platform.python_version())
-    if wanted is None:
+    if requested is None:
         return own
-    allowed = python_specifier(wanted)
+    allowed = python_specifier(requested)
     if allowed.contains(own.version, prereleases=True):
         return own
     # uv takes 2 s when shims of a version manager are on PATH: call it last.
@@ -102,7 +102,7 @@ def choose_python(wanted: str | None, where: str = "python") -> Interpreter:
                 return python
     names = ", ".join(dict.fromkeys(python.version for python in [*find_pythons(), own]))
     raise InvalidEnvironmentError(
-        f"{where}: no Python {wanted} on this machine: available: {names}; "
+        f"{where}: no Python {requested} on this machine: available: {names}; "
         "use an available version, or install it"
     )
 

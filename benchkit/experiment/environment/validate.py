@@ -88,15 +88,15 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
         if _normalize(root) not in roots and _is_of_other_project(root, roots, packages):
             continue
         for keys in _names({root: inner}, (), open_):
-            name, place = ".".join(keys), environment.where("dask", *keys)
+            name, where = ".".join(keys), environment.where("dask", *keys)
             if "." in keys[-1]:
                 nested = ": {".join([*keys[:-1], *keys[-1].split(".")])
                 raise InvalidEnvironmentError(
-                    f"{place}: {keys[-1]!r} should be nested: {nested}: ..."
+                    f"{where}: {keys[-1]!r} should be nested: {nested}: ..."
                 )
             if _normalize(name) not in known and _normalize(name) not in roots:
                 hint = _hint(name, known)
-                raise InvalidEnvironmentError(f"{place}: {version} has no setting {name!r}: {hint}")
+                raise InvalidEnvironmentError(f"{where}: {version} has no setting {name!r}: {hint}")
 
 
 def _names(

@@ -104,7 +104,7 @@ class Night:
                 ("recovered", "recovered"),
                 ("improved", "improved"),
                 ("set_aside", "caused by the machine"),
-                ("dismissed", "not confirmed"),
+                ("dismissed", "not reproduced"),
             )
             if kind in kinds
         ]
