@@ -15,7 +15,7 @@ from benchkit.cli.options import MEASUREMENT, as_json_text, common, print_json
 from benchkit.errors import BenchkitError, UsageError
 
 if TYPE_CHECKING:
-    from benchkit.experiment.nightly.nightly import Night
+    from benchkit.experiment.nightly.night import Night
 
 __all__ = ["nightly_command"]
 

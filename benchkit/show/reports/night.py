@@ -7,7 +7,7 @@ from typing import Any
 
 from benchkit.analysis.regression.history import History
 from benchkit.analysis.regression.regression import Regression
-from benchkit.experiment.nightly.nightly import Night
+from benchkit.experiment.nightly.night import Night
 from benchkit.show import markdown
 
 __all__ = ["night_markdown", "open_series", "workflow_commands"]

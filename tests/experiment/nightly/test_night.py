@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchkit.experiment.nightly.nightly import Night
+from benchkit.experiment.nightly.night import Night
 from benchkit.store.store import Store
 
 

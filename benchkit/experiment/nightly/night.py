@@ -1,0 +1,154 @@
+"""Result of a night: its runs, its events and the open regressions."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchkit.analysis.regression.regression import Regression, read_ledger
+from benchkit.errors import UsageError
+from benchkit.formatting import Table
+from benchkit.store.store import Store
+
+__all__ = ["Night", "read_night"]
+
+#: Kinds of events that `Night.changes` returns, most important first; other kinds are internal.
+CHANGE_KINDS = (
+    "opened",
+    "grown",
+    "eased",
+    "recovered",
+    "ended",
+    "improved",
+    "set_aside",
+    "dismissed",
+)
+
+
+@dataclass(repr=False)
+class Night:
+    """Result of one nightly run.
+
+    Parameters
+    ----------
+    night : str
+        Time of the night (ISO 8601, UTC); the value of the ``night`` tag of its runs.
+    store : Store
+        Store of the runs and the ledger.
+    records : list of dict
+        Records of the measured runs, in order.
+    events : list of dict
+        Events added to the ledger.
+    regressions : list of Regression
+        All regressions in the ledger, newest first.
+    failures : list of str
+        Parts that failed, one line each.
+    interrupted : bool
+        Whether Ctrl-C stopped the measurements early.
+    """
+
+    night: str
+    store: Store
+    records: list[Mapping[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    regressions: list[Regression] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """Events to report, most important first (see `CHANGE_KINDS`)."""
+        events = [event for event in self.events if event["kind"] in CHANGE_KINDS]
+        return sorted(events, key=lambda event: CHANGE_KINDS.index(event["kind"]))
+
+    @property
+    def worse(self) -> list[dict[str, Any]]:
+        """Events of regressions that opened or grew in this night."""
+        return [event for event in self.events if event["kind"] in ("opened", "grown")]
+
+    @property
+    def failed(self) -> list[Mapping[str, Any]]:
+        """Records of the runs whose outcome is neither ok nor skipped."""
+        return [record for record in self.records if record["outcome"] not in ("ok", "skipped")]
+
+    @property
+    def sentence(self) -> str:
+        """One-sentence summary of the night."""
+        kinds = [event["kind"] for event in self.events]
+        counts = [
+            f"{kinds.count(kind)} {label}"
+            for kind, label in (
+                ("opened", "opened"),
+                ("grown", "grown"),
+                ("recovered", "recovered"),
+                ("improved", "improved"),
+                ("set_aside", "caused by the machine"),
+                ("dismissed", "not reproduced"),
+            )
+            if kind in kinds
+        ]
+        n_open = sum(regression.is_open for regression in self.regressions)
+        measured = f"{len(self.records)} runs, {len(self.failed)} of them failed"
+        parts = [measured if self.records else "nothing measured"]
+        parts.append(f"regressions: {', '.join(counts) or 'nothing new'}; {n_open} open")
+        if self.failures:
+            parts.append(f"{len(self.failures)} parts failed")
+        return f"Night {self.night[:16]}: {'; '.join(parts)}."
+
+    def __repr__(self) -> str:
+        lines = [self.sentence]
+        lines += [
+            f"  {regression.state:9}  {regression.title}"
+            for regression in self.regressions
+            if regression.is_open
+        ]
+        return "\n".join([*lines, *(f"  failed: {text}" for text in self.failures)])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {"state": regression.state, "regression": regression.title}
+            for regression in self.regressions
+            if regression.is_open
+        ]
+        rows += [{"state": "failed", "regression": text} for text in self.failures]
+        return f"<p>{html.escape(self.sentence)}</p>{Table(rows).to_html() if rows else ''}"
+
+
+def read_night(store: Store, night: str = "latest") -> Night:
+    """Return an earlier night, read from the store.
+
+    Parameters
+    ----------
+    store : Store
+        Store that contains the night.
+    night : str, default "latest"
+        Time of the night: the value of the ``night`` tag of its runs.
+
+    Returns
+    -------
+    Night
+        Its runs and events; all regressions in the ledger.
+
+    Raises
+    ------
+    UsageError
+        The store has no judged night with this time.
+    """
+    events, marks = store.events(), store.marks()
+    judged = sorted({str(event["seen"]) for event in events if event.get("seen")})
+    if night == "latest" and judged:
+        night = judged[-1]
+    if night not in judged:
+        last = f"; the last one is {judged[-1]}" if judged else ""
+        raise UsageError(f"night {night!r} was not judged in {store.path}{last}")
+    runs = store.runs()
+    of_night = [isinstance(tags, dict) and tags.get("night") == night for tags in runs["tags"]]
+    return Night(
+        night,
+        store,
+        records=[{str(k): v for k, v in row.items()} for row in runs[of_night].to_dict("records")],
+        events=[event for event in events if event.get("seen") == night],
+        regressions=read_ledger(events, marks),
+    )
