@@ -1,7 +1,7 @@
-"""Measure realistic Dask workloads, keep the runs, compare them honestly.
+"""Measure realistic Dask workloads, store the runs and compare them.
 
-Public names are found on first use (PEP 562), so that importing benchkit where something is
-measured loads nothing else.
+Public names are imported on first use (PEP 562), so that importing benchkit in a measured process
+loads no other module.
 
 Examples
 --------
@@ -19,7 +19,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOMES = {
+#: Public name -> module that defines it.
+_NAMES = {
     "BenchkitError": "benchkit.errors",
     "ClusterSpec": "benchkit.measure.cluster.spec",
     "Run": "benchkit.store.run",
@@ -40,17 +41,18 @@ _HOMES = {
     "workloads": "benchkit.experiment.run.api",
 }
 
+#: Public name -> module that it stands for.
 _MODULES = {"plots": "benchkit.show.plots"}
 
-__all__ = ["__version__", *sorted([*_HOMES, *_MODULES])]
+__all__ = ["__version__", *sorted([*_NAMES, *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(_MODULES[name])
-    if name not in _HOMES:
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_NAMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -56,7 +56,7 @@ def _nightly(values: np.ndarray, ask: Callable) -> list[list[tuple[int, int, int
         seen: list[tuple[int, int, int]] = []
         for night in range(FIRST - 1, row.size):
             for index, direction in ask(row[: night + 1].tolist()):
-                if all(abs(index - known) > 7 or direction != sign for known, _, sign in seen):
+                if all(abs(index - place) > 7 or direction != sign for place, _, sign in seen):
                     seen.append((int(index), night, direction))
         alarms.append(seen)
     return alarms

@@ -43,8 +43,8 @@ def test_architecture_page_names_existing_files(drawing):
 
 
 def test_imports_form_no_cycle(drawing):
-    known = drawing.modules()
-    imports = {module: set(drawing.imported(path, known)) for module, path in known.items()}
+    modules = drawing.modules()
+    imports = {module: set(drawing.imported(path, modules)) for module, path in modules.items()}
 
     try:
         TopologicalSorter(imports).prepare()
