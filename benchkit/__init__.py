@@ -33,11 +33,11 @@ _NAMES = {
     "dataset": "benchkit.measure.data.dataset",
     "expect": "benchkit.measure.checks",
     "nightly": "benchkit.experiment.nightly.nightly",
-    "open_cluster": "benchkit.measure.cluster.spec",
+    "open_cluster": "benchkit.measure.cluster.running",
     "record": "benchkit.experiment.record",
     "run": "benchkit.experiment.run.api",
     "timeseries": "benchkit.measure.scale",
-    "workload": "benchkit.measure.workloads",
+    "workload": "benchkit.measure.declaration",
     "workloads": "benchkit.experiment.run.api",
 }
 

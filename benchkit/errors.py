@@ -53,7 +53,13 @@ __all__ = [
 
 
 class AlreadyStored(BenchkitError):
-    """A file of this name is already in the store; a store never replaces a file."""
+    """A file of this name is already in the store; a store never replaces a file.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in the store.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -107,10 +113,16 @@ class NotEnoughRuns(BenchkitError):
 
 
 class MissingExtra(UsageError):
-    """A feature of benchkit needs packages that are not installed."""
+    """A feature of benchkit needs packages that are not installed.
+
+    Parameters
+    ----------
+    extra : str
+        Extra of benchkit that installs the packages.
+    package : str
+        Name of a missing package.
+    """
 
     def __init__(self, extra: str, package: str) -> None:
         self.extra = extra
-        super().__init__(
-            f"{package} is not installed: pip install 'benchkit[{extra}]' brings what is needed"
-        )
+        super().__init__(f"{package} is not installed: run pip install 'benchkit[{extra}]'")

@@ -22,7 +22,8 @@ from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.kernel import MeasuringKernel
 from benchkit.formatting import format_bytes, format_seconds
-from benchkit.measure.cluster.spec import ClusterSpec, open_cluster
+from benchkit.measure.cluster.running import open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.dataset import data_folder
 from benchkit.measure.discovery import collect
 from benchkit.store.store import Store

@@ -23,7 +23,7 @@ from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.description import describe
 from benchkit.measure.outcomes import RECORDED_STEP, classify_error
-from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
+from benchkit.measure.prometheus.session import Prometheus, record_prometheus
 from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
@@ -83,7 +83,7 @@ def record(
     ...     my_pipeline(client)  # doctest: +SKIP
     >>> recorded.run.metrics["duration"]  # doctest: +SKIP
     """
-    source = Prometheus.chosen(prometheus)
+    source = Prometheus.from_environment(prometheus)
     if parse_capture(capture)[1]:
         raise UsageError(
             f"record: capture {capture!r}: extra files are recorded by `benchkit run` only; "
@@ -209,7 +209,7 @@ class Recorder:
         )
         self._prometheus_context = ExitStack()
         self._prometheus_context.enter_context(
-            keep_prometheus(self.client, self.prometheus, self._observer, self._writer)
+            record_prometheus(self.client, self.prometheus, self._observer, self._writer)
         )
         self._observer.install()
         self._observer.clock_on()

@@ -21,12 +21,12 @@ _MODULES = {
     "downscale": "scale",
     "execute": "runner",
     "expect": "checks",
-    "open_cluster": "cluster.spec",
+    "open_cluster": "cluster.running",
     "random_array": "data.random",
     "random_frame": "data.random",
     "recipe": "data.recipe",
     "timeseries": "scale",
-    "workload": "workloads",
+    "workload": "declaration",
 }
 
 __all__ = sorted(_MODULES)

@@ -14,7 +14,7 @@ from typing import Any
 from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import UsageError, did_you_mean
 
-__all__ = ["EXTRAS", "LEVELS", "keep_extras", "parse_capture"]
+__all__ = ["EXTRAS", "LEVELS", "collect_extras", "parse_capture"]
 
 LEVELS = ("full", "light", "off")
 EXTRAS = ("performance-report", "cluster-dump", "memray")
@@ -51,16 +51,16 @@ def parse_capture(text: str) -> tuple[str, tuple[str, ...]]:
     for name, choices in ((level, LEVELS), *((extra, EXTRAS) for extra in extras)):
         if name not in choices:
             hint = did_you_mean(name, choices, f"there are {', '.join(choices)}")
-            kind = "level of capture" if choices is LEVELS else "extra"
-            raise UsageError(f"capture {text!r}: no {kind} is called {name!r}: {hint}")
+            kind = "capture level" if choices is LEVELS else "extra"
+            raise UsageError(f"capture {text!r}: no {kind} named {name!r}: {hint}")
     return level, tuple(dict.fromkeys(extras))
 
 
 @contextmanager
-def keep_extras(
-    client: Any, names: tuple[str, ...], folder: Path, note: Callable[[str], None]
+def collect_extras(
+    client: Any, names: tuple[str, ...], folder: Path, add_error: Callable[[str], None]
 ) -> Iterator[None]:
-    """Collect extras of the body of a `with`; report their errors to `note`, never raise them.
+    """Collect extras of the body of a `with`; pass their errors to `add_error`, never raise them.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def keep_extras(
         Extras to collect, from `EXTRAS`.
     folder : Path
         Folder for the files.
-    note : callable
-        Called with one line for each extra that failed.
+    add_error : callable
+        ``add_error(line)`` is called once for each extra that failed.
 
     Yields
     ------
@@ -79,22 +79,22 @@ def keep_extras(
     """
     closers: list[tuple[str, Callable[[], Any]]] = []
     for name in names:
-        with _report_errors(name, note), deadline(ARTIFACT_TIMEOUT_S, name):
+        with _report_errors(name, add_error), deadline(ARTIFACT_TIMEOUT_S, name):
             closers.append((name, _STARTERS[name](client, folder)))
     try:
         yield
     finally:
         for name, close in reversed(closers):
-            with _report_errors(name, note), deadline(ARTIFACT_TIMEOUT_S, name):
+            with _report_errors(name, add_error), deadline(ARTIFACT_TIMEOUT_S, name):
                 close()
 
 
 @contextmanager
-def _report_errors(name: str, note: Callable[[str], None]) -> Iterator[None]:
+def _report_errors(name: str, add_error: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        note(f"{name}: {type(error).__name__}: {error}".splitlines()[0])
+        add_error(f"{name}: {type(error).__name__}: {error}".splitlines()[0])
 
 
 def _performance_report(client: Any, folder: Path) -> Callable[[], Any]:
@@ -119,13 +119,13 @@ def _memray(client: Any, folder: Path) -> Callable[[], Any]:
     from distributed.diagnostics.memray import memray_workers
 
     def extend_path() -> None:
-        """Add the worker's own environment to PATH: distributed starts memray by name."""
+        """Add the folder of the worker's Python to PATH: distributed starts memray by name."""
         import os
         import sys
 
-        here = os.path.dirname(sys.executable)
-        if here not in os.environ.get("PATH", "").split(os.pathsep):
-            os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
+        folder = os.path.dirname(sys.executable)
+        if folder not in os.environ.get("PATH", "").split(os.pathsep):
+            os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
 
     client.run(extend_path)
     stack = ExitStack()

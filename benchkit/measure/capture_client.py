@@ -89,7 +89,13 @@ class Observer:
             self._thread.start()
 
     def clock_on(self) -> float:
-        """Start the clock and return its time in Unix s on the scheduler's clock."""
+        """Start the clock of the run.
+
+        Returns
+        -------
+        float
+            Start time, Unix s on the scheduler's clock.
+        """
         call_time = time()
         reply = self._call(f"{self.name}_on") if self._installed else None
         self._update_timeout(reply)
@@ -98,22 +104,34 @@ class Observer:
         self.clock_ahead = min(self.t_on - call_time, 0.0) + max(self.t_on - time(), 0.0)
         return self.t_on
 
-    def _update_timeout(self, reply: dict | None) -> None:
+    def _update_timeout(self, reply: dict[str, Any] | None) -> None:
         if reply:
             self._n_workers = reply["n_workers"]
         self._timeout_s = CALL_TIMEOUT_S + self._n_workers * CALL_TIMEOUT_PER_WORKER_S
 
     def clock_off(self) -> float:
-        """Stop the clock and return its time in Unix s on the scheduler's clock."""
+        """Stop the clock of the run.
+
+        Returns
+        -------
+        float
+            Stop time, Unix s on the scheduler's clock.
+        """
         call_time = time()
         reply = self._call(f"{self.name}_off") if self._installed else None
         self._update_timeout(reply)
-        # The wait for a scheduler that does not reply is not time of the workload.
+        # The wait for a scheduler that does not reply does not count as time of the workload.
         self.t_off = reply["t_off"] if reply else call_time + self.clock_ahead
         return self.t_off
 
     def uninstall(self, *, wait: bool = True) -> None:
-        """Drain the rest and remove the capture; `wait` for the workers' final heartbeats."""
+        """Drain the rest and remove the capture.
+
+        Parameters
+        ----------
+        wait : bool, default True
+            Wait for the final heartbeats and reports of the workers.
+        """
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._timeout_s)
@@ -137,7 +155,18 @@ class Observer:
             pause = DRAIN_EVERY_S if replied else min(10 * DRAIN_EVERY_S, 2 * pause)
 
     def drain(self, *, groups: bool = False) -> bool:
-        """Fetch the gathered data and write it; return False if the scheduler does not reply."""
+        """Fetch the data that the capture has gathered and write a segment.
+
+        Parameters
+        ----------
+        groups : bool, default False
+            Include all rows of task groups, also if there are many groups.
+
+        Returns
+        -------
+        bool
+            False if the scheduler did not reply.
+        """
         with self._lock:
             if not self._installed:
                 return False
@@ -147,23 +176,23 @@ class Observer:
             self._write_segment(reply)
             return True
 
-    def _write_segment(self, segment: dict) -> None:
+    def _write_segment(self, segment: dict[str, Any]) -> None:
         if segment["sequence"] == self._ack:
             return
         try:
             self.writer.segment(segment["tables"])
         except OSError as error:
-            self._note(f"could not write a segment: {error.strerror or error}")
+            self._add_error(f"could not write a segment: {error.strerror or error}")
             return  # not acknowledged: the scheduler sends it again
         self._ack = segment["sequence"]
 
     # -- calling ------------------------------------------------------------------------------
 
-    def _call(self, op: str, **kwargs: Any) -> dict | None:
+    def _call(self, op: str, **kwargs: Any) -> dict[str, Any] | None:
         """Call a handler of the scheduler from any thread; return None on errors."""
         if self.client.status != "running":
             # No reply can come, and waiting for one takes the whole timeout.
-            self._note(f"{op.replace(f'{self.name}_', '')}: the client lost its scheduler")
+            self._add_error(f"{op.replace(f'{self.name}_', '')}: the client lost its scheduler")
             return None
         try:
             loop = self.client.loop.asyncio_loop
@@ -173,10 +202,10 @@ class Observer:
             return future.result(self._timeout_s + 1)
         except Exception as error:
             label = op.replace(f"{self.name}_", "")
-            self._note(f"{label}: {type(error).__name__}: {error}".rstrip(": ")[:300])
+            self._add_error(f"{label}: {type(error).__name__}: {error}".rstrip(": ")[:300])
             return None
 
-    async def _remote(self, op: str, kwargs: dict) -> dict:
+    async def _remote(self, op: str, kwargs: dict[str, Any]) -> dict[str, Any]:
         reply = await getattr(self.client.scheduler, op)(**kwargs)
         if isinstance(reply, dict) and reply.get("status") == "error":
             raise RuntimeError(str(reply.get("text", reply)))
@@ -184,6 +213,6 @@ class Observer:
             raise RuntimeError("the capture is no longer installed")
         return reply or {}
 
-    def _note(self, line: str) -> None:
+    def _add_error(self, line: str) -> None:
         if line not in self.errors and len(self.errors) < 20:
             self.errors.append(line)

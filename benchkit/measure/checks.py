@@ -33,6 +33,8 @@ def expect(
         Computed value; a Series or an array is compared element by element.
     equals, close_to : scalar or array_like, optional
         The known answer, exactly or within ``atol + rtol * |close_to|``.
+    rtol, atol : float
+        Relative and absolute tolerance of `close_to`; by default 1e-9 and 0.
     at_least, at_most : scalar, optional
         Bounds, inclusive.
     what : str
@@ -55,26 +57,26 @@ def expect(
     """
     if equals is None and close_to is None and at_least is None and at_most is None:
         raise TypeError("expect: pass equals=, close_to=, at_least= or at_most=")
-    got, wanted_equal, wanted_close = (_plain(item) for item in (value, equals, close_to))
-    if wanted_equal is not None:
-        _compare(got, wanted_equal, what, lambda a, b: a == b, "expected")
-    if wanted_close is not None:
+    actual, exact, approximate = (_to_python(item) for item in (value, equals, close_to))
+    if exact is not None:
+        _compare(actual, exact, what, lambda a, b: a == b, "expected")
+    if approximate is not None:
         _compare(
-            got,
-            wanted_close,
+            actual,
+            approximate,
             what,
             lambda a, b: abs(a - b) <= atol + rtol * abs(b),
             f"expected within {atol:g} + {rtol:g} × of",
         )
-    for item in _flat(got):
+    for item in _flatten(actual):
         if at_least is not None and not item >= at_least:
-            raise WrongAnswer(f"{what}: {_short(item)}, expected at least {_short(at_least)}")
+            raise WrongAnswer(f"{what}: {_format(item)}, expected at least {_format(at_least)}")
         if at_most is not None and not item <= at_most:
-            raise WrongAnswer(f"{what}: {_short(item)}, expected at most {_short(at_most)}")
+            raise WrongAnswer(f"{what}: {_format(item)}, expected at most {_format(at_most)}")
 
 
-def _plain(value: Any) -> Any:
-    """Return NumPy, pandas and the like as numbers and (nested) lists."""
+def _to_python(value: Any) -> Any:
+    """Convert NumPy, pandas and similar values to numbers and (nested) lists."""
     if value is None or isinstance(value, (str, bytes, bool, int, float, complex)):
         return value
     if hasattr(value, "to_numpy"):
@@ -82,41 +84,41 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_to_python(item) for item in value]
     return value
 
 
-def _flat(value: Any) -> Iterable[Any]:
+def _flatten(value: Any) -> Iterable[Any]:
     if isinstance(value, list):
         for item in value:
-            yield from _flat(item)
+            yield from _flatten(item)
     else:
         yield value
 
 
-def _compare(got: Any, wanted: Any, what: str, same: Callable[[Any, Any], bool], word: str) -> None:
-    if isinstance(got, list) != isinstance(wanted, list):
-        if isinstance(got, list):
-            wanted = [wanted] * len(got)
-        else:
-            raise WrongAnswer(f"{what}: {_short(got)}, {word} {_short(wanted)}")
-    if not isinstance(got, list):
-        if not _is_same(same, got, wanted):
-            raise WrongAnswer(f"{what}: {_short(got)}, {word} {_short(wanted)}")
+def _compare(
+    actual: Any, expected: Any, label: str, is_equal: Callable[[Any, Any], bool], phrase: str
+) -> None:
+    if isinstance(actual, list) and not isinstance(expected, list):
+        expected = [expected] * len(actual)
+    if not isinstance(actual, list):
+        if isinstance(expected, list) or not _holds(is_equal, actual, expected):
+            raise WrongAnswer(f"{label}: {_format(actual)}, {phrase} {_format(expected)}")
         return
-    if len(got) != len(wanted):
-        raise WrongAnswer(f"{what}: {len(got)} values, expected {len(wanted)}")
-    for index, (a, b) in enumerate(zip(got, wanted, strict=True)):
-        _compare(a, b, f"{what}[{index}]", same, word)
+    if len(actual) != len(expected):
+        raise WrongAnswer(f"{label}: {len(actual)} values, expected {len(expected)}")
+    for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        _compare(a, b, f"{label}[{index}]", is_equal, phrase)
 
 
-def _is_same(same: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
+def _holds(is_equal: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
+    """Return whether two values are equal; NaN is equal to nothing."""
     try:
-        return bool(same(a, b)) and not (isinstance(a, float) and math.isnan(a))
+        return bool(is_equal(a, b)) and not (isinstance(a, float) and math.isnan(a))
     except TypeError:
         return False
 
 
-def _short(value: Any) -> str:
+def _format(value: Any) -> str:
     text = f"{value:.12g}" if isinstance(value, float) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

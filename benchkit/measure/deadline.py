@@ -29,7 +29,7 @@ __all__ = [
 #: Limit in s for collecting evidence: a hung cluster does not reply, and the run must end.
 EVIDENCE_TIMEOUT_S = 10.0
 #: Active deadlines of this process, of all threads.
-_RUNNING: list[_Deadline] = []
+_ACTIVE: list[_Deadline] = []
 
 
 def deadline(
@@ -52,6 +52,7 @@ def deadline(
     Returns
     -------
     context manager
+        Its body must run in the thread that enters it.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def pause_deadlines() -> Iterator[None]:
     ------
     None
     """
-    deadlines = [d for d in _RUNNING if d.runner is threading.current_thread()]
+    deadlines = [d for d in _ACTIVE if d.runner is threading.current_thread()]
     begin = time.monotonic()
     for paused in deadlines:
         paused.paused_at = paused.paused_at or begin
@@ -109,15 +110,15 @@ class _Deadline:
             self.handler = signal.getsignal(signal.SIGINT)
             signal.signal(signal.SIGINT, self._on_signal)
         self.begin = time.monotonic()
-        _RUNNING.append(self)
+        _ACTIVE.append(self)
         threading.Thread(target=self._watch, name="benchkit-deadline", daemon=True).start()
 
-    def _left(self) -> float:
+    def _remaining_s(self) -> float:
         return self.seconds + self.paused_s - ((self.paused_at or time.monotonic()) - self.begin)
 
     def _watch(self) -> None:
-        while (left := self._left()) > 0:
-            if self.ended.wait(left):
+        while (remaining_s := self._remaining_s()) > 0:
+            if self.ended.wait(remaining_s):
                 return
         self.evidence()
         with self.lock:
@@ -152,8 +153,8 @@ class _Deadline:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self.lock:
             self.ended.set()
-        _RUNNING.remove(self)
-        late = self._left() < 0
+        _ACTIVE.remove(self)
+        late = self._remaining_s() < 0
         if self.fired:
             self._await_interrupt()
         if self.by_signal:
@@ -187,20 +188,20 @@ def call_with_timeout(function: Callable[[], Any], seconds: float = EVIDENCE_TIM
     Returns
     -------
     Any
-        The return value; ``{"trouble": message}`` if the function raised; None after the limit.
+        The return value; ``{"error": message}`` if the function raised; None after the limit.
     """
-    box: list[Any] = []
+    results: list[Any] = []
 
     def call() -> None:
         try:
-            box.append(function())
+            results.append(function())
         except Exception as error:
-            box.append({"trouble": f"{type(error).__name__}: {error}"})
+            results.append({"error": f"{type(error).__name__}: {error}"})
 
     thread = threading.Thread(target=call, name="benchkit-call", daemon=True)
     thread.start()
     thread.join(seconds)
-    return box[0] if box else None
+    return results[0] if results else None
 
 
 def stacks_of(client: Any) -> dict[str, Any]:
@@ -214,6 +215,8 @@ def stacks_of(client: Any) -> dict[str, Any]:
     Returns
     -------
     dict
+        ``client`` (stack by name of the thread), ``tasks`` (by key) and ``workers`` (by address);
+        None or ``{"error": message}`` for a part without a reply.
     """
     frames = sys._current_frames()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -223,15 +226,15 @@ def stacks_of(client: Any) -> dict[str, Any]:
             for ident, frame in frames.items()
         }
     }
-    half = EVIDENCE_TIMEOUT_S / 2
+    timeout_s = EVIDENCE_TIMEOUT_S / 2
     stacks["tasks"] = call_with_timeout(
-        lambda: client.sync(client.scheduler.call_stack, keys=None), half
+        lambda: client.sync(client.scheduler.call_stack, keys=None), timeout_s
     )
-    stacks["workers"] = call_with_timeout(lambda: client.run(_worker_stacks()), half)
+    stacks["workers"] = call_with_timeout(lambda: client.run(_worker_stacks()), timeout_s)
     return stacks
 
 
-#: State of a task on the scheduler -> description.
+#: Description of a task's state on the scheduler, by state.
 _UNFINISHED_STATES = {
     "no-worker": "that no worker may run",
     "processing": "on workers",
@@ -241,7 +244,7 @@ _UNFINISHED_STATES = {
 
 
 def describe_unfinished_tasks(client: Any) -> str:
-    """Return the number of unfinished tasks by state; "" if the scheduler does not reply.
+    """Describe how many tasks are unfinished, by state.
 
     Parameters
     ----------
@@ -251,6 +254,8 @@ def describe_unfinished_tasks(client: Any) -> str:
     Returns
     -------
     str
+        For example ``tasks: 3 on workers, 5 queued``; "" if the scheduler does not reply or no
+        task is unfinished.
     """
 
     # A nested function is pickled by value: the scheduler need not have benchkit.

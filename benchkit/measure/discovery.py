@@ -32,7 +32,17 @@ ENTRY_POINTS = "benchkit.workloads"
 
 @dataclass(frozen=True)
 class BrokenFile:
-    """A workload file that could not be imported: path, line, reason."""
+    """A workload file that could not be imported.
+
+    Attributes
+    ----------
+    path : str
+        Path of the file, or ``entry point <name>`` of a plugin.
+    line : int
+        Line that raised the error; 0 if unknown.
+    reason : str
+        Class and message of the error.
+    """
 
     path: str
     line: int
@@ -44,7 +54,15 @@ class BrokenFile:
 
 @dataclass
 class Collection:
-    """Collected workloads by name, and the files that could not be imported."""
+    """Collected workloads, and the files that could not be imported.
+
+    Attributes
+    ----------
+    workloads : dict of str to Workload
+        By name, in the order of their files.
+    broken : list of BrokenFile
+        Files without workloads because of an error.
+    """
 
     workloads: dict[str, Workload] = field(default_factory=dict)
     broken: list[BrokenFile] = field(default_factory=list)
@@ -58,7 +76,13 @@ class Collection:
         return html_table(f"{len(self.workloads)} workloads, {len(self.broken)} broken files", rows)
 
     def variants(self) -> list[Variant]:
-        """Return all variants in the order of their files."""
+        """Return all variants.
+
+        Returns
+        -------
+        list of Variant
+            In the order of their files.
+        """
         return [variant for item in self.workloads.values() for variant in item.variants()]
 
     def find(self, name: str) -> list[Variant]:
@@ -72,6 +96,7 @@ class Collection:
         Returns
         -------
         list of Variant
+            At least one variant.
 
         Raises
         ------
@@ -81,18 +106,18 @@ class Collection:
         base, _, inside = name.partition("[")
         if "*" in name:
             matches = matcher(f"name:{name}")
-            found = [variant for variant in self.variants() if matches(variant)]
+            matching = [variant for variant in self.variants() if matches(variant)]
         else:
             wanted = {part.strip() for part in inside.rstrip("]").split(",") if part.strip()}
-            found = [
+            matching = [
                 variant
                 for variant in (self.workloads[base].variants() if base in self.workloads else [])
                 if wanted <= {f"{key}={value}" for key, value in variant.params.items()}
             ]
-        if not found:
+        if not matching:
             known = [variant.name for variant in self.variants()]
             raise UnknownWorkload(name, known if inside else [*self.workloads, *known])
-        return found
+        return matching
 
     def select(self, names: Sequence[str] = (), expression: str | None = None) -> list[Variant]:
         """Return the variants of `names` that match the expression, each once.
@@ -107,23 +132,24 @@ class Collection:
         Returns
         -------
         list of Variant
+            In the order of `names`, or of the files without `names`.
 
         Raises
         ------
         UnknownWorkload, InvalidSelectionError
             A name does not exist; the expression is invalid or selects nothing.
         """
-        chosen = [variant for name in names for variant in self.find(name)]
-        chosen = chosen if names else self.variants()
+        selected = [variant for name in names for variant in self.find(name)]
+        selected = selected if names else self.variants()
         if expression is not None:
             matches = matcher(expression)
-            chosen = [variant for variant in chosen if matches(variant)]
-            if not chosen:
+            selected = [variant for variant in selected if matches(variant)]
+            if not selected:
                 raise InvalidSelectionError(
                     f"-k {expression!r} selects none of {len(self.variants())} variants: "
                     "see `benchkit list workloads`"
                 )
-        return list(dict.fromkeys(chosen))
+        return list(dict.fromkeys(selected))
 
 
 def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
@@ -151,8 +177,8 @@ def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
         if not root.is_dir():
             raise UsageError(f"{folder}: no such folder of workloads")
         for path in sorted(root.rglob("*.py")):
-            inside = path.relative_to(root).parts
-            if not any(part.startswith(("_", ".")) for part in inside):
+            parts = path.relative_to(root).parts
+            if not any(part.startswith(("_", ".")) for part in parts):
                 _add_file(collection, path)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
@@ -170,7 +196,7 @@ def _add_file(collection: Collection, path: Path) -> None:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        collection.broken.append(_broken(path, error))
+        collection.broken.append(_broken_file(path, error))
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -233,8 +259,8 @@ def _add_module(collection: Collection, module: ModuleType, origin: str) -> None
         collection.workloads[value.name] = value
 
 
-def _broken(path: Path, error: BaseException) -> BrokenFile:
-    """Return the line of the file itself, also when a library raised the error."""
+def _broken_file(path: Path, error: BaseException) -> BrokenFile:
+    """Describe an import error, with the line of the file also if a library raised the error."""
     if isinstance(error, SyntaxError) and error.lineno:
         return BrokenFile(str(path), error.lineno, f"{type(error).__name__}: {error.msg}")
     line = 1

@@ -66,7 +66,7 @@ def measure(
         variants = collection.find(workload)
     if len(variants) != 1:
         names = ", ".join(variant.name for variant in variants)
-        raise UsageError(f"{workload!r} is {len(variants)} variants: name one of {names}")
+        raise UsageError(f"{workload!r} has {len(variants)} variants: choose one of {names}")
     return execute(
         variants[0],
         ClusterSpec.from_dict(cluster),
@@ -76,5 +76,5 @@ def measure(
         deadline_s=deadline_s,
         facts=facts,
         shapes=clusters,
-        prometheus=Prometheus.chosen(prometheus or None),
+        prometheus=Prometheus.from_environment(prometheus or None),
     )

@@ -42,9 +42,10 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     Returns
     -------
     str
+        ``did you mean 'x'?``, or `otherwise`.
     """
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else otherwise
+    similar = get_close_matches(name, list(known), n=1)
+    return f"did you mean {similar[0]!r}?" if similar else otherwise
 
 
 def error_summary(error: BaseException) -> str:
@@ -58,6 +59,7 @@ def error_summary(error: BaseException) -> str:
     Returns
     -------
     str
+        One line.
 
     Examples
     --------
@@ -81,13 +83,21 @@ class UsageError(BenchkitError):
 
 
 class UnknownWorkload(UsageError):
-    """No folder or plugin provides a workload of this name."""
+    """No folder or plugin provides a workload of this name.
+
+    Parameters
+    ----------
+    name : str
+        The unknown name.
+    known : iterable of str
+        Names of workloads and variants that exist.
+    """
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         known = list(dict.fromkeys(known))
-        far = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
-        nearest = f"; the nearest are {far}" if far else ""
+        nearest = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
+        nearest = f"; the nearest are {nearest}" if nearest else ""
         hint = did_you_mean(name, known, f"see `benchkit list workloads`{nearest}")
         super().__init__(f"no workload named {name!r}: {hint}")
 

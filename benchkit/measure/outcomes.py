@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 
 from distributed import KilledWorker
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 from benchkit.measure.errors import (
     ClusterError,
@@ -43,6 +43,7 @@ def classify_error(error: BaseException, step: str, scheduler_alive: Callable[[]
     Returns
     -------
     {"timeout", "skipped", "lost_workers", "wrong_answer", "infrastructure", "failed"}
+        Outcome to store in the run.
 
     Examples
     --------

@@ -17,7 +17,7 @@ import dask
 __all__ = [
     "effective_config",
     "git_commit",
-    "host_facts",
+    "host_info",
     "host_name",
     "installed_packages",
     "collect_provenance",
@@ -41,11 +41,12 @@ def collect_provenance(folder: str = ".") -> dict[str, Any]:
     Returns
     -------
     dict
+        Entries ``packages``, ``packages_hash``, ``host``, ``git_commit``, ``config``, ``argv``.
     """
     return {
         "packages": installed_packages(),
         "packages_hash": packages_hash(),
-        "host": host_facts(),
+        "host": host_info(),
         "git_commit": git_commit(folder),
         "config": effective_config(),
         "argv": sys.argv,
@@ -54,7 +55,13 @@ def collect_provenance(folder: str = ".") -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def installed_packages() -> dict[str, str]:
-    """Return the version of each installed package by name, sorted."""
+    """Return the versions of the installed packages.
+
+    Returns
+    -------
+    dict of str to str
+        Version by name, sorted.
+    """
     versions: dict[str, str] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
@@ -64,19 +71,37 @@ def installed_packages() -> dict[str, str]:
 
 
 def packages_hash() -> str:
-    """Return a short hash of the versions of Python and all packages."""
+    """Return a hash of the versions of Python and all packages.
+
+    Returns
+    -------
+    str
+        12 hexadecimal digits.
+    """
     text = json.dumps([platform.python_version(), installed_packages()])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def host_name() -> str:
-    """Return ``$BENCHKIT_HOST`` (the name of a pool of equal machines), else the host name."""
+    """Return the name of this machine.
+
+    Returns
+    -------
+    str
+        ``$BENCHKIT_HOST`` (the name of a pool of equal machines), else the host name.
+    """
     return os.environ.get("BENCHKIT_HOST") or platform.node()
 
 
-def host_facts() -> dict[str, Any]:
-    """Return name, cores, memory in B, system and load of the machine that runs the client."""
-    facts: dict[str, Any] = {
+def host_info() -> dict[str, Any]:
+    """Describe the machine that runs the client.
+
+    Returns
+    -------
+    dict
+        Name, operating system, processor, number of cores, Python, memory in B and system load.
+    """
+    info: dict[str, Any] = {
         "host": host_name(),
         "system": platform.platform(),
         "machine": platform.machine(),
@@ -88,11 +113,11 @@ def host_facts() -> dict[str, Any]:
     try:
         import psutil
 
-        facts["memory"] = psutil.virtual_memory().total
-        facts["load"] = psutil.getloadavg()[0]
+        info["memory"] = psutil.virtual_memory().total
+        info["load"] = psutil.getloadavg()[0]
     except Exception as error:
-        facts["trouble"] = f"{type(error).__name__}: {error}"
-    return facts
+        info["error"] = f"{type(error).__name__}: {error}"
+    return info
 
 
 def _processor() -> str:
@@ -108,7 +133,7 @@ def _processor() -> str:
 
 @lru_cache(maxsize=8)
 def git_commit(folder: str = ".") -> str:
-    """Return the commit of a git checkout, with ``-dirty`` if it has changes; "" without one.
+    """Return the commit of a git checkout.
 
     Parameters
     ----------
@@ -118,9 +143,10 @@ def git_commit(folder: str = ".") -> str:
     Returns
     -------
     str
+        Full hash, with ``-dirty`` if files have changed; "" if the folder is not in a checkout.
     """
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--match="],
             capture_output=True,
             text=True,
@@ -129,12 +155,19 @@ def git_commit(folder: str = ".") -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""
 
 
 def effective_config() -> dict[str, Any]:
-    """Return Dask's current configuration without the values of secrets."""
-    return without_secrets(dask.config.config)
+    """Return Dask's current configuration.
+
+    Returns
+    -------
+    dict
+        Without the values of secrets.
+    """
+    config: dict[str, Any] = without_secrets(dask.config.config)
+    return config
 
 
 def without_secrets(value: Any, key: str = "") -> Any:
@@ -150,6 +183,7 @@ def without_secrets(value: Any, key: str = "") -> Any:
     Returns
     -------
     Any
+        Copy with `REDACTED` in place of each secret.
     """
     if isinstance(value, dict):
         return {str(k): without_secrets(v, str(k)) for k, v in sorted(value.items(), key=str)}

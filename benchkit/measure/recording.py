@@ -23,9 +23,10 @@ __all__ = ["RECORDING_FORMAT", "Recording", "RecordingWriter", "is_abandoned", "
 
 RECORDING_FORMAT = 1
 SUFFIX = ".recording"
-#: A writer drains each second: after so many s without a new file its process is dead on any host.
+#: A writer writes a file each second. After this time in s without a new file its process is
+#: considered dead, on whatever host it ran.
 WRITER_SILENT_S = 600.0
-#: The process that started a writer stores its recording within this time in s after its death.
+#: Time in s within which the process that started a writer stores the recording of a dead writer.
 STORE_WITHIN_S = 5.0
 #: Reserves disk space for the tail, so that the outcome can be written to a full disk.
 RESERVE_FILE = ".room"
@@ -52,16 +53,27 @@ class RecordingWriter:
         self._lock = threading.Lock()
 
     def head(self, **facts: Any) -> None:
-        """Write the metadata that exist before the run starts."""
+        """Write the metadata that exist before the run starts.
+
+        Parameters
+        ----------
+        **facts
+            Entries of the head; see `benchkit.measure.runner`.
+        """
         writer = {"pid": os.getpid(), "host": socket.gethostname()}
         self._write("head.json", {"format": RECORDING_FORMAT, "writer": writer, **facts})
         with suppress(OSError):
             (self.path / RESERVE_FILE).write_bytes(os.urandom(RESERVE_BYTES))
 
-    def segment(self, tables: dict) -> None:
-        """Append one drained segment: bytes become base64, everything else is JSON.
+    def segment(self, tables: dict[str, Any]) -> None:
+        """Append one drained segment.
 
         Thread-safe: the scraper and the capture write from different threads.
+
+        Parameters
+        ----------
+        tables : dict
+            Tables by name; bytes are written as base64, everything else as JSON.
         """
         with self._lock:
             self.n_segments += 1
@@ -72,6 +84,11 @@ class RecordingWriter:
 
         If the disk became full after the head was written, the reserved space is used. If that is
         not enough, `LONG_ENTRIES` are omitted.
+
+        Parameters
+        ----------
+        **facts
+            Entries of the tail: ``outcome``, ``error``, ``t_on``, ``t_off`` and others.
         """
         (self.path / RESERVE_FILE).unlink(missing_ok=True)
         facts = _with_text_keys(facts)
@@ -85,7 +102,7 @@ class RecordingWriter:
             errors = [*facts.get("capture_errors", ()), line]
             self._write("tail.json", {**facts, "capture_errors": errors})
 
-    def _write(self, name: str, content: dict) -> None:
+    def _write(self, name: str, content: dict[str, Any]) -> None:
         draft = self.path / f".{name}.tmp"
         try:
             draft.write_text(json.dumps(content, default=_encode), encoding="utf-8")
@@ -118,7 +135,7 @@ def _encode(value: Any) -> Any:
     return str(value)
 
 
-def _decode(content: dict) -> Any:
+def _decode(content: dict[str, Any]) -> Any:
     return base64.b64decode(content["base64"]) if content.keys() == {"base64"} else content
 
 
@@ -128,6 +145,8 @@ class Recording:
 
     Attributes
     ----------
+    path : Path
+        Folder of the recording.
     head, tail : dict
         Metadata and outcome; `tail` is empty if the measuring process was killed.
     segments : list of dict
@@ -137,14 +156,24 @@ class Recording:
     """
 
     path: Path
-    head: dict = field(default_factory=dict)
-    tail: dict = field(default_factory=dict)
-    segments: list[dict] = field(default_factory=list)
+    head: dict[str, Any] = field(default_factory=dict)
+    tail: dict[str, Any] = field(default_factory=dict)
+    segments: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: str | Path) -> Recording:
         """Read a recording, also an incomplete one.
+
+        Parameters
+        ----------
+        path : str or Path
+            Folder of the recording.
+
+        Returns
+        -------
+        Recording
+            Unreadable segments are in `problems`.
 
         Raises
         ------
@@ -170,15 +199,41 @@ class Recording:
         """Whether the measuring process wrote the outcome."""
         return bool(self.tail)
 
-    def column(self, table: str, name: str, code: str) -> array:
-        """Return a column of all segments; `code` is its `array` type code."""
+    def column(self, table: str, name: str, code: str) -> array[Any]:
+        """Return a column of all segments, concatenated.
+
+        Parameters
+        ----------
+        table, name : str
+            Names of the table and of its column.
+        code : str
+            Type code of `array.array`.
+
+        Returns
+        -------
+        array
+            Empty if no segment has the column.
+        """
         out = array(code)
         for segment in self.segments:
             out.frombytes(segment.get(table, {}).get(name, b""))
         return out
 
-    def block(self, table: str, width: int) -> array:
-        """Return a flat table of float64 of all segments; `width` is the number of columns."""
+    def block(self, table: str, width: int) -> array[Any]:
+        """Return a table of float64 of all segments, concatenated.
+
+        Parameters
+        ----------
+        table : str
+            Name of the table.
+        width : int
+            Number of columns.
+
+        Returns
+        -------
+        array
+            Row by row; an incomplete last row of a segment is omitted.
+        """
         out = array("d")
         for segment in self.segments:
             data = segment.get(table, b"")
@@ -186,15 +241,50 @@ class Recording:
         return out
 
     def blob(self, table: str) -> bytes:
-        """Return a table of bytes of all segments, concatenated."""
+        """Return a table of bytes of all segments, concatenated.
+
+        Parameters
+        ----------
+        table : str
+            Name of the table.
+
+        Returns
+        -------
+        bytes
+            Empty if no segment has the table.
+        """
         return b"".join(segment.get(table, b"") for segment in self.segments)
 
-    def rows(self, table: str) -> list:
-        """Return a table of rows of all segments, concatenated."""
+    def rows(self, table: str) -> list[Any]:
+        """Return a table of rows of all segments, concatenated.
+
+        Parameters
+        ----------
+        table : str
+            Name of the table.
+
+        Returns
+        -------
+        list
+            Empty if no segment has the table.
+        """
         return [row for segment in self.segments for row in segment.get(table, ())]
 
     def last(self, table: str, default: Any = None) -> Any:
-        """Return the newest snapshot of a table that is sent completely each time."""
+        """Return the newest version of a table that is sent completely each time.
+
+        Parameters
+        ----------
+        table : str
+            Name of the table.
+        default : Any, optional
+            Returned if no segment has the table.
+
+        Returns
+        -------
+        Any
+            The table as in the segment.
+        """
         for segment in reversed(self.segments):
             if table in segment:
                 return segment[table]
@@ -204,8 +294,8 @@ class Recording:
 def is_abandoned(path: str | Path) -> bool:
     """Return whether no process will write or store a recording any more.
 
-    That is so if its writer is dead, or has not written for `WRITER_SILENT_S`. A finished recording
-    is abandoned after the same time: the process that started its writer stores it first.
+    This is the case if its writer is dead or has not written for `WRITER_SILENT_S`. For a finished
+    recording only the second counts: the process that started its writer still stores it.
 
     Parameters
     ----------
@@ -215,6 +305,7 @@ def is_abandoned(path: str | Path) -> bool:
     Returns
     -------
     bool
+        False if the writer runs on another host and has written recently.
     """
     path = Path(path)
     newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
@@ -247,5 +338,6 @@ def is_recording(path: str | Path) -> bool:
     Returns
     -------
     bool
+        Whether it has a ``head.json``.
     """
     return (Path(path) / "head.json").is_file()

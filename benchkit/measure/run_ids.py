@@ -14,7 +14,7 @@ import uuid
 
 __all__ = ["derived_id", "id_time", "is_id", "new_id"]
 
-_SHAPE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 _lock = threading.Lock()
 _last_ms = 0
@@ -23,7 +23,13 @@ _LOW_BITS = 74
 
 
 def new_id() -> str:
-    """Return a new id; ids of one process are strictly increasing."""
+    """Return a new id.
+
+    Returns
+    -------
+    str
+        Larger than every earlier id of this process.
+    """
     global _last_ms, _last_low
     with _lock:
         now_ms = time.time_ns() // 1_000_000
@@ -48,6 +54,7 @@ def derived_id(moment: float, text: str) -> str:
     Returns
     -------
     str
+        Id whose `id_time` is `moment`, rounded to 1 ms.
 
     Raises
     ------
@@ -55,7 +62,7 @@ def derived_id(moment: float, text: str) -> str:
         The time is before 1970 or after the year 10889.
     """
     if not 0 <= moment < 2**48 / 1000:
-        raise ValueError(f"{moment!r} s: an id holds a time from 1970 to the year 10889")
+        raise ValueError(f"{moment!r} s: the time of an id must be from 1970 to the year 10889")
     low = int.from_bytes(hashlib.sha256(text.encode()).digest()[:9], "big")
     return _build(round(moment * 1000), low)
 
@@ -73,12 +80,13 @@ def is_id(text: object) -> bool:
     Returns
     -------
     bool
+        False for every value that is not a str.
     """
-    return isinstance(text, str) and _SHAPE.fullmatch(text) is not None
+    return isinstance(text, str) and _PATTERN.fullmatch(text) is not None
 
 
 def id_time(run_id: str) -> float:
-    """Return the creation time of an id in Unix s, with a resolution of 1 ms.
+    """Return the creation time of an id.
 
     Parameters
     ----------
@@ -88,6 +96,7 @@ def id_time(run_id: str) -> float:
     Returns
     -------
     float
+        Unix time in s, with a resolution of 1 ms.
 
     Raises
     ------

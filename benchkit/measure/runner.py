@@ -10,19 +10,20 @@ import gc
 import sys
 import time as wall
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import dask
+from dask.base import persist
 from distributed import wait
 from distributed.client import futures_of
 
-from benchkit.measure.artifacts import keep_extras, parse_capture
+from benchkit.measure.artifacts import collect_extras, parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.reuse import reused_cluster
-from benchkit.measure.cluster.spec import ClusterSpec, RunningCluster
+from benchkit.measure.cluster.running import RunningCluster
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.deadline import (
     call_with_timeout,
     deadline,
@@ -35,7 +36,7 @@ from benchkit.measure.errors import (
     error_summary,
 )
 from benchkit.measure.outcomes import classify_error
-from benchkit.measure.prometheus.session import Prometheus, keep_prometheus
+from benchkit.measure.prometheus.session import Prometheus, record_prometheus
 from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
@@ -49,8 +50,8 @@ DEFAULT_DEADLINE_S = 300.0
 LOG_LINES = 100
 
 
-class NotMeasuredError(Exception):
-    """The variant cannot run here, which is not a failure; the message is the reason."""
+class SkipRun(Exception):
+    """The variant cannot run here, and this is no failure; the message is the reason."""
 
 
 def execute(
@@ -103,12 +104,12 @@ def execute(
     """
     return _Execution(
         variant, cluster or ClusterSpec.default(), Path(folder), scale, capture, deadline_s,
-        dict(facts or {}), dict(shapes or {}), prometheus or Prometheus.chosen(),
+        dict(facts or {}), dict(shapes or {}), prometheus or Prometheus.from_environment(),
     ).run()  # fmt: skip
 
 
 class _Execution:
-    """The state of one execution, so that its steps can be read one by one."""
+    """The state of one execution."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class _Execution:
         prometheus: Prometheus,
     ) -> None:
         self.variant, self.workload = variant, variant.workload
-        self.spec = cluster.merged(_shape(self.workload.cluster, shapes))
+        self.spec = cluster.merged(_cluster_options(self.workload.cluster, shapes))
         self.spec.check()
         self.fraction, self.capture = scale, capture
         self.level, self.extras = parse_capture(capture)
@@ -139,7 +140,7 @@ class _Execution:
     def run(self) -> Path:
         self._write_head()
         try:
-            outcome, error, trace = self._attempt()
+            outcome, error, trace = self._run_and_classify()
         except KeyboardInterrupt:
             self._remove()
             raise
@@ -177,28 +178,28 @@ class _Execution:
 
     # -- outcomes -----------------------------------------------------------------------------
 
-    def _attempt(self) -> tuple[str, str, str]:
-        """Run all steps; return outcome, one line, traceback."""
+    def _run_and_classify(self) -> tuple[str, str, str]:
+        """Run all steps; return the outcome, the error in one line, and its traceback."""
         try:
             self._require_packages()
-            with reused_cluster(self.spec) as opened:
-                self.opened = opened
-                self._run_steps(opened)
-        except NotMeasuredError as reason:
+            with reused_cluster(self.spec) as cluster:
+                self.cluster = cluster
+                self._run_steps(cluster)
+        except SkipRun as reason:
             return "skipped", str(reason), ""
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            where = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
-            line = "; ".join(filter(None, [error_summary(error), where]))
-            return classify_error(error, self.step, self._scheduler_answers), line, trace
+            tasks = self.evidence.get("standstill") if isinstance(error, DeadlinePassed) else ""
+            line = "; ".join(filter(None, [error_summary(error), tasks]))
+            return classify_error(error, self.step, self._scheduler_responds), line, trace
         return "ok", "", ""
 
-    def _scheduler_answers(self) -> bool:
-        client: Any = self.opened.client
-        answer = call_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
-        return isinstance(answer, dict) and "trouble" not in answer
+    def _scheduler_responds(self) -> bool:
+        client: Any = self.cluster.client
+        identity = call_with_timeout(lambda: client.sync(client.scheduler.identity), 5.0)
+        return isinstance(identity, dict) and "error" not in identity
 
     def _remove(self) -> None:
         import shutil
@@ -210,30 +211,30 @@ class _Execution:
     def _require_packages(self) -> None:
         missing = self.variant.missing_packages()
         if missing:
-            raise NotMeasuredError(
+            raise SkipRun(
                 f"needs {', '.join(missing)}, not installed here: pip install {' '.join(missing)}"
             )
 
-    def _require_cluster(self, opened: RunningCluster) -> None:
-        most = self.workload.max_threads
-        if most is not None and opened.description["n_threads"] > most:
-            raise NotMeasuredError(
-                f"its data are enough for {most} threads at most; the cluster has "
-                f"{opened.description['n_threads']}"
+    def _require_cluster(self, cluster: RunningCluster) -> None:
+        max_threads = self.workload.max_threads
+        if max_threads is not None and cluster.description["n_threads"] > max_threads:
+            raise SkipRun(
+                f"its data are large enough for {max_threads} threads at most; the cluster has "
+                f"{cluster.description['n_threads']}"
             )
-        has = {
-            "adaptive": hasattr(opened.cluster, "adapt"),
-            "scale": hasattr(opened.cluster, "scale"),
-            "nanny": opened.description["nannies"],
+        features = {
+            "adaptive": hasattr(cluster.cluster, "adapt"),
+            "scale": hasattr(cluster.cluster, "scale"),
+            "nanny": cluster.description["nannies"],
         }
-        lacking = [name for name in self.workload.features if not has.get(name, True)]
-        if lacking:
-            raise NotMeasuredError(f"needs a cluster with {', '.join(lacking)}: {self.spec.label}")
+        missing = [name for name in self.workload.features if not features.get(name, True)]
+        if missing:
+            raise SkipRun(f"needs a cluster with {', '.join(missing)}: {self.spec.label}")
 
-    def _run_steps(self, opened: RunningCluster) -> None:
-        client = opened.client
-        self.tail["cluster"] = opened.description
-        self._require_cluster(opened)
+    def _run_steps(self, cluster: RunningCluster) -> None:
+        client = cluster.client
+        self.tail["cluster"] = cluster.description
+        self._require_cluster(cluster)
         scale = Scale.of(client, self.fraction)
         available: dict[str, Any] = {
             "client": client,
@@ -260,7 +261,7 @@ class _Execution:
             except Exception as error:
                 if not failed:
                     raise
-                self.evidence["cleanup"] = error_summary(error)  # report the first error
+                self.evidence["cleanup"] = error_summary(error)  # the outcome is the first error's
             if failed:
                 self.step = step
         self.step = ""
@@ -275,9 +276,9 @@ class _Execution:
             self.tail[f"{step}_seconds"] = wall.perf_counter() - begin
 
     def _warm_up(self, client: Any) -> None:
-        """Import on the workers what the client has imported, so that no task pays for it."""
-        heavy = ("numpy", "pandas", "pyarrow", "dask.array", "dask.dataframe", "xarray")
-        names = [name for name in heavy if name in sys.modules]
+        """Import the client's large packages on the workers, so that no task has to."""
+        large = ("numpy", "pandas", "pyarrow", "dask.array", "dask.dataframe", "xarray")
+        names = [name for name in large if name in sys.modules]
         names += [name for name in self.workload.requires if name not in names]
         import_all = _importer(names)
         # Importing pandas on a busy machine can take longer than a short deadline.
@@ -288,8 +289,8 @@ class _Execution:
     def _run_timed(self, client: Any, available: dict[str, Any]) -> Any:
         observer = Observer(client, self.writer, f"benchkit-{self.id}", level=self.level)
         with (
-            keep_extras(client, self.extras, self.writer.path, observer.errors.append),
-            keep_prometheus(client, self.prometheus, observer, self.writer),
+            collect_extras(client, self.extras, self.writer.path, observer.errors.append),
+            record_prometheus(client, self.prometheus, observer, self.writer),
         ):
             return self._run_observed(client, available, observer)
 
@@ -340,19 +341,21 @@ class _Execution:
             }
 
 
-def _shape(wanted: Any, shapes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _cluster_options(
+    declared: str | Mapping[str, Any] | None, shapes: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
     """Return the cluster options of a workload: its own, or a named shape of the environment."""
-    if wanted is None or isinstance(wanted, Mapping):
-        return wanted
-    if wanted not in shapes:
+    if not isinstance(declared, str):
+        return declared
+    if declared not in shapes:
         raise InvalidClusterError(
-            f"the workload asks for a cluster shape {wanted!r}, which the environment does not "
+            f"the workload needs a cluster shape {declared!r}, which the environment does not "
             f"define: add it under `clusters:`{' next to ' + ', '.join(shapes) if shapes else ''}"
         )
-    return shapes[wanted]
+    return shapes[declared]
 
 
-def _importer(names: list[str]) -> Any:
+def _importer(names: list[str]) -> Callable[[], None]:
     # A nested function is pickled by value: workers need not have benchkit.
     def import_all() -> None:
         from importlib import import_module
@@ -381,7 +384,7 @@ def wait_for_result(result: Any) -> Any:
     Any
         The result with persisted collections.
     """
-    (result,) = dask.persist(result)
+    (result,) = persist(result)
     futures = futures_of(result)
     if futures:
         wait(futures)

@@ -52,6 +52,7 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
     Returns
     -------
     tuple of int
+        Length of each dimension, at least 1.
 
     Raises
     ------
@@ -73,14 +74,14 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
         count += is_x
     if not count:
         raise InvalidParameterError(
-            f"template {tuple(template)}: no dimension is 'x': nothing to solve for"
+            f"template {tuple(template)}: no dimension is 'x', so the size cannot change"
         )
     x = (nbytes / itemsize / fixed) ** (1 / count)
     shape = tuple(max(1, round(value * x)) if is_x else int(value) for value, is_x in factors)
-    got = math.prod(shape) * itemsize
-    if abs(got - nbytes) > TOLERANCE * nbytes:
+    actual = math.prod(shape) * itemsize
+    if abs(actual - nbytes) > TOLERANCE * nbytes:
         raise InvalidParameterError(
-            f"template {tuple(template)}: shape {shape} has {got:.3g} B, more than 10 % off the "
+            f"template {tuple(template)}: shape {shape} has {actual:.3g} B, more than 10 % off the "
             f"{nbytes:.3g} B requested: use a larger scale or smaller fixed dimensions"
         )
     return shape
@@ -119,6 +120,7 @@ def quadratic(
     Returns
     -------
     tuple of int
+        Length of each dimension, at least 1.
     """
     return linear(_quadratic(nbytes, reference_nbytes), template, itemsize=itemsize)
 
@@ -162,6 +164,7 @@ class Scale:
         Returns
         -------
         Scale
+            Size of all workers that have connected.
 
         Raises
         ------
@@ -199,7 +202,22 @@ class Scale:
         return int(self.memory_per_thread / 32)
 
     def linear(self, factor: float, template: Template | None = None, *, itemsize: int = 8) -> Any:
-        """Return ``factor * M * fraction`` in B, or the shape of that size for a template."""
+        """Return a data size that is proportional to the memory of the cluster.
+
+        Parameters
+        ----------
+        factor : float
+            Share of the cluster's memory M.
+        template : sequence of int or str, optional
+            Template of a shape; see `benchkit.measure.scale.linear`.
+        itemsize : int, default 8
+            Bytes of one item.
+
+        Returns
+        -------
+        int or tuple of int
+            ``factor * M * fraction`` in B; with a template, the shape of that size.
+        """
         nbytes = factor * self.memory * self.fraction
         return int(nbytes) if template is None else linear(nbytes, template, itemsize=itemsize)
 
@@ -211,19 +229,59 @@ class Scale:
         *,
         itemsize: int = 8,
     ) -> Any:
-        """Return the bytes or shape of quadratic scaling for ``factor * M * fraction``."""
+        """Return a data size for an algorithm whose work is quadratic in the size of its data.
+
+        Parameters
+        ----------
+        factor : float
+            Share of the cluster's memory M.
+        reference_nbytes : float
+            Size in B on the reference cluster.
+        template : sequence of int or str, optional
+            Template of a shape; see `benchkit.measure.scale.linear`.
+        itemsize : int, default 8
+            Bytes of one item.
+
+        Returns
+        -------
+        int or tuple of int
+            ``sqrt(reference_nbytes * factor * M * fraction)`` in B; with a template, the shape of
+            that size.
+        """
         nbytes = _quadratic(factor * self.memory * self.fraction, reference_nbytes)
         return int(nbytes) if template is None else linear(nbytes, template, itemsize=itemsize)
 
     def chunk(self, reference_bytes: int | str) -> int:
-        """Return a chunk size of the reference suite times `memory_ratio`, in B."""
+        """Return a chunk size that is proportional to the memory of a thread.
+
+        Parameters
+        ----------
+        reference_bytes : int or str
+            Chunk size of the reference suite, in B or as text such as ``"128 MiB"``.
+
+        Returns
+        -------
+        int
+            `reference_bytes` times `memory_ratio` in B, at least 1024.
+        """
         nbytes = (
             parse_bytes(reference_bytes) if isinstance(reference_bytes, str) else reference_bytes
         )
         return max(1024, int(nbytes * self.memory_ratio))
 
     def seconds(self, at_reference: float) -> float:
-        """Return an artificial sleep of the reference suite times `memory_ratio`, in s."""
+        """Return the duration of an artificial sleep, proportional to the memory of a thread.
+
+        Parameters
+        ----------
+        at_reference : float
+            Duration in the reference suite, in s.
+
+        Returns
+        -------
+        float
+            `at_reference` times `memory_ratio`, in s.
+        """
         return at_reference * self.memory_ratio
 
 
@@ -254,6 +312,7 @@ def timeseries(
     Returns
     -------
     dask.dataframe.DataFrame
+        At least one partition; the index is the time.
     """
     import dask.datasets
     import pandas as pd
@@ -289,10 +348,11 @@ def downscale(frame: Any, factor: float) -> Any:
     Returns
     -------
     dask.dataframe.DataFrame
+        At least one partition, at most all.
     """
     import random
 
     total = frame.npartitions
     count = min(total, max(1, round(total * factor)))
-    chosen = sorted(random.Random(0).sample(range(total), count))
-    return frame.partitions[chosen]
+    sampled = sorted(random.Random(0).sample(range(total), count))
+    return frame.partitions[sampled]

@@ -41,22 +41,52 @@ FIRST_NAMES = {
 
 
 def first_name(name: str) -> str:
-    """Return the name that a module, function or attribute had when hashes were introduced."""
+    """Return the name that a module, function or attribute had when hashes were introduced.
+
+    Parameters
+    ----------
+    name : str
+        Current name.
+
+    Returns
+    -------
+    str
+        The same name if it has never changed.
+    """
     return FIRST_NAMES.get(name, name)
 
 
-def source_of(function: Callable) -> str:
-    """Return the dedented source of a function; "" if it has no file."""
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the source of a function.
+
+    Parameters
+    ----------
+    function : callable
+        A Python function or class.
+
+    Returns
+    -------
+    str
+        Dedented source; "" if the function has no file.
+    """
     try:
         return textwrap.dedent(inspect.getsource(function)).rstrip()
     except (OSError, TypeError):
         return ""
 
 
-def normalized_source(function: Callable) -> str:
-    """Return the syntax tree as text, without docstrings, positions and decorators.
+def normalized_source(function: Callable[..., Any]) -> str:
+    """Return the syntax tree of a function as text, without docstrings, positions and decorators.
 
-    Names that were renamed since source hashes were introduced appear under their first name.
+    Parameters
+    ----------
+    function : callable
+        A Python function or class.
+
+    Returns
+    -------
+    str
+        Dump of the tree; a name that has changed appears as its `first_name`.
     """
     try:
         tree = ast.parse(source_of(function))
@@ -85,8 +115,19 @@ def _restore_first_names(node: ast.AST) -> None:
             setattr(node, field, FIRST_NAMES[name])
 
 
-def constants_of(function: Callable) -> str:
-    """Return the literal values of the global names that a function uses: ``SLEEP_S = 0.5``."""
+def constants_of(function: Callable[..., Any]) -> str:
+    """Return the literal values of the global names that a function uses.
+
+    Parameters
+    ----------
+    function : callable
+        A Python function or class.
+
+    Returns
+    -------
+    str
+        A line per constant, sorted: ``SLEEP_S = 0.5``.
+    """
     values = getattr(function, "__globals__", {})
     return "".join(
         f"{first_name(name)} = {values[name]!r}\n"
@@ -105,8 +146,19 @@ def _is_plain(value: object) -> bool:
     return True
 
 
-def names_used(function: Callable) -> set[str]:
-    """Return the global names that a function, or a function inside it, uses."""
+def names_used(function: Callable[..., Any]) -> set[str]:
+    """Return the global names that a function, or a function inside it, uses.
+
+    Parameters
+    ----------
+    function : callable
+        A Python function or class.
+
+    Returns
+    -------
+    set of str
+        May contain names of attributes.
+    """
     code = getattr(function, "__code__", None)
     if code is None:
         try:

@@ -1,7 +1,8 @@
-"""Declare a workload: a realistic Dask job with a check of its answer.
+"""Workloads and their variants.
 
-`@workload` makes a `Workload` of a function. A `Variant` is a workload with bound parameters: the
-unit of table rows, time series and issues. This module starts no clusters and runs no workloads.
+A `Workload` is a realistic Dask job with a check of its answer; the decorator in `declaration`
+makes one from a function. A `Variant` is a workload with bound parameters: the unit of table rows,
+time series and issues. This module starts no clusters and runs no workloads.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +29,7 @@ from benchkit.measure.source import (
     source_of,
 )
 
-__all__ = ["STEPS", "Variant", "Workload", "workload"]
+__all__ = ["STEPS", "Variant", "Workload"]
 
 #: The steps of a workload; only `run` is timed.
 STEPS = ("prepare", "run", "check", "cleanup")
@@ -38,117 +39,23 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _ARGUMENTS = ("client", "scale", "prepared", "result", "seed")
 
 
-def workload(
-    function: Callable | None = None,
-    /,
-    *,
-    category: str | None = None,
-    name: str | None = None,
-    variants: Mapping[str, Sequence[Any]] | None = None,
-    tags: Iterable[str] = (),
-    requires: Iterable[str] = (),
-    max_threads: int | None = None,
-    features: Iterable[str] = (),
-    cluster: str | Mapping[str, Any] | None = None,
-    deadline_s: float | None = None,
-    version: int = 1,
-    metrics: Mapping[str, str] | None = None,
-    seed: int = 0,
-) -> Any:
-    """Declare that a function is a workload.
-
-    The function is the timed step. Its arguments are passed by name: any of ``client``, ``scale``,
-    ``prepared`` (result of the prepare step) and ``seed``, and its parameters as keywords. The run
-    ends when the collections and futures that it returns are finished.
-
-    Parameters
-    ----------
-    category : str, optional
-        First part of the name; by default the name of the file.
-    name : str, optional
-        Second part of the name; by default the function's.
-    variants : mapping of str to sequence, optional
-        Values of each parameter; every combination is a variant.
-    tags : iterable of str
-        Words for selection; ``profile:quick`` adds it to the profile `quick`, and
-        ``quick[kind=thin]`` tags only the variants of that kind.
-    requires : iterable of str
-        Modules that must be importable; the workload is skipped if one is missing.
-    max_threads : int, optional
-        Largest number of threads for which its fixed data are enough.
-    features : iterable of {"adaptive", "scale", "nanny"}
-        Required abilities of the cluster.
-    cluster : str or mapping, optional
-        A named shape of the environment, or options that replace those of its cluster.
-    deadline_s : float, optional
-        Limit of each step in s.
-    version : int, default 1
-        Increase it when the meaning changes: this starts a new history.
-    metrics : mapping of str to str, optional
-        Names and units of metrics that the check step returns.
-    seed : int, default 0
-        Passed to the steps and recorded.
-
-    Returns
-    -------
-    Workload or decorator
-
-    Raises
-    ------
-    InvalidWorkloadError
-        The declaration is invalid.
-
-    Examples
-    --------
-    >>> from benchkit.measure import expect
-    >>> @workload(category="array", variants={"chunks": ["thin", "square"]})
-    ... def total(client, scale, *, chunks):
-    ...     "Sum of an array. Check: it is 3."
-    ...     return 3
-    >>> @total.check
-    ... def _(result, scale, *, chunks):
-    ...     expect(result, equals=3)
-    >>> [variant.name for variant in total.variants()]
-    ['array.total[chunks=thin]', 'array.total[chunks=square]']
-    """
-    taken = _GROUPS & set(metrics or ())
-    if taken:
-        raise InvalidWorkloadError(
-            f"metrics: {', '.join(sorted(taken))} is a group of every run file: rename it"
-        )
-
-    def declare(main: Callable) -> Workload:
-        return Workload(
-            main=main,
-            category=category or main.__module__.rpartition(".")[2].strip("_"),
-            short_name=name or main.__name__,
-            parameters={key: list(values) for key, values in (variants or {}).items()},
-            tags=tuple(tags),
-            requires=tuple(requires),
-            max_threads=max_threads,
-            features=tuple(features),
-            cluster=cluster,
-            deadline_s=deadline_s,
-            version=version,
-            metrics=dict(metrics or {}),
-            seed=seed,
-        )
-
-    return declare if function is None else declare(function)
-
-
-#: Groups of a run file; a metric must not have the name of a group.
-_GROUPS = {
-    "errors", "events", "fine", "logs", "profile", "scheduler", "spans", "task_events",
-    "task_groups", "tasks", "transfers", "workers",
-}  # fmt: skip
-
-
 @dataclass(eq=False)
 class Workload:
-    """A declared workload; make one with `workload`."""
+    """A declared workload; use the decorator `benchkit.measure.workload` to declare it.
 
-    main: Callable
+    Attributes
+    ----------
+    main : callable
+        The timed step.
+    category, short_name : str
+        The two parts of the name.
+    parameters : dict of str to list
+        Values of each parameter.
+    tags, requires, max_threads, features, cluster, deadline_s, version, metrics, seed
+        See `benchkit.measure.workload`.
+    """
+
+    main: Callable[..., Any]
     category: str
     short_name: str
     parameters: dict[str, list[Any]] = field(default_factory=dict)
@@ -163,7 +70,7 @@ class Workload:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.steps: dict[str, Callable] = {}
+        self.steps: dict[str, Callable[..., Any]] = {}
         for part in (self.category, self.short_name):
             if not _NAME.match(part):
                 raise InvalidWorkloadError(
@@ -179,19 +86,52 @@ class Workload:
 
     # -- steps --------------------------------------------------------------------------------
 
-    def prepare(self, function: Callable) -> Callable:
-        """Decorate the untimed step that makes the input; its result is `prepared`."""
+    def prepare(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate the step before the clock starts, which makes the input.
+
+        Parameters
+        ----------
+        function : callable
+            Its result is the argument `prepared` of the later steps.
+
+        Returns
+        -------
+        callable
+            The same function.
+        """
         return self._set_step("prepare", function)
 
-    def check(self, function: Callable) -> Callable:
-        """Decorate the untimed step that compares `result` with the known answer."""
+    def check(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate the step after the clock has stopped, which checks the answer.
+
+        Parameters
+        ----------
+        function : callable
+            Compares `result` with the known answer; may return values of extra metrics by name.
+
+        Returns
+        -------
+        callable
+            The same function.
+        """
         return self._set_step("check", function)
 
-    def cleanup(self, function: Callable) -> Callable:
-        """Decorate the last step, which runs after errors too."""
+    def cleanup(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate the last step, which also runs after errors.
+
+        Parameters
+        ----------
+        function : callable
+            Releases resources.
+
+        Returns
+        -------
+        callable
+            The same function.
+        """
         return self._set_step("cleanup", function)
 
-    def _set_step(self, step: str, function: Callable) -> Callable:
+    def _set_step(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if step in self.steps:
             raise InvalidWorkloadError(
                 f"{self._place(function)}: {self.name} has a {step} step already"
@@ -212,7 +152,20 @@ class Workload:
         return function
 
     def call(self, step: str, **available: Any) -> Any:
-        """Call a step with the arguments of its signature; None if there is no such step."""
+        """Call a step with the arguments of its signature.
+
+        Parameters
+        ----------
+        step : str
+            One of `STEPS`.
+        **available
+            Arguments by name; the step gets those in its signature.
+
+        Returns
+        -------
+        Any
+            Result of the step; None if the workload does not have it.
+        """
         function = self.steps.get(step)
         if function is None:
             return None
@@ -243,7 +196,7 @@ class Workload:
         """Line of the declaration in its file."""
         return self.main.__code__.co_firstlineno if hasattr(self.main, "__code__") else 0
 
-    def _place(self, function: Callable) -> str:
+    def _place(self, function: Callable[..., Any]) -> str:
         code = getattr(function, "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
@@ -264,7 +217,7 @@ class Workload:
         digest.update(repr(self.requires + self.features).encode())
         return digest.hexdigest()[:16]
 
-    def _functions(self) -> list[Callable]:
+    def _functions(self) -> list[Callable[..., Any]]:
         """Return the steps, then the helper functions that they use, recursively."""
         functions = [self.steps[step] for step in STEPS if step in self.steps]
         for function in functions:  # grows during the iteration
@@ -292,7 +245,13 @@ class Workload:
     # -- variants -----------------------------------------------------------------------------
 
     def variants(self) -> list[Variant]:
-        """Return all combinations of parameter values; the last parameter varies fastest."""
+        """Return all combinations of parameter values.
+
+        Returns
+        -------
+        list of Variant
+            The last parameter varies fastest.
+        """
         combinations = itertools.product(*self.parameters.values())
         return [
             Variant(self, dict(zip(self.parameters, values, strict=True)))
@@ -300,7 +259,17 @@ class Workload:
         ]
 
     def bind(self, **params: Any) -> Variant:
-        """Return the variant with these values; other parameters take their first value.
+        """Return the variant with the given values.
+
+        Parameters
+        ----------
+        **params
+            Values, also undeclared ones; other parameters take their first value.
+
+        Returns
+        -------
+        Variant
+            It need not be among `variants`.
 
         Raises
         ------
@@ -331,7 +300,15 @@ class Workload:
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A workload with its parameters bound."""
+    """A workload with its parameters bound.
+
+    Attributes
+    ----------
+    workload : Workload
+        The workload.
+    params : mapping of str to Any
+        Value of each parameter.
+    """
 
     workload: Workload
     params: Mapping[str, Any]
@@ -348,7 +325,7 @@ class Variant:
     def tags(self) -> tuple[str, ...]:
         """The tags of the workload that apply to this variant.
 
-        ``quick[kind=thin]`` among the workload's tags is ``quick`` for variants of that kind.
+        A tag ``quick[kind=thin]`` of the workload is ``quick`` for variants of that kind.
         """
         names = []
         for tag in self.workload.tags:
@@ -359,7 +336,13 @@ class Variant:
         return tuple(names)
 
     def missing_packages(self) -> list[str]:
-        """Return the required modules that cannot be imported here."""
+        """Return the required modules that cannot be imported here.
+
+        Returns
+        -------
+        list of str
+            Names from `Workload.requires`.
+        """
         return [name for name in self.workload.requires if not _is_importable(name)]
 
     def __hash__(self) -> int:

@@ -13,7 +13,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from benchkit.measure.cluster.description import describe
-from benchkit.measure.cluster.spec import ClusterSpec, open_cluster
+from benchkit.measure.cluster.running import open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import ClusterError, InvalidClusterError
 
 
@@ -226,7 +227,7 @@ def test_workers_that_do_not_come_are_counted(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     spec = ClusterSpec("lazy_clusters.LazyCluster", {"n_workers": 3})
 
-    with pytest.raises(ClusterError, match="LazyCluster: 1 of 3 workers came within 1 s"):
+    with pytest.raises(ClusterError, match="LazyCluster: 1 of 3 workers connected within 1 s"):
         with open_cluster(spec, timeout_s=1.0):
             pass
 

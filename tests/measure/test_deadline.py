@@ -114,7 +114,7 @@ def test_an_error_and_a_users_own_interrupt_pass_through():
 
 def test_a_question_is_asked_no_longer_than_it_may_take():
     assert call_with_timeout(lambda: 7, 5) == 7
-    assert call_with_timeout(lambda: 1 / 0, 5) == {"trouble": "ZeroDivisionError: division by zero"}
+    assert call_with_timeout(lambda: 1 / 0, 5) == {"error": "ZeroDivisionError: division by zero"}
     assert call_with_timeout(threading.Event().wait, 0.05) is None
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from distributed import get_worker
 
+from benchkit.measure import workload
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import InvalidClusterError, WrongAnswer
 from benchkit.measure.recording import Recording
 from benchkit.measure.runner import execute
-from benchkit.measure.workloads import workload
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
@@ -226,7 +226,7 @@ import time
 import weakref
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.runner import execute
-from benchkit.measure.workloads import workload
+from benchkit.measure import workload
 
 @workload(category="t")
 def endless(client):

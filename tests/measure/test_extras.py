@@ -3,11 +3,11 @@ import json
 import pytest
 from distributed import Client, LocalCluster
 
-from benchkit.measure.artifacts import keep_extras, parse_capture
+from benchkit.measure import workload
+from benchkit.measure.artifacts import collect_extras, parse_capture
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.errors import UsageError
 from benchkit.measure.runner import execute
-from benchkit.measure.workloads import workload
 
 LOCAL = ClusterSpec.from_dict({"n_workers": 1, "threads_per_worker": 1, "memory_limit": "512 MiB"})
 
@@ -15,7 +15,7 @@ LOCAL = ClusterSpec.from_dict({"n_workers": 1, "threads_per_worker": 1, "memory_
 def test_a_capture_in_words_is_a_level_and_extras():
     assert parse_capture("full") == ("full", ())
     assert parse_capture("off+cluster-dump+memray") == ("off", ("cluster-dump", "memray"))
-    for wrong, message in (("ful", "did you mean 'full'"), ("full+dump", "no extra is called")):
+    for wrong, message in (("ful", "did you mean 'full'"), ("full+dump", "no extra named")):
         with pytest.raises(UsageError, match=message):
             parse_capture(wrong)
 
@@ -48,7 +48,7 @@ def test_an_extra_that_cannot_be_had_is_noted_and_stops_nothing(tmp_path, monkey
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     noted = []
     with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
-        with keep_extras(client, ("memray", "cluster-dump"), tmp_path, noted.append):
+        with collect_extras(client, ("memray", "cluster-dump"), tmp_path, noted.append):
             assert client.submit(abs, -3).result() == 3
 
     assert len(noted) == 1

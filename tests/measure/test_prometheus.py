@@ -21,12 +21,12 @@ from distributed.http.prometheus import PrometheusNotAvailableHandler
 import benchkit
 from benchkit.cli.main import benchkit as main
 from benchkit.errors import UsageError
+from benchkit.measure import workload
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.prometheus.http import HttpError
 from benchkit.measure.prometheus.query import read_range, selector_of
 from benchkit.measure.prometheus.session import Prometheus
 from benchkit.measure.runner import execute
-from benchkit.measure.workloads import workload
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 
@@ -128,7 +128,10 @@ def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus,
         answer = read_range(url, selector_of([], '{cluster="mine"}'), now - 20, now)
         assert b'"dask_worker_threads"' in zlib.decompress(answer["answer"])
         assert answer["metadata"]["dask_worker_threads"]["type"] == "gauge"
-        for match, message in (("{job=}", "the server refuses"), ('{job="x"}', "has no series")):
+        for match, message in (
+            ("{job=}", "the server rejected the query"),
+            ('{job="x"}', "has no series"),
+        ):
             with pytest.raises(HttpError, match=message):
                 read_range(url, selector_of([], match), now - 20, now)
     run = Run(run_from_recording(path))
@@ -261,7 +264,7 @@ def test_a_command_hands_the_choice_to_what_measures_and_then_forgets_it(monkeyp
     seen = []
 
     def plan(*args, **options):
-        seen.append(Prometheus.chosen())
+        seen.append(Prometheus.from_environment())
         raise UsageError("enough")
 
     monkeypatch.setattr("benchkit.experiment.run.api.plan_experiment", plan)

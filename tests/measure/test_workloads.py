@@ -4,6 +4,7 @@ from types import ModuleType
 
 import pytest
 
+from benchkit.measure.declaration import RESERVED_NAMES, workload
 from benchkit.measure.discovery import collect
 from benchkit.measure.errors import (
     InvalidParameterError,
@@ -13,7 +14,6 @@ from benchkit.measure.errors import (
 )
 from benchkit.measure.expression import matcher
 from benchkit.measure.scale import Scale, linear, quadratic
-from benchkit.measure.workloads import _GROUPS, workload
 from benchkit.store.schema import GROUPS
 
 GIB = 2**30
@@ -134,7 +134,7 @@ def test_chunks_follow_the_memory_of_a_thread():
 
 
 def test_a_metric_may_not_have_the_name_of_a_group_of_the_run_file():
-    assert set(GROUPS) == _GROUPS
+    assert set(GROUPS) == RESERVED_NAMES
     with pytest.raises(InvalidWorkloadError, match="tasks is a group of every run file"):
         workload(metrics={"tasks": "1"})(lambda client: None)
 

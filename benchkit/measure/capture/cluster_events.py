@@ -23,12 +23,12 @@ class EventLog:
         self.workers = workers
         self.counting = False
         self.retired: set[str] = set()
-        self.events: list[tuple] = []
-        self.failures: list[tuple] = []
+        self.events: list[tuple[Any, ...]] = []
+        self.failures: list[tuple[Any, ...]] = []
         self.n_events = self.n_dropped = self.n_steals = self.n_failures = 0
 
     def add_event(
-        self, topic: str, worker: Any, message: dict, moment: float | None = None
+        self, topic: str, worker: Any, message: dict[str, Any], moment: float | None = None
     ) -> None:
         """Add an event of a worker, or of no worker (None)."""
         if self.n_events >= MAX_EVENTS:
@@ -85,7 +85,7 @@ class EventLog:
         worker = self.workers.get(address, -1)
         self.failures.append((time(), text(task.key), worker, text(error), text(traceback)))
 
-    def drain(self) -> dict[str, list[tuple]]:
+    def drain(self) -> dict[str, list[tuple[Any, ...]]]:
         """Return the tables gathered since the last call."""
         events, self.events = self.events, []
         failures, self.failures = self.failures, []

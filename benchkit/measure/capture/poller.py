@@ -119,7 +119,7 @@ class SchedulerPoller:
             return (entry.events, entry.count) if entry is not None else ((), 0)
         return self.scheduler.events.get(topic, ()), self.scheduler.event_counts.get(topic, 0)
 
-    def _new_events(self, topic: str) -> tuple[int, list]:
+    def _new_events(self, topic: str) -> tuple[int, list[Any]]:
         """Return the number of new events of a topic, and those that the scheduler still has."""
         events, count = self._topic_log(topic)
         new = count - self.n_read.get(topic, 0)
@@ -171,7 +171,7 @@ class SchedulerPoller:
 
     # -- how many, and what no group tells ----------------------------------------------------
 
-    def rows(self) -> list[dict]:
+    def rows(self) -> list[dict[str, Any]]:
         """Return a row per known task group, and one per prefix with tasks in unknown groups."""
         self._count()
         unattributed = self._unattributed_rows()
@@ -182,8 +182,8 @@ class SchedulerPoller:
             counts = self.groups.counts[number]
             counts[0] = _ended(group) - self.ended_before.get(group, 0) + counts[1]
 
-    def _unattributed_rows(self) -> list[dict]:
-        numbers: dict[Any, list] = defaultdict(list)
+    def _unattributed_rows(self) -> list[dict[str, Any]]:
+        numbers: dict[Any, list[Any]] = defaultdict(list)
         for number, group in enumerate(self.groups.members):
             numbers[group.prefix].append(number)
         rows = []
@@ -217,4 +217,4 @@ def _ended(group: Any) -> int:
     types = getattr(group, "_types", None)  # since 2024.6: number of results by type
     if types is not None:
         return sum(types.values())
-    return group.states["memory"] + group.states["forgotten"]
+    return int(group.states["memory"] + group.states["forgotten"])

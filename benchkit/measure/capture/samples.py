@@ -34,8 +34,8 @@ class Samples:
 
     @property
     def transitions(self) -> int:
-        """Return the number of task transitions since the clock started."""
-        return self.scheduler.transition_counter - self.transitions_before
+        """Number of task transitions since the clock started."""
+        return int(self.scheduler.transition_counter - self.transitions_before)
 
     def sample_workers(self) -> None:
         """Add a row for each worker with a new heartbeat since the last call."""

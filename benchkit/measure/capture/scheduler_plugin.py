@@ -86,9 +86,9 @@ class CapturePlugin(SchedulerPlugin):
         self.client_timeout_s = ABANDONED_AFTER_S
         self.errors: list[str] = []
         self.workers: dict[Any, int] = {}  # index by address, including workers that left
-        self.worker_info: list[dict] = []
-        self.fine_before: dict = {}
-        self.pending: dict | None = None
+        self.worker_info: list[dict[str, Any]] = []
+        self.fine_before: dict[tuple[Any, ...], float] = {}
+        self.pending: dict[str, Any] | None = None
         self.sequence = 0
         self.lag = LoopLag()
         self.groups = TaskGroups()
@@ -101,7 +101,7 @@ class CapturePlugin(SchedulerPlugin):
             self.name, scheduler, self.workers, self.poll_interval_s
         )
         self.poller: SchedulerPoller | None = None
-        self.group_rows: list[dict] = []
+        self.group_rows: list[dict[str, Any]] = []
         for address, state in list(scheduler.workers.items()):
             self._register_worker(address, state)
         self.sample_handle: Any = self.lag.loop.call_later(SAMPLE_TICK_S, self._sample_tick)
@@ -191,7 +191,7 @@ class CapturePlugin(SchedulerPlugin):
 
     # -- handlers, called by the client -------------------------------------------------------
 
-    async def handle_on(self) -> dict:
+    async def handle_on(self) -> dict[str, Any]:
         """Start the clock and return its time; everything before it is the baseline."""
         self.last_call = time()
         await self._await_heartbeats("on", time())
@@ -203,14 +203,14 @@ class CapturePlugin(SchedulerPlugin):
         self._sample()
         return {"t_on": self.t_on, "n_workers": len(self.scheduler.workers)}
 
-    async def handle_off(self) -> dict:
+    async def handle_off(self) -> dict[str, Any]:
         """Stop the clock and return its time; sampling continues until `handle_end`."""
         self.last_call = self.t_off = time()
         self._stop_recording()
         self._sample()
         return {"t_off": self.t_off, "n_workers": len(self.scheduler.workers)}
 
-    async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict:
+    async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict[str, Any]:
         """Return the data gathered since the reply with sequence number `ack`.
 
         A reply is kept until the next call acknowledges it, so that a lost reply loses no data.
@@ -222,7 +222,7 @@ class CapturePlugin(SchedulerPlugin):
         self.pending = {"sequence": self.sequence, "tables": self._drain(groups)}
         return self.pending
 
-    async def handle_end(self, ack: int = 0, wait: bool = True) -> dict:
+    async def handle_end(self, ack: int = 0, wait: bool = True) -> dict[str, Any]:
         """Wait for the final heartbeats, return the remaining data, uninstall the capture."""
         self.last_call = time()
         stop = self.t_off if self.t_off == self.t_off else time()
@@ -346,7 +346,7 @@ class CapturePlugin(SchedulerPlugin):
         self._guarded(self.samples.sample_workers)
         self._guarded(self.samples.sample_scheduler)
 
-    def _drain(self, groups: bool) -> dict:
+    def _drain(self, groups: bool) -> dict[str, Any]:
         """Return the gathered data as plain columns (bytes, lists) and clear it."""
         self._poll()  # workers that have just joined need an index
         tables: dict[str, Any] = {

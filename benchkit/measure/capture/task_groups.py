@@ -19,7 +19,7 @@ class TaskGroups:
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
         self.members: list[Any] = []
-        self.before: list[tuple[dict, int]] = []
+        self.before: list[tuple[dict[str, Any], int]] = []
         #: Per group: number of finished tasks, of failed tasks, and of retries.
         self.counts: list[list[int]] = []
 
@@ -49,7 +49,7 @@ class TaskGroups:
         """Return the names of the groups, so that a stream without final sums can be read."""
         return [text(group.name) for group in self.members]
 
-    def rows(self, *, retries: bool = True) -> list[dict]:
+    def rows(self, *, retries: bool = True) -> list[dict[str, Any]]:
         """Return a row per group; without `retries` their number is None (not counted)."""
         rows = []
         for number, (group, counts) in enumerate(zip(self.members, self.counts, strict=True)):

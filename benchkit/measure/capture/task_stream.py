@@ -221,7 +221,7 @@ class TaskStream:
             self.n_dropped += len(columns[0])
             self.add_error("flush", error)
 
-    def _append_columns(self, columns: list[list], event_values: list[list]) -> None:
+    def _append_columns(self, columns: list[list[Any]], event_values: list[list[Any]]) -> None:
         numbers = self._count_ended(columns[0])
         kept: Any = range(len(columns[0]))
         if None in numbers.values():
@@ -255,7 +255,7 @@ class TaskStream:
             for name, values in new_columns.items():
                 table[name] += values
 
-    def _event_columns(self, event_values: list[list], workers: list) -> tuple:
+    def _event_columns(self, event_values: list[list[Any]], workers: list[Any]) -> tuple[Any, ...]:
         """Return the columns of task events other than compute."""
         places, actions, sources, starts, stops = event_values
         seen = set(actions)
@@ -274,7 +274,7 @@ class TaskStream:
             stops,
         )
 
-    def _clock_offsets(self, workers: list, actions: list) -> list[float]:
+    def _clock_offsets(self, workers: list[Any], actions: list[Any]) -> list[float]:
         """Return the clock offset of each event: the worker's for disk events, 0 for others."""
         states = {worker: self.scheduler.workers.get(worker) for worker in set(workers)}
         delays = {w: 0.0 if state is None else state.time_delay for w, state in states.items()}
@@ -283,7 +283,7 @@ class TaskStream:
             for worker, action in zip(workers, actions, strict=True)
         ]
 
-    def _count_ended(self, groups: list) -> dict[Any, int | None]:
+    def _count_ended(self, groups: list[Any]) -> dict[Any, int | None]:
         """Add to the groups' counts; return group numbers, None for a group that failed."""
         numbers: dict[Any, int | None] = {}
         for group, count in Counter(groups).items():
@@ -312,8 +312,8 @@ class TaskStream:
 
 
 def _select_rows(
-    kept: Any, columns: list[list], event_values: list[list]
-) -> tuple[list[list], list[list]]:
+    kept: Any, columns: list[list[Any]], event_values: list[list[Any]]
+) -> tuple[list[list[Any]], list[list[Any]]]:
     """Return the rows in `kept` of the task columns, and the events of these tasks."""
     new = {old * ROW: place * ROW for place, old in enumerate(kept)}
     columns = [[column[row] for row in kept] for column in columns]

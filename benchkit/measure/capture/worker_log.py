@@ -58,7 +58,7 @@ class WorkerLog:
     def copy_transfers(self) -> None:
         """Copy new entries of the worker's transfer logs, which keep only the last 1000."""
         for direction, log in enumerate(self.logs):
-            new_entries: list[dict] = []
+            new_entries: list[dict[str, Any]] = []
             for entry in reversed(log):
                 if entry is self.newest[direction]:
                     break
@@ -85,7 +85,7 @@ class WorkerLog:
                     )
                 )
 
-    def read_transfers(self, start: float, stop: float) -> list[list]:
+    def read_transfers(self, start: float, stop: float) -> list[list[Any]]:
         """Return rows of outgoing 0 or 1, peer's address, count, bytes, compressed, seconds."""
         self.copy_transfers()
         if self.clock_start != self.clock_start:
@@ -94,7 +94,7 @@ class WorkerLog:
             self.transfers = self.sent_transfers + self.transfers
         self.sent_transfers, later = array("d"), array("d")
         peers = list(self.peers)
-        sums: dict[tuple, list[float]] = {}
+        sums: dict[tuple[Any, ...], list[float]] = {}
         rows = iter(self.transfers)
         for row in zip(*[rows] * 6, strict=True):
             direction, peer, moment, nbytes, compressed, seconds = row
@@ -108,7 +108,7 @@ class WorkerLog:
         self.transfers, self.sent_until = later, stop
         return [[*pair, *total] for pair, total in sums.items()]
 
-    def read_log(self, start: float, stop: float) -> list[list]:
+    def read_log(self, start: float, stop: float) -> list[list[Any]]:
         """Return rows of time, level, text: warnings and above, times on the scheduler's clock."""
         ahead = self.worker.scheduler_delay
         after = self.log_ends.get(start, start - ahead)
@@ -146,14 +146,14 @@ class WorkerLog:
         end = stop + 1 if last else stop
         chosen = [entry for entry in reversed(new_entries) if entry[0] <= end or (last and off)]
         self.tree_ends = {start: last_sent, stop: chosen[-1] if chosen else last_sent}
-        by_prefix: dict[str, list[dict]] = defaultdict(list)
+        by_prefix: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for _, trees in chosen:
             for prefix, tree in trees.items():
                 by_prefix[prefix].append(tree)
         if last and not off and not (history and history[-1][0] > stop):
             for prefix, tree in self.worker.profile_keys.items():
                 by_prefix[prefix].append(tree)
-        frames: dict[tuple, int] = {}
+        frames: dict[tuple[Any, ...], int] = {}
         nodes: list[int] = []
         for prefix, trees in by_prefix.items():
             tree = profile.merge(*trees)
@@ -163,7 +163,12 @@ class WorkerLog:
         return zlib.compress(json.dumps(tree_of_all).encode(), 1) if nodes else b""
 
 
-def _flatten(tree: dict, root: tuple, frames: dict[tuple, int], nodes: list[int]) -> None:
+def _flatten(
+    tree: dict[str, Any],
+    root: tuple[Any, ...],
+    frames: dict[tuple[Any, ...], int],
+    nodes: list[int],
+) -> None:
     stack = [(tree, -1, root)]
     while stack:  # no recursion: stacks can be as deep as Python allows
         node, parent, frame = stack.pop()
@@ -179,7 +184,7 @@ def _flatten(tree: dict, root: tuple, frames: dict[tuple, int], nodes: list[int]
             stack.append((child, number, frame_of_child))
 
 
-def warnings_of(server: Any, start: float) -> list[list]:
+def warnings_of(server: Any, start: float) -> list[list[Any]]:
     """Return rows of time, level, text that a server logged since `start`, on its own clock."""
     lines = server.get_logs(start=start, timestamps=True)
     kept = [line for line in lines if line[1] not in IGNORED_LEVELS][:MAX_LOG_LINES]

@@ -74,8 +74,8 @@ class WorkerReportPoller:
         self.window_ends: dict[int, float] = {}
         self.request_times: dict[int, float] = {}
         self.profiled: dict[int, bool] = {}
-        self.parts: list[list] = []
-        self.pending: dict[int, asyncio.Future] = {}
+        self.parts: list[list[Any]] = []
+        self.pending: dict[int, asyncio.Future[None]] = {}
 
     def request(self, address: str, stop: float, *, last: bool) -> dict[str, Any]:
         """Return a request: window in Unix s on the scheduler's clock, call stacks or not."""
@@ -137,7 +137,7 @@ class WorkerReportPoller:
         for future in list(self.pending.values()):
             future.cancel()
 
-    def drain(self) -> dict[str, list]:
+    def drain(self) -> dict[str, list[Any]]:
         """Return the table of parts received since the last call."""
         parts, self.parts = self.parts, []
         return {"told": parts} if parts else {}
@@ -171,7 +171,7 @@ async def collect_final_reports(
     scheduler, workers = poller.scheduler, poller.workers
     states = dict(scheduler.workers)
 
-    async def call(msg: dict, addresses: list[str], **options: Any) -> dict:
+    async def call(msg: dict[str, Any], addresses: list[str], **options: Any) -> dict[str, Any]:
         broadcast = scheduler.broadcast(msg=msg, workers=addresses, on_error="ignore", **options)
         try:
             timeout_s = FINAL_REPLY_TIMEOUT_S + len(states) * FINAL_REPLY_TIMEOUT_PER_WORKER_S
@@ -198,10 +198,11 @@ async def collect_final_reports(
             add_error(f"report of {address}", line)
         reports[str(index)] = report
     out: dict[str, Any] = {"reports": reports}
-    for title, read_rows in (
-        ("spans", lambda: _span_rows(scheduler, groups)),
-        ("logs", lambda: _log_rows(scheduler, logs, start)),
-    ):
+    readers: dict[str, Callable[[], list[list[Any]]]] = {
+        "spans": lambda: _span_rows(scheduler, groups),
+        "logs": lambda: _log_rows(scheduler, logs, start),
+    }
+    for title, read_rows in readers.items():
         try:
             out[title] = read_rows()
         except Exception as error:
@@ -209,7 +210,7 @@ async def collect_final_reports(
     return out
 
 
-def _log_rows(scheduler: Any, replies: dict, start: float) -> list[list]:
+def _log_rows(scheduler: Any, replies: dict[str, Any], start: float) -> list[list[Any]]:
     """Return log rows of scheduler and nannies: (source, time, level, text)."""
     rows = [["scheduler", *line] for line in warnings_of(scheduler, start)]
     # Nannies in one process share their log handler: keep each line once.
@@ -218,7 +219,7 @@ def _log_rows(scheduler: Any, replies: dict, start: float) -> list[list]:
     return rows + [["nanny", moment, level, text(line)] for moment, level, line in kept]
 
 
-def _span_rows(scheduler: Any, groups: TaskGroups) -> list[list]:
+def _span_rows(scheduler: Any, groups: TaskGroups) -> list[list[Any]]:
     """Return the spans of this run's tasks, and the parents of these spans."""
     extension = scheduler.extensions.get("spans")  # since 2023.6
     if extension is None:
@@ -241,7 +242,7 @@ def _span_rows(scheduler: Any, groups: TaskGroups) -> list[list]:
     ]
 
 
-def read_fine_metrics(scheduler: Any) -> dict[tuple, float]:
+def read_fine_metrics(scheduler: Any) -> dict[tuple[Any, ...], float]:
     """Return fine metrics so far by (span, context, ..., activity, unit); span "" for the rest."""
     totals = scheduler.cumulative_worker_metrics.items()
     metrics = {
@@ -256,12 +257,14 @@ def read_fine_metrics(scheduler: Any) -> dict[tuple, float]:
     return metrics
 
 
-def fine_metric_rows(now: dict[tuple, float], before: dict[tuple, float]) -> list[tuple]:
+def fine_metric_rows(
+    now: dict[tuple[Any, ...], float], before: dict[tuple[Any, ...], float]
+) -> list[tuple[Any, ...]]:
     """Return rows of context, prefix, activity, unit, value, span: what was added since `before`.
 
     Both arguments are results of `read_fine_metrics`.
     """
-    rows: dict[tuple, float] = defaultdict(float)
+    rows: dict[tuple[Any, ...], float] = defaultdict(float)
     for key, value in now.items():
         added = value - before.get(key, 0)
         if abs(added) <= ROUNDING:

@@ -13,7 +13,7 @@ from benchkit.measure.errors import error_summary
 __all__ = ["describe", "worker_infos"]
 
 
-def worker_infos(client: Client) -> dict[str, dict]:
+def worker_infos(client: Client) -> dict[str, dict[str, Any]]:
     """Return the scheduler's information about each worker, by address.
 
     Newer releases of distributed limit the result to five workers by default.
@@ -25,11 +25,12 @@ def worker_infos(client: Client) -> dict[str, dict]:
 
     Returns
     -------
-    dict
+    dict of str to dict
+        As in ``client.scheduler_info()["workers"]``.
     """
-    if "n_workers" in inspect.signature(Client.scheduler_info).parameters:
-        return client.scheduler_info(n_workers=-1)["workers"]
-    return client.scheduler_info()["workers"]
+    has_limit = "n_workers" in inspect.signature(Client.scheduler_info).parameters
+    info: Mapping[str, Any] = client.scheduler_info(**{"n_workers": -1} if has_limit else {})
+    return dict(info["workers"])
 
 
 def describe(
@@ -51,6 +52,7 @@ def describe(
     Returns
     -------
     dict
+        JSON values for the head of a recording; memory in B.
     """
     infos = list(worker_infos(client).values())
     limits = [info.get("memory_limit") or 0 for info in infos]
@@ -69,22 +71,22 @@ def describe(
 
 
 def _versions(client: Client) -> dict[str, Any]:
-    """Return the communication packages of client, scheduler and workers (each set once)."""
+    """Return the versions of Dask's packages on client, scheduler and workers, without repeats."""
     try:
         versions: Any = client.get_versions(check=False)
     except Exception as error:
         return {"error": error_summary(error)}
-    kept: dict[str, Any] = {}
-    for side in ("client", "scheduler"):
-        kept[side] = _wire_packages(versions.get(side) or {})
-    kept["workers"] = []
+    packages: dict[str, Any] = {
+        side: _package_versions(versions.get(side) or {}) for side in ("client", "scheduler")
+    }
+    packages["workers"] = []
     for info in (versions.get("workers") or {}).values():
-        packages = _wire_packages(info or {})
-        if packages not in kept["workers"]:
-            kept["workers"].append(packages)
-    return kept
+        of_worker = _package_versions(info or {})
+        if of_worker not in packages["workers"]:
+            packages["workers"].append(of_worker)
+    return packages
 
 
-def _wire_packages(info: dict) -> dict[str, str]:
+def _package_versions(info: dict[str, Any]) -> dict[str, str]:
     packages = info.get("packages") or {}
     return {name: str(version) for name, version in packages.items() if version is not None}

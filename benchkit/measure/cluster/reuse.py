@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
-from benchkit.measure.cluster.spec import ClusterSpec, RunningCluster, open_cluster
+from benchkit.measure.cluster.running import RunningCluster, open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec
 
 __all__ = ["close_reused_clusters", "reused_cluster"]
 
@@ -40,7 +40,7 @@ def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
     Raises
     ------
     InvalidClusterError, ClusterError
-        See `benchkit.measure.cluster.spec.open_cluster`.
+        See `benchkit.measure.cluster.running.open_cluster`.
     """
     if spec.is_local or spec.address is not None:
         with open_cluster(spec) as cluster:
@@ -76,7 +76,7 @@ def _drop(key: str) -> None:
         stack.close()
 
 
-def close_reused_clusters(*_: Any) -> None:
+def close_reused_clusters() -> None:
     """Close all kept clusters."""
     for key in list(_clusters):
         _drop(key)

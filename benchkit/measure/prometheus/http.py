@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import dask
-from distributed.comm import get_address_host
+from distributed.comm.addressing import get_address_host
 
 __all__ = ["Endpoint", "HttpError", "find_endpoints", "request", "without_login"]
 
@@ -26,7 +26,15 @@ MAX_RESPONSE_BYTES = 512 * 2**20
 
 
 class HttpError(Exception):
-    """A request failed; the message is one line, `body` the content of the response, if any."""
+    """A request failed.
+
+    Parameters
+    ----------
+    message : str
+        The reason in one line.
+    body : bytes, default b""
+        Content of the response, if there was one.
+    """
 
     def __init__(self, message: str, body: bytes = b"") -> None:
         self.body = body
@@ -41,8 +49,12 @@ class Endpoint:
     ----------
     instance : str
         ``host:port``, the instance label of Prometheus; empty if the process serves no HTTP.
-    address, name, role : str
-        Dask address and name of the process; ``scheduler`` or ``worker``.
+    address : str
+        Dask address of the process.
+    name : str
+        Dask name of the worker.
+    role : {"scheduler", "worker"}
+        Kind of the process.
     """
 
     instance: str
@@ -57,7 +69,13 @@ class Endpoint:
         return f"{'https' if secure else 'http'}://{self.instance}/metrics"
 
     def to_dict(self) -> dict[str, str]:
-        """Return the attributes as a dict."""
+        """Return the attributes as a dict.
+
+        Returns
+        -------
+        dict of str to str
+            JSON values.
+        """
         return asdict(self)
 
 
@@ -72,6 +90,7 @@ def find_endpoints(client: Any) -> list[Endpoint]:
     Returns
     -------
     list of Endpoint
+        The scheduler first; with an empty `instance` for a process without HTTP.
 
     Raises
     ------
@@ -114,6 +133,7 @@ def request(
     Returns
     -------
     bytes
+        At most `MAX_RESPONSE_BYTES`.
 
     Raises
     ------
@@ -133,20 +153,21 @@ def request(
         if direct and authority:
             context = ssl.create_default_context(cafile=authority)
             handlers.append(urllib.request.HTTPSHandler(context=context))
-        with urllib.request.build_opener(*handlers).open(http_request, timeout=timeout_s) as answer:
-            content = answer.read(MAX_RESPONSE_BYTES + 1)
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(http_request, timeout=timeout_s) as response:
+            content: bytes = response.read(MAX_RESPONSE_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:
             raise HttpError(f"HTTP {error.code} {error.reason}", error.read(10_000)) from error
     except TimeoutError as error:
-        raise HttpError(f"no answer within {timeout_s:g} s") from error
+        raise HttpError(f"no response within {timeout_s:g} s") from error
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
-        raise HttpError(str(reason) or "no answer") from error
+        raise HttpError(str(reason) or "no response") from error
     except Exception as error:  # a server without HTTP causes many types of errors
         raise HttpError(f"{type(error).__name__}: {error}".rstrip(": ")[:200]) from error
     if len(content) > MAX_RESPONSE_BYTES:
-        raise HttpError(f"an answer of more than {MAX_RESPONSE_BYTES >> 20} MiB")
+        raise HttpError(f"the response is larger than {MAX_RESPONSE_BYTES >> 20} MiB")
     return content
 
 
@@ -167,6 +188,7 @@ def without_login(url: str) -> str:
     Returns
     -------
     str
+        The rest of the URL is unchanged.
 
     Examples
     --------

@@ -46,6 +46,7 @@ def selector_of(instances: Iterable[str], match: str = "") -> str:
     Returns
     -------
     str
+        Without the series that the client library adds to every process.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def read_range(url: str, selector: str, start: float, stop: float) -> dict[str, 
     ahead = min(now - call_time, 0.0) + max(now - time(), 0.0)
     begin, end = start + ahead, stop + ahead
     duration = max(end - begin, 0.001)
-    # Count over the complete range, because workers come and go, and over the lookback before it.
+    # Count over the complete range and the lookback before it: workers join and leave.
     window = math.ceil(duration) + LOOKBACK_S
     count = f"count(last_over_time({selector}[{window}s]))"
     counts = _query(url, "query", query=count, time=f"{end:.3f}")["result"]
@@ -103,11 +104,11 @@ def read_range(url: str, selector: str, start: float, stop: float) -> dict[str, 
     n_steps = max(1, min(int(duration / STEP_S), MAX_POINTS_PER_SERIES - 1, MAX_VALUES // n_series))
     step = math.floor(1000 * duration / n_steps) / 1000  # the server rounds to ms
     begin = end - n_steps * step
-    answer = _request(
+    response = _request(
         url, "query_range",
         query=selector, start=f"{begin:.3f}", end=f"{end + 0.001:.3f}", step=f"{step:.3f}",
     )  # fmt: skip
-    names = {series["metric"].get("__name__", "") for series in _data(answer)["result"]}
+    names = {series["metric"].get("__name__", "") for series in _data(response)["result"]}
     if not names:
         raise HttpError(
             f"the server has no series of {_short(selector)} at the time of the run: does it "
@@ -119,7 +120,7 @@ def read_range(url: str, selector: str, start: float, stop: float) -> dict[str, 
         known = {}
     metadata = {name: known[name][0] for name in names if known.get(name)}
     return {
-        "answer": zlib.compress(answer),
+        "answer": zlib.compress(response),
         "metadata": metadata,
         "step": step,
         "ahead": ahead,
@@ -140,12 +141,12 @@ def _request(url: str, endpoint: str, **form: str) -> bytes:
             reason = json.loads(error.body)["error"]
         except (ValueError, KeyError, TypeError):
             raise error from None  # not an error in the format of Prometheus
-        raise HttpError(f"the server refuses: {reason}"[:300]) from error
+        raise HttpError(f"the server rejected the query: {reason}"[:300]) from error
 
 
-def _data(answer: bytes) -> Any:
+def _data(response: bytes) -> Any:
     try:
-        return json.loads(answer)["data"]
+        return json.loads(response)["data"]
     except (ValueError, KeyError, TypeError) as error:
         raise HttpError("the response is not in the format of Prometheus") from error
 

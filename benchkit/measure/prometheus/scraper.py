@@ -44,12 +44,14 @@ class Scraper:
     writer : RecordingWriter
         Recording for the tables `scrapes` (local Unix time, instance, compressed text) and
         `endpoints`.
-    note : callable
-        Called with one line for each problem.
+    add_error : callable
+        ``add_error(line)`` is called for each problem.
     """
 
-    def __init__(self, client: Any, writer: RecordingWriter, note: Callable[[str], None]) -> None:
-        self.client, self.writer, self.note = client, writer, note
+    def __init__(
+        self, client: Any, writer: RecordingWriter, add_error: Callable[[str], None]
+    ) -> None:
+        self.client, self.writer, self.add_error = client, writer, add_error
         self._endpoints: dict[str, Endpoint] = {}
         self._present: list[Endpoint] = []
         self._silent: dict[str, str] = {}
@@ -70,12 +72,12 @@ class Scraper:
         self._stop.set()
         self._thread.join(3 * RESPONSE_TIMEOUT_S + SCRAPE_EVERY_S)
         if self._thread.is_alive():
-            self.note("scraping did not end in time")
+            self.add_error("scraping did not end in time")
         else:
             self._round()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for text in self._problems():
-            self.note(text)
+            self.add_error(text)
 
     def _run(self) -> None:
         rounds = 0
@@ -86,46 +88,48 @@ class Scraper:
                     self._update_processes()
                 self._round()
             except Exception as error:
-                self.note(f"scraping: {type(error).__name__}: {error}".splitlines()[0][:200])
+                self.add_error(f"scraping: {type(error).__name__}: {error}".splitlines()[0][:200])
 
     def _update_processes(self) -> None:
         """Update the list of processes of the cluster."""
-        self._present = [end for end in find_endpoints(self.client) if self._serves(end)]
-        new = [end for end in self._present if end.instance not in self._endpoints]
+        self._present = [
+            endpoint for endpoint in find_endpoints(self.client) if self._serves(endpoint)
+        ]
+        new = [endpoint for endpoint in self._present if endpoint.instance not in self._endpoints]
         if new:
-            self._endpoints.update({end.instance: end for end in new})
-            self.writer.segment({"endpoints": [end.to_dict() for end in new]})
+            self._endpoints.update({endpoint.instance: endpoint for endpoint in new})
+            self.writer.segment({"endpoints": [endpoint.to_dict() for endpoint in new]})
 
-    def _serves(self, end: Endpoint) -> bool:
-        if not end.instance:
-            self._without_http.add(end.address)
-        return bool(end.instance)
+    def _serves(self, endpoint: Endpoint) -> bool:
+        if not endpoint.instance:
+            self._without_http.add(endpoint.address)
+        return bool(endpoint.instance)
 
     def _round(self) -> None:
         moment = time()
-        answers = list(self._pool.map(self._scrape, self._present))
+        responses = list(self._pool.map(self._scrape, self._present))
         rows = [
-            [moment, end.instance, zlib.compress(text)]
-            for end, text in zip(self._present, answers, strict=True)
+            [moment, endpoint.instance, zlib.compress(text)]
+            for endpoint, text in zip(self._present, responses, strict=True)
             if isinstance(text, bytes)
         ]
         if rows:
             self.writer.segment({"scrapes": rows})
         silent = {
-            end.instance: text
-            for end, text in zip(self._present, answers, strict=True)
+            endpoint.instance: text
+            for endpoint, text in zip(self._present, responses, strict=True)
             if isinstance(text, str)
         }
         if silent and not self._stop.is_set():
             self._update_processes()  # ignore processes that have left
-            present = {end.instance for end in self._present}
+            present = {endpoint.instance for endpoint in self._present}
             silent = {name: text for name, text in silent.items() if name in present}
         self._silent.update(silent)
 
-    def _scrape(self, end: Endpoint) -> bytes | str | None:
+    def _scrape(self, endpoint: Endpoint) -> bytes | str | None:
         """Return the metrics of a process (bytes), the reason for a failure (str), or None."""
         try:
-            text = request(end.url, timeout_s=RESPONSE_TIMEOUT_S, direct=True)
+            text = request(endpoint.url, timeout_s=RESPONSE_TIMEOUT_S, direct=True)
         except HttpError as error:
             return str(error)
         if text.startswith(NO_METRICS):
@@ -143,7 +147,7 @@ class Scraper:
         if self._without_http:
             problems.append(
                 f"{len(self._without_http)} processes serve no HTTP, so they have no /metrics: "
-                f"{_few(sorted(self._without_http))}"
+                f"{_first_three(sorted(self._without_http))}"
             )
         if self._silent:
             named = [
@@ -152,10 +156,10 @@ class Scraper:
             ]
             problems.append(
                 f"{len(named)} of {len(self._endpoints)} processes did not respond each time: "
-                f"{_few(named)}"
+                f"{_first_three(named)}"
             )
         return problems
 
 
-def _few(names: list[str]) -> str:
+def _first_three(names: list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

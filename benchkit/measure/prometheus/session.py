@@ -23,7 +23,7 @@ from benchkit.measure.prometheus.query import read_range, selector_of
 from benchkit.measure.prometheus.scraper import Scraper
 from benchkit.measure.recording import RecordingWriter
 
-__all__ = ["MATCH_VARIABLE", "SCRAPE", "VARIABLE", "Prometheus", "keep_prometheus"]
+__all__ = ["MATCH_VARIABLE", "SCRAPE", "VARIABLE", "Prometheus", "record_prometheus"]
 
 VARIABLE = "BENCHKIT_PROMETHEUS"
 MATCH_VARIABLE = "BENCHKIT_PROMETHEUS_MATCH"
@@ -58,10 +58,10 @@ class Prometheus:
         if self.url not in ("", SCRAPE):
             try:
                 parts = urllib.parse.urlsplit(self.url)
-                good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+                is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
             except ValueError:
-                good = False
-            if not good:
+                is_valid = False
+            if not is_valid:
                 raise UsageError(
                     f"prometheus {_display_url(self.url)!r}: must be the address of a server, such "
                     f"as http://prometheus:9090, or {SCRAPE!r}"
@@ -72,8 +72,26 @@ class Prometheus:
             )
 
     @classmethod
-    def chosen(cls, url: str | None = None, match: str | None = None) -> Prometheus:
-        """Return the given source; defaults are in `VARIABLE` and `MATCH_VARIABLE`."""
+    def from_environment(cls, url: str | None = None, match: str | None = None) -> Prometheus:
+        """Return a source; absent arguments are read from environment variables.
+
+        Parameters
+        ----------
+        url : str, optional
+            Address of a server, ``scrape``, or "" for none; by default ``$BENCHKIT_PROMETHEUS``.
+        match : str, optional
+            Selector of the series; by default ``$BENCHKIT_PROMETHEUS_MATCH``.
+
+        Returns
+        -------
+        Prometheus
+            With an empty `url` if no source is chosen.
+
+        Raises
+        ------
+        UsageError
+            `url` or `match` is invalid.
+        """
         if url is None:
             url = os.environ.get(VARIABLE, "")
         if match is None:
@@ -89,7 +107,7 @@ def _display_url(url: str) -> str:
 
 
 @contextmanager
-def keep_prometheus(
+def record_prometheus(
     client: Any, source: Prometheus, observer: Observer, writer: RecordingWriter
 ) -> Iterator[None]:
     """Record the metrics of the body of a `with`; report errors, never raise them.
@@ -116,43 +134,49 @@ def keep_prometheus(
         yield
         return
 
-    def note(text: str) -> None:
+    def add_error(text: str) -> None:
         line = f"prometheus: {text}"
         if line not in observer.errors:
             observer.errors.append(line)
 
     session: _ScrapeSession | _ServerSession
     if source.url == SCRAPE:
-        session = _ScrapeSession(client, writer, observer, note)
+        session = _ScrapeSession(client, writer, observer, add_error)
     else:
         session = _ServerSession(client, writer, observer, source)
-    with _report_errors(note):
+    with _report_errors(add_error):
         session.begin()
     try:
         yield
     finally:
-        with _report_errors(note):
+        with _report_errors(add_error):
             session.end()
 
 
 @contextmanager
-def _report_errors(note: Callable[[str], None]) -> Iterator[None]:
+def _report_errors(add_error: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except HttpError as error:
-        note(str(error))
+        add_error(str(error))
     except Exception as error:
-        note(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")[:300])
+        add_error(
+            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")[:300]
+        )
 
 
 class _ScrapeSession:
     """Scrape scheduler and workers during the run."""
 
     def __init__(
-        self, client: Any, writer: RecordingWriter, observer: Observer, note: Callable[[str], None]
+        self,
+        client: Any,
+        writer: RecordingWriter,
+        observer: Observer,
+        add_error: Callable[[str], None],
     ) -> None:
         self.writer, self.observer = writer, observer
-        self.scraper = Scraper(client, writer, note)
+        self.scraper = Scraper(client, writer, add_error)
 
     def begin(self) -> None:
         self.scraper.start()
@@ -187,31 +211,28 @@ class _ServerSession:
         selector = selector_of(self.endpoints, source.match)
         ahead = observer.clock_ahead
         start, stop = observer.t_on - ahead, observer.t_off - ahead
-        box: list[HttpError] = []
+        errors: list[HttpError] = []
 
         def read() -> dict[str, Any] | None:
             try:
                 return read_range(source.url, selector, start, stop)
             except HttpError as error:
-                box.append(error)
+                errors.append(error)
                 return None
 
-        answer = call_with_timeout(read, SERVER_TIMEOUT_S)
+        response = call_with_timeout(read, SERVER_TIMEOUT_S)
         server = without_login(source.url)
-        if not answer or "trouble" in answer:
-            reason = (
-                box[0]
-                if box
-                else (answer or {}).get("trouble", f"no response in {SERVER_TIMEOUT_S:g} s")
-            )
+        if not response or "error" in response:
+            timeout = f"no response in {SERVER_TIMEOUT_S:g} s"
+            reason = errors[0] if errors else (response or {}).get("error", timeout)
             raise HttpError(f"{server}: {reason}")
         self.writer.segment(
             {
-                "endpoints": [end.to_dict() for end in self.endpoints.values()],
+                "endpoints": [endpoint.to_dict() for endpoint in self.endpoints.values()],
                 "prometheus": {
-                    **answer,
+                    **response,
                     # Scheduler clock minus server clock.
-                    "ahead": ahead - answer["ahead"],
+                    "ahead": ahead - response["ahead"],
                     "server": server,
                     "selector": selector,
                 },
@@ -219,6 +240,6 @@ class _ServerSession:
         )
 
     def _find_endpoints(self) -> None:
-        for end in find_endpoints(self.client):
-            if end.instance:
-                self.endpoints[end.instance] = end
+        for endpoint in find_endpoints(self.client):
+            if endpoint.instance:
+                self.endpoints[endpoint.instance] = endpoint

@@ -1,0 +1,177 @@
+"""Start a cluster from its specification, or connect to a running scheduler."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import distributed.core
+from dask.utils import parse_bytes
+from distributed import Client
+from distributed.comm.addressing import resolve_address
+
+from benchkit.measure.cluster.description import describe, worker_infos
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.errors import ClusterError, error_summary
+
+__all__ = ["RunningCluster", "open_cluster"]
+
+START_TIMEOUT_S = 60.0
+#: The first worker of a cluster in the cloud takes minutes to connect.
+REMOTE_START_TIMEOUT_S = 900.0
+CLOSE_TIMEOUT_S = 30.0
+
+
+@dataclass
+class RunningCluster:
+    """A running cluster.
+
+    Attributes
+    ----------
+    client : distributed.Client
+        Connected client.
+    cluster : Cluster or None
+        The cluster that was started; None for an address.
+    description : dict
+        See `benchkit.measure.cluster.description.describe`.
+    """
+
+    client: Client
+    cluster: Any
+    description: dict[str, Any]
+
+
+@contextmanager
+def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterator[RunningCluster]:
+    """Open a cluster with fresh workers, and close it afterwards.
+
+    A class starts a new cluster. At an address the workers are restarted if all have a nanny;
+    otherwise they are used without a restart, because a worker without a nanny would not return.
+
+    Parameters
+    ----------
+    spec : ClusterSpec
+        Cluster to open.
+    timeout_s : float, optional
+        Time to wait for the workers; by default 60 s on this machine, 15 minutes elsewhere.
+
+    Yields
+    ------
+    RunningCluster
+
+    Raises
+    ------
+    InvalidClusterError
+        The class or an option does not exist; nothing was started.
+    ClusterError
+        The cluster did not start, or not with the requested workers.
+    """
+    spec.check()
+    local = spec.is_local or spec.address is not None
+    timeout_s = timeout_s or (START_TIMEOUT_S if local else REMOTE_START_TIMEOUT_S)
+    cluster, client = None, None
+    try:
+        try:
+            if spec.address is not None:
+                client, workers = _connect(spec.address, timeout_s)
+            else:
+                cluster = _start(spec)
+                client = Client(cluster, timeout=timeout_s)
+                workers = "new"
+                _await_workers(client, cluster, spec, timeout_s)
+        except (ClusterError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise ClusterError(f"{spec.label} did not start: {error_summary(error)}") from error
+        description = describe(client, workers, label=spec.label, kwargs=spec.kwargs)
+        yield RunningCluster(client, cluster, description)
+    finally:
+        for resource in (client, cluster):
+            if resource is not None:
+                _close(resource)
+        _clear_handler_cache()
+
+
+#: Clients and clusters that did not close in time. Kept, because the garbage collector would close
+#: them again in any thread: in one that is starting an event loop this is a deadlock.
+_UNCLOSED: list[Any] = []
+
+
+def _close(resource: Any) -> None:
+    try:
+        resource.close(timeout=CLOSE_TIMEOUT_S)
+    except Exception:
+        _UNCLOSED.append(resource)
+
+
+def _clear_handler_cache() -> None:
+    """Clear the cache through which distributed keeps closed schedulers in memory.
+
+    Recent releases (2026.8, not 2023.4) cache methods of every server, and with them the state of
+    the server, such as its transition log. The garbage collector traverses all of it: after 250
+    runs in one process, code that makes many objects took twice as long.
+    """
+    cache: Any = getattr(distributed.core, "_expects_comm", None)
+    if hasattr(cache, "cache_clear"):
+        cache.cache_clear()
+
+
+def _start(spec: ClusterSpec) -> Any:
+    factory, kwargs = spec.factory(), dict(spec.kwargs)
+    if spec.is_local:
+        # An unused dashboard costs start time, and its port may be in use.
+        kwargs.setdefault("dashboard_address", None)
+        if isinstance(kwargs.get("memory_limit"), str) and kwargs["memory_limit"] != "auto":
+            kwargs["memory_limit"] = parse_bytes(kwargs["memory_limit"])
+    with warnings.catch_warnings():
+        # Without a dashboard the scheduler still serves metrics; any port is fine.
+        warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
+        return factory(**kwargs)
+
+
+def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
+    try:
+        # Check first: an unexpected error in the constructor of Client leaves it half open.
+        resolve_address(address)
+        client = Client(address, timeout=min(timeout_s, 10.0), set_as_default=True)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler responds at {address!r}: {error_summary(error)}; "
+            "give an address such as tcp://127.0.0.1:8786"
+        ) from error
+    workers = worker_infos(client)
+    if not workers:
+        _close(client)
+        raise ClusterError(f"the scheduler at {address} has no workers: start some first")
+    if not all(info.get("nanny") for info in workers.values()):
+        return client, "as found"
+    try:
+        client.restart(timeout=timeout_s)
+        client.wait_for_workers(len(workers), timeout=timeout_s)
+    except BaseException:
+        _close(client)
+        raise
+    return client, "restarted"
+
+
+def _await_workers(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: float) -> None:
+    requested = spec.kwargs.get("n_workers")
+    if requested is None and spec.is_local:
+        requested = len(cluster.workers)
+    if not isinstance(requested, int) or requested <= 0:
+        return
+    if "n_workers" not in inspect.signature(spec.factory()).parameters and hasattr(
+        cluster, "scale"
+    ):
+        cluster.scale(requested)  # dask-gateway accepts the number only after the start
+    try:
+        client.wait_for_workers(requested, timeout=timeout_s)
+    except TimeoutError as error:
+        raise ClusterError(
+            f"{spec.label}: {len(worker_infos(client))} of {requested} workers connected "
+            f"within {timeout_s:g} s"
+        ) from error
