@@ -34,7 +34,7 @@ ENTRY_POINTS = "benchkit.workloads"
 class BrokenFile:
     """A workload file that could not be imported.
 
-    Attributes
+    Parameters
     ----------
     path : str
         Path of the file, or ``entry point <name>`` of a plugin.
@@ -56,7 +56,7 @@ class BrokenFile:
 class Collection:
     """Collected workloads, and the files that could not be imported.
 
-    Attributes
+    Parameters
     ----------
     workloads : dict of str to Workload
         By name, in the order of their files.

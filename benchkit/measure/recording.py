@@ -143,7 +143,7 @@ def _decode(content: dict[str, Any]) -> Any:
 class Recording:
     """The content of a recording.
 
-    Attributes
+    Parameters
     ----------
     path : Path
         Folder of the recording.

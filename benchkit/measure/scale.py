@@ -133,7 +133,7 @@ def _quadratic(nbytes: float, reference_nbytes: float) -> float:
 class Scale:
     """Size of a cluster, from which a workload derives the size of its data.
 
-    Attributes
+    Parameters
     ----------
     memory : int
         Sum of the workers' memory limits in B (M).

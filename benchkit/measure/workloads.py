@@ -43,7 +43,7 @@ _ARGUMENTS = ("client", "scale", "prepared", "result", "seed")
 class Workload:
     """A declared workload; use the decorator `benchkit.measure.workload` to declare it.
 
-    Attributes
+    Parameters
     ----------
     main : callable
         The timed step.
@@ -302,7 +302,7 @@ class Workload:
 class Variant:
     """A workload with its parameters bound.
 
-    Attributes
+    Parameters
     ----------
     workload : Workload
         The workload.

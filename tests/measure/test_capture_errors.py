@@ -73,7 +73,7 @@ def test_failed_worker_plugin_is_recorded(client, observed, monkeypatch):
     assert run.metrics["n_tasks"] == 3
     assert np.isnan(run.tree["workers/rss_peak"].values).all()
     assert "worker_tick_max" not in run.metrics
-    assert any(line.startswith("probe") for line in capture_errors(run))
+    assert any(line.startswith("worker plugin") for line in capture_errors(run))
 
 
 def test_missing_handler_and_full_disk_are_recorded(cluster, client, observed):

@@ -255,5 +255,5 @@ def test_gil_holding_worker_loses_only_its_report(processes, observed):
     trimmed = dict(zip(addresses, run.tree["workers/trimmed"].values, strict=True))
     assert np.isnan(trimmed[busy])
     assert trimmed[free] > 2**20
-    assert any(f"none came from {busy}" in line for line in capture_errors(run))
+    assert any(f"not received from {busy}" in line for line in capture_errors(run))
     assert run.metrics["n_tasks"] == 20

@@ -16,7 +16,15 @@ MAX_EVENTS = 100_000
 
 
 class EventLog:
-    """Keep events and the first failed tasks, from hooks or from the poller."""
+    """Collect events and the first failed tasks, from hooks or from the poller.
+
+    Parameters
+    ----------
+    name : str
+        Name of the capture, which is also a topic of the scheduler's event log.
+    workers : dict
+        Worker index by address; it grows.
+    """
 
     def __init__(self, name: str, workers: dict[Any, int]) -> None:
         self.name = name
@@ -30,7 +38,19 @@ class EventLog:
     def add_event(
         self, topic: str, worker: Any, message: dict[str, Any], moment: float | None = None
     ) -> None:
-        """Add an event of a worker, or of no worker (None)."""
+        """Add an event, up to `MAX_EVENTS` events.
+
+        Parameters
+        ----------
+        topic : str
+            Kind of the event.
+        worker : str or None
+            Address of the worker; None for an event of the whole cluster.
+        message : dict
+            JSON values.
+        moment : float, optional
+            Unix time in s; by default now.
+        """
         if self.n_events >= MAX_EVENTS:
             self.n_dropped += 1
             return
@@ -39,7 +59,17 @@ class EventLog:
         self.events.append((moment, topic, self.workers.get(worker, -1), json.dumps(message)))
 
     def add_scheduler_event(self, topic: Any, msg: Any, moment: float | None = None) -> None:
-        """Add an entry of the scheduler's event log if the analysis of a run needs it."""
+        """Add an entry of the scheduler's event log if the analysis of a run needs it.
+
+        Parameters
+        ----------
+        topic : str
+            Topic of the entry.
+        msg : Any
+            The entry.
+        moment : float, optional
+            Unix time in s; by default now.
+        """
         if topic == self.name:
             self.retired.add(msg["leaving"])
         elif topic == "stealing":
@@ -72,7 +102,17 @@ class EventLog:
             self.add_event("worker-removed", msg.get("worker"), message, moment)
 
     def add_failure(self, task: Any, address: Any, error: str, traceback: str) -> None:
-        """Add the error of a failed task, up to `MAX_ERRORS` tasks."""
+        """Add the error of a failed task, up to `MAX_ERRORS` tasks.
+
+        Parameters
+        ----------
+        task : TaskState or ErredTask
+            The scheduler's record of the task.
+        address : str or None
+            Address of the worker.
+        error, traceback : str
+            Text of the exception and its traceback; if empty, those of `task`.
+        """
         self.n_failures += 1
         if self.n_failures > MAX_ERRORS:
             return
@@ -86,7 +126,14 @@ class EventLog:
         self.failures.append((time(), text(task.key), worker, text(error), text(traceback)))
 
     def drain(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the tables gathered since the last call."""
+        """Return the tables gathered since the last call.
+
+        Returns
+        -------
+        dict
+            Rows of ``events`` (time, topic, worker index or -1, JSON) and of ``task_errors`` (time,
+            key, worker index or -1, error, traceback).
+        """
         events, self.events = self.events, []
         failures, self.failures = self.failures, []
         return {"events": events, "task_errors": failures}

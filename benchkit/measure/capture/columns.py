@@ -24,7 +24,8 @@ NAN = float("nan")
 TEXT_CHARS = 4096
 ACTIONS = ("compute", "transfer", "disk-read", "disk-write", "deserialize", "other")
 
-#: Number of values per task in the stream's flat list; a place in the list is row number * ROW.
+#: Number of values per task in the stream's flat list. The `place` of an event is the index in that
+#: list of its task's first value.
 ROW = 8
 #: Columns of the stream with the type codes of `struct`. Values derived from them (number of a
 #: thread, duration, task of an event) are computed by the reader: the scheduler is busy.
@@ -87,7 +88,20 @@ SCHEDULER_PATHS = [tuple(path.split()) for path in _SCHEDULER_PATHS.values()]
 
 
 def look_up(source: Any, path: tuple[str, ...]) -> float:
-    """Follow a path of items and attributes to a number; NaN if this release has none."""
+    """Follow a path of items and attributes to a number.
+
+    Parameters
+    ----------
+    source : Any
+        Object or dict to start from.
+    path : tuple of str
+        Names of items of dicts, or of attributes of other objects.
+
+    Returns
+    -------
+    float
+        NaN if a name does not exist in this release of distributed, or the value is no number.
+    """
     try:
         for step in path:
             source = source[step] if type(source) is dict else getattr(source, step)
@@ -97,10 +111,22 @@ def look_up(source: Any, path: tuple[str, ...]) -> float:
 
 
 def pack_columns(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
-    """Return columns, sequences of numbers, as the bytes of their types, by name.
+    """Convert columns of numbers to bytes.
 
-    The result equals ``array(code, values).tobytes()`` in a third of the time. None becomes -1, and
-    fractions from a class's own `sizeof` are cut off.
+    Takes a third of the time of ``array(code, values).tobytes()``.
+
+    Parameters
+    ----------
+    codes : dict of str to str
+        Type code of `struct` by name of the column.
+    columns : iterable of sequence
+        Values of each column in the same order. None becomes -1; a fraction in a column of
+        integers (from a class's own `sizeof`) is cut off.
+
+    Returns
+    -------
+    dict of str to bytes
+        By name of the column.
     """
     out = {}
     for (name, code), values in zip(codes.items(), columns, strict=True):
@@ -113,5 +139,18 @@ def pack_columns(codes: dict[str, str], columns: Any) -> dict[str, bytes]:
 
 
 def text(value: Any, limit: int = TEXT_CHARS) -> str:
-    """Return text that UTF-8 can encode, the end of a long text; lone surrogates are escaped."""
+    """Convert a value to text that UTF-8 can encode.
+
+    Parameters
+    ----------
+    value : Any
+        Value to convert.
+    limit : int, default 4096
+        Largest number of characters; of a longer text the end is used.
+
+    Returns
+    -------
+    str
+        Lone surrogates are escaped.
+    """
     return str(value)[-limit:].encode("utf-8", "backslashreplace").decode()

@@ -33,7 +33,13 @@ class LoopLag:
         self.handle = self.loop.call_at(self.due, self._tick)
 
     def read(self) -> tuple[float, float]:
-        """Return (mean, longest) in seconds since the last call, including a pending delay."""
+        """Return the delays since the last call, including a pending delay.
+
+        Returns
+        -------
+        mean, longest : float
+            Seconds.
+        """
         overdue = max(0.0, self.loop.time() - self.due)
         mean = self.total / self.count if self.count else overdue
         longest = max(self.longest, overdue)

@@ -7,7 +7,8 @@ failed tasks and new task groups. Sums come from the task groups at both levels;
 finished tasks is the scheduler's own count.
 
 A group that begins and ends between two polls is visible only in the counters of its prefix, which
-never decrease: what a prefix counts beyond its known groups becomes a row named after the prefix.
+never decrease: the difference between a prefix and its observed groups becomes a row named after
+the prefix.
 """
 
 from __future__ import annotations
@@ -151,9 +152,8 @@ class SchedulerPoller:
                 break
             new.append(failure)
         else:
-            self.n_unseen += (
-                len(new) == self.scheduler.erred_tasks.maxlen
-            )  # at least one failure was not seen
+            # If all entries of a full deque are new, at least one was overwritten.
+            self.n_unseen += len(new) == self.scheduler.erred_tasks.maxlen
         if not new:
             return
         self.last_failure = new[0]
@@ -169,10 +169,16 @@ class SchedulerPoller:
                 failure.traceback_text,
             )
 
-    # -- how many, and what no group tells ----------------------------------------------------
+    # -- counts of tasks ----------------------------------------------------------------------
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row per known task group, and one per prefix with tasks in unknown groups."""
+        """Return the rows of task groups.
+
+        Returns
+        -------
+        list of dict
+            A row per observed task group, then a row per prefix with tasks in unobserved groups.
+        """
         self._count()
         unattributed = self._unattributed_rows()
         return [*self.groups.rows(retries=False), *unattributed]
@@ -213,7 +219,7 @@ class SchedulerPoller:
 
 
 def _ended(group: Any) -> int:
-    """Return how many tasks of a group produced a result."""
+    """Return the number of tasks of a group that produced a result."""
     types = getattr(group, "_types", None)  # since 2024.6: number of results by type
     if types is not None:
         return sum(types.values())

@@ -15,7 +15,19 @@ __all__ = ["Samples"]
 
 
 class Samples:
-    """Rows of numbers: a row per new heartbeat of a worker, a row per sample of the scheduler."""
+    """Rows of numbers: a row per new heartbeat of a worker, a row per sample of the scheduler.
+
+    Parameters
+    ----------
+    name : str
+        Name of the capture, under which the worker plugin adds metrics to the heartbeat.
+    scheduler : Scheduler
+        The scheduler to sample.
+    workers : dict
+        Worker index by address; it grows.
+    lag : LoopLag
+        Delay of the scheduler's event loop.
+    """
 
     def __init__(self, name: str, scheduler: Any, workers: dict[Any, int], lag: LoopLag) -> None:
         self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
@@ -80,7 +92,14 @@ class Samples:
         self.scheduler_values.extend([time(), *[look_up(sources, p) for p in SCHEDULER_PATHS]])
 
     def drain(self) -> dict[str, bytes]:
-        """Return the tables gathered since the last call as bytes."""
+        """Return the tables gathered since the last call.
+
+        Returns
+        -------
+        dict of str to bytes
+            ``samples`` and ``scheduler``: float64, row by row, with the columns `SAMPLE_COLUMNS`
+            and `SCHEDULER_COLUMNS`.
+        """
         tables = {
             "samples": self.worker_values.tobytes(),
             "scheduler": self.scheduler_values.tobytes(),

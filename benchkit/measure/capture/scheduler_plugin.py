@@ -74,12 +74,18 @@ class CapturePlugin(SchedulerPlugin):
         self.level = level
         self.poll_interval_s = poll_interval_s
         # distributed's own dumps() uses cloudpickle only for modules that it knows by name.
-        self.probe = cloudpickle.dumps(CaptureWorkerPlugin(name, level))
+        self.worker_plugin = cloudpickle.dumps(CaptureWorkerPlugin(name, level))
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- installation -------------------------------------------------------------------------
 
     async def start(self, scheduler: Any) -> None:
-        """Install the handlers and the worker plugin; called by the scheduler on registration."""
+        """Install the handlers and the worker plugin; called by the scheduler on registration.
+
+        Parameters
+        ----------
+        scheduler : Scheduler
+            The scheduler of this plugin.
+        """
         self.scheduler = scheduler
         self.t_on = self.t_off = NAN
         self.last_call = time()
@@ -107,20 +113,20 @@ class CapturePlugin(SchedulerPlugin):
         self.sample_handle: Any = self.lag.loop.call_later(SAMPLE_TICK_S, self._sample_tick)
         for op in OPERATIONS:
             scheduler.handlers[f"{self.name}_{op}"] = getattr(self, f"handle_{op}")
-        await self._probe_call(scheduler.register_worker_plugin, plugin=self.probe)
+        await self._call_workers(scheduler.register_worker_plugin, plugin=self.worker_plugin)
 
-    async def _probe_call(self, method: Any, **kwargs: Any) -> None:
+    async def _call_workers(self, method: Any, **kwargs: Any) -> None:
         if "idempotent" in inspect.signature(method).parameters:
             kwargs["idempotent"] = False
         try:
             timeout_s = REMOTE_TIMEOUT_S + len(self.scheduler.workers) * PER_WORKER_S
-            answers = await asyncio.wait_for(method(None, name=self.name, **kwargs), timeout_s)
+            replies = await asyncio.wait_for(method(None, name=self.name, **kwargs), timeout_s)
         except Exception as error:
-            self.add_error("probe", error)
+            self.add_error("worker plugin", error)
             return
-        for address, answer in answers.items():
-            if isinstance(answer, dict) and answer.get("status") == "error":
-                self.add_error("probe", f"{address}: {answer.get('text') or 'it did not start'}")
+        for address, reply in replies.items():
+            if isinstance(reply, dict) and reply.get("status") == "error":
+                self.add_error("worker plugin", f"{address}: {reply.get('text') or 'it did not start'}")
 
     async def uninstall(self) -> None:
         """Remove the plugin, its handlers, timers and worker plugins; safe to call twice."""
@@ -130,7 +136,7 @@ class CapturePlugin(SchedulerPlugin):
             scheduler.handlers.pop(f"{self.name}_{op}", None)
         scheduler.plugins.pop(self.name, None)
         if self.name in scheduler.worker_plugins:
-            await self._probe_call(scheduler.unregister_worker_plugin)
+            await self._call_workers(scheduler.unregister_worker_plugin)
 
     async def close(self) -> None:
         """Stop the timers; also called when the scheduler closes."""
@@ -143,7 +149,15 @@ class CapturePlugin(SchedulerPlugin):
             self.sample_handle = None
 
     def add_error(self, where: str, what: Any) -> None:
-        """Record an error of the capture itself."""
+        """Record an error of the capture itself, up to `MAX_ERRORS` different errors.
+
+        Parameters
+        ----------
+        where : str
+            Part of the capture.
+        what : str or BaseException
+            The error.
+        """
         if isinstance(what, BaseException):
             what = f"{type(what).__name__}: {what}".rstrip(": ")
         line = f"{where}: {text(what, 300)}"
@@ -156,7 +170,7 @@ class CapturePlugin(SchedulerPlugin):
         except Exception as error:
             self.add_error(method.__name__.strip("_"), error)
 
-    # -- hearing of tasks ---------------------------------------------------------------------
+    # -- recording of tasks -------------------------------------------------------------------
 
     def _start_recording(self) -> None:
         self.event_log.counting = True
@@ -192,7 +206,13 @@ class CapturePlugin(SchedulerPlugin):
     # -- handlers, called by the client -------------------------------------------------------
 
     async def handle_on(self) -> dict[str, Any]:
-        """Start the clock and return its time; everything before it is the baseline."""
+        """Start the clock; all counters are reset to 0.
+
+        Returns
+        -------
+        dict
+            ``t_on`` (Unix s) and ``n_workers``.
+        """
         self.last_call = time()
         await self._await_heartbeats("on", time())
         self.groups.begin(self.scheduler.task_groups.values())
@@ -204,16 +224,34 @@ class CapturePlugin(SchedulerPlugin):
         return {"t_on": self.t_on, "n_workers": len(self.scheduler.workers)}
 
     async def handle_off(self) -> dict[str, Any]:
-        """Stop the clock and return its time; sampling continues until `handle_end`."""
+        """Stop the clock; sampling continues until `handle_end`.
+
+        Returns
+        -------
+        dict
+            ``t_off`` (Unix s) and ``n_workers``.
+        """
         self.last_call = self.t_off = time()
         self._stop_recording()
         self._sample()
         return {"t_off": self.t_off, "n_workers": len(self.scheduler.workers)}
 
     async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict[str, Any]:
-        """Return the data gathered since the reply with sequence number `ack`.
+        """Return the data gathered since the last acknowledged reply.
 
         A reply is kept until the next call acknowledges it, so that a lost reply loses no data.
+
+        Parameters
+        ----------
+        ack : int, default 0
+            Sequence number of the last reply that was received.
+        groups : bool, default False
+            Include the rows of task groups, also if there are many groups.
+
+        Returns
+        -------
+        dict
+            ``sequence`` and ``tables``.
         """
         self.last_call = time()
         if self.pending is not None and self.pending["sequence"] != ack:
@@ -223,7 +261,20 @@ class CapturePlugin(SchedulerPlugin):
         return self.pending
 
     async def handle_end(self, ack: int = 0, wait: bool = True) -> dict[str, Any]:
-        """Wait for the final heartbeats, return the remaining data, uninstall the capture."""
+        """Return the remaining data and uninstall the capture.
+
+        Parameters
+        ----------
+        ack : int, default 0
+            Sequence number of the last reply that was received.
+        wait : bool, default True
+            Wait for the final heartbeats and reports of the workers.
+
+        Returns
+        -------
+        dict
+            ``segments``: replies in the format of `handle_drain`.
+        """
         self.last_call = time()
         stop = self.t_off if self.t_off == self.t_off else time()
         final: dict[str, Any] = {}
@@ -250,7 +301,7 @@ class CapturePlugin(SchedulerPlugin):
         return {"segments": segments}
 
     async def _await_heartbeats(self, edge: str, after: float) -> None:
-        """Request a heartbeat from each worker and wait: it holds the last metrics of the run."""
+        """Request a heartbeat from each worker and wait: it has the last metrics of the run."""
         # Call each worker: cancelling Scheduler.broadcast leaves its calls running and logs every
         # unreachable worker.
         calls = [
@@ -275,12 +326,22 @@ class CapturePlugin(SchedulerPlugin):
             # A worker that could not be called sends its next regular heartbeat soon.
             await asyncio.gather(*calls, return_exceptions=True)
         if silent:
-            self.add_error("heartbeat", f"none came from {text(', '.join(silent), 200)}")
+            self.add_error("heartbeat", f"not received from {text(', '.join(silent), 200)}")
 
     # -- hooks, called by the scheduler -------------------------------------------------------
 
     def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
-        """Assign an index to a worker that joins."""
+        """Assign an index to a worker that joins.
+
+        Parameters
+        ----------
+        scheduler : Scheduler
+            The scheduler of this plugin.
+        worker : str
+            Address of the worker.
+        moment : float, optional
+            Unix time in s; by default now.
+        """
         if worker in self.workers:  # another worker may reuse the address
             self._guarded(self.stream.flush)
         self._guarded(self._register_worker, worker, scheduler.workers[worker], moment)
@@ -289,19 +350,45 @@ class CapturePlugin(SchedulerPlugin):
     def remove_worker(
         self, scheduler: Any, worker: str, moment: float | None = None, **kwargs: Any
     ) -> None:
-        """Record the time at which a worker left."""
+        """Record the time at which a worker left.
+
+        Parameters
+        ----------
+        scheduler : Scheduler
+            The scheduler of this plugin.
+        worker : str
+            Address of the worker.
+        moment : float, optional
+            Unix time in s; by default now.
+        **kwargs
+            Arguments of newer releases of distributed, not used.
+        """
         index = self.workers.get(worker, -1)
         if index >= 0:
             self.worker_info[index]["left"] = moment or time()
         self._guarded(self.event_log.add_event, "remove-worker", worker, {}, moment)
 
     def restart(self, scheduler: Any) -> None:
-        """Mark the workers that the restart retires: they do not count as lost."""
+        """Mark the workers that the restart retires: they do not count as lost.
+
+        Parameters
+        ----------
+        scheduler : Scheduler
+            The scheduler of this plugin.
+        """
         self.event_log.retired |= set(scheduler.workers)
         self._guarded(self.event_log.add_event, "restart", None, {})
 
     def log_event(self, topic: Any, msg: Any) -> None:
-        """Record the scheduler events that the analysis of a run needs."""
+        """Record the scheduler events that the analysis of a run needs.
+
+        Parameters
+        ----------
+        topic : str
+            Topic of the event.
+        msg : Any
+            The event.
+        """
         self._guarded(self.event_log.add_scheduler_event, topic, msg)
 
     def _register_worker(self, address: str, state: Any, moment: float | None = None) -> None:
@@ -336,7 +423,7 @@ class CapturePlugin(SchedulerPlugin):
             self.removal = asyncio.ensure_future(self.uninstall())
 
     def _poll(self) -> None:
-        """Poll the workers until uninstall, and the tasks while the clock runs."""
+        """Poll the set of workers until `uninstall`, and the tasks while the clock runs."""
         if self.poller is not None:
             self._guarded(self.poller.poll)
 

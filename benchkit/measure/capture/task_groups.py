@@ -24,7 +24,18 @@ class TaskGroups:
         self.counts: list[list[int]] = []
 
     def number(self, group: Any) -> int:
-        """Return the number of a group; a new group gets the next number."""
+        """Return the number of a group.
+
+        Parameters
+        ----------
+        group : TaskGroup
+            A group of the scheduler.
+
+        Returns
+        -------
+        int
+            A new group gets the next number.
+        """
         number = self.numbers.get(group)
         if number is None:
             number = self.numbers[group] = len(self.members)
@@ -34,23 +45,57 @@ class TaskGroups:
         return number
 
     def begin(self, groups: Any) -> None:
-        """Store the current totals of the groups as the baseline of the run."""
+        """Store the current totals of the groups as the baseline of the run.
+
+        Parameters
+        ----------
+        groups : iterable of TaskGroup
+            All groups of the scheduler.
+        """
         for group in groups:
             self.number(group)
         self.before = [_totals(group) for group in self.members]
 
     def seconds(self, number: int) -> dict[str, float]:
-        """Return the seconds by action that a group added in this run."""
+        """Return the seconds that the tasks of a group took in this run.
+
+        Parameters
+        ----------
+        number : int
+            Number of the group.
+
+        Returns
+        -------
+        dict of str to float
+            Seconds by action.
+        """
         before, _ = self.before[number]
         now, _ = _totals(self.members[number])
         return {action: value - before.get(action, 0.0) for action, value in now.items()}
 
     def names(self) -> list[str]:
-        """Return the names of the groups, so that a stream without final sums can be read."""
+        """Return the names of the groups.
+
+        Returns
+        -------
+        list of str
+            By number; enough to read a task stream without the sums.
+        """
         return [text(group.name) for group in self.members]
 
     def rows(self, *, retries: bool = True) -> list[dict[str, Any]]:
-        """Return a row per group; without `retries` their number is None (not counted)."""
+        """Return the sums of this run.
+
+        Parameters
+        ----------
+        retries : bool, default True
+            Whether retries were counted; if not, their number is None.
+
+        Returns
+        -------
+        list of dict
+            A row per group, by number; see `row_of`.
+        """
         rows = []
         for number, (group, counts) in enumerate(zip(self.members, self.counts, strict=True)):
             rows.append(
@@ -70,7 +115,24 @@ class TaskGroups:
 def row_of(
     name: str, seconds: dict[str, float], counts: list[int], *, retries: bool = True
 ) -> dict[str, Any]:
-    """Return the row of a group of which only these values are known."""
+    """Return a row without the values that only a scheduler's own group has.
+
+    Parameters
+    ----------
+    name : str
+        Name of the group or prefix.
+    seconds : dict of str to float
+        Seconds by action.
+    counts : list of int
+        Numbers of finished tasks, failed tasks and retries.
+    retries : bool, default True
+        Whether retries were counted.
+
+    Returns
+    -------
+    dict
+        JSON values.
+    """
     ended, erred, retried = counts
     return {
         "name": name,

@@ -36,7 +36,7 @@ _ACTION_IDS = {name: index for index, name in enumerate(ACTIONS)}
 
 
 class TaskStream:
-    """Keep a row per finished task and a row per transfer, spill and other event of each task.
+    """Collect a row per finished task and a row per transfer, spill and other event of each task.
 
     Parameters
     ----------
@@ -75,9 +75,13 @@ class TaskStream:
         self.keys: list[Any] = []
 
     def wrappers(self) -> dict[str, Wrapper]:
-        """Return the wrappers that record the end of a task, for `transition_table.install`.
+        """Return the wrappers that record the end of a task.
 
-        Each wrapper calls the scheduler's own function first and returns its result.
+        Returns
+        -------
+        dict of str to Wrapper
+            Argument of `transition_table.install`. Each wrapper calls the scheduler's own function
+            and returns its result.
         """
         rows, event_values, tasks = self.rows, self.event_values, self.scheduler.tasks
         extend = rows.extend
@@ -122,7 +126,7 @@ class TaskStream:
                 )
                 try:
                     task = tasks[key]
-                    if task._state != "memory":  # its worker has just left
+                    if task._state != "memory":  # the worker of this task has just left
                         return result
                     begin = stop = NAN
                     for entry in startstops:  # `_add_events` inlined: a call costs too much
@@ -171,7 +175,13 @@ class TaskStream:
         return {"memory": memory, "erred": erred, "released": released}
 
     def transition_hook(self) -> Callable[..., None]:
-        """Return a `transition` hook for releases without a supported transition table."""
+        """Return a plugin hook for releases without a supported transition table.
+
+        Returns
+        -------
+        callable
+            To be used as `SchedulerPlugin.transition`.
+        """
         ends = {end: wrapper(_no_op) for end, wrapper in self.wrappers().items()}
         drop_task = self._drop_task
 
@@ -208,7 +218,13 @@ class TaskStream:
         self.add_failure(task, arguments.get("worker"), error or "", trace or "")
 
     def flush(self, at_least: int = 1) -> None:
-        """Convert the flat lists to columns of numbers if they hold `at_least` tasks."""
+        """Convert the flat lists to columns of numbers.
+
+        Parameters
+        ----------
+        at_least : int, default 1
+            Do nothing with fewer tasks than this.
+        """
         if len(self.rows) < at_least * ROW:
             return
         columns = [self.rows[place::ROW] for place in range(ROW)]
@@ -297,7 +313,13 @@ class TaskStream:
         return numbers
 
     def drain(self) -> dict[str, Any]:
-        """Return the tables gathered since the last call as bytes."""
+        """Return the tables gathered since the last call.
+
+        Returns
+        -------
+        dict
+            ``tasks`` and ``task_events`` (bytes by name of the column), ``keys`` (a line per task).
+        """
         self.flush()
         keys = "\n".join(map(str, self.keys))
         if keys.count("\n") >= max(1, len(self.keys)):  # a key contains a newline

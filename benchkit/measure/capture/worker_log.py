@@ -1,4 +1,4 @@
-"""Data of a run that only the worker has: its transfers, its log, call stacks of its tasks."""
+"""Data of a run that only the worker has: transfers, log lines, call stacks of tasks."""
 
 from __future__ import annotations
 
@@ -64,9 +64,8 @@ class WorkerLog:
                     break
                 new_entries.append(entry)
             else:
-                self.n_missed += (
-                    bool(log) and len(log) == log.maxlen
-                )  # at least one transfer was missed
+                # If all entries of a full log are new, at least one was overwritten.
+                self.n_missed += bool(log) and len(log) == log.maxlen
             if new_entries:
                 self.newest[direction] = new_entries[0]
             for entry in reversed(new_entries):
@@ -86,7 +85,19 @@ class WorkerLog:
                 )
 
     def read_transfers(self, start: float, stop: float) -> list[list[Any]]:
-        """Return rows of outgoing 0 or 1, peer's address, count, bytes, compressed, seconds."""
+        """Return the transfers of a window, summed by direction and peer.
+
+        Parameters
+        ----------
+        start, stop : float
+            Window, Unix s on the scheduler's clock.
+
+        Returns
+        -------
+        list of list
+            Rows of direction (0 incoming, 1 outgoing), address of the peer, count, bytes,
+            compressed bytes, seconds.
+        """
         self.copy_transfers()
         if self.clock_start != self.clock_start:
             self.clock_start = start
@@ -109,7 +120,18 @@ class WorkerLog:
         return [[*pair, *total] for pair, total in sums.items()]
 
     def read_log(self, start: float, stop: float) -> list[list[Any]]:
-        """Return rows of time, level, text: warnings and above, times on the scheduler's clock."""
+        """Return the warnings and errors that the worker logged in a window.
+
+        Parameters
+        ----------
+        start, stop : float
+            Window, Unix s on the scheduler's clock.
+
+        Returns
+        -------
+        list of list
+            Rows of time (Unix s on the scheduler's clock), level, text.
+        """
         ahead = self.worker.scheduler_delay
         after = self.log_ends.get(start, start - ahead)
         until = stop if stop == float("inf") else min(stop - ahead, self.clock())
@@ -122,16 +144,32 @@ class WorkerLog:
         return rows[:room]
 
     def cut_call_stacks(self, edge: str) -> None:
-        """Begin a new tree of call stacks and record the last tree before the clock's `edge`."""
+        """Begin a new tree of call stacks when the clock of the run starts or stops.
+
+        Parameters
+        ----------
+        edge : {"on", "off"}
+            Start or stop of the clock.
+        """
         self.worker.cycle_profile()
         self.cuts.setdefault(edge, self.worker.profile_keys_history[-1])
 
     def read_call_stacks(self, start: float, stop: float, *, last: bool) -> bytes:
         """Return the call stacks of tasks, sampled by the worker itself, as a flat tree.
 
-        JSON, compressed by zlib: frames, and nodes as rows of (parent or -1, index of the frame,
-        count), a parent before its children; the frames of the roots are task prefixes. The worker
-        keeps one tree per second: `last` includes the unfinished tree of the current second.
+        Parameters
+        ----------
+        start, stop : float
+            Window, Unix s on the scheduler's clock.
+        last : bool
+            Include the unfinished tree: the worker keeps a tree per second.
+
+        Returns
+        -------
+        bytes
+            JSON, compressed by zlib: ``frames``, and ``nodes`` as rows of (parent or -1, index of
+            the frame, count), a parent before its children. The frames of the roots are task
+            prefixes. Empty without call stacks.
         """
         history = list(self.worker.profile_keys_history)
         last_sent, off = self.tree_ends.get(start, self.cuts.get("on")), self.cuts.get("off")
@@ -185,7 +223,20 @@ def _flatten(
 
 
 def warnings_of(server: Any, start: float) -> list[list[Any]]:
-    """Return rows of time, level, text that a server logged since `start`, on its own clock."""
+    """Return the warnings and errors that a scheduler or worker has logged.
+
+    Parameters
+    ----------
+    server : Scheduler or Worker
+        The server.
+    start : float
+        Unix s on the server's own clock.
+
+    Returns
+    -------
+    list of list
+        Rows of time (Unix s on the server's own clock), level, text; the newest `MAX_LOG_LINES`.
+    """
     lines = server.get_logs(start=start, timestamps=True)
     kept = [line for line in lines if line[1] not in IGNORED_LEVELS][:MAX_LOG_LINES]
     return [[moment, level, text(line)] for moment, level, line in reversed(kept)]

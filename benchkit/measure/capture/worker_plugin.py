@@ -18,22 +18,35 @@ __all__ = ["CaptureWorkerPlugin"]
 
 
 class CaptureWorkerPlugin(WorkerPlugin):
-    """Add metrics to a worker's heartbeat and report data that only the worker has."""
+    """Add metrics to a worker's heartbeat and report data that only the worker has.
+
+    Parameters
+    ----------
+    name : str
+        Name of the capture; the key of the metrics and prefix of the handlers.
+    level : {"full", "light"}
+        "light" reports no call stacks.
+    """
 
     def __init__(self, name: str, level: str) -> None:
         self.name = name
         self.level = level
 
     def setup(self, worker: Any) -> None:
-        """Install the metrics and handlers; called when the worker joins."""
+        """Install the metrics and handlers; called when the worker joins.
+
+        Parameters
+        ----------
+        worker : Worker
+            The worker of this plugin.
+        """
         self.worker = worker
         self.lag = LoopLag()
         self.peak = 0
         self.trimmed = False
         # The high-water mark of memory belongs to the process. The plugin that resets it passes the
-        # value to all plugins in the process: those of other captures, and of other workers if they
-        # share it.
-        self.siblings = vars(distributed).setdefault("_benchkit_probes", {})
+        # value to all plugins in the process: those of other captures and of other workers.
+        self.siblings = vars(distributed).setdefault("_benchkit_worker_plugins", {})
         self.siblings[self.name, worker.address] = self
         self.worker_log = WorkerLog(worker)
         worker.metrics[self.name] = self.heartbeat_metrics
@@ -41,7 +54,13 @@ class CaptureWorkerPlugin(WorkerPlugin):
         worker.handlers[f"{self.name}_beat"] = self.beat
 
     def teardown(self, worker: Any) -> None:
-        """Remove everything; log the exit of a worker that closes normally."""
+        """Remove the metrics and handlers; log the exit of a worker that closes normally.
+
+        Parameters
+        ----------
+        worker : Worker
+            The worker of this plugin.
+        """
         if worker.status.name.startswith("closing"):
             with contextlib.suppress(Exception):
                 worker.log_event(self.name, {"leaving": worker.address})
@@ -50,11 +69,23 @@ class CaptureWorkerPlugin(WorkerPlugin):
             worker.handlers.pop(f"{self.name}_{op}", None)
         self.siblings.pop((self.name, worker.address), None)
         if not self.siblings:
-            vars(distributed).pop("_benchkit_probes", None)
+            vars(distributed).pop("_benchkit_worker_plugins", None)
         self.lag.stop()
 
     def heartbeat_metrics(self, worker: Any) -> dict[str, float]:
-        """Return the metrics for this heartbeat."""
+        """Return the metrics for a heartbeat.
+
+        Parameters
+        ----------
+        worker : Worker
+            The worker of this plugin.
+
+        Returns
+        -------
+        dict of str to float
+            Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` in s) and totals of the
+            process (``cpu_time`` in s, ``io_read``, ``io_write``, ``net_read_total`` in B).
+        """
         self.worker_log.copy_transfers()
         peak = _high_water_mark()
         for plugin in list(self.siblings.values()):
@@ -77,9 +108,14 @@ class CaptureWorkerPlugin(WorkerPlugin):
     async def beat(self, edge: str) -> None:
         """Send a heartbeat now and begin a new tree of call stacks.
 
-        The new tree keeps samples from before the clock started, or long after it stopped, out of
-        the run; `edge` is "on" or "off". No heartbeat is sent if a metric is a coroutine (GPU
-        metrics are): a second heartbeat could start meanwhile, and Dask then closes the worker.
+        The new tree excludes samples from before the clock started, or long after it stopped. No
+        heartbeat is sent if a metric is a coroutine (as GPU metrics are): a second heartbeat could
+        start meanwhile, and Dask then closes the worker.
+
+        Parameters
+        ----------
+        edge : {"on", "off"}
+            Start or stop of the clock.
         """
         if self.level == "full":
             with contextlib.suppress(Exception):
@@ -88,9 +124,22 @@ class CaptureWorkerPlugin(WorkerPlugin):
             await self.worker.heartbeat()
 
     def report(self, start: float, stop: float, stacks: bool, last: bool) -> dict[str, Any]:
-        """Return the data of this worker after `start` and up to `stop` as plain lists.
+        """Return the data of this worker in a window.
 
-        Times are Unix s on the scheduler's clock. The `last` report of a run has more fields.
+        Parameters
+        ----------
+        start, stop : float
+            Window, Unix s on the scheduler's clock.
+        stacks : bool
+            Include call stacks at level "full".
+        last : bool
+            Whether this is the final report of the run, which has more fields.
+
+        Returns
+        -------
+        dict
+            ``transfers``, ``logs``, ``profile`` and ``memory`` as lists, bytes and numbers;
+            ``errors`` lists the fields that failed.
         """
         log = self.worker_log
         out: dict[str, Any] = {"errors": []}
@@ -110,7 +159,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         if last and log.n_missed:
             out["errors"].append(f"transfers: {log.n_missed} or more were not counted")
         if last and log.n_lines_dropped:
-            out["errors"].append(f"logs: {log.n_lines_dropped} lines were left out")
+            out["errors"].append(f"logs: {log.n_lines_dropped} lines were omitted")
         return out
 
     def _trimmed_memory(self) -> float:

@@ -78,7 +78,22 @@ class WorkerReportPoller:
         self.pending: dict[int, asyncio.Future[None]] = {}
 
     def request(self, address: str, stop: float, *, last: bool) -> dict[str, Any]:
-        """Return a request: window in Unix s on the scheduler's clock, call stacks or not."""
+        """Return the arguments of a request to a worker.
+
+        Parameters
+        ----------
+        address : str
+            Address of the worker.
+        stop : float
+            End of the window, Unix s on the scheduler's clock.
+        last : bool
+            Whether this is the final report of the run.
+
+        Returns
+        -------
+        dict
+            Arguments of `CaptureWorkerPlugin.report`.
+        """
         index = self.workers.get(address, -1)
         # Decided once per worker, so that the call stacks of a worker are complete or absent.
         every = max(1, -(-len(self.scheduler.workers) // MAX_PROFILED_WORKERS))
@@ -87,7 +102,15 @@ class WorkerReportPoller:
         return {"start": start, "stop": stop, "stacks": stacks, "last": last}
 
     def send_requests(self, tick_s: float, last_call: float) -> None:
-        """Send requests to workers that are due; `last_call` is the client's last call."""
+        """Send requests to workers whose last report is old enough.
+
+        Parameters
+        ----------
+        tick_s : float
+            Seconds until the next call of this method.
+        last_call : float
+            Time of the client's last call, Unix s.
+        """
         now = time()
         if self.stopped or now - last_call > MAX_CLIENT_SILENCE_S:
             return
@@ -123,7 +146,13 @@ class WorkerReportPoller:
             self.parts.append([index, part])
 
     async def stop(self, timeout_s: float) -> None:
-        """Wait `timeout_s` for replies, then cancel them; the final report has their data."""
+        """Stop polling; the final reports contain the data of cancelled requests.
+
+        Parameters
+        ----------
+        timeout_s : float
+            Seconds to wait for replies before they are cancelled.
+        """
         self.stopped = True
         if self.pending:
             _, unfinished = await asyncio.wait(list(self.pending.values()), timeout=timeout_s)
@@ -138,7 +167,13 @@ class WorkerReportPoller:
             future.cancel()
 
     def drain(self) -> dict[str, list[Any]]:
-        """Return the table of parts received since the last call."""
+        """Return the parts of reports received since the last call.
+
+        Returns
+        -------
+        dict
+            Table ``told`` with rows of worker index and part; empty without parts.
+        """
         parts, self.parts = self.parts, []
         return {"told": parts} if parts else {}
 
@@ -192,7 +227,7 @@ async def collect_final_reports(
     for address, reply in zip(states, replies, strict=True):
         index, report = workers.get(address, -1), reply.get(address)
         if not isinstance(report, dict):
-            add_error("report", f"none came from {address}")
+            add_error("report", f"not received from {address}")
             continue
         for line in report.pop("errors", ()):
             add_error(f"report of {address}", line)
@@ -243,7 +278,18 @@ def _span_rows(scheduler: Any, groups: TaskGroups) -> list[list[Any]]:
 
 
 def read_fine_metrics(scheduler: Any) -> dict[tuple[Any, ...], float]:
-    """Return fine metrics so far by (span, context, ..., activity, unit); span "" for the rest."""
+    """Return the totals of the scheduler's fine performance metrics.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        The scheduler.
+
+    Returns
+    -------
+    dict of tuple to float
+        By (span, context, ..., activity, unit); the span is "" for tasks without a span.
+    """
     totals = scheduler.cumulative_worker_metrics.items()
     metrics = {
         ("", *key): value for key, value in totals if isinstance(key, tuple) and len(key) > 2
@@ -260,9 +306,17 @@ def read_fine_metrics(scheduler: Any) -> dict[tuple[Any, ...], float]:
 def fine_metric_rows(
     now: dict[tuple[Any, ...], float], before: dict[tuple[Any, ...], float]
 ) -> list[tuple[Any, ...]]:
-    """Return rows of context, prefix, activity, unit, value, span: what was added since `before`.
+    """Return the fine metrics of a run.
 
-    Both arguments are results of `read_fine_metrics`.
+    Parameters
+    ----------
+    now, before : dict
+        Results of `read_fine_metrics` now and before the run.
+
+    Returns
+    -------
+    list of tuple
+        Rows of context, prefix, activity, unit, value, span.
     """
     rows: dict[tuple[Any, ...], float] = defaultdict(float)
     for key, value in now.items():

@@ -30,7 +30,7 @@ CLOSE_TIMEOUT_S = 30.0
 class RunningCluster:
     """A running cluster.
 
-    Attributes
+    Parameters
     ----------
     client : distributed.Client
         Connected client.

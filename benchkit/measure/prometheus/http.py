@@ -45,7 +45,7 @@ class HttpError(Exception):
 class Endpoint:
     """HTTP endpoint of one process of the cluster.
 
-    Attributes
+    Parameters
     ----------
     instance : str
         ``host:port``, the instance label of Prometheus; empty if the process serves no HTTP.
