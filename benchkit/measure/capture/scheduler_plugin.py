@@ -126,7 +126,8 @@ class CapturePlugin(SchedulerPlugin):
             return
         for address, reply in replies.items():
             if isinstance(reply, dict) and reply.get("status") == "error":
-                self.add_error("worker plugin", f"{address}: {reply.get('text') or 'it did not start'}")
+                what = reply.get("text") or "it did not start"
+                self.add_error("worker plugin", f"{address}: {what}")
 
     async def uninstall(self) -> None:
         """Remove the plugin, its handlers, timers and worker plugins; safe to call twice."""
