@@ -96,7 +96,7 @@ class _Deadline:
     def __init__(self, seconds: float, step: str, evidence: Callable[[], None]) -> None:
         self.seconds, self.step, self.evidence = seconds, step, evidence
         self.lock = threading.Lock()
-        self.ended = threading.Event()
+        self.entered, self.ended = threading.Event(), threading.Event()
         self.fired = self.arrived = False
         self.handler: Any = None
         #: Total s of earlier pauses, and the monotonic time at which the current pause began.
@@ -109,14 +109,19 @@ class _Deadline:
         if self.by_signal:
             self.handler = signal.getsignal(signal.SIGINT)
             signal.signal(signal.SIGINT, self._on_signal)
-        self.begin = time.monotonic()
         _ACTIVE.append(self)
+        self.begin = time.monotonic()
         threading.Thread(target=self._watch, name="benchkit-deadline", daemon=True).start()
+        # Starting a thread can take longer than a short deadline, and an interrupt before the body
+        # would skip `__exit__`: count from here.
+        self.begin = time.monotonic()
+        self.entered.set()
 
     def _remaining_s(self) -> float:
         return self.seconds + self.paused_s - ((self.paused_at or time.monotonic()) - self.begin)
 
     def _watch(self) -> None:
+        self.entered.wait()
         while (remaining_s := self._remaining_s()) > 0:
             if self.ended.wait(remaining_s):
                 return
