@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import panel as pn
 import xarray as xr
 from playwright.sync_api import expect
 
@@ -80,3 +81,52 @@ def open_page(page, address):
 def sees(page, text):
     """Wait until a text is visible; plots and text arrive by websocket after the page."""
     expect(page.get_by_text(text).first).to_be_visible()
+
+
+def wait_for_plots(page, least):
+    """Wait until at least `least` canvases have been drawn on."""
+    ink = """least => {
+      const canvases = [];
+      const search = root => { for (const element of root.querySelectorAll("*")) {
+        if (element.tagName === "CANVAS") canvases.push(element);
+        if (element.shadowRoot) search(element.shadowRoot); } };
+      search(document);
+      return canvases.filter(({width, height}, at) => {
+        if (!width || !height) return false;
+        const data = canvases[at].getContext("2d").getImageData(0, 0, width, height).data;
+        let n = 0; for (let i = 3; i < data.length; i += 4) n += data[i] > 0;
+        return n > 500; }).length >= least; }"""
+    page.wait_for_function(ink, arg=least)
+
+
+def brush(page, plot):
+    """Drag across a plot until the URL has a window: a visible plot may not handle events yet."""
+    place = page.get_by_label(plot, exact=True)
+    expect(place).to_be_visible()
+    place.scroll_into_view_if_needed()
+    for _ in range(8):
+        page.wait_for_timeout(700)
+        box = place.bounding_box()
+        y = box["y"] + 0.5 * box["height"]
+        page.mouse.move(box["x"] + 0.3 * box["width"], y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], y, steps=5)
+        page.mouse.up()
+        page.wait_for_timeout(1500)
+        if "from=" in page.url:
+            return
+    raise AssertionError(f"{page.url}: a drag across {plot!r} set no window")
+
+
+def light_run(a_run):
+    """Return a run like those of the light capture: groups have counts, tasks have no times."""
+    run = with_record(a_run, id=new_id(), capture="light")
+    for name in ("tasks", "task_events"):
+        if name in run.children:
+            del run[name]
+    return run
+
+
+def text_of(view):
+    """Return the HTML of all panes of a view."""
+    return " ".join(str(pane.object) for pane in view.select(pn.pane.HTML))

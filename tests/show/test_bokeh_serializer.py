@@ -15,7 +15,7 @@ from helpers.history_data import FASTER, SLOWER, fill
 from benchkit._compat import bokeh_serializer
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard import app
-from benchkit.show.dashboard.run.page import pieces
+from benchkit.show.dashboard.run.page import live_figures
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.store.run import Run
 
@@ -70,7 +70,7 @@ def test_serializer_page_is_unchanged(tmp_path, a_run, monkeypatch, use_fast, vi
 @pytest.mark.parametrize("tab", ["overview", "tasks", "stacks", "transfers", "machines", "facts"])
 def test_serializer_run_page_is_unchanged(a_run, use_fast, tab):
     run = Run(a_run)
-    root = pieces(Window(run, TaskTimeline(a_run), {"tab": tab})).get_root()
+    root = live_figures(Window(run, TaskTimeline(a_run), {"tab": tab})).get_root()
 
     expected, actual = both(use_fast, root)
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 import logging
 import os
 from types import ModuleType
-from typing import Any
 
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit._compat.bokeh_serializer import install_fast_serializer
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard import live as follow
-from benchkit.show.dashboard.compare import page as compare
-from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard import live
+from benchkit.show.dashboard.compare import page as compare_page
+from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.lists import environments, runs, workloads
 from benchkit.show.dashboard.nights import history, overview
-from benchkit.show.dashboard.pair import page as pair
-from benchkit.show.dashboard.run import page as run
-from benchkit.show.dashboard.state.cache import all_nights
+from benchkit.show.dashboard.pair import page as pair_page
+from benchkit.show.dashboard.run import page as run_page
+from benchkit.show.dashboard.state.nights import all_nights
 from benchkit.show.dashboard.web.template import page, style_widgets
 
 __all__ = ["VIEWS", "application"]
@@ -34,20 +34,20 @@ VIEWS: dict[str, ModuleType] = {
     "overview": overview,
     "history": history,
     "runs": runs,
-    "run": run,
-    "pair": pair,
-    "follow": follow,
-    "compare": compare,
+    "run": run_page,
+    "pair": pair_page,
+    "follow": live,
+    "compare": compare_page,
     "workloads": workloads,
     "environments": environments,
 }
-#: Nights from which on the first page is the overview instead of the list of runs.
-FEWEST_NIGHTS = 3
-#: Views in the navigation bar: those that need no further key.
-_LISTED = ("overview", "history", "runs", "compare", "follow", "workloads", "environments")
+#: Number of nights from which on the default view is the overview instead of the list of runs.
+MIN_NIGHTS = 3
+#: Views in the navigation bar; they need no further key of the address.
+_NAVIGATION = ("overview", "history", "runs", "compare", "follow", "workloads", "environments")
 
 
-def application() -> Any:
+def application() -> pn.Template:
     """Return the page for the address of the session.
 
     Returns
@@ -58,12 +58,12 @@ def application() -> Any:
     pn.extension("tabulator", notifications=False)
     style_widgets()
     state = _state()
-    name = state.get("view") or _first()
+    name = state.get("view") or _default_view()
     title = VIEWS[name].TITLE if name in VIEWS else "No such page"
-    navigation = [{"name": key, "title": VIEWS[key].TITLE} for key in _LISTED]
+    navigation = [{"name": key, "title": VIEWS[key].TITLE} for key in _NAVIGATION]
     return page(
         # loading.js waits until the root has children, so it must be a Column.
-        pn.Column(_content(name, state), sizing_mode="stretch_width", margin=0),
+        ui.column(_content(name, state), margin=0),
         name,
         title=f"{title} · benchkit",
         current="runs" if name in ("run", "pair") else name,
@@ -71,26 +71,24 @@ def application() -> Any:
     )
 
 
-def _content(name: str, state: dict[str, str]) -> Any:
+def _content(name: str, state: dict[str, str]) -> Viewable:
     if name not in VIEWS:
-        return parts.message("There is no such page", f"Views are {', '.join(VIEWS)}.", back=True)
+        return ui.message("There is no such page", f"Views are {', '.join(VIEWS)}.", back=True)
     try:
         return VIEWS[name].view(state)
     except BenchkitError as error:
-        return parts.message("This cannot be shown", str(error))
+        return ui.message("This cannot be shown", str(error))
     except Exception as error:
         _log.exception("view %r failed", name)
-        return parts.message(
-            "This page cannot be shown", f"{type(error).__name__}: {error}", back=True
-        )
+        return ui.error_message("This page cannot be shown", error)
 
 
-def _first() -> str:
+def _default_view() -> str:
     """Return the default view: the followed experiment, the last night, or the list of runs."""
-    if os.environ.get(follow.FOLLOW_VARIABLE):
+    if os.environ.get(live.FOLLOW_VARIABLE):
         return "follow"
     try:
-        return "overview" if len(all_nights().times) >= FEWEST_NIGHTS else "runs"
+        return "overview" if len(all_nights().times) >= MIN_NIGHTS else "runs"
     except BenchkitError:
         return "runs"
 

@@ -11,10 +11,11 @@ from typing import Any
 import panel as pn
 from bokeh.embed import components
 from bokeh.layouts import column
+from bokeh.models.plots import Plot
 from bokeh.resources import Resources
 
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.show.dashboard.run.page import pieces
+from benchkit.show.dashboard.run.page import live_figures
 from benchkit.show.dashboard.state.time_window import Window, align
 from benchkit.show.escape import escape
 from benchkit.show.plots.base import has
@@ -35,7 +36,9 @@ from benchkit.store.run import Run
 __all__ = ["RunPanel"]
 
 #: Height of the toolbar above a figure, in pixels.
-GAP = 10
+TOOLBAR_HEIGHT = 10
+#: Height of a figure that sets none, in pixels.
+FIGURE_HEIGHT = 260
 
 
 class RunPanel(pn.viewable.Viewer):
@@ -56,21 +59,27 @@ class RunPanel(pn.viewable.Viewer):
         super().__init__()
         self._run = run
 
-    def __panel__(self) -> Any:
+    def __panel__(self) -> pn.Column:
         """Return the live page: tables update with the window, a click selects a group."""
         pn.extension("tabulator", notifications=False)
-        return pieces(Window(self._run, TaskTimeline(self._run.tree), {}))
+        return live_figures(Window(self._run, TaskTimeline(self._run.tree), {}))
 
-    def figures(self) -> list[Any]:
-        """Return new figures of the run; figures over time share one range."""
-        run, within = self._run, TaskTimeline(self._run.tree)
-        window = Window(run, within, {})
+    def figures(self) -> list[Plot]:
+        """Return new figures of the run; figures over time share one range.
+
+        Returns
+        -------
+        list of bokeh.models.Plot
+            The figures.
+        """
+        run, timeline = self._run, TaskTimeline(self._run.tree)
+        window = Window(run, timeline, {})
         strip = window_strip(run.tree, window.whole, window.range)
         align(strip)
         memory = memory_by_kind(run.tree)
         timed = [memory, memory_by_worker(run.tree)]
-        if within.n_tasks:
-            timed += [BusyThreads(run.tree, within).figure, TaskStream(run.tree, within).figure]
+        if timeline.n_tasks:
+            timed += [BusyThreads(run.tree, timeline).figure, TaskStream(run.tree, timeline).figure]
         timed += [*worker_load(run.tree), *scheduler_load(run.tree)]
         window.share(*timed)
         if has(run.tree, "scheduler", "time"):
@@ -81,10 +90,16 @@ class RunPanel(pn.viewable.Viewer):
         return [strip, *timed, *others]
 
     def to_html(self) -> str:
-        """Return the figures as one HTML page that needs no network."""
+        """Return the figures as one HTML page that needs no network.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         return self._page(self.figures())
 
-    def _page(self, figures: list[Any]) -> str:
+    def _page(self, figures: list[Plot]) -> str:
         script, place = components(column(*figures, sizing_mode="stretch_width"))
         scripts = "\n".join(
             f"<script>{text}</script>"
@@ -99,7 +114,7 @@ class RunPanel(pn.viewable.Viewer):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         figures = self.figures()
-        height = sum((figure.height or 260) + GAP for figure in figures)
+        height = sum((plot.height or FIGURE_HEIGHT) + TOOLBAR_HEIGHT for plot in figures)
         frame = (
             f"<iframe srcdoc='{escape(self._page(figures))}' title='{escape(self._run.workload)}' "
             f"style='width: 100%; height: {height}px; border: 0; color-scheme: light dark;'>"

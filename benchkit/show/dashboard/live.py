@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
 from benchkit.errors import BenchkitError
@@ -22,9 +24,10 @@ from benchkit.experiment.run.status import (
     read_status,
 )
 from benchkit.formatting import MISSING, format_change, format_seconds
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.components import metric_terms
-from benchkit.show.dashboard.state.cache import kept, open_store
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.markup import Markup, span
+from benchkit.show.dashboard.components.metrics import metric_terms
+from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape
 from benchkit.store.store import Store
@@ -34,82 +37,98 @@ __all__ = ["FOLLOW_VARIABLE", "TITLE", "view"]
 TITLE = "Live"
 #: Environment variable with the experiment of `benchkit dashboard --follow`.
 FOLLOW_VARIABLE = "BENCHKIT_FOLLOW"
+#: Milliseconds between two refreshes of the page.
 PERIOD_MS = 3000
 #: Seconds that sessions share one read status; less than the refresh period.
-FRESH_S = 2
+STATUS_TTL_S = 2
 #: Symbol and CSS class of each state; the symbol shows the state without colour.
 _STATES = {OPEN: ("·", "soft"), RUNNING: ("▶", "busy"), DONE: ("✓", "good"), FAILED: ("✗", "bad")}
 _METRICS = ("duration", "memory_mean", "memory_peak")
+_NO_UNDERLINE = "style='text-decoration:none'"
 #: Largest number of workloads shown in the plan.
 MOST_WORKLOADS = 60
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the page of the experiment in ``experiment``, by default the running experiment."""
-    body = pn.Column(sizing_mode="stretch_width")
-    seen: list[Any] = []
+def view(state: dict[str, str]) -> pn.Column:
+    """Return the page of an experiment, updated while it runs.
+
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: ``experiment``, by default the running experiment.
+
+    Returns
+    -------
+    panel.Column
+        The page.
+    """
+    body = ui.column()
+    shown: Any = None
     followed: list[str] = []  # an ended experiment stays on the page until the next starts
 
     def refresh() -> None:
+        nonlocal shown
         try:
             make, signature = _content(state, followed)
-            if seen != [signature]:  # update the page only after a change
-                body[:] = make()
         except BenchkitError as error:
-            signature = str(error)
-            if seen != [signature]:
-                body[:] = [parts.message("This cannot be followed", str(error))]
-        seen[:] = [signature]
+            content: list[Viewable] = [ui.message("This experiment cannot be shown", str(error))]
+            make, signature = lambda: content, str(error)
+        if shown != signature:  # update the page only after a change
+            body[:] = make()
+            shown = signature
 
-    def tick() -> None:
+    def refresh_if_connected() -> None:
         context = pn.state.curdoc.session_context if pn.state.curdoc else None
         session = getattr(context, "session", None)
-        if session is None or session.connection_count:  # a browser is connected
+        if session is None or session.connection_count:
             refresh()
 
     refresh()
     if pn.state.curdoc is not None:
-        pn.state.add_periodic_callback(tick, period=PERIOD_MS)
+        pn.state.add_periodic_callback(refresh_if_connected, period=PERIOD_MS)
     return body
 
 
-def _content(state: dict[str, str], followed: list[str]) -> tuple[Callable[[], list[Any]], Any]:
+def _content(
+    state: Mapping[str, str], followed: list[str]
+) -> tuple[Callable[[], list[Viewable]], Any]:
     """Return a function that makes the content, and a signature that changes with the content."""
     store = open_store()
-    asked = state.get("experiment") or os.environ.get(FOLLOW_VARIABLE, "")
-    wanted = asked if asked not in ("", "latest") else _running(str(store.path))
-    wanted = wanted or "".join(followed)
-    if not wanted:
+    requested = state.get("experiment") or os.environ.get(FOLLOW_VARIABLE, "")
+    if requested in ("", "latest"):
+        requested = _running(str(store.path)) or "".join(followed)
+    if not requested:
         last = _last(store)
-        more = f" The last one was {last[:13]}." if last else ""
-        content = [
-            parts.message(
-                "Nothing is being measured",
-                f"This page wakes up when an experiment begins in this store.{more}",
-                f"benchkit ab baseline no-stealing -k tag:quick --store {store.path}",
-            )
-        ]
-        if last:
-            content.append(
-                parts.way(
-                    f"Experiment {last[:13]}", {address("follow", experiment=last): "how it went"}
-                )
-            )
-        return lambda: content, ("none", last)
-    followed[:] = [wanted]
-    status = _status(str(store.path), wanted)
+        return lambda: _nothing_running(store, last), ("none", last)
+    followed[:] = [requested]
+    status = _status(str(store.path), requested)
     left = round(status.remaining_seconds / 5) * 5
     signature = (status.id, tuple(status.entries["state"]), status.alive, left)
-    return lambda: [*_head(status), _plan(status), *_interim(status)], signature
+    return lambda: [*_head(status), *_plan(status), *_interim(status)], signature
 
 
-@pn.cache(max_items=1, ttl=FRESH_S)
+def _nothing_running(store: Store, last: str) -> list[Viewable]:
+    more = f" The last experiment was {last[:13]}." if last else ""
+    content: list[Viewable] = [
+        ui.message(
+            "No experiment is running",
+            f"This page shows the next experiment of this store as soon as it starts.{more}",
+            f"benchkit ab baseline no-stealing -k tag:quick --store {store.path}",
+        )
+    ]
+    if last:
+        links = {address("follow", experiment=last): "its plan and verdicts"}
+        content.append(ui.link_line(f"Experiment {last[:13]}", links))
+    return content
+
+
+@pn.cache(max_items=1, ttl=STATUS_TTL_S)
 def _running(path: str) -> str:
     return latest_running(open_store())
 
 
 # Shared by sessions, do not modify: reads the plan, the index and the recordings.
-@pn.cache(max_items=4, ttl=FRESH_S)
+@pn.cache(max_items=4, ttl=STATUS_TTL_S)
 def _status(path: str, experiment: str) -> Status:
     return read_status(open_store(), experiment)
 
@@ -121,116 +140,104 @@ def _last(store: Store) -> str:
         return ""
 
 
-def _head(status: Status) -> list[Any]:
-    done, failed, open_ = (status.count(state) for state in (DONE, FAILED, OPEN))
+def _head(status: Status) -> list[Viewable]:
+    done, failed, planned = (status.count(state) for state in (DONE, FAILED, OPEN))
     total, running = len(status.entries), status.count(RUNNING)
-    finished = total > 0 and done + failed == total
-    words = "ended" if finished else "running" if status.alive else "stopped"
+    is_finished = total > 0 and done + failed == total
     now = status.entries[status.entries["state"] == RUNNING]
     line = ", ".join(f"{row.variant} in {row.arm}, block {row.block}" for row in now.itertuples())
-    command = str(status.plan.get("words", {}).get("command") or "")
-    resume = f"It stopped early: `benchkit ab --resume {status.id[:13]}` goes on with it."
-    adaptive = status.plan.get("words", {}).get("adaptive")
-    tiles = {
+    words = status.plan.get("words", {})
+    command = str(words.get("command") or "")
+    figures = {
         f"of {total} done": str(done + failed),
         "running": str(running),
         "failed": str(failed),
-        "planned": str(open_),
+        "planned": str(planned),
     }
-    if status.alive and not finished:
-        tiles["left, about" + (", or less" if adaptive else "")] = format_seconds(
-            status.remaining_seconds
-        )
-    head = parts.head(
+    if status.alive and not is_finished:
+        label = "left, at most about" if words.get("adaptive") else "left, about"
+        figures[label] = format_seconds(status.remaining_seconds)
+    head = ui.page_head(
         f"Experiment {status.id[:13]}",
-        state=words,
+        state="ended" if is_finished else "running" if status.alive else "stopped",
         good=not failed,
         lines=[f"benchkit {command}" if command else "", f"Now: {line}" if line else ""],
-        tiles=tiles,
+        figures=figures,
     )
-    return [head] if finished or status.alive else [head, parts.words(resume)]
+    if is_finished or status.alive:
+        return [head]
+    resume = f"`benchkit ab --resume {status.id[:13]}` continues it."
+    return [head, ui.paragraph(f"The experiment stopped before its end. {resume}")]
 
 
-def _plan(status: Status) -> Any:
+def _plan(status: Status) -> list[Viewable]:
     """Return the plan as a table: workloads as rows, arms as columns, one symbol per block."""
-    entries = status.entries
-    arms = list(dict.fromkeys(entries["arm"]))
-    variants = list(dict.fromkeys(entries["variant"]))
-    cells = []
+    entries = status.entries.sort_values("block", kind="stable")
+    arms = list(dict.fromkeys(status.entries["arm"]))
+    variants = list(dict.fromkeys(status.entries["variant"]))
+    rows = []
     for variant in variants[:MOST_WORKLOADS]:
-        row = [escape(variant)]
+        row = [variant]
         for arm in arms:
-            mine = entries[(entries["variant"] == variant) & (entries["arm"] == arm)]
-            row.append(" ".join(_sign(entry) for entry in mine.sort_values("block").itertuples()))
-        cells.append(row)
+            blocks = entries[(entries["variant"] == variant) & (entries["arm"] == arm)]
+            row.append(Markup(" ".join(_symbol(entry) for entry in blocks.itertuples())))
+        rows.append(row)
     legend = ", ".join(f"{symbol} {state}" for state, (symbol, _) in _STATES.items())
-    content = [parts.heading("The plan", f"A sign a block: {legend}. A sign leads to its run.")]
-    content.append(parts.rows(["workload", *arms], cells))
+    content: list[Viewable] = [
+        ui.heading("Plan", f"One symbol per block: {legend}. A symbol links to its run."),
+        tables.html_table(["workload", *arms], rows),
+    ]
     if len(variants) > MOST_WORKLOADS:
-        content.append(parts.words(f"{len(variants) - MOST_WORKLOADS} more workloads."))
-    return pn.Column(*content, sizing_mode="stretch_width")
+        content.append(ui.paragraph(f"{len(variants) - MOST_WORKLOADS} more workloads."))
+    return content
 
 
-def _sign(entry: Any) -> str:
+def _symbol(entry: Any) -> Markup:
     symbol, tone = _STATES[entry.state]
-    told = f"block {entry.block}: {entry.outcome.replace('_', ' ') or entry.state}"
-    if entry.duration is not None and entry.duration == entry.duration:
-        told += f", {format_seconds(entry.duration)}"
-    sign = f"<span class='{tone}' title='{escape(told)}'>{symbol}</span>"
+    title = f"block {entry.block}: {entry.outcome.replace('_', ' ') or entry.state}"
+    if pd.notna(entry.duration):
+        title += f", {format_seconds(entry.duration)}"
+    mark = span(symbol, tone, title=title)
     if not entry.run:
-        return sign
-    link = escape(address("run", id=entry.run))
-    return f"<a href='{link}' aria-label='{escape(told)}' style='text-decoration:none'>{sign}</a>"
+        return mark
+    target = escape(address("run", id=entry.run))
+    return Markup(f"<a href='{target}' aria-label='{escape(title)}' {_NO_UNDERLINE}>{mark}</a>")
 
 
-def _interval(low: float, high: float) -> str:
-    return f"{format_change(low)} to {format_change(high)}" if low == low else MISSING
-
-
-def _interim(status: Status) -> list[Any]:
+def _interim(status: Status) -> list[Viewable]:
     """Return the verdicts on the runs so far."""
     if status.runs.empty or status.entries["arm"].nunique() < 2:
         return []
-    finished = status.count(OPEN) + status.count(RUNNING) == 0
-    title = "Verdicts" if finished else "Verdicts so far (interim)"
-    told = (
-        "All that was planned is done."
-        if finished
-        else "Interim: more runs come, and who looks often is misled more often than the "
-        "intervals say. Wait for the end before you decide."
-    )
+    is_finished = status.count(OPEN) + status.count(RUNNING) == 0
+    title = "Verdicts" if is_finished else "Verdicts so far (interim)"
     try:
-        report = kept(
+        comparison = cached(
             lambda: compare_experiment(status.runs, status.id, metrics=_METRICS),
             # The store may contain a newer run than the status.
             *("interim", status.id, str(len(status.runs))),
         )
     except BenchkitError as error:
-        return [parts.heading(title, f"Not yet: {error}")]
+        return [ui.heading(title, f"Not yet: {error}")]
     rows = [
         {
             "workload": row["workload"],
             "arm": row["contender"],
             "metric": row["metric"],
             "change": format_change(row["ratio"]),
-            "interval": _interval(row["low"], row["high"]),
-            "verdict": row["verdict"] if finished else f"{row['verdict']} (interim)",
+            "interval": f"{format_change(row['low'])} to {format_change(row['high'])}"
+            if np.isfinite(row["low"])
+            else MISSING,
+            "verdict": row["verdict"] if is_finished else f"{row['verdict']} (interim)",
             "runs": f"{row['n_baseline']} + {row['n_contender']}",
         }
-        for row in report.frame.to_dict("records")
+        for row in comparison.frame.to_dict("records")
     ]
     if not rows:
-        return [parts.heading(title, "Not yet: no workload ended ok in two arms.")]
-    shown = pd.DataFrame(rows).set_index("workload")
+        return [ui.heading(title, "Not yet: no workload has an ok run in two arms.")]
+    text = "the complete comparison" if is_finished else "the comparison of the runs so far"
     return [
-        parts.heading(title, told),
-        parts.table(shown, "workload", sortable=False),
-        parts.glossary(metric_terms(_METRICS), "What the metrics mean"),
-        parts.way(
-            "See also",
-            {
-                address("compare", experiment=status.id): "the comparison in full"
-                + ("" if finished else ", as far as it has come")
-            },
-        ),
+        ui.heading(title, "All measurements are done." if is_finished else ui.INTERIM_WARNING),
+        tables.table(pd.DataFrame(rows).set_index("workload"), "workload", sortable=False),
+        tables.glossary(metric_terms(_METRICS), "What the metrics mean"),
+        ui.link_line("See also", {address("compare", experiment=status.id): text}),
     ]

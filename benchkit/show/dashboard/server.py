@@ -14,16 +14,21 @@ from typing import Any
 from tornado.process import task_id
 
 from benchkit.errors import MissingExtra, UsageError
-from benchkit.show.dashboard.web.trusted_hosts import LOOPBACK, host_of, only_known_hosts, own_names
+from benchkit.show.dashboard.web.trusted_hosts import (
+    LOOPBACK,
+    host_of,
+    own_names,
+    reject_unknown_hosts,
+)
 from benchkit.store.store import Store
 
-__all__ = ["only_these", "serve"]
+__all__ = ["account_filter", "serve"]
 
 #: Seconds between checks that the parent process is alive.
-PARENT_S = 0.5
+PARENT_CHECK_S = 0.5
 #: Thresholds of the garbage collector: a page creates about 100,000 objects, most of which live as
 #: long as its session.
-GARBAGE = (20_000, 20, 20)
+GC_THRESHOLDS = (20_000, 20, 20)
 #: Panel's own login page loads images from a CDN.
 LOGIN_PAGE = Path(__file__).with_name("login.html")
 
@@ -83,27 +88,27 @@ def serve(
     MissingExtra
         Panel is not installed.
     """
-    found = Store(store, create=False)
-    _require_sense(address, origins, basic_auth, cookie_secret)
+    path = Store(store, create=False).path
+    _check_access(address, origins, basic_auth, cookie_secret)
     oauth = {name: value for name, value in (oauth or {}).items() if value}
-    _require_login(oauth, basic_auth, cookie_secret)
+    _check_oauth(oauth, basic_auth, cookie_secret)
     if oauth_users and not oauth:
-        raise UsageError("--oauth-user says who may log in by --oauth-provider, which is missing")
+        raise UsageError("--oauth-user needs --oauth-provider, which is missing")
     public = address not in LOOPBACK or any(host_of(origin) not in LOOPBACK for origin in origins)
     if allow_marks and public and not (oauth or basic_auth):
         raise UsageError(
-            "--allow-marks beside a public --address or origin lets anybody write into the store: "
+            "--allow-marks with a public --address or origin lets everyone write into the store: "
             "add --basic-auth or --oauth-provider"
         )
     if allow_marks and oauth and not oauth_users:
         raise UsageError(
-            "--allow-marks beside --oauth-provider lets everybody who has an account there write "
-            "into the store: name those who may by --oauth-user"
+            "--allow-marks with --oauth-provider lets every account of the provider write into the "
+            "store: name the permitted accounts with --oauth-user"
         )
     if num_procs > 1 and not hasattr(os, "fork"):
         raise UsageError("--num-procs: this system cannot fork a process; leave it out")
     port = _free_port(address, port)
-    os.environ["BENCHKIT_STORE"] = str(Path(found.path).resolve())
+    os.environ["BENCHKIT_STORE"] = str(Path(path).resolve())
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing from a CDN
     try:
         import panel as pn
@@ -126,9 +131,9 @@ def serve(
         options = {f"oauth_{name}": value for name, value in oauth.items()}
         options["cookie_secret"] = cookie_secret
         if oauth_users:
-            pn.config.authorize_callback = only_these(oauth_users)
+            pn.config.authorize_callback = account_filter(oauth_users)
     url = f"http://{address if ':' not in address else f'[{address}]'}:{port}/"
-    maker = os.getpid()
+    parent = os.getpid()
     server = pn.serve(
         {"/": application},
         port=port,
@@ -143,10 +148,10 @@ def serve(
         **({"num_procs": num_procs} if num_procs > 1 else {}),
         **options,
     )
-    only_known_hosts(tornado_application(server), address, origins)
+    reject_unknown_hosts(tornado_application(server), address, origins)
     # With several processes, every child runs from here on; the parent waits in pn.serve.
     if num_procs > 1:
-        watch = threading.Thread(target=_end_with, args=(maker,), name="benchkit-end", daemon=True)
+        watch = threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True)
         watch.start()
     # Before the first session: Panel inspects sys.modules while it makes a page, and collecting
     # workloads removes modules from there.
@@ -170,36 +175,46 @@ def _warm_up() -> None:
 
     A full collection took 0.2 s while a page was made.
     """
-    from benchkit.show.dashboard.state.cache import warm_up
+    from benchkit.show.dashboard.state.nights import warm_up
 
     warm_up()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GARBAGE)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _end_with(maker: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """Exit this process when its parent has ended, also if the parent was killed."""
-    while os.getppid() == maker:
-        time.sleep(PARENT_S)
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_S)
     os._exit(0)
 
 
-def only_these(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], bool]:
+def account_filter(users: Sequence[str]) -> Callable[[Mapping[str, Any] | None], bool]:
     """Return Panel's authorization callback for a list of accounts.
 
     Compares the fields that the provider verifies, not the display name, which users can change.
+
+    Parameters
+    ----------
+    users : sequence of str
+        Login names or e-mail addresses, in any case.
+
+    Returns
+    -------
+    callable
+        Takes the user information from the provider; returns whether the user is allowed.
     """
     allowed = {user.casefold() for user in users}
+    fields = ("login", "email", "username", "upn")
 
-    def may_come(told: Mapping[str, Any] | None) -> bool:
-        names = ("login", "email", "username", "upn")
-        return any(str((told or {}).get(name, "")).casefold() in allowed for name in names)
+    def is_allowed(info: Mapping[str, Any] | None) -> bool:
+        return any(str((info or {}).get(name, "")).casefold() in allowed for name in fields)
 
-    return may_come
+    return is_allowed
 
 
-def _require_sense(
+def _check_access(
     address: str, origins: Sequence[str], basic_auth: str | None, cookie_secret: str | None
 ) -> None:
     # Bokeh accepts every host for `*:5006` and `*:*`, too. With any listening address, also a
@@ -208,7 +223,7 @@ def _require_sense(
         if host_of(origin) == "*":
             raise UsageError(
                 f"--allow-websocket-origin {origin!r} lets any web page read the store through "
-                "its visitors: name the hosts"
+                "the browsers of its visitors: name the hosts"
             )
     if basic_auth and not Path(basic_auth).is_file():
         raise UsageError(f"--basic-auth {basic_auth!r}: no such file of users and passwords")
@@ -216,13 +231,13 @@ def _require_sense(
         raise UsageError("--basic-auth needs --cookie-secret, which signs the visitors' cookies")
 
 
-def _require_login(
+def _check_oauth(
     oauth: Mapping[str, str], basic_auth: str | None, cookie_secret: str | None
 ) -> None:
     if not oauth:
         return
     if basic_auth:
-        raise UsageError("--basic-auth beside --oauth-provider: visitors log in by one of them")
+        raise UsageError("--basic-auth and --oauth-provider exclude each other: use one of them")
     for name in ("provider", "key", "secret"):
         if name not in oauth:
             raise UsageError(f"--oauth-{name} is missing: a provider needs a key and a secret")

@@ -302,7 +302,7 @@ def test_pair_page_shows_removed_calls_on_request(two_profiled):
 def test_pair_page_names_run_without_call_stacks(a_run):
     _, pane = pair._stacks([Run(a_run), Run(make_run(groups=False))])
 
-    assert "Of B none were recorded" in pane.object
+    assert "Not recorded in B" in pane.object
 
 
 def test_flame_difference_of_equal_runs_is_zero(a_run):

@@ -179,8 +179,7 @@ def workload_page(history, monkeypatch):
         "runs_table": lambda: runs.sort_values("started", ascending=False),
         "workload_catalogue": lambda: SimpleNamespace(variants=list),
         "noise_of": lambda metric: pd.DataFrame({"workload": []}),
-        "attributes_of": lambda run: {},
-        "remember": lambda view, state: None,
+        "newest_attributes": lambda runs: {},
     }
     for name, made in known.items():
         monkeypatch.setattr(workload, name, made)

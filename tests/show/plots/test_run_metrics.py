@@ -10,8 +10,8 @@ from bokeh.models import HoverTool, Image, Quad, Range1d, Span
 from benchkit import Store, plots
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.show.dashboard.pair import page as pair
-from benchkit.show.dashboard.run.problems import trouble
-from benchkit.show.dashboard.state.time_window import PairWindow
+from benchkit.show.dashboard.run.problems import problems
+from benchkit.show.dashboard.state.pair_window import PairWindow
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
 
@@ -151,9 +151,9 @@ def test_mark_events_tooltip_is_readable(lossy):
 
 
 def test_problems_say_that_they_concern_the_whole_run(lossy):
-    text = " ".join(str(pane.object) for pane in trouble(lossy).select(pn.pane.HTML))
+    text = " ".join(str(pane.object) for pane in problems(lossy).select(pn.pane.HTML))
 
-    assert "whatever the window" in text
+    assert "for any window" in text
 
 
 def many_workers(a_run, count):

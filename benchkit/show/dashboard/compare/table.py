@@ -12,14 +12,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.formatting import MISSING, format_change, format_quantity
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.clicks import CLICKS, leading, linked
-from benchkit.show.dashboard.components.components import metric_term
-from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import escape
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.clicks import (
+    CLICK_HELP,
+    open_on_row_click,
+    open_on_run_click,
+)
+from benchkit.show.dashboard.components.filters import filtered, select
+from benchkit.show.dashboard.components.markup import link
+from benchkit.show.dashboard.components.metrics import metric_term
+from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.comparison import forest_plot, heat_map, raw_points
 from benchkit.store.schema import METRICS
 
@@ -28,19 +34,29 @@ __all__ = ["FILTERS", "SIDES", "comparison_table", "filtered_comparison"]
 #: Keys of the address that select the runs (SIDES) and that filter the rows (FILTERS).
 SIDES = ("experiment", "baseline", "contender")
 FILTERS = ("metric", "verdict", "category", "find", "order")
-#: Value of ``verdict`` in the address -> label, for groups of verdicts.
-_CHANGED = {"changed": "changed", "worse": "worse", "better": "better"}
+#: Values of ``verdict`` in the address that stand for several verdicts.
+_VERDICT_GROUPS = ("changed", "worse", "better")
 #: Label of an order of rows -> value in the address.
 _ORDERS = {"what changed most": "", "change in units of its noise": "noise", "name": "name"}
 #: Smallest width in pixels of the forest plot with names, the heat map and the raw points.
-_LEAST = (420, 260, 260)
-#: Largest number of rows in the table, and largest number of rows shown without scrolling.
-MOST_ROWS, TALL = 300, 20
+_MIN_WIDTHS = (420, 260, 260)
+#: Largest number of rows in the table.
+MOST_ROWS = 300
+#: Largest number of rows shown without scrolling.
+VISIBLE_ROWS = 20
+_TERMS = {
+    "change": "median of the arm against the median of the baseline",
+    "interval": "95 % of such intervals contain the true change; wider for rows selected because "
+    "they changed",
+    "null": "the baseline against itself, measured in turns with the other arms: noise",
+    "noise": "spread of the runs of one arm: coefficient of variation of one run",
+    "runs": "of the baseline (with the null arm) + of the arm",
+}
 
 
 def filtered_comparison(
     make: Callable[[str], Comparison], state: Mapping[str, str], metrics: list[str]
-) -> Any:
+) -> pn.Column:
     """Return filter widgets, and below them the filtered rows and figures.
 
     Shows the rows of the metric in the address; without it, of all metrics that `make` compares
@@ -54,117 +70,99 @@ def filtered_comparison(
         Keys of the address: `SIDES` and `FILTERS`.
     metrics : list of str
         Metrics that can be selected.
+
+    Returns
+    -------
+    panel.Column
+        Filters and content.
     """
-    metric = _among(state.get("metric"), metrics)
-    report = make(metric or metrics[0])
-    categories = sorted({_category(name) for name in report.frame["workload"]})
-    verdicts = _verdicts(report, metric)
-    widgets: dict[str, Any] = {
-        "metric": pn.widgets.Select(
-            name="Metric", width=270, value=metric,
-            options={
-                "time and memory": "",
-                **{METRICS[name].long_name: name for name in metrics},
-            },
-        ),
-        "verdict": pn.widgets.Select(
-            name="Verdict", width=150, options={"all": "", **verdicts},
-            value=_among(state.get("verdict"), verdicts.values()),
-        ),
-        "category": pn.widgets.Select(
-            name="Category", width=150, options={"all": "", **{c: c for c in categories}},
-            value=_among(state.get("category"), categories),
-        ),
+    titles = {"time and memory": "", **{METRICS[name].long_name: name for name in metrics}}
+    metric = select("Metric", titles, state.get("metric"), width=270)
+    comparison = make(str(metric.value) or metrics[0])
+    categories = sorted({_category(name) for name in comparison.frame["workload"]})
+    category_options = {"all": "", **{name: name for name in categories}}
+    verdict = select(
+        "Verdict", _verdicts(comparison, str(metric.value)), state.get("verdict"), width=150
+    )
+    widgets = {
+        "metric": metric,
+        "verdict": verdict,
+        "category": select("Category", category_options, state.get("category"), width=150),
         "find": pn.widgets.TextInput(
             name="Find", width=190, placeholder="part of a name", value=state.get("find", "")
         ),
-        "order": pn.widgets.Select(
-            name="Order", width=220, options=_ORDERS,
-            value=_among(state.get("order"), _ORDERS.values()),
-        ),
-    }  # fmt: skip
-    body = pn.Column(sizing_mode="stretch_width")
+        "order": select("Order", _ORDERS, state.get("order"), width=220),
+    }
     sides = {name: state[name] for name in SIDES if name in state}
 
-    def draw(*events: Any) -> None:
-        metric = str(widgets["metric"].value)
-        report = make(metric or metrics[0])
-        options = {"all": "", **_verdicts(report, metric)}
-        if options != widgets["verdict"].options:
-            chosen = _among(str(widgets["verdict"].value), options.values())
-            widgets["verdict"].param.update(options=options, value=chosen)
-        now = {name: str(widget.value or "") for name, widget in widgets.items()}
-        body[:] = _body(report, now, sides)
-        if events:
-            remember("compare", {**sides, **now})
+    def content(values: dict[str, str]) -> list[Viewable]:
+        comparison = make(values["metric"] or metrics[0])
+        options = _verdicts(comparison, values["metric"])
+        if options != verdict.options:
+            if values["verdict"] not in options.values():
+                values["verdict"] = ""
+            verdict.param.update(options=options, value=values["verdict"])
+        return _body(comparison, values, sides)
 
-    draw()
-    for widget in widgets.values():
-        widget.param.watch(draw, "value")
-    return pn.Column(pn.FlexBox(*widgets.values()), body, sizing_mode="stretch_width")
-
-
-def _among(asked: str | None, known: Any) -> str:
-    return asked if asked and asked in set(known) else ""
+    return filtered("compare", widgets, content, **sides)
 
 
 def _category(workload: str) -> str:
     return workload.partition(".")[0]
 
 
-def _verdicts(report: Comparison, metric: str) -> dict[str, str]:
+def _verdicts(comparison: Comparison, metric: str) -> dict[str, str]:
     """Return the options of the verdict filter: label with number of rows -> address value."""
-    frame = report.frame
+    frame = comparison.frame
     if metric:
         frame = frame[frame["metric"] == metric]
-    counts = {name: int(_has(frame, name).sum()) for name in (*_CHANGED, *frame["verdict"])}
-    return {f"{name} ({count})": name for name, count in counts.items() if count}
+    names = dict.fromkeys([*_VERDICT_GROUPS, *frame["verdict"]])
+    counts = {name: int(_has_verdict(frame, name).sum()) for name in names}
+    return {"all": "", **{f"{name} ({count})": name for name, count in counts.items() if count}}
 
 
-def _has(frame: pd.DataFrame, verdict: str) -> pd.Series:
-    if verdict == "changed":
-        return frame["changed"]
-    if verdict == "worse":
-        return frame["worse"]
+def _has_verdict(frame: pd.DataFrame, verdict: str) -> pd.Series:
     if verdict == "better":
         return frame["changed"] & ~frame["worse"]
-    return frame["verdict"] == verdict
+    return frame[verdict] if verdict in _VERDICT_GROUPS else frame["verdict"] == verdict
 
 
-def _body(report: Comparison, state: Mapping[str, str], sides: Mapping[str, str]) -> list[Any]:
-    frame = report.frame
-    said = [
-        parts.words(report.sentence),
-        *(parts.words(text, kind="bad") for text in report.warnings),
+def _body(
+    comparison: Comparison, values: Mapping[str, str], sides: Mapping[str, str]
+) -> list[Viewable]:
+    frame = comparison.frame
+    summary = [
+        ui.paragraph(comparison.sentence),
+        *(ui.paragraph(text, kind="bad") for text in comparison.warnings),
     ]
     keep = pd.Series(True, index=frame.index)
-    if state["metric"]:
-        keep &= frame["metric"] == state["metric"]
-    if state["verdict"]:
-        keep &= _has(frame, state["verdict"])
+    if values["metric"]:
+        keep &= frame["metric"] == values["metric"]
+    if values["verdict"]:
+        keep &= _has_verdict(frame, values["verdict"])
     names = frame["workload"].astype(str)
-    if state["category"]:
-        keep &= names.map(_category) == state["category"]
-    for word in state["find"].lower().split():
+    if values["category"]:
+        keep &= names.map(_category) == values["category"]
+    for word in values["find"].lower().split():
         keep &= names.str.lower().str.contains(word, regex=False)
-    left = replace(report, frame=_ordered(frame[keep], state["order"]))
-    metric = state["metric"] or report.metrics[0]
-    told = _hidden(frame[~keep])
-    if len(left.frame) > MOST_ROWS:
-        told += f" The first {MOST_ROWS} of {len(left.frame)} rows are shown."
-    if left.frame.empty:
-        nothing = parts.message("Nothing to show", "No row matches the filters.")
-        return [*said, parts.words(told), nothing]
+    shown = replace(comparison, frame=_ordered(frame[keep], values["order"]))
+    note = _hidden(frame[~keep])
+    if len(shown.frame) > MOST_ROWS:
+        note += f" The first {MOST_ROWS} of {len(shown.frame)} rows are shown."
+    if note:
+        summary.append(ui.paragraph(note))
+    if shown.frame.empty:
+        return [*summary, ui.message("Nothing to show", "No row matches the filters.")]
+    keys = {**sides, **values}
     return [
-        *said,
-        *([parts.words(told)] if told else []),
-        parts.rows(*_markup(left, {**sides, **state}), tight=True, tall=TALL),
-        parts.download("comparison.csv", lambda: left.frame, "These rows as CSV", 160),
-        parts.glossary(
-            {**_TERMS, **{name: metric_term(name) for name in report.metrics}},
+        *summary,
+        tables.html_table(*_rows(shown, keys), tight=True, visible_rows=VISIBLE_ROWS),
+        tables.download_button("comparison.csv", lambda: shown.frame, "These rows as CSV", 160),
+        tables.glossary(
+            {**_TERMS, **{name: metric_term(name) for name in comparison.metrics}},
             "What the columns and metrics mean",
         ),
-        *_figures(left, metric, {**sides, **state}),
+        *_figures(shown, values["metric"] or comparison.metrics[0], keys),
     ]
 
 
@@ -173,87 +171,86 @@ def _ordered(frame: pd.DataFrame, order: str) -> pd.DataFrame:
     if order == "name":
         return frame.sort_values(["workload", "contender", "metric"], kind="stable")
     if order == "noise":
-        away = np.log(frame["ratio"].where(frame["ratio"] > 0)).abs() / frame["noise"]
-        return frame.loc[away.sort_values(ascending=False, kind="stable").index]
+        change = np.log(frame["ratio"].where(frame["ratio"] > 0)).abs() / frame["noise"]
+        return frame.loc[change.sort_values(ascending=False, kind="stable").index]
     return frame
 
 
-def _figures(report: Comparison, metric: str, whole: Mapping[str, str]) -> list[Any]:
+def _figures(comparison: Comparison, metric: str, keys: Mapping[str, str]) -> list[Viewable]:
     """Return the forest plot, heat map and raw points with aligned rows of workloads."""
 
-    def way(workload: str, arm: str) -> str:
-        return address("compare", **whole, workload=workload, arm=arm)
+    def cause(workload: str, arm: str) -> str:
+        return address("compare", **keys, workload=workload, arm=arm)
 
-    changes = leading(forest_plot(report, metric), way)
-    sure = leading(heat_map(report, metric, share_y=changes), way)
-    runs = linked(raw_points(report, metric, share_y=changes))
+    changes = open_on_row_click(forest_plot(comparison, metric), cause)
+    probabilities = open_on_row_click(heat_map(comparison, metric, share_y=changes), cause)
+    points = open_on_run_click(raw_points(comparison, metric, share_y=changes))
     # Three figures in a row are too narrow for their titles.
-    told = changes.title.text
-    changes.title.text = "Which changed, and by how much?"
+    title: Any = changes.title
+    text = str(title.text)
+    title.text = "Which changed, and by how much?"
     panes = []
-    for drawn, least in zip((changes, sure, runs), _LEAST, strict=True):
-        pane = parts.figure(drawn)
-        pane.min_width = least
+    for plot, width in zip((changes, probabilities, points), _MIN_WIDTHS, strict=True):
+        pane = ui.figure(plot)
+        pane.min_width = width
         # The three figures share the width that remains after the names.
-        names = drawn.min_border_left if drawn is changes else 0
-        pane.styles = {**pane.styles, "flex": f"1 1 {names}px"}
+        names_width = plot.min_border_left if plot is changes else 0
+        pane.styles = {**pane.styles, "flex": f"1 1 {names_width}px"}
         panes.append(pane)
     return [
-        parts.words(told),
+        ui.paragraph(text),
         pn.Row(*panes, sizing_mode="stretch_width", styles={"overflow-x": "auto"}),
-        parts.words(f"{CLICKS} A click on a row's change leads to its cause."),
+        ui.paragraph(f"{CLICK_HELP} A click on the change of a row opens its causes."),
     ]
-
-
-_TERMS = {
-    "change": "median of the arm against that of the baseline",
-    "interval": "95 % of such intervals hold the true change; wider where the row was picked "
-    "because it changed",
-    "null": "the baseline against itself, measured in turns with the others: what is nothing",
-    "noise": "how much runs of one arm differ: coefficient of variation of one run",
-    "runs": "of the baseline, the null arm's included, + of the arm",
-}
 
 
 def _hidden(frame: pd.DataFrame) -> str:
     """Return a sentence with the number of hidden rows of each verdict."""
     counts = frame["verdict"].value_counts()
-    if not len(counts):
-        return ""
-    each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"Hidden by the filters: {each}."
+    texts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"Hidden by the filters: {texts}." if texts else ""
 
 
-def _markup(report: Comparison, whole: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Return titles and HTML cells of the first rows; each workload links to its causes."""
-    shown = replace(report, frame=report.frame.head(MOST_ROWS))
-    table = comparison_table(shown).reset_index()
+def _rows(comparison: Comparison, keys: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and cells of the first rows; each workload links to its causes."""
+    first = replace(comparison, frame=comparison.frame.head(MOST_ROWS))
+    table = comparison_table(first).reset_index()
     # Omit columns that are empty or equal in all rows: they take space from the names.
-    needless = {
-        "arm": len(report.contenders) == 1,
-        "metric": bool(whole.get("metric")),
+    is_omitted = {
+        "arm": len(comparison.contenders) == 1,
+        "metric": bool(keys.get("metric")),
         "note": not table["note"].astype(bool).any(),
     }
-    titles = [str(name) for name in table.columns if not needless.get(str(name))]
-    cells = []
-    for row in table.to_dict("records"):
-        way = address("compare", **whole, workload=row["workload"], arm=row["arm"])
-        first = f"<a href='{escape(way)}'>{escape(row['workload'])}</a>"
-        cells.append([first, *(escape(str(row[name])) for name in titles[1:])])
-    return titles, cells
-
-
-def comparison_table(report: Comparison) -> pd.DataFrame:
-    """Return the rows of a comparison as text, changed rows first, indexed by workload."""
-    has_null = report.frame["null_ratio"].notna().any()
+    titles = [str(name) for name in table.columns if not is_omitted.get(str(name))]
     rows = []
-    for row in report.frame.to_dict("records"):
+    for row in table.to_dict("records"):
+        target = address("compare", **keys, workload=row["workload"], arm=row["arm"])
+        rows.append([link(row["workload"], target), *(str(row[name]) for name in titles[1:])])
+    return titles, rows
+
+
+def comparison_table(comparison: Comparison) -> pd.DataFrame:
+    """Return the rows of a comparison as text, changed rows first.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The comparison.
+
+    Returns
+    -------
+    DataFrame
+        Cells as text, indexed by workload.
+    """
+    has_null = comparison.frame["null_ratio"].notna().any()
+    rows = []
+    for row in comparison.frame.to_dict("records"):
         changed = row["changed"]
         low, high = (
             (row["selected_low"], row["selected_high"]) if changed else (row["low"], row["high"])
         )
         symbol = "▲ " if row["worse"] else "▼ " if changed else ""
-        more = f": {row['needed']} more would tell" if row["needed"] > 0 else ""
+        more = f": {row['needed']} more runs needed" if row["needed"] > 0 else ""
         null = {"null": format_change(row["null_ratio"])} if has_null else {}
         noise = row["noise"]
         rows.append(

@@ -7,15 +7,16 @@ form nor its callback exists.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.store.run import Run
 
@@ -29,16 +30,26 @@ def _allowed() -> bool:
     return os.environ.get(MARKS_VARIABLE) == "1"
 
 
-def mark_run(run: Run) -> list[Any]:
-    """Return the form that excludes a run; an empty list if marks are not allowed."""
+def mark_run(run: Run) -> list[Viewable]:
+    """Return the form that excludes a run.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Returns
+    -------
+    list of Viewable
+        The form; empty if marks are not allowed.
+    """
     if not _allowed():
         return []
-    kinds = {"Exclude this run: it tells nothing": ("exclude", {"runs": [run.id]})}
-    return _form(kinds, moment="")
+    return _form({"Exclude this run: its values are not valid": ("exclude", {"runs": [run.id]})})
 
 
-def mark_series(about: Mapping[str, Any], metric: str) -> list[Any]:
-    """Return the form that accepts a change or ends a history; empty if marks are not allowed.
+def mark_series(about: Mapping[str, Any], metric: str) -> list[Viewable]:
+    """Return the form that accepts a change or ends a history.
 
     Parameters
     ----------
@@ -46,58 +57,63 @@ def mark_series(about: Mapping[str, Any], metric: str) -> list[Any]:
         The series, by the names in `SERIES_FIELDS`; missing values match all runs.
     metric : str
         The metric shown.
+
+    Returns
+    -------
+    list of Viewable
+        The form; empty if marks are not allowed.
     """
     if not _allowed():
         return []
     workload = str(about["workload"])
     where = {name: about[name] for name in SERIES_FIELDS[1:] if pd.notna(about[name])}
-    every = {"workload": workload, "where": where}
+    series = {"workload": workload, "where": where}
     kinds = {
-        f"Accept the change of {metric}: known and wanted": ("accept", {**every, "metric": metric}),
-        "Bankruptcy: runs before a moment tell nothing about today": ("bankruptcy", every),
-        "Exclude all runs before a moment": ("exclude", every),
+        f"Accept the change of {metric}: intended": ("accept", {**series, "metric": metric}),
+        "Bankruptcy: a new history begins at a time": ("bankruptcy", series),
+        "Exclude all runs before a time": ("exclude", series),
     }
-    return _form(kinds, moment="Moment (ISO 8601, or an age such as 7d)")
+    return _form(kinds, time="Time (ISO 8601, or an age such as 7d)")
 
 
-def _form(kinds: Mapping[str, tuple[str, dict[str, Any]]], *, moment: str) -> list[Any]:
+def _form(kinds: Mapping[str, tuple[str, dict[str, Any]]], *, time: str = "") -> list[Viewable]:
+    """Return the form; `time` is the label of the field for a time, if there is one."""
     kind = pn.widgets.Select(name="Mark", options=list(kinds), width=440)
     reason = pn.widgets.TextInput(name="Reason", placeholder="why", width=300)
     user = str(pn.state.user or "")
     # A logged-in user cannot use another author name.
     author = pn.widgets.TextInput(name="Author", value=user, disabled=bool(user), width=160)
-    when = pn.widgets.TextInput(name=moment, placeholder="now", width=290)
-    write = pn.widgets.Button(name="Write the mark", button_type="primary", align="end")
-    answer = pn.Column(sizing_mode="stretch_width")
+    when = pn.widgets.TextInput(name=time, placeholder="now", width=290)
+    button = pn.widgets.Button(name="Write the mark", button_type="primary", align="end")
+    result = ui.column()
 
-    def written(event: Any) -> None:
+    def write(event: Any) -> None:
         texts = [str(reason.value or ""), user or str(author.value or ""), str(when.value or "")]
-        answer[:] = [_write(kinds[str(kind.value)], *texts)]
+        result[:] = [_write(*kinds[str(kind.value)], *(text.strip() for text in texts))]
 
-    write.on_click(written)
-    fields = [kind, reason, author, *([when] if moment else []), write]
+    button.on_click(write)
     return [
-        parts.heading("Mark", "Nothing is deleted; a mark is applied whenever runs are read."),
-        pn.FlexBox(*fields),
-        answer,
+        ui.heading("Mark", "A mark deletes nothing; it is applied when runs are read."),
+        pn.FlexBox(kind, reason, author, *([when] if time else []), button),
+        result,
     ]
 
 
-def _write(what: tuple[str, dict[str, Any]], reason: str, author: str, when: str) -> Any:
-    kind, about = what
-    if not reason.strip() or not author.strip():
-        return parts.words("A mark needs a reason and an author.", kind="bad")
-    moments: dict[str, Callable[[str], dict[str, str]]] = {
-        "accept": lambda text: {"at": text} if text else {},
-        "bankruptcy": lambda text: {"before": text} if text else {},
-        "exclude": lambda text: {} if "runs" in about else {"before": text or "0s"},
-    }
+def _write(
+    kind: str, about: Mapping[str, Any], reason: str, author: str, when: str
+) -> pn.pane.HTML:
+    """Write a mark and return a message about it."""
+    if not reason or not author:
+        return ui.paragraph("A mark needs a reason and an author.", kind="bad")
+    times: dict[str, str] = {}
+    if kind == "exclude" and "runs" not in about:
+        times = {"before": when or "0s"}
+    elif when:
+        times = {"before" if kind == "bankruptcy" else "at": when}
     try:
-        name = open_store().mark(
-            kind, reason=reason.strip(), by=author.strip(), **about, **moments[kind](when.strip())
-        )
+        name = open_store().mark(kind, reason=reason, by=author, **about, **times)
     except BenchkitError as error:
-        return parts.words(str(error), kind="bad")
-    return parts.words(
-        f"Marked as {kind}: {name}. `benchkit mark undo {name} -m WHY` takes it back.", kind="good"
+        return ui.paragraph(str(error), kind="bad")
+    return ui.paragraph(
+        f"Marked as {kind}: {name}. Undo: `benchkit mark undo {name} -m WHY`.", kind="good"
     )

@@ -7,25 +7,27 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING, counted
-from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.filters import filtered, select
+from benchkit.show.dashboard.components.markup import code, link, text_or_missing
 from benchkit.show.dashboard.lists import environment
-from benchkit.show.dashboard.state.cache import runs_table
-from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import escape
+from benchkit.show.dashboard.state.cache import newest_attributes, runs_table
+from benchkit.show.dashboard.state.url import address
 
 __all__ = ["TITLE", "view"]
 
 TITLE = "Environments"
 _TERMS = {
-    "runs": "runs of the store that were measured in it, however they ended",
-    "builds": "how many sets of packages there were under this name; one is alike on all runs",
-    "python, dask, distributed": "as in its newest run",
-    "packages": "beginning of the hash of Python and all packages of its newest run: where two "
-    "are equal, so are the packages",
+    "runs": "runs of the store in this environment, of any outcome",
+    "builds": "number of different sets of packages under this name",
+    "python, dask, distributed": "of its newest run",
+    "packages": "start of the hash of Python and all packages of its newest run; equal hashes mean "
+    "equal packages",
 }
 _TITLES = (
     "environment", "runs", "first seen (UTC)", "last seen (UTC)", "python", "dask", "distributed",
@@ -33,152 +35,128 @@ _TITLES = (
 )  # fmt: skip
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the list; one environment (key ``name``); or its differences to another (``with``)."""
+def view(state: dict[str, str]) -> Viewable:
+    """Return the list; one environment; or its differences to another.
+
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: ``name`` and ``with``, names of environments.
+
+    Returns
+    -------
+    Viewable
+        The page.
+    """
     runs = runs_table()
     if runs.empty or runs["environment"].notna().sum() == 0:
-        return parts.message(
+        return ui.message(
             "No environments yet",
-            "An environment is shown here once something was measured in it:",
+            "An environment is shown here after the first measurement in it:",
             "benchkit run -k tag:quick",
         )
     names = sorted(runs["environment"].dropna().unique())
     for key in ("name", "with"):
         if state.get(key) and state[key] not in names:
-            return pn.Column(
-                parts.message("No such environment", f"Nothing was measured in {state[key]!r}."),
-                parts.links({address("environments"): "All environments"}),
-                sizing_mode="stretch_width",
+            return ui.column(
+                ui.message("No such environment", f"There are no runs in {state[key]!r}."),
+                ui.link_list({address("environments"): "All environments"}),
             )
     if state.get("name") and state.get("with"):
-        return _pair(runs, names, state["name"], state["with"])
+        return filtered(
+            "environments",
+            _selects(names, state["name"], state["with"]),
+            lambda values: _differences(runs, values["name"], values["with"]),
+        )
     if state.get("name"):
         return environment.view(runs, names, state["name"])
     return _list(runs, names)
 
 
-def _list(runs: pd.DataFrame, names: list[str]) -> Any:
+def _list(runs: pd.DataFrame, names: list[str]) -> pn.Column:
     groups = {str(name): group for name, group in runs.groupby("environment", sort=False)}
     newest = sorted(groups, key=lambda name: groups[name]["started"].iloc[0], reverse=True)
-    content: list[Any] = [
-        parts.head(
-            counted(len(names), "environment"),
-            lines=["Everything that may differ between two measurements, by name; newest first."],
-        ),
-        parts.rows(_TITLES, [_cells(name, groups[name]) for name in newest], tight=True),
-        parts.glossary(_TERMS),
+    line = "Everything that may differ between two measurements, by name; newest first."
+    content: list[Viewable] = [
+        ui.page_head(counted(len(names), "environment"), lines=[line]),
+        tables.html_table(_TITLES, [_cells(name, groups[name]) for name in newest], tight=True),
+        tables.glossary(_TERMS),
     ]
     if len(newest) > 1:
-        content += [parts.heading("Side by side", "What differs between the newest runs of two."),
-                    _choose(names, newest[0], newest[1])]  # fmt: skip
-    return pn.Column(*content, sizing_mode="stretch_width")
+        selects = _selects(names, newest[0], newest[1])
+        below = "Differences between the newest runs of two environments."
+        content += [ui.heading("Side by side", below), filtered("", selects, _pair_link)]
+    return ui.column(*content)
 
 
 def _cells(name: str, runs: pd.DataFrame) -> list[str]:
-    """Return the cells of a row as HTML, with all text from runs escaped."""
+    """Return the cells of a row."""
     newest = runs.iloc[0]
-
-    def known(field: str) -> str:
-        value = newest.get(field)
-        return escape(value) if value is not None and pd.notna(value) else MISSING
-
-    builds = runs["packages_hash"].nunique() if "packages_hash" in runs else 0
-    packages = known("packages_hash")
+    n_builds = runs["packages_hash"].nunique() if "packages_hash" in runs else 0
+    packages = text_or_missing(newest.get("packages_hash"))
     hosts = list(dict.fromkeys(runs["host"].dropna())) if "host" in runs else []
     more = f", {len(hosts) - 2} more" if len(hosts) > 2 else ""
     return [
-        f"<a href='{escape(address('environments', name=name))}'>{escape(name)}</a>",
+        link(name, address("environments", name=name)),
         str(len(runs)),
-        escape(str(runs["started"].iloc[-1])[:10]),
-        escape(str(newest["started"])[:10]),
-        known("python"),
-        known("dask"),
-        known("distributed"),
-        str(builds) if builds else MISSING,
-        f"<code>{packages[:12]}</code>" if packages != MISSING else MISSING,
-        escape(", ".join(map(str, hosts[:2])) + more) or MISSING,
+        str(runs["started"].iloc[-1])[:10],
+        str(newest["started"])[:10],
+        *(text_or_missing(newest.get(field)) for field in ("python", "dask", "distributed")),
+        str(n_builds or MISSING),
+        packages if packages == MISSING else code(packages[:12]),
+        ", ".join(map(str, hosts[:2])) + more or MISSING,
     ]
 
 
-def _choose(names: list[str], one: str, other: str) -> Any:
-    """Return two selects for environments and a link to the page of their differences."""
-    first = pn.widgets.Select(name="One", options=names, value=one, width=260)
-    second = pn.widgets.Select(name="Other", options=names, value=other, width=260)
-    link = pn.Column(sizing_mode="stretch_width")
-
-    def draw(*events: Any) -> None:
-        target = address("environments", name=first.value, **{"with": second.value})
-        link[:] = [parts.links({target: f"What differs between {first.value} and {second.value}"})]
-
-    draw()
-    first.param.watch(draw, "value")
-    second.param.watch(draw, "value")
-    return pn.Column(pn.Row(first, second), link, sizing_mode="stretch_width")
+def _selects(names: list[str], first: str, second: str) -> dict[str, pn.widgets.Select]:
+    return {
+        "name": select("One", names, first, width=260),
+        "with": select("Other", names, second, width=260),
+    }
 
 
-def _pair(runs: pd.DataFrame, names: list[str], one: str, other: str) -> Any:
-    first = pn.widgets.Select(name="One", options=names, value=one, width=260)
-    second = pn.widgets.Select(name="Other", options=names, value=other, width=260)
-    body = pn.Column(sizing_mode="stretch_width")
-
-    def draw(*events: Any) -> None:
-        body[:] = _differing(runs, first.value, second.value)
-        if events:
-            remember("environments", {"name": first.value, "with": second.value})
-
-    draw()
-    first.param.watch(draw, "value")
-    second.param.watch(draw, "value")
-    return pn.Column(pn.Row(first, second), body, sizing_mode="stretch_width")
+def _pair_link(values: Mapping[str, str]) -> list[Viewable]:
+    text = f"Differences between {values['name']} and {values['with']}"
+    return [ui.link_list({address("environments", **values): text})]
 
 
-def _differing(runs: pd.DataFrame, one: str, other: str) -> list[Any]:
-    if one == other:
-        return [parts.message("One and the same", "Choose two that differ in name.")]
-    sides: dict[str, Mapping[str, Any]] = {}
-    for name in (one, other):
-        found = environment.newest_attributes(runs[runs["environment"] == name])
-        if found is None:
-            return [
-                parts.message(
-                    "This cannot be compared", f"None of the newest runs in {name!r} can be opened."
-                )
-            ]
-        sides[name] = found
+def _differences(runs: pd.DataFrame, first: str, second: str) -> list[Viewable]:
+    if first == second:
+        return [ui.message("The same environment", "Select two different environments.")]
+    sides = {name: newest_attributes(runs[runs["environment"] == name]) for name in (first, second)}
+    for name, attributes in sides.items():
+        if not attributes:
+            text = f"None of the newest runs in {name!r} can be opened."
+            return [ui.message("This cannot be compared", text)]
     try:
-        table = differences([_Facts(sides[one])], [_Facts(sides[other])])
+        table = differences([_Metadata(sides[first])], [_Metadata(sides[second])])
     except (BenchkitError, ValueError) as error:
-        return [parts.message("This cannot be compared", str(error))]
-    table = table[table["kind"].isin(environment.KINDS)]
+        return [ui.message("This cannot be compared", str(error))]
     lines = [
-        f"{name}: packages of {str(about['started'])[:16].replace('T', ' ')} UTC"
-        for name, about in sides.items()
+        f"{name}: packages of {str(attributes['started'])[:16].replace('T', ' ')} UTC"
+        for name, attributes in sides.items()
     ]
-    content: list[Any] = [parts.head(f"{one} and {other}", lines=lines)]
-    links = {
-        address("environments", name=one): f"All of {one}",
-        address("environments", name=other): f"All of {other}",
-        address("compare", baseline=f"environment:{one}", contender=f"environment:{other}"):
-            "Runs of both, compared",
-    }  # fmt: skip
-    if table.empty:
-        return [*content, parts.message("Nothing differs", "Nothing of what was recorded."),
-                parts.links(links)]  # fmt: skip
+    content: list[Viewable] = [ui.page_head(f"{first} and {second}", lines=lines)]
     for kind, title in environment.KINDS.items():
-        part = table[table["kind"] == kind]
-        if len(part):
-            cells = [[escape(row[n]) for n in ("name", "baseline", "contender")]
-                     for row in part.to_dict("records")]  # fmt: skip
-            content += [parts.heading(title), parts.rows([kind, one, other], cells)]
+        rows = table.loc[table["kind"] == kind, ["name", "baseline", "contender"]]
+        if len(rows):
+            cells = rows.astype(str).itertuples(index=False, name=None)
+            content += [ui.heading(title), tables.html_table([kind, first, second], cells)]
         else:
-            content.append(parts.words(f"{title}: no difference."))
-    return [*content, parts.links(links)]
+            content.append(ui.paragraph(f"{title}: no difference."))
+    selections = {"baseline": f"environment:{first}", "contender": f"environment:{second}"}
+    links = {
+        address("environments", name=first): f"All of {first}",
+        address("environments", name=second): f"All of {second}",
+        address("compare", **selections): "Compare the runs of both",
+    }
+    return [*content, ui.link_list(links)]
 
 
-class _Facts:
+class _Metadata:
     """Input of `differences` made from the attributes of a run, without reading its groups."""
 
     data_vars = ()
 
-    def __init__(self, attrs: Mapping[str, Any]) -> None:
-        self.attrs = attrs
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        self.attrs = attributes

@@ -8,20 +8,17 @@ from typing import Any
 import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import NumberFormatter
+from panel.viewable import Viewable
 
 from benchkit.formatting import GIB, MISSING, OUTCOME_WORDS, counted
 from benchkit.measure.run_ids import is_id
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.components import metric_term
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.markup import link, outcome_text
+from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.state.cache import runs_table
-from benchkit.show.dashboard.state.table_state import (
-    first_filters,
-    page_of,
-    remember_table,
-    sorters_of,
-)
-from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.dashboard.web.template import TABLE_STYLES, WRAPPED_TITLES_STYLES
+from benchkit.show.dashboard.state.table_state import page_of, stateful_table
+from benchkit.show.dashboard.state.url import address, write_address
+from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
 from benchkit.store.schema import METRICS
 
 __all__ = ["TITLE", "view"]
@@ -35,107 +32,108 @@ _NUMBERS = {
     "network_bytes": ("network (GiB)", GIB, 2),
     "n_tasks": ("tasks", 1, 0),
 }
-_TEXTS = {
-    "workload": "workload",
-    "environment": "environment",
-    "host": "host",
-    "dask": "dask",
-}
+_TEXTS = ("workload", "environment", "host", "dask")
 #: Columns that contain links; they have no filter.
-LINKS = ("open", "beside")
+LINKS = ("open", "compare")
 PAGE_SIZE = 25
 #: Width of a column of numbers, in pixels.
-NUMBER = 78
+NUMBER_WIDTH = 78
 #: Delay in ms after the last key before a filter is applied; Tabulator's default is 300 ms.
 TYPING_MS = 120
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the list of runs; `state` contains the keys of the address, such as filters."""
+def view(state: dict[str, str]) -> Viewable:
+    """Return the list of runs.
+
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: filter texts by column, ``sort``, ``page``, and ``pick``, the first
+        of two runs to compare.
+
+    Returns
+    -------
+    Viewable
+        The page.
+    """
     frame = runs_table()
     if frame.empty:
-        return parts.message(
+        return ui.message(
             "No runs yet", "Measure some, then load this page again:", "benchkit run -k tag:quick"
         )
     picked = state.get("pick", "")
     table = _table(frame, picked if is_id(picked) else "")
-    columns = list(table.columns)
-    typed = [n for n in columns if table[n].dtype == object and n not in LINKS]
-    held = {name: state[name] for name in columns if state.get(name) and name not in LINKS}
-    for name in held.keys() - set(typed):
-        table = _holding(table, name, held[name])
-    widget = pn.widgets.Tabulator(
+    columns = [str(name) for name in table.columns if name not in LINKS]
+    # Columns with a filter field, and filters of the address on other columns.
+    filters = [name for name in columns if table[name].dtype == object]
+    fixed = {name: state[name] for name in columns if state.get(name) and name not in filters}
+    initial = {name: state[name] for name in filters if state.get(name)}
+    table = _filtered(table, fixed)
+    note = ui.column(margin=0)
+
+    def show_filters(texts: Mapping[str, str]) -> None:
+        text = f"{len(_filtered(table, texts))} of {len(frame)} are shown."
+        for name, value in texts.items():
+            text += f" Only where {name} contains {value!r}."
+        links = {address("runs", pick=picked): "show all"}
+        note[:] = [ui.link_line(text, links)] if texts else []
+
+    first_page = page_of(state.get("page", ""), len(table), PAGE_SIZE)
+    written = (state.get("sort", ""), initial, str(first_page) if first_page > 1 else "")
+
+    def write(order: str, texts: dict[str, str], page: str) -> None:
+        nonlocal written
+        if written == (order, texts, page):
+            return
+        written = order, texts, page
+        show_filters({**fixed, **texts})
+        keys = {"pick": picked, "sort": order, "page": page, **fixed, **texts}
+        write_address("runs", keys)
+
+    def open_run(event: Any) -> None:
+        if event.column in LINKS:  # the browser follows links (Ctrl+click: new tab)
+            return
+        location = pn.state.location
+        if location is not None:
+            search = address("run", id=table["id"].iloc[event.row])
+            location.param.update(search=search, reload=True)
+
+    show_filters({**fixed, **initial})
+    widget = stateful_table(
         table,
-        sorters=sorters_of(state.get("sort", ""), columns),
-        show_index=False,
-        disabled=True,
-        **_paged(table, state.get("page", "")),
+        state,
+        write,
+        filters=filters,
+        page_size=PAGE_SIZE,
+        is_paged=len(table) > PAGE_SIZE,
+        stylesheets=[WRAPPED_TITLES_STYLES],
+        configuration={"headerFilterLiveFilterDelay": TYPING_MS},
         sizing_mode="stretch_width",
-        theme="simple",
-        stylesheets=[*TABLE_STYLES, WRAPPED_TITLES_STYLES],
         hidden_columns=["id"],
-        header_filters={
-            name: {"type": "input", "func": "like", "placeholder": "filter"} for name in typed
-        },
         formatters={
             "open": {"type": "html"},
-            "beside": {"type": "html"},
+            "compare": {"type": "html"},
             **{title: _formatter(digits) for title, _, digits in _NUMBERS.values()},
         },
         titles={"open": "run"},
         text_align={title: "right" for title, *_ in _NUMBERS.values()},
         widths={
-            **{"open": 56, "beside": 66, "started": 136, "host": 80, "outcome": 118},
-            **{title: NUMBER for title, *_ in _NUMBERS.values()},
+            **{"open": 56, "compare": 78, "started": 136, "host": 80, "outcome": 118},
+            **{title: NUMBER_WIDTH for title, *_ in _NUMBERS.values()},
         },
         layout="fit_data_stretch",
-        configuration={
-            "headerFilterLiveFilterDelay": TYPING_MS,
-            **first_filters({name: held.get(name, "") for name in typed}, state.get("page", "")),
-        },
     )
-    told = pn.Column(sizing_mode="stretch_width", margin=0)
-
-    def tell(held: Mapping[str, str]) -> None:
-        shown = table
-        for name, value in held.items():
-            shown = _holding(shown, name, value)
-        only = "".join(f" Only where {name} holds {value!r}." for name, value in held.items())
-        text = f"{len(shown)} of {len(frame)} are shown.{only}"
-        told[:] = [parts.way(text, {address("runs", pick=picked): "show all"})] if held else []
-
-    begun = {name: held[name] for name in held if name in typed}
-    said = (state.get("sort", ""), begun, str(widget.page) if widget.page > 1 else "")
-
-    def note(order: str, now: Mapping[str, str], page: str) -> None:
-        nonlocal said
-        if said == (order, now, page):  # the address is up to date
-            return
-        said = order, dict(now), page
-        fixed = {name: value for name, value in held.items() if name not in typed}
-        tell({**fixed, **now})
-        remember("runs", {"pick": picked, "sort": order, "page": page, **fixed, **now})
-
-    tell(held)
-    remember_table(widget, begun, note)
-
-    def opened(event: Any) -> None:
-        if event.column in LINKS:  # the browser follows links (Ctrl+click: new tab)
-            return
-        run_id = str(table["id"].iloc[event.row])
-        location = pn.state.location
-        if location is not None:
-            location.param.update(search=f"?view=run&id={run_id}", reload=True)
-
-    widget.on_click(opened)
-    return pn.Column(
-        parts.head(_count(frame), lines=[_left_out(frame)]),
-        *_pick(frame, picked),
-        told,
+    widget.on_click(open_run)
+    save = tables.download_button(
+        "runs.csv", lambda: _as_file(frame, widget), "The runs shown, as CSV", 200
+    )
+    return ui.column(
+        ui.page_head(counted(len(frame), "run"), lines=[_outcomes(frame)]),
+        *_picked_run(frame, picked),
+        note,
         widget,
-        parts.download("runs.csv", lambda: _as_file(frame, widget), "The runs shown, as CSV", 200),
-        parts.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()}),
-        sizing_mode="stretch_width",
+        save,
+        tables.glossary({title: metric_term(name) for name, (title, *_) in _NUMBERS.items()}),
     )
 
 
@@ -144,62 +142,64 @@ def _formatter(digits: int) -> NumberFormatter:
     return NumberFormatter(format=f"0,0{decimals}", nan_format=MISSING)
 
 
-def _paged(table: pd.DataFrame, page: str) -> dict[str, Any]:
-    """Return the Tabulator options of a table with more than one page."""
-    if len(table) <= PAGE_SIZE:
-        return {}
-    shown = page_of(page, len(table), PAGE_SIZE)
-    return {"pagination": "remote", "page_size": PAGE_SIZE, "page": shown}
+def _filtered(table: pd.DataFrame, texts: Mapping[str, str]) -> pd.DataFrame:
+    """Return the rows whose columns contain the texts, ignoring case."""
+    for name, text in texts.items():
+        is_match = table[name].astype(str).str.lower().str.contains(text.lower(), regex=False)
+        table = table[is_match].reset_index(drop=True)
+    return table
 
 
-def _holding(table: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
-    """Return the rows whose column contains a text, ignoring case."""
-    held = table[name].astype(str).str.lower().str.contains(value.lower(), regex=False)
-    return table[held].reset_index(drop=True)
-
-
-def _pick(frame: pd.DataFrame, picked: str) -> list[Any]:
+def _picked_run(frame: pd.DataFrame, picked: str) -> list[Viewable]:
     """Return a message that the first of two runs is selected."""
-    found = frame[frame["id"].astype(str) == picked]
-    if found.empty:
+    rows = frame[frame["id"].astype(str) == picked]
+    if rows.empty:
         return []
-    run = found.iloc[0]
-    text = f"{run['workload']} of {str(run['started'])[:16]} beside: choose the other run"
-    return [parts.way(text, {address("runs"): "choose none"})]
+    run = rows.iloc[0]
+    text = f"Compare {run['workload']} of {str(run['started'])[:16]}: select the other run"
+    return [ui.link_line(text, {address("runs"): "cancel"})]
 
 
 def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
     # The store checks that ids contain only hexadecimal digits and dashes, so the link is safe.
     ids = frame["id"].astype(str)
-    links = [f'<a href="?view=run&amp;id={i}" aria-label="open run {i[:13]}">open</a>' for i in ids]
-    table = pd.DataFrame({"id": ids, "open": links, "beside": _beside(list(ids), picked)})
-    table["started"] = frame["started"].dt.strftime("%Y-%m-%d %H:%M").fillna("–")
-    for name, title in _TEXTS.items():
+    table = pd.DataFrame(
+        {
+            "id": ids,
+            "open": [_run_link(i) for i in ids],
+            "compare": [_pair_link(i, picked) for i in ids],
+            "started": frame["started"].dt.strftime("%Y-%m-%d %H:%M").fillna(MISSING),
+        }
+    )
+    for name in _TEXTS:
         if name in frame:
-            table[title] = frame[name].fillna("–").astype(str).astype(object)
-    outcomes = [OUTCOME_WORDS.get(str(name), ("?", str(name))) for name in frame["outcome"]]
-    table["outcome"] = [f"{symbol} {text}" for symbol, text in outcomes]
+            table[name] = frame[name].fillna(MISSING).astype(str).astype(object)
+    table["outcome"] = [outcome_text(outcome) for outcome in frame["outcome"]]
     for name, (title, divisor, digits) in _NUMBERS.items():
         if name in frame and name in METRICS:
-            values = frame[name].astype(float) / divisor
-            table[title] = values.round(digits)
-    table["tags"] = [_pairs(tags) for tags in frame["tags"]]
-    return table.astype({name: object for name in ("open", "beside", "started", "outcome", "tags")})
-
-
-def _beside(ids: list[str], picked: str) -> list[str]:
-    """Return one link per run that selects it as the first or second of two runs."""
-    if not picked:
-        return [
-            f'<a href="?view=runs&amp;pick={i}" aria-label="hold {i[:13]} beside another">⇄</a>'
-            for i in ids
-        ]
-    return [
-        "chosen"
-        if i == picked
-        else f'<a href="?view=pair&amp;a={picked}&amp;b={i}" aria-label="take {i[:13]}">⇄ this</a>'
-        for i in ids
+            table[title] = (frame[name].astype(float) / divisor).round(digits)
+    table["tags"] = [
+        ", ".join(f"{name}={value}" for name, value in (tags or {}).items())
+        for tags in frame["tags"]
     ]
+    return table.astype(
+        {name: object for name in ("open", "compare", "started", "outcome", "tags")}
+    )
+
+
+def _run_link(run_id: str) -> str:
+    return str(link("open", address("run", id=run_id), label=f"open run {run_id[:13]}"))
+
+
+def _pair_link(run_id: str, picked: str) -> str:
+    """Return a link that selects a run as the first or second of two runs."""
+    if run_id == picked:
+        return "selected"
+    if picked:
+        target = address("pair", a=picked, b=run_id)
+        return str(link("⇄ this", target, label=f"compare with {run_id[:13]}"))
+    label = f"compare {run_id[:13]} with another run"
+    return str(link("⇄", address("runs", pick=run_id), label=label))
 
 
 def _as_file(frame: pd.DataFrame, widget: pn.widgets.Tabulator) -> pd.DataFrame:
@@ -208,20 +208,10 @@ def _as_file(frame: pd.DataFrame, widget: pn.widgets.Tabulator) -> pd.DataFrame:
     return frame.assign(id=frame["id"].astype(str)).set_index("id").loc[shown].reset_index()
 
 
-def _pairs(tags: Any) -> str:
-    return ", ".join(f"{name}={value}" for name, value in (tags or {}).items())
-
-
-def _count(frame: pd.DataFrame) -> str:
-    return counted(len(frame), "run")
-
-
-def _left_out(frame: pd.DataFrame) -> str:
+def _outcomes(frame: pd.DataFrame) -> str:
     """Return the number of runs of each outcome as text, so that failures are visible."""
     counts = frame["outcome"].value_counts()
-    bad = [
-        f"{count} {OUTCOME_WORDS.get(name, ('', name))[1]}"
-        for name, count in counts.items()
-        if name != "ok"
-    ]
-    return f"{counts.get('ok', 0)} ok" + (f", {', '.join(bad)}" if bad else "")
+    names = {name: OUTCOME_WORDS.get(name, ("", name))[1] for name in counts.index if name != "ok"}
+    return ", ".join(
+        [f"{counts.get('ok', 0)} ok", *(f"{counts[name]} {text}" for name, text in names.items())]
+    )

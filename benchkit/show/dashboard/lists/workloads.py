@@ -9,22 +9,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.regression.status import STATES
-from benchkit.formatting import MISSING, OUTCOME_WORDS, counted, format_quantity
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.components import metric_term
-from benchkit.show.dashboard.lists import workload
-from benchkit.show.dashboard.state.cache import (
-    all_nights,
-    noise_of,
-    runs_table,
-    series_statuses_of,
-    shown_metrics,
-    workload_catalogue,
+from benchkit.formatting import MISSING, counted, format_quantity
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.filters import filtered, metric_select, select
+from benchkit.show.dashboard.components.markup import (
+    NO_FAILURE,
+    link,
+    outcome_text,
+    run_link,
+    span,
+    tone_of_outcome,
 )
-from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import escape
+from benchkit.show.dashboard.components.metrics import metric_term
+from benchkit.show.dashboard.lists import workload
+from benchkit.show.dashboard.state.cache import noise_of, runs_table, workload_catalogue
+from benchkit.show.dashboard.state.nights import all_nights, series_statuses_of, shown_metrics
+from benchkit.show.dashboard.state.url import address
 from benchkit.store.schema import METRICS
 
 __all__ = ["TITLE", "Row", "view", "workload_rows"]
@@ -32,18 +35,25 @@ __all__ = ["TITLE", "Row", "view", "workload_rows"]
 TITLE = "Workloads"
 #: Usual largest number of runs per side; a workload that needs more for 5 % is noisy.
 MANY_RUNS = 12
-_NO_FAILURE = ("ok", "skipped")
 _TITLES = (
-    "workload", "category", "runs", "last run (UTC)", "ended", "last night", "failed",
+    "workload", "category", "runs", "last run (UTC)", "outcome", "last night", "failed",
     "usual", "noise", "runs for 5 %", "nights",
 )  # fmt: skip
+
+
+_TERMS = {
+    "outcome": "outcome of the newest run",
+    "last night": "the most serious state of its series on the last night of the store",
+    "failed": "runs that are not ok, and their share of all runs; skipped runs are no failures",
+    "usual": "median of its newest set of comparable runs",
+}
 
 
 @dataclass(frozen=True)
 class Row:
     """Row of the list: one variant.
 
-    Attributes
+    Parameters
     ----------
     name, category : str
         Name and category of the variant.
@@ -85,7 +95,7 @@ _SHOWN: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "measured": ("", lambda row: row.n_runs > 0),
     "last run not ok": (
         "failing",
-        lambda row: row.last is not None and row.last["outcome"] not in _NO_FAILURE,
+        lambda row: row.last is not None and row.last["outcome"] not in NO_FAILURE,
     ),
     "too noisy for 5 %": ("noisy", lambda row: row.is_noisy),
     "never measured": ("never", lambda row: not row.n_runs),
@@ -104,61 +114,42 @@ _ORDERS: dict[str, tuple[str, Callable[[Row], Any]]] = {
 }
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the list, or the page of one workload if the address contains a name.
+def view(state: dict[str, str]) -> Viewable:
+    """Return the list, or the page of one workload.
 
-    Keys: ``name``, or ``metric``, ``find``, ``category``, ``show`` and ``order``.
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: ``name``; or ``metric``, ``find``, ``category``, ``show``, ``order``.
+
+    Returns
+    -------
+    Viewable
+        The page.
     """
     if state.get("name"):
         return workload.view(state)
     if runs_table().empty and not workload_catalogue().workloads:
-        return parts.message(
+        return ui.message(
             "No workloads yet",
-            "Nothing was measured, and there is no folder of workloads here:",
+            "There are no runs, and there is no folder of workloads here:",
             "benchkit run -k tag:quick",
         )
-    metrics = _measured_metrics()
-    metric = state["metric"] if state.get("metric") in metrics else metrics[0]
-    rows = workload_rows(metric)
-    categories = sorted({row.category for row in rows})
-    choose = pn.widgets.Select(
-        name="Metric", options={METRICS[name].long_name: name for name in metrics}, value=metric,
-        width=270,
-    )  # fmt: skip
-    find = pn.widgets.TextInput(
-        name="Find", placeholder="part of a name", value=state.get("find", ""), width=190
-    )
-    category = pn.widgets.Select(
-        name="Category", options={"all": "", **{name: name for name in categories}},
-        value=state.get("category") if state.get("category") in categories else "", width=150,
-    )  # fmt: skip
-    show = pn.widgets.Select(
-        name="Show", options={words: key for words, (key, _) in _SHOWN.items()},
-        value=_known(state.get("show"), _SHOWN), width=170,
-    )  # fmt: skip
-    order = pn.widgets.Select(
-        name="Order", options={words: key for words, (key, _) in _ORDERS.items()},
-        value=_known(state.get("order"), _ORDERS), width=190,
-    )  # fmt: skip
-    body = pn.Column(sizing_mode="stretch_width")
+    metric = metric_select(_measured_metrics(), state.get("metric"), width=270)
+    categories = sorted({row.category for row in workload_rows(metric.value)})
+    category = {"all": "", **{name: name for name in categories}}
+    show = {label: key for label, (key, _) in _SHOWN.items()}
+    order = {label: key for label, (key, _) in _ORDERS.items()}
     widgets = {
-        "metric": choose, "find": find, "category": category, "show": show, "order": order,
-    }  # fmt: skip
-
-    def draw(*events: Any) -> None:
-        now = {name: widget.value or "" for name, widget in widgets.items()}
-        body[:] = _body(now)
-        if events:
-            remember("workloads", now)
-
-    draw()
-    for widget in widgets.values():
-        widget.param.watch(draw, "value")
-    return pn.Column(pn.FlexBox(*widgets.values()), body, sizing_mode="stretch_width")
-
-
-def _known(asked: str | None, among: Mapping[str, tuple[str, Any]]) -> str:
-    return asked if asked in {key for key, _ in among.values()} and asked else ""
+        "metric": metric,
+        "find": pn.widgets.TextInput(
+            name="Find", placeholder="part of a name", value=state.get("find", ""), width=190
+        ),
+        "category": select("Category", category, state.get("category"), width=150),
+        "show": select("Show", show, state.get("show"), width=170),
+        "order": select("Order", order, state.get("order"), width=190),
+    }
+    return filtered("workloads", widgets, _body)
 
 
 def _measured_metrics() -> list[str]:
@@ -168,125 +159,122 @@ def _measured_metrics() -> list[str]:
 
 
 def workload_rows(metric: str) -> list[Row]:
-    """Return one row per variant of the store and of the catalogue, sorted by name."""
+    """Return the rows of the list.
+
+    Parameters
+    ----------
+    metric : str
+        Metric of state, level and noise.
+
+    Returns
+    -------
+    list of Row
+        One row per variant of the store and of the catalogue, sorted by name.
+    """
     runs, states = runs_table(), _states(metric)
-    measured = noise_of(metric).drop_duplicates("workload") if len(runs) else pd.DataFrame()
-    noise = {row["workload"]: row for row in measured.to_dict("records")}
-    found: dict[str, Row] = {}
+    sets = noise_of(metric).drop_duplicates("workload") if len(runs) else pd.DataFrame()
+    noise = {row["workload"]: row for row in sets.to_dict("records")}
+    rows: dict[str, Row] = {}
     if len(runs):
         grouped = runs.groupby("workload", sort=False)
-        failed = (~runs["outcome"].isin(_NO_FAILURE)).groupby(runs["workload"]).sum()
-        sizes = grouped.size()
+        n_failed = (~runs["outcome"].isin(NO_FAILURE)).groupby(runs["workload"]).sum()
+        n_runs = grouped.size()
         for last in grouped.head(1).to_dict("records"):  # newest run first
             name = str(last["workload"])
-            own = noise.get(name, {})
-            found[name] = Row(
+            newest_set = noise.get(name, {})
+            rows[name] = Row(
                 name,
                 str(last.get("category") or name.partition(".")[0]),
-                int(sizes[name]),
-                int(failed[name]),
+                int(n_runs[name]),
+                int(n_failed[name]),
                 last,
                 states.get(name, ""),
-                float(own.get("level", np.nan)),
-                float(own.get("noise", np.nan)),
-                int(own.get("needed_5", 0)),
+                float(newest_set.get("level", np.nan)),
+                float(newest_set.get("noise", np.nan)),
+                int(newest_set.get("needed_5", 0)),
             )
     for variant in workload_catalogue().variants():
-        found.setdefault(variant.name, Row(variant.name, variant.workload.category))
-    return [found[name] for name in sorted(found)]
+        rows.setdefault(variant.name, Row(variant.name, variant.workload.category))
+    return [rows[name] for name in sorted(rows)]
 
 
 def _states(metric: str) -> dict[str, str]:
     """Return the most serious state of each workload's series on the last night."""
     if metric not in shown_metrics():
         return {}
-    _, ones = series_statuses_of(metric)
-    return {str(one.about["workload"]): one.state for one in reversed(ones)}
+    _, statuses = series_statuses_of(metric)
+    return {str(status.about["workload"]): status.state for status in reversed(statuses)}
 
 
-def _body(state: Mapping[str, str]) -> list[Any]:
-    metric = state["metric"]
+def _body(values: Mapping[str, str]) -> list[Viewable]:
+    metric = values["metric"]
     rows = workload_rows(metric)
-    wanted = next(test for key, test in _SHOWN.values() if key == state["show"])
-    order = next(test for key, test in _ORDERS.values() if key == state["order"])
-    words = state["find"].lower().split()
-    kept = [
+    is_shown = next(test for key, test in _SHOWN.values() if key == values["show"])
+    order = next(test for key, test in _ORDERS.values() if key == values["order"])
+    words = values["find"].lower().split()
+    shown = [
         row
         for row in rows
-        if wanted(row)
-        and state["category"] in ("", row.category)
+        if is_shown(row)
+        and values["category"] in ("", row.category)
         and all(word in row.name.lower() for word in words)
     ]
-    kept.sort(key=order)
-    nights = set(all_nights().series["workload"])
-    content: list[Any] = [parts.head(_count(rows), lines=_hidden(rows, kept))]
-    if not kept:
-        return [*content, parts.message("Nothing to show", "No workload matches the filters.")]
+    shown.sort(key=order)
+    title = f"{counted(sum(row.n_runs > 0 for row in rows), 'workload')} measured"
+    head = ui.page_head(title, lines=[_classes(rows, shown)])
+    if not shown:
+        return [head, ui.message("Nothing to show", "No workload matches the filters.")]
+    nightly = set(all_nights().series["workload"])
+    terms = {**_TERMS, "usual": f"{_TERMS['usual']}: {metric_term(metric)}", **workload.NOISE_TERMS}
     return [
-        *content,
-        parts.rows(_TITLES, [_cells(row, metric, nights) for row in kept], tight=True),
-        parts.glossary(_terms(metric)),
+        head,
+        tables.html_table(_TITLES, [_cells(row, metric, nightly) for row in shown], tight=True),
+        tables.glossary(terms),
     ]
 
 
-def _count(rows: list[Row]) -> str:
-    n_measured = sum(row.n_runs > 0 for row in rows)
-    return f"{counted(n_measured, 'workload')} measured"
+def _classes(rows: list[Row], shown: list[Row]) -> str:
+    """Return the number of rows of each class, and how many are hidden."""
 
+    def last_outcome_is(outcome: str) -> Callable[[Row], bool]:
+        return lambda row: row.last is not None and row.last["outcome"] == outcome
 
-def _hidden(rows: list[Row], kept: list[Row]) -> list[str]:
-    """Return a line with the number of rows of each class, and how many are hidden."""
     classes = {
-        "last run ok": [r for r in rows if r.last is not None and r.last["outcome"] == "ok"],
-        "last run not ok": [r for r in rows if _SHOWN["last run not ok"][1](r)],
-        "last run skipped": [
-            r for r in rows if r.last is not None and r.last["outcome"] == "skipped"
-        ],
-        "never measured": [r for r in rows if not r.n_runs],
+        "last run ok": last_outcome_is("ok"),
+        "last run not ok": _SHOWN["last run not ok"][1],
+        "last run skipped": last_outcome_is("skipped"),
+        "never measured": _SHOWN["never measured"][1],
     }
-    shown = {row.name for row in kept}
-    told = []
-    for name, members in classes.items():
-        hidden = sum(row.name not in shown for row in members)
+    names = {row.name for row in shown}
+    texts = []
+    for label, test in classes.items():
+        members = [row.name for row in rows if test(row)]
+        n_hidden = sum(name not in names for name in members)
         if members:
-            told.append(f"{len(members)} {name}" + (f" ({hidden} hidden)" if hidden else ""))
-    return [", ".join(told)]
+            texts.append(f"{len(members)} {label}" + (f" ({n_hidden} hidden)" if n_hidden else ""))
+    return ", ".join(texts)
 
 
-def _cells(row: Row, metric: str, nights: set[str]) -> list[str]:
-    """Return the cells of a row as HTML, with all text from runs escaped."""
-    name = f"<a href='{escape(address('workloads', name=row.name))}'>{escape(row.name)}</a>"
+def _cells(row: Row, metric: str, nightly: set[str]) -> list[str]:
+    """Return the cells of a row."""
+    name = link(row.name, address("workloads", name=row.name))
     if row.last is None:
-        return [name, escape(row.category), "0", MISSING, "never measured", *[MISSING] * 5, ""]
-    symbol, words = OUTCOME_WORDS.get(str(row.last["outcome"]), ("?", str(row.last["outcome"])))
-    tone = "soft" if row.last["outcome"] in _NO_FAILURE else "bad"
-    link = address("run", id=row.last["id"])
+        return [name, row.category, "0", MISSING, "never measured", *[MISSING] * 5, ""]
     history = ""
-    if row.name in nights:
-        to = address("history", workload=row.name, metric=metric)
-        label = f"history of {escape(row.name)}"
-        history = f"<a class='whole' href='{escape(to)}' aria-label='{label}'>history</a>"
-    state = f"{STATES[row.state][0]} {STATES[row.state][1]}" if row.state else MISSING
+    if row.name in nightly:
+        target = address("history", workload=row.name, metric=metric)
+        history = link("history", target, label=f"history of {row.name}", kind="whole")
+    outcome = row.last["outcome"]
     return [
         name,
-        escape(row.category),
+        row.category,
         str(row.n_runs),
-        f"<a href='{escape(link)}'>{escape(str(row.last['started'])[:16])}</a>",
-        f"<span class='{tone}'>{escape(symbol)} {escape(words)}</span>",
-        escape(state),
+        run_link(row.last),
+        span(outcome_text(outcome), tone_of_outcome(outcome)),
+        " ".join(STATES[row.state]) if row.state else MISSING,
         workload.share_text(row.n_failed, row.n_runs),
-        escape(format_quantity(row.level, METRICS[metric].units)),
+        format_quantity(row.level, METRICS[metric].units),
         workload.noise_text(row.noise),
         workload.needed_text(row.needed),
         history,
     ]
-
-
-def _terms(metric: str) -> dict[str, str]:
-    return {
-        "ended": "how the newest run ended",
-        "last night": "the most serious state of its series on the last night of the store",
-        "failed": "runs that did not end ok, and their share of all; skipped ones do not count",
-        "usual": f"median of its newest set of comparable runs: {metric_term(metric)}",
-        **workload.NOISE_TERMS,
-    }

@@ -9,25 +9,28 @@ from typing import Any
 import pandas as pd
 import panel as pn
 from bokeh.models import Range1d
+from bokeh.plotting import figure
+from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.regression import Regression
 from benchkit.analysis.regression.status import series_label
-from benchkit.formatting import OUTCOME_WORDS, counted, format_quantity
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.clicks import CLICKS, linked
-from benchkit.show.dashboard.components.components import metric_terms
+from benchkit.formatting import counted
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
+from benchkit.show.dashboard.components.filters import metric_select, select
 from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.state.cache import (
+from benchkit.show.dashboard.components.markup import outcome_text, run_link
+from benchkit.show.dashboard.components.metrics import metric_terms, metric_text
+from benchkit.show.dashboard.state.cache import open_store
+from benchkit.show.dashboard.state.debounce import Debounced
+from benchkit.show.dashboard.state.nights import (
     all_nights,
     nights_of_workload,
-    open_store,
     regressions,
     shown_metrics,
 )
-from benchkit.show.dashboard.state.table_state import Debounced
-from benchkit.show.dashboard.state.url import address, remember
-from benchkit.show.escape import escape
+from benchkit.show.dashboard.state.url import address, write_address
 from benchkit.show.plots.history import history_plot
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
@@ -35,97 +38,94 @@ from benchkit.store.schema import METRICS
 __all__ = ["TITLE", "view"]
 
 TITLE = "History"
-#: Largest number of further metrics below the selected metric, and of runs in the table.
-MOST_SMALL, MOST_RUNS = 6, 60
+#: Largest number of further metrics below the selected metric.
+MOST_SMALL = 6
+#: Largest number of runs in the table.
+MOST_RUNS = 60
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the page of the series that `SERIES_FIELDS` and ``metric`` in the address select.
+def view(state: dict[str, str]) -> Viewable:
+    """Return the page of a nightly series.
 
-    ``zero=1`` starts the value axis at 0; ``from`` and ``to`` are the first and last day shown.
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: `SERIES_FIELDS` and ``metric`` select the series; ``zero=1`` starts
+        the value axis at 0; ``from`` and ``to`` are the first and last day shown.
+
+    Returns
+    -------
+    Viewable
+        The page.
     """
     metrics = shown_metrics()
     if not metrics:
-        return parts.message(
+        return ui.message(
             "No nights yet",
-            "Measure a selection every night, then this page shows how it went:",
+            "Measure a selection every night, then this page shows its history:",
             "benchkit nightly -k profile:nightly",
         )
     if "workload" not in state:
         return _list(sorted(all_nights().series["workload"].unique()))
     history = nights_of_workload(state["workload"])
-    mine = keys = history.series.drop_duplicates("key")
-    if mine.empty:
-        return parts.message(
-            "No such workload",
-            f"There are no nightly runs of {state['workload']!r}.",
-            back=True,
-        )
-    gone = []
+    matching = all_series = history.series.drop_duplicates("key")
+    if matching.empty:
+        text = f"There are no nightly runs of {state['workload']!r}."
+        return ui.message("No such workload", text, back=True)
+    unknown = []
     for name in SERIES_FIELDS[1:]:
-        named = mine[name].astype(str) == state.get(name, "")
-        if named.any():
-            mine = mine[named]
+        is_equal = matching[name].astype(str) == state.get(name, "")
+        if is_equal.any():
+            matching = matching[is_equal]
         elif state.get(name):
-            gone.append(f"{name} {state[name]}")
-    about = mine.iloc[0].to_dict()
-    places = {series_label(row): row for row in keys.to_dict("records")}
-    where = pn.widgets.Select(
-        name="Where", options=list(places), value=series_label(about), width=320
-    )
-    metric = state.get("metric") if state.get("metric") in metrics else metrics[0]
-    choose = pn.widgets.Select(
-        name="Metric", options={METRICS[name].long_name: name for name in metrics}, value=metric,
-        width=300,
-    )  # fmt: skip
+            unknown.append(f"{name} {state[name]}")
+    series = {series_label(row): row for row in all_series.to_dict("records")}
+    where = select("Where", list(series), series_label(matching.iloc[0].to_dict()), width=320)
+    metric = metric_select(metrics, state.get("metric"))
     zero = pn.widgets.Checkbox(name="Axis from zero", value=state.get("zero") == "1")
-    body = pn.Column(sizing_mode="stretch_width")
-    form = pn.Column(sizing_mode="stretch_width")
-    days: list[Range1d] = []
+    body, form = ui.column(), ui.column()
+    days: Range1d
 
-    def note() -> None:
-        kept = {name: places[where.value][name] for name in SERIES_FIELDS}
-        zoomed = dict(zip(("from", "to"), _zoomed(days[0]), strict=True))
+    def write() -> None:
+        keys = {name: series[where.value][name] for name in SERIES_FIELDS}
+        shown_days = dict(zip(("from", "to"), _shown_days(days), strict=True))
         from_zero = "1" if zero.value else ""
-        remember("history", {**kept, "metric": choose.value, "zero": from_zero, **zoomed})
+        write_address("history", {**keys, "metric": metric.value, "zero": from_zero, **shown_days})
 
-    rested = Debounced(note, lambda: days[0])
+    write_later = Debounced(write, lambda: days)
 
     def draw(*events: Any) -> None:
-        chosen = places[where.value]
-        if not days or any(event.obj is where for event in events):
-            days[:] = [_days(history, chosen["key"], {} if events else state)]
+        nonlocal days
+        selected = series[where.value]
+        if not events or any(event.obj is where for event in events):
+            days = _days(history, selected["key"], {} if events else state)
             for end in ("start", "end"):
-                days[0].on_change(end, lambda attr, old, new: rested())
-        body[:] = _body(history, chosen, choose.value, metrics, bool(zero.value), days[0])
-        form[:] = mark_series(chosen, choose.value)
+                days.on_change(end, lambda attr, old, new: write_later())
+        body[:] = _body(history, selected, metric.value, metrics, bool(zero.value), days)
+        form[:] = mark_series(selected, metric.value)
         if events:
-            note()
+            write()
 
     draw()
-    for widget in (where, choose, zero):
+    for widget in (where, metric, zero):
         widget.param.watch(draw, "value")
-    return pn.Column(
-        parts.head(str(state["workload"]), lines=[CLICKS]),
-        *([parts.words(f"Never measured in {', '.join(gone)}: another series.")] if gone else []),
-        pn.Row(where, choose, zero),
+    note = f"Never measured in {', '.join(unknown)}; this is another series."
+    return ui.column(
+        ui.page_head(str(state["workload"]), lines=[CLICK_HELP]),
+        *([ui.paragraph(note)] if unknown else []),
+        pn.Row(where, metric, zero),
         body,
         form,
-        sizing_mode="stretch_width",
     )
 
 
-def _list(workloads: list[str]) -> Any:
-    content = [
-        parts.head(
-            "Workloads over time",
-            lines=[f"{counted(len(workloads), 'workload')} with nightly runs."],
-        )
-    ]
-    for category, names in groupby(sorted(workloads), lambda name: name.partition(".")[0]):
+def _list(workloads: list[str]) -> pn.Column:
+    lines = [f"{counted(len(workloads), 'workload')} with nightly runs."]
+    content = [ui.page_head("Workloads over time", lines=lines)]
+    for category, names in groupby(workloads, lambda name: name.partition(".")[0]):
         links = {address("history", workload=name): name for name in names}
-        content += [parts.heading(category), parts.links(links)]
-    return pn.Column(*content, sizing_mode="stretch_width")
+        content += [ui.heading(category), ui.link_list(links)]
+    return ui.column(*content)
 
 
 def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:
@@ -134,16 +134,15 @@ def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:
     first, last = (pd.Timestamp(history.times[night]) for night in (nights.min(), nights.max()))
     margin = max((last - first) * 0.02, pd.Timedelta(hours=12))
     whole = (first - margin, last + margin)
-    asked = pd.to_datetime(
+    ends = pd.to_datetime(
         [state.get("from"), state.get("to")], errors="coerce", utc=True, format="ISO8601"
     ).tz_localize(None)
-    fits = whole[0] < asked[1] and asked[0] < min(asked[1], whole[1])  # False for NaT
-    left, right = (max(asked[0], whole[0]), min(asked[1], whole[1])) if fits else whole
-    ends = {"reset_start": whole[0], "reset_end": whole[1]}
-    return Range1d(start=left, end=right, **ends, bounds=whole)
+    is_valid = whole[0] < ends[1] and ends[0] < min(ends[1], whole[1])  # False for NaT
+    left, right = (max(ends[0], whole[0]), min(ends[1], whole[1])) if is_valid else whole
+    return Range1d(start=left, end=right, reset_start=whole[0], reset_end=whole[1], bounds=whole)
 
 
-def _zoomed(days: Range1d) -> tuple[str, str]:
+def _shown_days(days: Range1d) -> tuple[str, str]:
     """Return the first and last day shown, in address format; empty strings for all days."""
     left, right, first, last = (
         pd.Timestamp(end, unit="ms") if isinstance(end, (int, float)) else pd.Timestamp(end)
@@ -156,110 +155,97 @@ def _zoomed(days: Range1d) -> tuple[str, str]:
 
 def _body(
     history: History,
-    about: dict[str, Any],
+    series: dict[str, Any],
     metric: str,
     metrics: list[str],
     from_zero: bool,
     days: Range1d,
-) -> list[Any]:
-    row = history.find({**about, "metric": metric})
-    marks = active_marks(open_store().marks())
-    content: list[Any] = [_regression(one) for one in _regressions(about)]
-    large: Any = None
-    if row is None:
-        title = "Nothing to draw"
-        content.append(parts.message(title, f"{METRICS[metric].long_name} was not measured here."))
-    else:
-        large = linked(history_plot(history, row, marks=marks, from_zero=from_zero))
-        if large.xaxis[0].visible:
-            large.x_range = days
-        content.append(parts.figure(large))
+) -> list[Viewable]:
+    content: list[Viewable] = [
+        _regression(regression)
+        for regression in regressions()
+        if regression.is_open
+        and all(regression.about[name] == series[name] for name in SERIES_FIELDS)
+    ]
     others = [name for name in metrics if name != metric][:MOST_SMALL]
-    places = [history.find({**about, "metric": name}) for name in others]
-    small = pn.GridBox(ncols=2, sizing_mode="stretch_width", tags=["coming"])
-    content.append(small)
+    row, *small_rows = (history.find({**series, "metric": name}) for name in (metric, *others))
+    large: list[figure] = []
+    if row is None:
+        text = f"{METRICS[metric].long_name} was not measured here."
+        content.append(ui.message("Nothing to draw", text))
+    else:
+        marks = active_marks(open_store().marks())
+        plot = open_on_run_click(history_plot(history, row, marks=marks, from_zero=from_zero))
+        if plot.xaxis[0].visible:
+            plot.x_range = days
+        large.append(plot)
+        content.append(ui.figure(plot))
+    small = pn.GridBox(ncols=2, sizing_mode="stretch_width", tags=["loading"])
 
     def fill() -> None:
-        drawn = [
-            history_plot(history, place, from_zero=from_zero, height=170, small=True)
-            for place in places
+        plots = [
+            open_on_run_click(
+                history_plot(history, place, from_zero=from_zero, height=170, small=True)
+            )
+            for place in small_rows
             if place is not None
         ]
         # Share one range and ticker: the figures move together, the browser renders faster.
-        timed = [one for one in (large, *drawn) if one is not None and one.xaxis[0].visible]
-        for one in timed:
-            one.x_range, one.xaxis[0].ticker = days, timed[0].xaxis[0].ticker
-            one.xaxis[0].formatter = timed[0].xaxis[0].formatter
-        for one in drawn:
-            linked(one)
-        small.param.update(objects=[parts.figure(one) for one in drawn], tags=[])
+        timed = [plot for plot in (*large, *plots) if plot.xaxis[0].visible]
+        for plot in timed:
+            plot.x_range, plot.xaxis[0].ticker = days, timed[0].xaxis[0].ticker
+            plot.xaxis[0].formatter = timed[0].xaxis[0].formatter
+        small.param.update(objects=[ui.figure(plot) for plot in plots], tags=[])
 
     pn.state.onload(fill)  # 5/6 of the work: render the page before
-    content += _runs(history, about, metric)
-    ways = {
-        address("workloads", name=about["workload"]): "what it does, its noise and its source",
-        address("environments", name=about["environment"]): f"packages of {about['environment']}",
+    links = {
+        address("workloads", name=series["workload"]): "description, noise and source",
+        address("environments", name=series["environment"]): (
+            f"packages of {series['environment']}"
+        ),
     }
-    content.append(parts.glossary(metric_terms([metric, *others]), "What the metrics mean"))
-    return [*content, parts.links(ways)]
-
-
-def _regressions(about: dict[str, Any]) -> list[Regression]:
     return [
-        one
-        for one in regressions()
-        if one.is_open and all(one.about[name] == about[name] for name in SERIES_FIELDS)
+        *content,
+        small,
+        *_runs(history, series, metric),
+        tables.glossary(metric_terms([metric, *others]), "What the metrics mean"),
+        ui.link_list(links),
     ]
 
 
-def _regression(one: Regression) -> Any:
-    facts = {
-        "size when found": one.size,
-        "first night": one.night[:16].replace("T", " "),
-        "cause": f"{one.cause}: {one.reason}" if one.reason else one.cause,
-        "explanation": one.facts.get("explanation"),
-        "find it": one.facts.get("bisect"),
+def _regression(regression: Regression) -> pn.Column:
+    cause, reason = regression.cause, regression.reason
+    rows = {
+        "size when detected": regression.size,
+        "first night": regression.night[:16].replace("T", " "),
+        "cause": f"{cause}: {reason}" if reason else cause,
+        "explanation": regression.facts.get("explanation"),
+        "bisect": regression.facts.get("bisect"),
     }
-    return pn.Column(
-        parts.words(f"▲ {one.title}", kind="bad"),
-        parts.facts({name: value for name, value in facts.items() if value}),
-        sizing_mode="stretch_width",
+    return ui.column(
+        ui.paragraph(f"▲ {regression.title}", kind="bad"),
+        tables.facts({name: value for name, value in rows.items() if value}),
     )
 
 
-def _runs(history: History, about: dict[str, Any], metric: str) -> list[Any]:
-    runs = history.runs[history.runs["key"] == about["key"]]
+def _runs(history: History, series: dict[str, Any], metric: str) -> list[Viewable]:
+    runs = history.runs[history.runs["key"] == series["key"]]
     shown = runs.sort_values("started", ascending=False).head(MOST_RUNS)
-    cells = []
-    for run in shown.to_dict("records"):
-        symbol, words = OUTCOME_WORDS.get(str(run["outcome"]), ("?", str(run["outcome"])))
-        value = run.get(metric)
-        text = format_quantity(float(value), METRICS[metric].units) if value == value else "–"
-        aside = "" if run["comparable"] else f"set aside: {run['reason']}"
-        link = address("run", id=run["id"])
-        cells.append(
-            [
-                f"<a href='{escape(link)}'>{escape(str(run['started'])[:16])}</a>",
-                escape(f"{symbol} {words}"),
-                escape(text),
-                escape(run.get("dask") or ""),
-                escape(run.get("distributed") or ""),
-                escape(run.get("python") or ""),
-                escape(aside),
-            ]
-        )
-    titles = [
-        "started (UTC)",
-        "outcome",
-        metric.replace("_", " "),
-        "dask",
-        "distributed",
-        "python",
-        "note",
+    rows = [
+        [
+            run_link(run),
+            outcome_text(run["outcome"]),
+            metric_text(run, metric),
+            *(run.get(name) or "" for name in ("dask", "distributed", "python")),
+            "" if run["comparable"] else f"set aside: {run['reason']}",
+        ]
+        for run in shown.to_dict("records")
     ]
-    table = [parts.heading("Runs", "The newest first."), parts.rows(titles, cells)]
+    titles = ["started (UTC)", "outcome", metric.replace("_", " ")]
+    titles += ["dask", "distributed", "python", "note"]
+    content: list[Viewable] = [ui.heading("Runs", "Newest first."), tables.html_table(titles, rows)]
     if len(runs) > len(shown):
-        where = {name: about[name] for name in ("workload", "environment")}
-        older = {address("runs", **where): "older ones are in the list of runs"}
-        table.append(parts.way(f"The last {len(shown)} of {len(runs)}", older))
-    return table
+        keys = {name: series[name] for name in ("workload", "environment")}
+        links = {address("runs", **keys): "older runs are in the list of runs"}
+        content.append(ui.link_line(f"The last {len(shown)} of {len(runs)}", links))
+    return content

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
-from benchkit.formatting import format_change, format_quantity
+from benchkit.formatting import MISSING, counted, format_change, format_quantity
 from benchkit.show import markdown
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.components import metric_term
-from benchkit.show.dashboard.state.cache import all_nights, series_statuses_of, shown_metrics
-from benchkit.show.dashboard.state.url import address, remember
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.filters import filtered, metric_select, select
+from benchkit.show.dashboard.components.markup import NO_FAILURE, Markup, link, span
+from benchkit.show.dashboard.components.metrics import metric_term
+from benchkit.show.dashboard.state.nights import all_nights, series_statuses_of, shown_metrics
+from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
@@ -32,234 +35,223 @@ SPARK_NIGHTS = 60
 #: States that need no attention.
 QUIET = ("unchanged", "short", "absent")
 _TERMS = {
-    "change": "of the level where there is a new one, else of the night against its reference",
-    "in noise units": "the change in standard deviations of the series' own noise",
+    "change": "of a new level against the previous level, else of the night against its reference",
+    "in noise units": "the change in standard deviations of the noise of the series",
     "nights": "the last nights; a stroke is a new level, a cross a night without result",
 }
-_SHOWN = {"everything": "all", "what needs a look": "news"}
+_SHOWN = {"everything": "all", "what needs attention": "news"}
 #: From this number of series on, the page first shows only those that need attention.
 MANY = 30
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the page of the last night, or of ``night`` with the data of that time.
+def view(state: dict[str, str]) -> Viewable:
+    """Return the page of a night, with the data of that time and the current marks.
 
-    Marks are always the current marks. Further keys: ``metric``, ``find`` and ``show`` (all or
-    news); by default, a page with many series shows only those that need attention.
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: ``night``, by default the last night; ``metric``, ``find`` and
+        ``show`` (all or news); a page with many series by default shows those that need attention.
+
+    Returns
+    -------
+    Viewable
+        The page.
     """
     metrics = shown_metrics()
     if not metrics:
-        return parts.message(
+        return ui.message(
             "No nights yet",
-            "Measure a selection every night, then this page says what changed:",
+            "Measure a selection every night, then this page shows what changed:",
             "benchkit nightly -k profile:nightly",
         )
-    metric = state["metric"] if state.get("metric") in metrics else metrics[0]
-    choose = pn.widgets.Select(
-        name="Metric", options={METRICS[name].long_name: name for name in metrics}, value=metric,
-        width=300,
-    )  # fmt: skip
-    find = pn.widgets.TextInput(
-        name="Find", placeholder="workload or environment", value=state.get("find", ""), width=260
-    )
-    names = [night_name(time) for time in reversed(all_nights().times)]
-    night = pn.widgets.Select(
-        name="Night (UTC)",
-        options={_minute(name): "" if place == 0 else name for place, name in enumerate(names)},
-        value=state.get("night", "") if state.get("night") in names[1:] else "",
-        width=180,
-    )
-    begin = "all" if len(series_statuses_of(metric, night.value)[1]) < MANY else "news"
-    asked = state.get("show")
-    show = pn.widgets.Select(
-        name="Show", options=_SHOWN, value=asked if asked in _SHOWN.values() else begin, width=200
-    )
-    body = pn.Column(sizing_mode="stretch_width")
-
-    def draw(*events: Any) -> None:
-        now = {
-            "night": night.value, "metric": choose.value, "find": find.value, "show": show.value,
-        }  # fmt: skip
-        body[:] = _body(choose.value, find.value or "", show.value, night.value)
-        if events:
-            remember("overview", now)
-
-    draw()
-    for widget in (night, choose, find, show):
-        widget.param.watch(draw, "value")
+    first, *others = (night_name(time) for time in reversed(all_nights().times))
+    nights = {_minute(first): "", **{_minute(name): name for name in others}}
+    night = select("Night (UTC)", nights, state.get("night"), width=180)
+    metric = metric_select(metrics, state.get("metric"))
+    is_small = len(series_statuses_of(metric.value, night.value)[1]) < MANY
+    widgets = {
+        "night": night,
+        "metric": metric,
+        "find": pn.widgets.TextInput(
+            name="Find",
+            placeholder="workload or environment",
+            value=state.get("find", ""),
+            width=260,
+        ),
+        "show": select(
+            "Show", _SHOWN, state.get("show"), width=200, default="all" if is_small else "news"
+        ),
+    }
 
     def rows() -> pd.DataFrame:
-        return _as_file(choose.value, find.value or "", show.value, night.value)
+        return _as_file(*(str(widgets[name].value) for name in ("metric", "find", "show", "night")))
 
-    return pn.Column(
-        pn.FlexBox(night, choose, find, show),
-        body,
+    page = filtered("overview", widgets, _body)
+    page.append(
         pn.FlexBox(
-            parts.download("overview.csv", rows, "These rows as CSV", 180),
-            parts.download("overview.md", lambda: _as_markdown(rows()), "As Markdown", 180),
+            tables.download_button("overview.csv", rows, "These rows as CSV", 180),
+            tables.download_button("overview.md", lambda: _as_markdown(rows()), "As Markdown", 180),
             gap="0 8px",
-        ),
-        sizing_mode="stretch_width",
+        )
     )
+    return page
 
 
 def _minute(night: str) -> str:
     return night[:16].replace("T", " ")
 
 
-def _kept(ones: Sequence[SeriesStatus], find: str, show: str) -> list[SeriesStatus]:
+def _filtered(statuses: Sequence[SeriesStatus], find: str, show: str) -> list[SeriesStatus]:
     """Return the series of a night that match the filters."""
-    words = find.lower().split()
     return [
-        one
-        for one in ones
-        if (show == "all" or one.state not in QUIET)
-        and all(w in f"{one.about['workload']} {series_label(one.about)}".lower() for w in words)
+        status
+        for status in statuses
+        if (show == "all" or status.state not in QUIET)
+        and _matches(find, f"{status.about['workload']} {series_label(status.about)}")
     ]
 
 
-def _body(metric: str, find: str, show: str, chosen: str) -> list[Any]:
-    history, ones = series_statuses_of(metric, chosen)
-    counts = Counter(one.state for one in ones)
-    told = [f"{counts[name]} {STATES[name][1]}" for name in STATES if counts[name]]
-    night = _minute(night_name(history.times[-1]))
-    kept = _kept(ones, find, show)
-    hidden = len(ones) - len(kept)
-    lines = [", ".join(told) + (f"; {hidden} of {len(ones)} hidden" if hidden else "")]
-    never = [_never_cells(run, since) for run, since in _never_ok(find, len(history.times) - 1)]
-    if never:
-        lines.append(f"{len(never)} never ended ok and have no series.")
+def _matches(find: str, name: str) -> bool:
+    return all(word in name.lower() for word in find.lower().split())
+
+
+def _body(values: Mapping[str, str]) -> list[Viewable]:
+    metric, find, show, chosen = (values[name] for name in ("metric", "find", "show", "night"))
+    history, statuses = series_statuses_of(metric, chosen)
+    counts = Counter(status.state for status in statuses)
+    summary = ", ".join(f"{counts[name]} {STATES[name][1]}" for name in STATES if counts[name])
+    shown = _filtered(statuses, find, show)
+    n_hidden = len(statuses) - len(shown)
+    lines = [summary + (f"; {n_hidden} of {len(statuses)} hidden" if n_hidden else "")]
+    failed_rows = [_never_ok_cells(*item) for item in _never_ok(find, len(history.times) - 1)]
+    if failed_rows:
+        lines.append(f"{counted(len(failed_rows), 'workload')} without an ok run: no series.")
     value = "that night" if chosen else "last night"
-    rows = [*never, *(_row(one, history, metric) for one in kept)]
+    titles = ["state", "workload", "where", value, "change", "in noise units", "nights"]
+    rows = [*failed_rows, *(_cells(status, history, metric) for status in shown)]
+    if rows:
+        table = tables.html_table(titles, rows)
+    elif find or show == "all":
+        table = ui.message("Nothing to show", "No series matches the filters.")
+    else:
+        table = ui.message("Nothing needs attention", "Select everything to see all series.")
     return [
-        parts.head(f"Night of {night} UTC", lines=lines),
-        parts.rows(
-            ["state", "workload", "where", value, "change", "in noise units", "nights"],
-            rows,
-        )
-        if rows
-        else _nothing(find, show),
-        parts.glossary({**_TERMS, value: metric_term(metric)}),
+        ui.page_head(f"Night of {_minute(night_name(history.times[-1]))} UTC", lines=lines),
+        table,
+        tables.glossary({**_TERMS, value: metric_term(metric)}),
     ]
-
-
-def _nothing(find: str, show: str) -> Any:
-    if find or show == "all":
-        return parts.message("Nothing to show", "No series matches the filters.")
-    return parts.message("Nothing needs a look", "Choose to show everything to see all series.")
 
 
 def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
     """Return the shown rows, with values in the units of the metrics table."""
-    history, ones = series_statuses_of(metric, chosen)
-    night = night_name(history.times[-1])
+    history, statuses = series_statuses_of(metric, chosen)
     rows: list[dict[str, Any]] = [
         {
             "state": f"{run['outcome']}, never ok",
-            **{n: run[n] for n in SERIES_FIELDS},
+            **{name: run[name] for name in SERIES_FIELDS},
             "since": since,
         }
         for run, since in _never_ok(find, len(history.times) - 1)
     ]
     rows += [
         {
-            "state": one.label,
-            **{name: one.about[name] for name in SERIES_FIELDS},
-            "value": one.value,
-            "change": one.ratio - 1,
-            "low": one.low - 1,
-            "high": one.high - 1,
-            "noise_units": one.units,
-            "since": one.since,
+            "state": status.label,
+            **{name: status.about[name] for name in SERIES_FIELDS},
+            "value": status.value,
+            "change": status.ratio - 1,
+            "low": status.low - 1,
+            "high": status.high - 1,
+            "noise_units": status.units,
+            "since": status.since,
         }
-        for one in _kept(ones, find, show)
+        for status in _filtered(statuses, find, show)
     ]
     columns = ["state", *SERIES_FIELDS, "value", "change", "low", "high", "noise_units", "since"]
+    night = night_name(history.times[-1])
     about = {"night": night, "metric": metric, "units": METRICS[metric].units}
     return pd.DataFrame(rows, columns=columns).assign(**about)
 
 
 def _as_markdown(rows: pd.DataFrame) -> io.StringIO:
     """Return rows as a Markdown table with rounded values, for issues and chats."""
+    names = ("state", "workload", "environment", "host", "value", "change", "since")
     cells = [
-        [
-            *(markdown.text(row[name]) for name in ("state", "workload", "environment", "host")),
-            format_quantity(row["value"], row["units"]),
-            format_change(1 + row["change"]),
-            markdown.text(row["since"]),
-        ]
+        {
+            **row,
+            "value": format_quantity(row["value"], row["units"]),
+            "change": format_change(1 + row["change"]),
+        }
         for row in rows.to_dict("records")
     ]
-    titles = ["state", "workload", "environment", "host", "value", "change", "since"]
-    return io.StringIO("\n".join(markdown.table(titles, cells)) + "\n")
+    lines = [[markdown.text(row[name]) for name in names] for row in cells]
+    return io.StringIO("\n".join(markdown.table(names, lines)) + "\n")
 
 
 def _never_ok(find: str, night: int) -> list[tuple[dict[str, Any], str]]:
     """Return last run and first night of each workload without an ok run until a night."""
     history = all_nights().before(night)
     runs = history.runs[~history.runs["key"].isin(history.series["key"])]
-    runs = runs[~runs["outcome"].isin(["ok", "skipped"])]
-    found = []
-    for _, mine in runs.groupby("key", sort=False):
-        last = mine.iloc[-1].to_dict()
-        name = f"{last['workload']} {series_label(last)}".lower()
-        if all(word in name for word in find.lower().split()):
-            found.append((last, night_name(history.times[mine["night"].min()])[:10]))
-    return found
+    runs = runs[~runs["outcome"].isin(NO_FAILURE)]
+    series = []
+    for _, failed in runs.groupby("key", sort=False):
+        last = failed.iloc[-1].to_dict()
+        if _matches(find, f"{last['workload']} {series_label(last)}"):
+            series.append((last, night_name(history.times[failed["night"].min()])[:10]))
+    return series
 
 
-def _never_cells(run: dict[str, Any], since: str) -> list[str]:
-    """Return the HTML cells of a workload without an ok run, all text from runs escaped."""
-    link = address("run", id=run["id"])
+def _never_ok_cells(run: dict[str, Any], since: str) -> list[str]:
+    """Return the cells of a workload without an ok run."""
     return [
-        f"<span class='bad'>✗ {escape(str(run['outcome']))}, never ok</span>",
-        f"<a href='{escape(link)}'>{escape(str(run['workload']))}</a>",
-        escape(series_label(run)),
-        *("–", f"– <small>since {escape(since)}</small>", "–", ""),
+        span(f"✗ {run['outcome']}, never ok", "bad"),
+        link(str(run["workload"]), address("run", id=run["id"])),
+        series_label(run),
+        MISSING,
+        _since(MISSING, since),
+        MISSING,
+        "",
     ]
 
 
-def _row(one: SeriesStatus, history: History, metric: str) -> list[str]:
-    """Return the cells of a row as HTML, with all text from runs escaped."""
-    symbol = STATES[one.state][0]
-    tone = {"failed": "bad", "regressed": "bad", "improved": "good"}.get(one.state, "soft")
-    about = {name: one.about[name] for name in SERIES_FIELDS}
-    link = address("history", metric=metric, **about)
-    change = "–"
-    if np.isfinite(one.ratio):
-        told = f"95 % interval {format_change(one.low)} to {format_change(one.high)}"
-        change = f"<span title='{escape(told)}'>{escape(format_change(one.ratio))}</span>"
-    if one.since:
-        change += f" <small>since {escape(one.since)}</small>"
-    units = "–" if not np.isfinite(one.units) else f"{one.units:+.1f}".replace("-0.0", "+0.0")
-    units = units.replace("-", "−")
+def _since(change: str, since: str) -> Markup:
+    return Markup(f"{change} <small>since {escape(since)}</small>" if since else change)
+
+
+def _cells(status: SeriesStatus, history: History, metric: str) -> list[str]:
+    """Return the cells of a row."""
+    tone = {"failed": "bad", "regressed": "bad", "improved": "good"}.get(status.state, "soft")
+    keys = {name: status.about[name] for name in SERIES_FIELDS}
+    change = MISSING
+    if np.isfinite(status.ratio):
+        interval = f"95 % interval {format_change(status.low)} to {format_change(status.high)}"
+        change = span(format_change(status.ratio), title=interval)
+    units = f"{status.units:+.1f}".replace("-0.0", "+0.0") if np.isfinite(status.units) else MISSING
     return [
-        f"<span class='{tone}'>{escape(symbol)} {escape(one.label)}</span>",
-        f"<a href='{escape(link)}'>{escape(one.about['workload'])}</a>",
-        escape(series_label(one.about)),
-        escape(format_quantity(one.value, METRICS[metric].units))
-        if np.isfinite(one.value)
-        else "–",
-        change,
-        units,
-        _spark(one, history, metric),
+        span(f"{STATES[status.state][0]} {status.label}", tone),
+        link(status.about["workload"], address("history", metric=metric, **keys)),
+        series_label(status.about),
+        format_quantity(status.value, METRICS[metric].units),
+        _since(change, status.since),
+        units.replace("-", "−"),
+        _sparkline(status, history, metric),
     ]
 
 
-def _spark(one: SeriesStatus, history: History, metric: str) -> str:
-    values = history.values[one.row, -SPARK_NIGHTS:]
+def _sparkline(status: SeriesStatus, history: History, metric: str) -> Markup:
+    values = history.values[status.row, -SPARK_NIGHTS:]
     skipped = len(history.times) - values.size
     changes: Sequence[tuple[int, int]] = [
         (change.index - skipped, change.direction)
-        for change in history.changes[one.row]
+        for change in history.changes[status.row]
         if change.index >= skipped
     ]
-    outcomes = history.outcomes[int(one.about["key"]), -SPARK_NIGHTS:]
-    failed = np.flatnonzero(~np.isin(outcomes, ("", "ok", "skipped"))).tolist()
-    label = f"{one.about['workload']}, {values.size} nights: {one.label}"
-    if np.isfinite(one.ratio):
-        label += f", {format_change(one.ratio)}"
-    if one.since:
-        label += f" since {one.since}"
+    outcomes = history.outcomes[int(status.about["key"]), -SPARK_NIGHTS:]
+    failed = np.flatnonzero(~np.isin(outcomes, ("", *NO_FAILURE))).tolist()
+    label = f"{status.about['workload']}, {values.size} nights: {status.label}"
+    if np.isfinite(status.ratio):
+        label += f", {format_change(status.ratio)}"
+    if status.since:
+        label += f" since {status.since}"
     worse = worse_direction(metric)
-    return sparkline(values, changes, worse=worse, failed=failed, label=label)
+    return Markup(sparkline(values, changes, worse=worse, failed=failed, label=label))

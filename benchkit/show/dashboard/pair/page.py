@@ -4,203 +4,190 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.components import metric_terms
+from benchkit.formatting import MISSING
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.markup import Markup, link
+from benchkit.show.dashboard.components.metrics import metric_terms
+from benchkit.show.dashboard.components.window_controls import window_controls
 from benchkit.show.dashboard.pair.task_groups import about_groups, group_table
 from benchkit.show.dashboard.run.call_stacks import stack_difference
+from benchkit.show.dashboard.run.task_groups import choose_group
 from benchkit.show.dashboard.run.transfers import VALUES
-from benchkit.show.dashboard.state.cache import open_run, run_times
-from benchkit.show.dashboard.state.time_window import NAMES, PairWindow, align, end_fields
+from benchkit.show.dashboard.state.cache import load_run
+from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
 from benchkit.show.dashboard.state.url import address
-from benchkit.show.escape import escape
 from benchkit.show.plots.base import has, retitle
 from benchkit.show.plots.memory_overlay import PAIR_COLOURS, memory_overlay
 from benchkit.show.plots.task_stream import TaskStream
-from benchkit.show.plots.thread_activity import BusyThreads, window_strip
+from benchkit.show.plots.thread_activity import BusyThreads
 from benchkit.show.plots.transfers import transfer_difference
 from benchkit.store.run import Run
 
 __all__ = ["TITLE", "view"]
 
 TITLE = "Two runs"
-ALL = "all task groups"
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the page of the runs ``a`` and ``b``.
+def view(state: dict[str, str]) -> Viewable:
+    """Return the page of two runs.
 
-    Further keys: ``from`` and ``to`` (s after the start of each run) and ``group`` set the
-    selection; ``sort``, ``holds`` and ``page`` set order, name filter and page of the table.
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: ``a`` and ``b``, the runs; ``from`` and ``to`` (s after the start of
+        each run) and ``group`` set the selection; ``sort``, ``holds`` and ``page`` set order,
+        name filter and page of the table.
+
+    Returns
+    -------
+    Viewable
+        The page.
     """
     if not {"a", "b"} <= set(state):
-        return parts.message(
-            "Which two runs?", "Choose one in the list of runs, then another beside it.", back=True
-        )
+        return ui.message("Which two runs?", "Select two runs in the list of runs.", back=True)
     try:
-        runs = [open_run(state[name]) for name in ("a", "b")]
+        pages = [load_run(state[name]) for name in ("a", "b")]
     except BenchkitError as error:
-        return parts.message("These runs cannot be shown", str(error), back=True)
-    window = PairWindow(runs, [run_times(run.id) for run in runs], state)
+        return ui.message("These runs cannot be shown", str(error), back=True)
+    runs = [page.run for page in pages]
+    window = PairWindow(runs, [page.timeline for page in pages], state)
     overlay = memory_overlay([run.tree for run in runs], NAMES)
     window.share(overlay)
-    return pn.Column(
-        _head(runs),
+    return ui.column(
+        *_head(runs),
         *_controls(window),
-        parts.figure(overlay),
+        ui.figure(overlay),
         *_threads(window),
-        parts.heading("Task groups", about_groups(window)),
+        ui.heading("Task groups", about_groups(window)),
         group_table(window),
         *_transfers(runs),
         *_stacks(runs),
-        parts.heading("Key figures"),
-        parts.table(_figures(runs), "metric", sortable=False),
-        parts.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
-        *_facts(runs),
-        sizing_mode="stretch_width",
+        ui.heading("Key figures"),
+        tables.table(_key_figures(runs), "metric", sortable=False),
+        tables.glossary(metric_terms(runs[0].metrics), "What the metrics mean"),
+        *_differences(runs),
     )
 
 
-def _head(runs: list[Run]) -> Any:
-    same = runs[0].workload == runs[1].workload
-    title = runs[0].workload if same else f"{runs[0].workload} and {runs[1].workload}"
-    cells = []
-    for name, colour, run in zip(NAMES, PAIR_COLOURS, runs, strict=True):
-        link = address("run", id=run.id)
-        arm = run.tree.attrs.get("arm") or run.tree.attrs.get("environment", "–")
-        cells.append(
-            [
-                f"<span style='color:{colour}'>■</span> {name}",
-                f"<a href='{escape(link)}'>{escape(run.id[:13])}</a>",
-                escape("" if same else run.workload),
-                escape(arm),
-                escape(run.outcome.replace("_", " ")),
-                escape(run.summary_line),
-            ]
-        )
-    lines = [] if same else ["These are runs of different workloads."]
-    return pn.Column(
-        parts.head(title, lines=lines),
-        parts.rows(["", "run", "", "environment", "outcome", "started, on"], cells),
-        sizing_mode="stretch_width",
-    )
-
-
-def _controls(window: PairWindow) -> list[Any]:
-    strip = window_strip(window.run.tree, window.whole, window.range)
-    align(strip)
-    retitle(strip, "Window of time (s) of both, over the memory of B: drag across this or any plot")
-    options = {ALL: "", **{name: name for name in window.names}}
-    group = pn.widgets.Select(
-        name="Task group", options=options, value=window.group, width=300, margin=(5, 10, 5, 0)
-    )
-    group.param.watch(lambda event: window.choose(event.new), "value")
-    told = parts.words(window.told)
-    whole = pn.widgets.Button(name="Whole runs", button_type="default", width=110, align="end")
-    whole.on_click(window.reset)
-    swapped = {"a": window.ids["b"], "b": window.ids["a"]}
-
-    def onward() -> Any:
-        return parts.way("See also", {address("pair", **window.state(**swapped)): "swap A and B"})
-
-    lead = onward()
-
-    def show() -> None:
-        lead.object = onward().object
-        group.value = window.group
-        parts.say(told, window.told)
-        whole.disabled = window.part is None
-
-    show()
-    window.follow(show)
-    return [
-        parts.figure(strip),
-        pn.Row(
-            *(group, *end_fields(window), whole, pn.Column(told, width=330, align="end")), margin=0
-        ),
-        lead,
+def _head(runs: list[Run]) -> list[Viewable]:
+    is_same = runs[0].workload == runs[1].workload
+    title = runs[0].workload if is_same else f"{runs[0].workload} and {runs[1].workload}"
+    rows = [
+        [
+            Markup(f"<span style='color:{colour}'>■</span> {name}"),
+            link(run.id[:13], address("run", id=run.id)),
+            "" if is_same else run.workload,
+            run.tree.attrs.get("arm") or run.tree.attrs.get("environment", MISSING),
+            run.outcome.replace("_", " "),
+            run.summary_line,
+        ]
+        for name, colour, run in zip(NAMES, PAIR_COLOURS, runs, strict=True)
     ]
+    lines = [] if is_same else ["These are runs of different workloads."]
+    titles = ["", "run", "", "environment", "outcome", "started, on"]
+    return [ui.page_head(title, lines=lines), tables.html_table(titles, rows)]
 
 
-def _threads(window: PairWindow) -> list[Any]:
+def _controls(window: PairWindow) -> list[Viewable]:
+    def swap_link() -> pn.pane.HTML:
+        swapped = {"a": window.ids["b"], "b": window.ids["a"]}
+        target = address("pair", **window.state(**swapped))
+        return ui.link_line("See also", {target: "swap A and B"})
+
+    links = swap_link()
+    window.subscribe(lambda: links.param.update(object=swap_link().object))
+    controls = window_controls(
+        window,
+        choose_group(window, {name: name for name in window.names}),
+        button="Whole runs",
+        title="Time window (s) of both runs, over the memory of B: drag in this or any plot",
+    )
+    return [*controls, links]
+
+
+def _threads(window: PairWindow) -> list[Viewable]:
     """Return plots of busy threads and task streams, A above B."""
-    busy, streams = [], []
-    for name, run, within in zip(NAMES, window.runs, window.withins, strict=True):
-        if not within.n_tasks:
+    busy_plots, streams = [], []
+    for name, run, timeline in zip(NAMES, window.runs, window.timelines, strict=True):
+        if not timeline.n_tasks:
             continue
-        curve, stream = BusyThreads(run.tree, within), TaskStream(run.tree, within)
-        retitle(curve.figure, f"{name}: what were threads busy with?")
+        busy, stream = BusyThreads(run.tree, timeline), TaskStream(run.tree, timeline)
+        retitle(busy.figure, f"{name}: what were threads busy with?")
         title = str(stream.figure.html_attributes["aria-label"])
         retitle(stream.figure, f"{name}: {title[0].lower()}{title[1:]}")
-        window.share(curve.figure, stream.figure)
-        window.follow(_follower(window, within, curve, stream))
-        busy.append(parts.figure(curve.figure))
-        streams.append(parts.figure(stream.figure))
-    for follower in window.followers[-len(busy) :] if busy else ():
-        follower()
-    return [*busy, *streams]
+        window.share(busy.figure, stream.figure)
+        _update_with(window, timeline, busy, stream)
+        busy_plots.append(ui.figure(busy.figure))
+        streams.append(ui.figure(stream.figure))
+    return [*busy_plots, *streams]
 
 
-def _follower(
-    window: PairWindow, within: TaskTimeline, curve: BusyThreads, stream: TaskStream
-) -> Any:
-    chosen = [""]
+def _update_with(
+    window: PairWindow, timeline: TaskTimeline, busy: BusyThreads, stream: TaskStream
+) -> None:
+    """Make the plots of one run show the selected window and task group."""
+    shown_group = ""
 
     def show() -> None:
-        curve.show_window(*(window.part or window.whole))
-        if chosen[0] != window.group:
-            chosen[0] = window.group
-            stream.choose(*window.groups_of(within))
+        nonlocal shown_group
+        busy.show_window(*(window.part or window.whole))
+        if shown_group != window.group:
+            shown_group = window.group
+            stream.choose(*window.groups_of(timeline))
         else:
-            stream.show_window(*window.shown)
+            stream.show_window(*window.axis_ends)
 
-    return show
+    show()
+    window.subscribe(show)
 
 
-def _transfers(runs: list[Run]) -> list[Any]:
+def _transfers(runs: list[Run]) -> list[Viewable]:
     """Return the difference of the transfer matrices, below a select for the cell value."""
     value = pn.widgets.Select(name="Cells show", options=VALUES, value="bytes", width=200)
-    shown = pn.Column(sizing_mode="stretch_width", margin=0)
+    place = ui.column(margin=0)
 
     def draw(*events: Any) -> None:
-        drawn = transfer_difference(runs[0].tree, runs[1].tree, str(value.value))
-        shown[:] = [parts.figure(drawn)]
+        plot = transfer_difference(runs[0].tree, runs[1].tree, str(value.value))
+        place[:] = [ui.figure(plot)]
 
     draw()
     value.param.watch(draw, "value")
-    about = "Of the whole runs, whatever the window: red and + is more in B, blue and − less."
-    return [parts.heading("Transfers", about), value, shown]
+    below = "Of the whole runs, for any window; red and +: more in B, blue and −: less."
+    return [ui.heading("Transfers", below), value, place]
 
 
-def _stacks(runs: list[Run]) -> list[Any]:
+def _stacks(runs: list[Run]) -> list[Viewable]:
     """Return the difference of the call stacks of both runs, or a message if one has none."""
-    without = [
+    missing = [
         name for name, run in zip(NAMES, runs, strict=True) if not has(run.tree, "profile", "frame")
     ]
-    if without:
-        told = f"Of {' and '.join(without)} none were recorded: capture in full takes them."
-        return [parts.heading("Call stacks"), parts.words(told)]
+    if missing:
+        text = f"Not recorded in {' and '.join(missing)}: only the full capture records them."
+        return [ui.heading("Call stacks"), ui.paragraph(text)]
     return [
-        parts.heading("Call stacks", "Of the whole runs, whatever the window and the group."),
-        parts.guarded(lambda: stack_difference(runs[0], runs[1])),
+        ui.heading("Call stacks", "Of the whole runs, for any window and group."),
+        ui.guard(lambda: stack_difference(runs[0], runs[1])),
     ]
 
 
-def _figures(runs: list[Run]) -> Any:
+def _key_figures(runs: list[Run]) -> pd.DataFrame:
     table = runs[0].compare(runs[1])
     table.columns = ["A", "B", "B / A"]
     return table
 
 
-def _facts(runs: list[Run]) -> list[Any]:
-    found = differences([runs[0]], [runs[1]])
-    found = found[found["kind"] != "count"]
-    title = parts.heading("What differs besides", "Packages, configuration, cluster, variables.")
-    if found.empty:
-        return [title, parts.words("Nothing that was recorded.")]
-    found = found.rename(columns={"baseline": "A", "contender": "B"})
-    return [title, parts.table(found.set_index("kind"), "kind")]
+def _differences(runs: list[Run]) -> list[Viewable]:
+    table = differences([runs[0]], [runs[1]])
+    table = table[table["kind"] != "count"]
+    title = ui.heading("Other differences", "Packages, configuration, cluster, variables.")
+    if table.empty:
+        return [title, ui.paragraph("No recorded difference.")]
+    table = table.rename(columns={"baseline": "A", "contender": "B"})
+    return [title, tables.table(table.set_index("kind"), "kind")]

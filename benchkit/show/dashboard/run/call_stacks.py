@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import panel as pn
+from bokeh.plotting import figure
+from panel.viewable import Viewable
 
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.state.table_state import Debounced
+from benchkit.show.dashboard.components import ui
+from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.plots.base import has
 from benchkit.show.plots.flame import flame_graph
@@ -16,123 +18,129 @@ from benchkit.store.run import Run
 
 __all__ = ["stack_difference", "stacks"]
 
-ALL, EVERYTHING, DRAGGED = "all tasks", "everything", "as dragged"
+#: Options of the selects: tasks of every prefix; the whole width; a range that is no call.
+ALL = "all tasks"
+EVERYTHING = "everything"
+DRAGGED = "as dragged"
+_ZOOM_HELP = "A click zooms to a call, a double click shows everything again."
 #: Number of widest calls in the select, which works with the keyboard.
 MOST_CALLS = 60
 
 
-def stacks(window: Window) -> Any:
+def stacks(window: Window) -> Viewable:
     """Return the flame graph with selects for prefix and call, and a search field.
 
     The initial selection comes from the address (``prefix``, ``find``, ``frames``), else from
     the prefix of the selected group.
+
+    Parameters
+    ----------
+    window : Window
+        Selection of the page.
+
+    Returns
+    -------
+    Viewable
+        The tab.
     """
     run = window.run
     if not has(run.tree, "profile", "frame"):
-        return parts.message(
-            "No call stacks", "Capture in full takes them; this run had less, or none was taken."
+        return ui.message(
+            "No call stacks", "Only the full capture records them, and only while tasks run."
         )
     profile = run.profile()
     roots = profile[profile["parent"] < 0].sort_values("count", ascending=False)
     prefix = pn.widgets.Select(name="Tasks", options=[ALL, *map(str, roots["prefix"])], width=280)
     call = pn.widgets.Select(name="As wide as the page", options=[EVERYTHING], width=320)
     find = pn.widgets.TextInput(
-        name="Find", placeholder="function or file", width=280, value=window.words["find"]
+        name="Find", placeholder="function or file", width=280, value=window.options["find"]
     )
-    shown = pn.Column(sizing_mode="stretch_width")
-    figures: list[Any] = []
-
-    def note() -> None:
-        chosen = str(prefix.value)
-        own = "" if chosen == (window.prefix or ALL) else chosen
-        window.note(prefix=own, find=str(find.value or "").strip(), frames=_part(figures[0]))
-        tell()
-
-    rested = Debounced(note, lambda: figures[0])
+    place = ui.column()
+    plot: figure
     calls: dict[str, tuple[float, float]] = {}
+    group_prefix = ""
 
-    def tell() -> None:
+    def write() -> None:
+        selected = str(prefix.value)
+        own = "" if selected == (window.prefix or ALL) else selected
+        window.set_options(prefix=own, find=str(find.value or "").strip(), frames=_range(plot))
+        update_call()
+
+    write_later = Debounced(write, lambda: plot)
+
+    def update_call() -> None:
         """Set the select of calls to the range of the figure."""
-        ends = (float(figures[0].x_range.start), float(figures[0].x_range.end))
+        ends = (float(_x_range(plot).start), float(_x_range(plot).end))
         name = next((name for name, place in calls.items() if place == ends), DRAGGED)
         options = [*calls, DRAGGED] if name == DRAGGED else [*calls]
         call.param.update(options=options, value=name)
 
-    def moved(attr: str, old: Any, new: Any) -> None:
-        rested()
-
     def draw(*events: Any) -> None:
-        nonlocal calls
-        chosen = None if prefix.value == ALL else prefix.value
-        drawn = flame_graph(run.tree, chosen, str(find.value or "").strip())
-        figures[:] = [drawn]
-        calls = _calls(drawn)
+        nonlocal plot, calls
+        selected = None if prefix.value == ALL else prefix.value
+        plot = flame_graph(run.tree, selected, str(find.value or "").strip())
+        calls = _calls(plot)
         if not events:
-            _look(drawn, window.words["frames"])
-        tell()
+            _zoom(plot, window.options["frames"])
+        update_call()
         for end in ("start", "end"):
-            drawn.x_range.on_change(end, moved)
-        shown[:] = [parts.figure(drawn)]
+            _x_range(plot).on_change(end, lambda attr, old, new: write_later())
+        place[:] = [ui.figure(plot)]
         if events:
-            rested()
+            write_later()
 
-    def widen(event: Any) -> None:
+    def zoom_to_call(event: Any) -> None:
         if event.new in calls:
             left, right = calls[event.new]
-            figures[0].x_range.update(start=left, end=right)
+            _x_range(plot).update(start=left, end=right)
 
-    pointed = [""]
+    def select_group_prefix() -> None:
+        nonlocal group_prefix
+        if window.prefix != group_prefix:  # keep the user's prefix if only the time changes
+            group_prefix = window.prefix
+            prefix.value = group_prefix if group_prefix in prefix.options else ALL
 
-    def point() -> None:
-        wanted = window.prefix
-        if wanted != pointed[0]:  # keep the user's prefix if only the time changes
-            pointed[0] = wanted
-            prefix.value = wanted if wanted in prefix.options else ALL
-
-    point()
-    if window.words["prefix"] in prefix.options:
-        prefix.value = window.words["prefix"]
-    window.follow(point)
+    select_group_prefix()
+    if window.options["prefix"] in prefix.options:
+        prefix.value = window.options["prefix"]
+    window.subscribe(select_group_prefix)
     draw()
     for widget in (prefix, find):
         widget.param.watch(draw, "value")
-    call.param.watch(widen, "value")
-    return pn.Column(
-        pn.Row(prefix, find, call),
-        shown,
-        parts.words(
-            "A click makes a call as wide as the page, two clicks show everything again. The graph "
-            "is of the whole run, whatever the window."
-        ),
-        sizing_mode="stretch_width",
-    )
+    call.param.watch(zoom_to_call, "value")
+    note = ui.paragraph(f"{_ZOOM_HELP} The graph is of the whole run, for any window.")
+    return ui.column(pn.Row(prefix, find, call), place, note)
 
 
-def stack_difference(a: Run, b: Run) -> Any:
-    """Return a flame graph of the differences in time per call between two runs."""
-    gone = pn.widgets.Checkbox(name="Show what only A has", value=False)
-    shown = pn.Column(sizing_mode="stretch_width")
+def stack_difference(a: Run, b: Run) -> pn.Column:
+    """Return a flame graph of the differences in time per call between two runs.
+
+    Parameters
+    ----------
+    a, b : Run
+        Runs A and B.
+
+    Returns
+    -------
+    panel.Column
+        The graph, below a checkbox for calls that only A has.
+    """
+    only_a = pn.widgets.Checkbox(name="Show calls that only A has", value=False)
+    place = ui.column()
 
     def draw(*events: Any) -> None:
-        shown[:] = [parts.figure(flame_difference(a.tree, b.tree, show_removed=bool(gone.value)))]
+        place[:] = [ui.figure(flame_difference(a.tree, b.tree, show_removed=bool(only_a.value)))]
 
     draw()
-    gone.param.watch(draw, "value")
-    return pn.Column(
-        gone,
-        shown,
-        parts.words(
-            "As wide as in B; ▲ and red: more than in A, ▼ and blue: less. A click makes a call as "
-            "wide as the page, two clicks show everything again."
-        ),
-        sizing_mode="stretch_width",
-    )
+    only_a.param.watch(draw, "value")
+    note = f"Widths are those of B; ▲ and red: more than in A, ▼ and blue: less. {_ZOOM_HELP}"
+    return ui.column(only_a, place, ui.paragraph(note))
 
 
-def _calls(figure: Any) -> dict[str, tuple[float, float]]:
+def _calls(plot: figure) -> dict[str, tuple[float, float]]:
     """Return the widest calls: label -> left and right end in samples, callers first."""
-    source = figure.select_one({"name": "frames"})
-    whole = (0.0, float(figure.x_range.end))
+    source: Any = plot.select_one({"name": "frames"})
+    whole = (0.0, float(_x_range(plot).end))
     if source is None:
         return {EVERYTHING: whole}
     data = source.data
@@ -140,26 +148,31 @@ def _calls(figure: Any) -> dict[str, tuple[float, float]]:
     for name, share, left, right in zip(
         data["name"], data["share"], data["left"], data["right"], strict=True
     ):
-        place, told = (float(left), float(right)), f"{share:.1f} % {name}"
+        place, label = (float(left), float(right)), f"{share:.1f} % {name}"
         if len(ends) > MOST_CALLS:
             break
         if place not in ends.values():
-            ends[told if told not in ends else f"{told} #{len(ends)}"] = place
+            ends[label if label not in ends else f"{label} #{len(ends)}"] = place
     return ends
 
 
-def _part(figure: Any) -> str:
+def _x_range(plot: figure) -> Any:
+    """Return the Range1d of a flame graph; Bokeh declares the type of any range."""
+    return plot.x_range
+
+
+def _range(plot: figure) -> str:
     """Return the shown range of samples in address format; "" for all samples."""
-    left, right = figure.x_range.start, figure.x_range.end
-    whole = figure.x_range.bounds
+    left, right, whole = _x_range(plot).start, _x_range(plot).end, _x_range(plot).bounds
     return "" if whole in (None, (left, right)) else f"{left:.1f}-{right:.1f}"
 
 
-def _look(figure: Any, part: str) -> None:
+def _zoom(plot: figure, text: str) -> None:
     """Show a range of samples if it is valid."""
     try:
-        left, right = (float(end) for end in part.split("-"))
+        left, right = (float(end) for end in text.split("-"))
     except ValueError:
         return
-    if figure.x_range.bounds and 0 <= left < min(right, figure.x_range.bounds[1]):
-        figure.x_range.update(start=left, end=min(right, figure.x_range.bounds[1]))
+    bounds = _x_range(plot).bounds
+    if bounds and 0 <= left < min(right, bounds[1]):
+        _x_range(plot).update(start=left, end=min(right, bounds[1]))

@@ -1,4 +1,4 @@
-"""Details of a run: facts, source, environment and stored files."""
+"""Details of a run: metadata, source, environment and stored files."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.formatting import format_bytes, format_quantity
-from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard.components import tables, ui
 from benchkit.store.run import Run
 
-__all__ = ["provenance"]
+__all__ = ["details"]
 
 #: Largest size of a file in bytes for download; of larger files the page shows the path.
 MOST_BYTES = 200 * 2**20
 MOST_FILES = 20
 
 
-def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
-    """Return the facts of a run, most frequently needed first.
+def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
+    """Return the metadata of a run, most frequently needed first.
 
     Parameters
     ----------
@@ -30,11 +31,16 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
         The run.
     files : sequence of Path
         Stored files of the run, offered for download.
+
+    Returns
+    -------
+    panel.Column
+        The tab.
     """
     attrs = run.tree.attrs
-    content = [parts.heading("What was measured"), parts.facts(_facts(run)), *_beside(files)]
+    content = [ui.heading("What was measured"), tables.facts(_facts(run)), *_downloads(files)]
     if attrs.get("source"):
-        content += [parts.heading("Source"), parts.source_text(attrs["source"])]
+        content += [ui.heading("Source"), ui.code_block(attrs["source"])]
     for name, title in (
         ("environment_spec", "Environment"),
         ("cluster_description", "Cluster"),
@@ -45,38 +51,37 @@ def provenance(run: Run, files: Sequence[Path] = ()) -> Any:
         value = json.loads(attrs.get(name) or "{}")
         if value:
             text = json.dumps(value, indent=1, sort_keys=True)
-            content += [parts.heading(title), parts.source_text(text)]
-    return pn.Column(*content, sizing_mode="stretch_width")
+            content += [ui.heading(title), ui.code_block(text)]
+    return ui.column(*content)
 
 
 def _facts(run: Run) -> dict[str, Any]:
     """Return the metadata of the run, with values formatted for reading."""
-    known: dict[str, Any] = dict(run.metadata())
+    values: dict[str, Any] = dict(run.metadata())
     for name, units, factor in (("memory_limit", "B", 1), ("biggest_group_share", "%", 100)):
-        if name in known:
-            known[name] = format_quantity(known[name] * factor, units)
-    return known
+        if name in values:
+            values[name] = format_quantity(values[name] * factor, units)
+    return values
 
 
-def _beside(files: Sequence[Path]) -> list[Any]:
+def _downloads(files: Sequence[Path]) -> list[Viewable]:
     """Return download buttons for the stored files; no file name comes from the address."""
     files = [path for path in files if path.exists()]  # deleted by pruning after the page opened
     if not files:
         return []
-    content: list[Any] = [
-        parts.heading(
+    content: list[Viewable] = [
+        ui.heading(
             "Files",
-            "The run as NetCDF; beside it, where asked for, performance report, cluster dump and "
-            "memray profiles.",
+            "The run as NetCDF; if requested: performance report, cluster dump, memray profiles.",
         )
     ]
     for path in files[:MOST_FILES]:
         size = path.stat().st_size
         if size > MOST_BYTES:
-            content.append(parts.words(f"{path.name} ({format_bytes(size)}): {path}"))
+            content.append(ui.paragraph(f"{path.name} ({format_bytes(size)}): {path}"))
         else:
-            told = f"{path.name} ({format_bytes(size)})"
-            content.append(parts.download(path.name, partial(path.open, "rb"), told))
+            label = f"{path.name} ({format_bytes(size)})"
+            content.append(tables.download_button(path.name, partial(path.open, "rb"), label))
     if len(files) > MOST_FILES:
-        content.append(parts.words(f"{len(files) - MOST_FILES} more in {files[0].parent}"))
+        content.append(ui.paragraph(f"{len(files) - MOST_FILES} more in {files[0].parent}"))
     return content

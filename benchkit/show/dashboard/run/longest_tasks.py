@@ -2,89 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.formatting import short_names
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.state.table_state import Debounced
+from benchkit.formatting import MIB, MISSING, short_names
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.markup import code
+from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
-from benchkit.show.escape import escape
 from benchkit.show.plots.base import worker_names
 
 __all__ = ["longest_tasks"]
 
 MOST = 20
-_TITLES = ("key", "worker", "thread", "start (s)", "took (s)", "result (MiB)", "ended")
+_TITLES = ("key", "worker", "thread", "start (s)", "duration (s)", "result (MiB)", "ended")
 
 
-def longest_tasks(window: Window) -> Any:
-    """Return the tasks of the selected group, longest first; updates with window and group."""
-    place = pn.Column(sizing_mode="stretch_width", margin=0)
-    drawn = [""]
+def longest_tasks(window: Window) -> pn.Column:
+    """Return the tasks of the selected group, longest first; updates with window and group.
+
+    Parameters
+    ----------
+    window : Window
+        Selection of the page.
+
+    Returns
+    -------
+    panel.Column
+        The table; empty without a selected group.
+    """
+    place = ui.column(margin=0)
+    shown_group = ""
 
     def fill() -> None:
-        drawn[0] = window.group
+        nonlocal shown_group
+        shown_group = window.group
         place[:] = _table(window) if window.group else []
 
     # Reading the keys of 1 M tasks takes some 0.1 s: update after a drag, not at each step.
-    rested = Debounced(fill, lambda: window.range)
+    fill_later = Debounced(fill, lambda: window.range)
 
-    def show() -> None:
-        if drawn[0] != window.group:
+    def update() -> None:
+        if shown_group != window.group:
             fill()
         elif window.group:
-            rested()
+            fill_later()
 
-    show()
-    window.follow(show)
+    update()
+    window.subscribe(update)
     return place
 
 
-def _table(window: Window) -> list[Any]:
-    within = window.within
-    group = within.groups.index(window.group)
-    found = within.inside(*(window.part or within.whole))
-    found = found[within.group[found] == group]
-    title = f"Tasks of {short_names(within.groups)[window.group]}"
+def _table(window: Window) -> list[Viewable]:
+    timeline = window.timeline
+    tasks = timeline.inside(*(window.part or timeline.whole))
+    tasks = tasks[timeline.group[tasks] == timeline.groups.index(window.group)]
+    title = f"Tasks of {short_names(timeline.groups)[window.group]}"
     if not window.has_times:
-        return [parts.heading(title, NO_TIMES)]
-    if not len(found):
-        return [parts.heading(title, "None computed within the window.")]
-    return [
-        parts.heading(
-            title, f"The longest {min(MOST, len(found))} of {len(found)} within the window."
-        ),
-        parts.rows(_TITLES, _cells(window, _longest(within, found)), tight=True),
-    ]
+        return [ui.heading(title, NO_TIMES)]
+    if not len(tasks):
+        return [ui.heading(title, "No task of the group ran within the window.")]
+    below = f"The longest {min(MOST, len(tasks))} of {len(tasks)} within the window."
+    cells = _cells(window, _longest(timeline, tasks))
+    return [ui.heading(title, below), tables.html_table(_TITLES, cells, tight=True)]
 
 
-def _longest(within: TaskTimeline, found: np.ndarray) -> np.ndarray:
-    took = within.stop[found] - within.start[found]
-    if len(found) > MOST:
-        found = found[np.argpartition(-took, MOST)[:MOST]]
-    return found[np.argsort(within.start[found] - within.stop[found], kind="stable")]
+def _longest(timeline: TaskTimeline, tasks: np.ndarray) -> np.ndarray:
+    duration = timeline.stop[tasks] - timeline.start[tasks]
+    longest = np.argsort(-duration, kind="stable")[:MOST]
+    return tasks[longest]
 
 
 def _cells(window: Window, chosen: np.ndarray) -> list[list[str]]:
-    within, run = window.within, window.run
-    rows = within.row[chosen]
-    tasks: Any = run.tree["tasks"]
+    timeline, run = window.timeline, window.run
+    rows = timeline.row[chosen]
+    tasks = run.tree["tasks"].to_dataset()
     names = dict(enumerate(worker_names(run.tree)))
     nbytes, ok, workers = (tasks[name].values[rows] for name in ("nbytes", "ok", "worker"))
     keys = run.task_keys(rows)
     return [
         [
-            f"<code>{escape(keys[at])}</code>",
-            escape(str(names.get(int(workers[at]), "–"))),
-            str(int(within.threads[within.lane[task]])),
-            f"{within.start[task]:.3f}",
-            f"{within.stop[task] - within.start[task]:.4f}",
-            f"{nbytes[at] / 2**20:.3f}" if nbytes[at] >= 0 else "–",
-            "ok" if ok[at] else "raised",
+            code(keys[i]),
+            str(names.get(int(workers[i]), MISSING)),
+            str(int(timeline.threads[timeline.lane[task]])),
+            f"{timeline.start[task]:.3f}",
+            f"{timeline.stop[task] - timeline.start[task]:.4f}",
+            f"{nbytes[i] / MIB:.3f}" if nbytes[i] >= 0 else MISSING,
+            "ok" if ok[i] else "raised",
         ]
-        for at, task in enumerate(chosen)
+        for i, task in enumerate(chosen)
     ]

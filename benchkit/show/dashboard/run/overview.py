@@ -4,112 +4,123 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import panel as pn
+from bokeh.plotting import figure
 
-from benchkit.show.dashboard.components import components as parts
-from benchkit.show.dashboard.components.components import metric_terms
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.filters import select
+from benchkit.show.dashboard.components.metrics import metric_terms
 from benchkit.show.dashboard.run.task_groups import GroupTable
-from benchkit.show.dashboard.state.cache import usual_of
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
 from benchkit.show.plots.base import has, worker_names
 from benchkit.show.plots.run_metrics import memory_by_kind, memory_by_worker
 from benchkit.show.plots.thread_activity import BusyThreads, busy_threads, mark_events
 
-__all__ = ["group_table", "overview", "overview_and_before"]
-
-CLUSTER = "the cluster"
+__all__ = ["group_table", "overview"]
 
 
-def overview(window: Window) -> Any:
-    """Return the part of the tab that needs no store."""
-    return pn.Column(_memory(window), *_busy_and_groups(window), sizing_mode="stretch_width")
+def overview(window: Window, baseline: pd.DataFrame | None = None) -> pn.Column:
+    """Return the tab.
+
+    Parameters
+    ----------
+    window : Window
+        Selection of the page.
+    baseline : DataFrame, optional
+        Metrics of the run beside the medians of earlier runs; shown if given.
+
+    Returns
+    -------
+    panel.Column
+        The tab.
+    """
+    return ui.column(_memory(window), ui.guard(lambda: _below_memory(window, baseline)))
 
 
-def overview_and_before(window: Window) -> Any:
-    """Return the tab, with the comparison to earlier runs."""
-    return pn.Column(
-        _memory(window),
-        parts.guarded(lambda: _below(window)),
-        sizing_mode="stretch_width",
-    )
-
-
-def _below(window: Window) -> Any:
+def _below_memory(window: Window, baseline: pd.DataFrame | None) -> pn.Column:
     """Return the part of the overview below the memory plot."""
-    run = window.run
-    usual = usual_of(run)
-    against = "Against the median of comparable runs before this one."
-    if not usual["runs before"].any():
-        against, usual = "No comparable run was before this one.", usual[["this run"]]
-    return pn.Column(
-        *_busy_and_groups(window),
-        parts.heading("Is that usual?", against),
-        parts.table(usual, "metric", sortable=False),
-        parts.glossary(metric_terms(window.run.metrics), "What the metrics mean"),
-        sizing_mode="stretch_width",
+    workers = memory_by_worker(window.run.tree)
+    window.share(workers)
+    content = ui.column(
+        ui.figure(workers),
+        ui.figure(_busy_threads(window)),
+        ui.heading(
+            "Task groups",
+            "Thread-seconds within the window; a click selects a group, another click all groups.",
+        ),
+        group_table(window),
     )
-
-
-def _busy_and_groups(window: Window) -> list[Any]:
-    with window.of_tab("overview"):
-        workers = memory_by_worker(window.run.tree)
-        busy = _busy(window)
-        window.share(workers)
-        return [
-            parts.figure(workers),
-            parts.figure(busy),
-            parts.heading(
-                "Task groups",
-                "Thread-seconds within the window; a click points at a group, one more lets it go.",
-            ),
-            group_table(window),
+    if baseline is None:
+        return content
+    below = "Compared with the median of comparable earlier runs."
+    if not baseline["runs before"].any():
+        below, baseline = "There is no comparable earlier run.", baseline[["this run"]]
+    content.extend(
+        [
+            ui.heading("Is that usual?", below),
+            tables.table(baseline, "metric", sortable=False),
+            tables.glossary(metric_terms(window.run.metrics), "What the metrics mean"),
         ]
+    )
+    return content
 
 
-def _memory(window: Window) -> Any:
+def _memory(window: Window) -> pn.Column:
     """Return memory by kind, of the cluster or of one worker."""
     run = window.run
     names = worker_names(run.tree)
-    options = {CLUSTER: "", **{f"worker {name}": str(at) for at, name in enumerate(names)}}
-    choose = pn.widgets.Select(name="Memory of", options=options, width=300, margin=(5, 0))
-    choose.value = window.worker if window.worker in options.values() else ""
-    place = pn.Column(sizing_mode="stretch_width", margin=0)
+    options = {"the cluster": "", **{f"worker {name}": str(at) for at, name in enumerate(names)}}
+    choice = select("Memory of", options, window.worker, width=300)
+    choice.margin = (5, 0)
+    place = ui.column(margin=0)
 
     def draw(*events: Any) -> None:
-        window.worker = str(choose.value or "")
+        window.worker = str(choice.value or "")
         worker = int(window.worker) if window.worker else None
-        drawn = memory_by_kind(run.tree, worker)
-        mark_events(drawn, run, worker)
-        window.share(drawn)
-        place[:] = [parts.figure(drawn)]
+        plot = memory_by_kind(run.tree, worker)
+        mark_events(plot, run, worker)
+        window.share(plot)
+        place[:] = [ui.figure(plot)]
         if events:
             window.write()
 
     draw()
-    choose.param.watch(draw, "value")
-    chooser = [choose] if len(names) > 1 and has(run.tree, "workers", "time") else []
-    return pn.Column(*chooser, place, sizing_mode="stretch_width", margin=0)
+    choice.param.watch(draw, "value")
+    has_choice = len(names) > 1 and has(run.tree, "workers", "time")
+    return ui.column(*([choice] if has_choice else []), place, margin=0)
 
 
-def _busy(window: Window) -> Any:
-    if not window.within.n_tasks:
+def _busy_threads(window: Window) -> figure:
+    if not window.timeline.n_tasks:
         return busy_threads(window.run.tree)
-    busy = BusyThreads(window.run.tree, window.within)
+    busy = BusyThreads(window.run.tree, window.timeline)
     window.share(busy.figure)
-    window.follow(lambda: busy.show_window(*(window.part or window.within.whole)))
+    window.subscribe(lambda: busy.show_window(*(window.part or window.timeline.whole)))
     if window.part:
         busy.show_window(*window.part)
     return busy.figure
 
 
-def group_table(window: Window) -> Any:
-    """Return the table of task groups, or a message if there are none."""
-    if not window.within.groups:
-        return parts.message("No task groups", "Nothing was recorded of them.")
-    unseen = window.within.n_unseen
-    note = "Serialising is counted without a time: it is in the sums of the whole run only."
+def group_table(window: Window) -> pn.viewable.Viewable:
+    """Return the table of task groups, or a message if there are none.
+
+    Parameters
+    ----------
+    window : Window
+        Selection of the page.
+
+    Returns
+    -------
+    Viewable
+        The table and a note.
+    """
+    if not window.timeline.groups:
+        return ui.message("No task groups", "Task groups were not recorded.")
+    n_unseen = window.timeline.n_unseen
+    note = "Serialisation is counted without times: only sums of the whole run contain it."
     if not window.has_times:
-        note = f"Of the whole run, whatever the window. {NO_TIMES}"
-    elif unseen:
-        note += f" {unseen} tasks were too many to record; parts of the run miss them."
-    return pn.Column(GroupTable(window).view, parts.words(note), sizing_mode="stretch_width")
+        note = f"Of the whole run, for any window. {NO_TIMES}"
+    elif n_unseen:
+        note += f" {n_unseen} tasks were not recorded (too many): parts of the run lack them."
+    return ui.column(GroupTable(window).view, ui.paragraph(note))

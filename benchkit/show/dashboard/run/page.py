@@ -6,245 +6,253 @@ The selected window and task group apply to the whole page; see
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import panel as pn
+from bokeh.plotting import figure
+from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
 from benchkit.errors import BenchkitError
-from benchkit.formatting import format_quantity, short_names
-from benchkit.show.dashboard.components import components as parts
+from benchkit.formatting import MISSING, format_quantity, short_names
+from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.mark_form import mark_run
+from benchkit.show.dashboard.components.markup import outcome_text
+from benchkit.show.dashboard.components.window_controls import window_controls
 from benchkit.show.dashboard.run.call_stacks import stacks
-from benchkit.show.dashboard.run.details import provenance
+from benchkit.show.dashboard.run.details import details
 from benchkit.show.dashboard.run.longest_tasks import longest_tasks
-from benchkit.show.dashboard.run.overview import group_table, overview, overview_and_before
-from benchkit.show.dashboard.run.problems import trouble
+from benchkit.show.dashboard.run.overview import group_table, overview
+from benchkit.show.dashboard.run.problems import problems
 from benchkit.show.dashboard.run.task_groups import choose_group
 from benchkit.show.dashboard.run.transfers import transfers
-from benchkit.show.dashboard.state.cache import open_run, open_store, run_times, usual_of
-from benchkit.show.dashboard.state.time_window import Window, align, end_fields
+from benchkit.show.dashboard.state.cache import load_run, open_store
+from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.dashboard.web.template import TABS_STYLES
 from benchkit.show.grafana.link import grafana_link
 from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import scheduler_load, worker_load
 from benchkit.show.plots.task_stream import TaskStream, task_stream
-from benchkit.show.plots.thread_activity import window_strip
-from benchkit.show.run_summary import KEY_FIGURES, OUTCOME_WORDS
+from benchkit.show.run_summary import KEY_FIGURES
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 
-__all__ = ["TITLE", "head", "pieces", "view"]
+__all__ = ["TITLE", "head", "live_figures", "view"]
 
 TITLE = "Run"
 
 
-def view(state: dict[str, str]) -> Any:
-    """Return the page of the run `state["id"]`; without an id, of the latest run.
+def view(state: dict[str, str]) -> Viewable:
+    """Return the page of a run.
 
-    ``tab``, ``from`` and ``to`` (s), ``group``, ``worker`` and the other keys of `Window` set
-    the selection.
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: ``id``, by default the latest run; ``tab``, ``from`` and ``to`` (s),
+        ``group``, ``worker`` and the other keys of `Window` set the selection.
+
+    Returns
+    -------
+    Viewable
+        The page.
     """
-    wanted = state.get("id") or "latest"
     try:
-        run = open_run(wanted)
+        page = load_run(state.get("id") or "latest")
     except BenchkitError as error:
-        return parts.message("This run cannot be shown", str(error), back=True)
-    window = Window(run, run_times(run.id), state)
-    return pn.Column(
-        head(run, usual_of(run)),
-        *_lead(run),
+        return ui.message("This run cannot be shown", str(error), back=True)
+    run, window = page.run, Window(page.run, page.timeline, state)
+    tabs = {
+        **_TABS,
+        "overview": lambda window: overview(window, page.baseline),
+        "facts": lambda window: details(run, _files(run.id)),
+    }
+    return ui.column(
+        head(run, page.baseline),
+        *_links(run),
         *_controls(window),
-        _tabs(window, _MAKERS),
+        _tabs(window, tabs),
         *mark_run(run),
-        sizing_mode="stretch_width",
     )
 
 
-def pieces(window: Window) -> Any:
-    """Return the parts of the page that need no store, for notebooks."""
-    return pn.Column(
-        head(window.run),
-        *_controls(window),
-        _tabs(window, _PIECES),
-        sizing_mode="stretch_width",
-    )
+def live_figures(window: Window) -> pn.Column:
+    """Return the parts of the page that need no store, for notebooks.
+
+    Parameters
+    ----------
+    window : Window
+        Selection of the page.
+
+    Returns
+    -------
+    panel.Column
+        Head, controls and tabs.
+    """
+    return ui.column(head(window.run), *_controls(window), _tabs(window, _TABS))
 
 
-def _lead(run: Run) -> list[Any]:
+def _links(run: Run) -> list[Viewable]:
     """Return links from a run to other runs and, if configured, to Grafana."""
     series = {name: run.record.get(name) for name in SERIES_FIELDS}
-    ways = {
-        address("runs", workload=run.workload, pick=run.id): "hold it beside another run",
+    links = {
+        address("runs", workload=run.workload, pick=run.id): "compare with another run",
         address("history", **series): "history of the workload",
-        address("workloads", name=run.workload): "what it does, its noise and its source",
+        address("workloads", name=run.workload): "description, noise and source of the workload",
         address("environments", name=run.tree.attrs.get("environment")): "its environment",
     }
     try:
         board = grafana_link(run)
     except BenchkitError as error:
-        return [parts.way("See also", ways), parts.words(str(error), kind="bad")]
+        return [ui.link_line("See also", links), ui.paragraph(str(error), kind="bad")]
     if board:
-        ways[board] = "Grafana at that time"
-    return [parts.way("See also", ways)]
+        links[board] = "Grafana at that time"
+    return [ui.link_line("See also", links)]
 
 
-def _tabs(window: Window, makers: dict[str, Callable[[Window], Any]]) -> Any:
+def _tabs(window: Window, makers: Mapping[str, Callable[[Window], Viewable]]) -> pn.Tabs:
     """Return the tabs of a run page; each is created when it is first opened."""
     # Create empty columns first (no `dynamic=True`): content that is added to a column while
     # the browser still builds this column is lost, and the tab stays blank.
     names = list(makers)
-    pages = [pn.Column(sizing_mode="stretch_width") for _ in names]
+    pages = [ui.column() for _ in names]
     window.tab = window.tab if window.tab in names else names[0]
 
-    def fill(place: int) -> None:
-        if not len(pages[place]):
-            with window.of_tab(names[place]):
-                pages[place][:] = [parts.guarded(lambda: makers[names[place]](window))]
+    def fill(index: int) -> None:
+        if not len(pages[index]):
+            with window.tab_callbacks(names[index]):
+                pages[index][:] = [ui.guard(lambda: makers[names[index]](window))]
+
+    def open_tab(event: Any) -> None:
+        window.show_tab(names[event.new])
+        fill(event.new)
+        window.write()
 
     fill(names.index(window.tab))
-    widget = pn.Tabs(
-        *zip([name.capitalize() for name in names], pages, strict=True),
+    tabs = pn.Tabs(
+        *zip([_TAB_TITLES.get(name, name.capitalize()) for name in names], pages, strict=True),
         sizing_mode="stretch_width",
         active=names.index(window.tab),
         stylesheets=[TABS_STYLES],
     )
-
-    def turned(event: Any) -> None:
-        window.turn(names[event.new])
-        fill(event.new)
-        window.write()
-
-    widget.param.watch(turned, "active")
-    return widget
+    tabs.param.watch(open_tab, "active")
+    return tabs
 
 
-def head(run: Run, usual: pd.DataFrame | None = None) -> Any:
-    """Return the head of the page: run, outcome, and key figures with the usual values."""
-    symbol, text = OUTCOME_WORDS.get(run.outcome, ("?", run.outcome))
+def head(run: Run, baseline: pd.DataFrame | None = None) -> pn.pane.HTML:
+    """Return the head of the page: run, outcome, and key figures with the usual values.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    baseline : DataFrame, optional
+        Metrics of the run beside the medians of earlier runs.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The head.
+    """
     metrics = run.metrics
     shown = {name: label for name, label in KEY_FIGURES.items() if name in metrics}
-    tiles = {
-        label: format_quantity(metrics[name], METRICS[name].units) for name, label in shown.items()
-    }
-    before = {}
-    if usual is not None and usual["runs before"].any():
-        rows = {label: usual.loc[METRICS[name].long_name] for name, label in shown.items()}
-        before = {
+    usual: dict[str, str] = {}
+    if baseline is not None:
+        rows = {label: baseline.loc[METRICS[name].long_name] for name, label in shown.items()}
+        usual = {
             label: f"{row['change']} on {row['median before']}"
             for label, row in rows.items()
             if row["runs before"]
         }
-    tags = ", ".join(f"{name}={value}" for name, value in run.tags.items())
     level = str(run.tree.attrs.get("capture") or "")
-    told = (
+    texts = (
         run.id,
-        f"environment {run.tree.attrs.get('environment', '–')}",
+        f"environment {run.tree.attrs.get('environment', MISSING)}",
         f"capture {level}" if level else "",
-        tags,
+        ", ".join(f"{name}={value}" for name, value in run.tags.items()),
     )
-    return parts.head(
+    return ui.page_head(
         run.workload,
-        state=f"{symbol} {text}",
+        state=outcome_text(run.outcome),
         good=run.outcome == "ok",
-        lines=[run.summary_line, ", ".join(part for part in told if part)],
+        lines=[run.summary_line, ", ".join(text for text in texts if text)],
         error=run.error,
-        tiles=tiles,
-        below=before,
+        figures={
+            label: format_quantity(metrics[name], METRICS[name].units)
+            for name, label in shown.items()
+        },
+        usual=usual,
     )
 
 
-def _controls(window: Window) -> list[Any]:
+def _controls(window: Window) -> list[Viewable]:
     """Return the widgets above all tabs that show and set the window and the group."""
-    if not has(window.run.tree, "scheduler", "time") and not window.within.n_tasks:
+    if not has(window.run.tree, "scheduler", "time") and not window.timeline.n_tasks:
         return []
-    told = parts.words(window.told)
-    ends = end_fields(window)
-    whole = pn.widgets.Button(name="Whole run", button_type="default", width=100, align="end")
-    whole.on_click(window.reset)
-    links = pn.Column(sizing_mode="stretch_width", margin=0)
+    links = ui.column(margin=0)
 
     def show() -> None:
-        parts.say(told, window.told)
-        whole.disabled = window.part is None
-        about = _about_group(window) if window.group else None
         # Links contain the window; update them in place: creating them again takes 10x the time.
-        if about is not None and len(links):
-            links.objects[0].param.update(object=about.object)
-        elif about is not None or len(links):
-            links[:] = [] if about is None else [about]
+        new = [_group_links(window)] if window.group else []
+        if new and len(links):
+            links.objects[0].param.update(object=new[0].object)
+        elif new or len(links):
+            links[:] = new
 
     show()
-    window.follow(show)
-    strip = window_strip(window.run.tree, window.whole, window.range)
-    align(strip)
-    return [
-        parts.figure(strip),
-        pn.Row(
-            *(choose_group(window), *ends, whole, pn.Column(told, width=330, align="end")), margin=0
-        ),
-        links,
-    ]
+    window.subscribe(show)
+    return [*window_controls(window, choose_group(window), button="Whole run"), links]
 
 
-def _about_group(window: Window) -> Any:
+def _group_links(window: Window) -> pn.pane.HTML:
     """Return links from the selected group to its tasks, call stacks and transfers."""
-    name = short_names(window.within.groups)[window.group]
-
-    def to(tab: str) -> str:
-        return address("run", **window.state(tab=tab))
-
-    return parts.way(
-        name,
-        {
-            to("tasks"): "its tasks",
-            to("stacks"): "its call stacks",
-            to("transfers"): "its transfers",
-            address("run", **window.state(group="")): "all groups again",
-        },
-    )
+    titles = {"tasks": "its tasks", "stacks": "its call stacks", "transfers": "its transfers"}
+    links = {address("run", **window.state(tab=tab)): title for tab, title in titles.items()}
+    links[address("run", **window.state(group=""))] = "all groups"
+    return ui.link_line(short_names(window.timeline.groups)[window.group], links)
 
 
-def _tasks(window: Window) -> Any:
+def _tasks(window: Window) -> pn.Column:
     tree = window.run.tree
-    if window.within.n_tasks:
-        stream = TaskStream(tree, window.within)
-        window.share(stream.figure)
-        drawn = stream.figure
-        chosen = [""]
-
-        def show() -> None:
-            if chosen[0] != window.group:
-                chosen[0] = window.group
-                stream.choose(*filter(None, [window.group]))
-            else:
-                stream.show_window(*window.shown)
-
-        show()
-        window.follow(show)
-    else:
-        drawn = task_stream(tree)
-    return pn.Column(
-        parts.figure(drawn),
-        parts.words(
-            "Zoom with the wheel, or drag across. Many tasks are drawn as pixels in the colour of "
-            "the group that took most of each, paler the more the thread was idle."
+    plot = _task_stream(window) if window.timeline.n_tasks else task_stream(tree)
+    return ui.column(
+        ui.figure(plot),
+        ui.paragraph(
+            "Zoom with the wheel or by dragging. Many tasks are drawn as pixels: a pixel has the "
+            "colour of the group that used most of its time, and is paler if the thread was idle."
         ),
         longest_tasks(window),
-        parts.heading("Task groups", "Thread-seconds within the window, busiest first."),
+        ui.heading("Task groups", "Thread-seconds within the window, busiest first."),
         group_table(window),
-        sizing_mode="stretch_width",
     )
 
 
-def _machines(window: Window) -> Any:
-    figures = [*worker_load(window.run.tree), *scheduler_load(window.run.tree)]
-    window.share(*figures)
-    return pn.Column(*(parts.figure(figure) for figure in figures), sizing_mode="stretch_width")
+def _task_stream(window: Window) -> figure:
+    """Return the task stream; updates with window and group."""
+    stream = TaskStream(window.run.tree, window.timeline)
+    window.share(stream.figure)
+    shown_group = ""
+
+    def show() -> None:
+        nonlocal shown_group
+        if shown_group != window.group:
+            shown_group = window.group
+            stream.choose(*filter(None, [window.group]))
+        else:
+            stream.show_window(*window.axis_ends)
+
+    show()
+    window.subscribe(show)
+    return stream.figure
+
+
+def _machines(window: Window) -> pn.Column:
+    plots = [*worker_load(window.run.tree), *scheduler_load(window.run.tree)]
+    window.share(*plots)
+    return ui.column(*map(ui.figure, plots))
 
 
 def _files(run_id: str) -> list[Path]:
@@ -252,18 +260,15 @@ def _files(run_id: str) -> list[Path]:
     return [store.file(run_id), *store.extras(run_id)]
 
 
-#: Tabs that need no store, by name.
-_PIECES: dict[str, Callable[[Window], Any]] = {
+#: Tab in the address -> function that makes its content without the store.
+_TABS: dict[str, Callable[[Window], Viewable]] = {
     "overview": overview,
     "tasks": _tasks,
     "stacks": stacks,
     "transfers": transfers,
     "machines": _machines,
-    "trouble": lambda window: trouble(window.run),
-    "facts": lambda window: provenance(window.run),
+    "trouble": lambda window: problems(window.run),
+    "facts": lambda window: details(window.run),
 }
-_MAKERS = {
-    **_PIECES,
-    "overview": overview_and_before,
-    "facts": lambda window: provenance(window.run, _files(window.run.id)),
-}
+#: Tab in the address -> title, where it is not the same word.
+_TAB_TITLES = {"stacks": "Call stacks", "trouble": "Problems"}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.formatting import MISSING
-from benchkit.show.dashboard.components import components as parts
+from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.event_text import format_event
 from benchkit.show.plots.base import worker_names
 from benchkit.store.run import Run
 
-__all__ = ["trouble"]
+__all__ = ["problems"]
 
 #: Number of complete tracebacks; repeating the same error gives no further information.
 MOST_TRACEBACKS = 5
@@ -22,46 +22,61 @@ MOST_TRACEBACKS = 5
 _LINE_HEAD = re.compile(r"^[\d-]+ [\d:,.]+ - (?:distributed\.)?(?P<logger>[\w.-]+) - [A-Z]+ - ")
 
 
-def trouble(run: Run) -> Any:
-    """Return errors, tracebacks, warnings and all events of the cluster."""
+def problems(run: Run) -> pn.Column:
+    """Return errors, tracebacks, warnings and all events of the cluster.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Returns
+    -------
+    panel.Column
+        The tab.
+    """
     names = pd.Series(worker_names(run.tree), dtype=object)
-    content = [
-        parts.words("Of the whole run, whatever the window and the task group."),
-        *_wrong(run), *_tracebacks(run, names), *_logs(run, names), *_events(run, names),
-    ]  # fmt: skip
-    return pn.Column(*content, sizing_mode="stretch_width")
+    return ui.column(
+        ui.paragraph("Of the whole run, for any window and task group."),
+        _summary(run),
+        *_tracebacks(run, names),
+        *_logs(run, names),
+        *_events(run, names),
+    )
 
 
-def _wrong(run: Run) -> list[Any]:
-    found = run.problems()
-    if found.empty:
-        return [parts.message("Nothing went wrong", "No error, no lost worker.")]
-    found["time (s)"] = found["time (s)"].round(3)
-    found["message"] = found["message"].map(format_event)
-    return [parts.table(found.set_index("what"), "what", long="message")]
+def _summary(run: Run) -> Viewable:
+    frame = run.problems()
+    if frame.empty:
+        return ui.message("No problems", "No error, no lost worker.")
+    frame["time (s)"] = frame["time (s)"].round(3)
+    frame["message"] = frame["message"].map(format_event)
+    return tables.table(frame.set_index("what"), "what", long="message")
 
 
-def _tracebacks(run: Run, names: pd.Series) -> list[Any]:
-    content: list[Any] = []
+def _tracebacks(run: Run, names: pd.Series) -> list[Viewable]:
+    content: list[Viewable] = []
     trace = str(run.tree.attrs.get("traceback") or "")
     if trace:
-        content += [parts.heading("Traceback"), parts.source_text(trace)]
+        content += [ui.heading("Traceback"), ui.code_block(trace)]
     errors = run.errors()
     if errors.empty or "traceback" not in errors:
         return content
-    told = errors[errors["traceback"].astype(str) != ""].drop_duplicates("traceback")
-    for error in told.head(MOST_TRACEBACKS).itertuples():
-        where = f"{error.exception} on worker {names.get(error.worker, '–')}, {error.time:.3f} s"
+    distinct = errors[errors["traceback"].astype(str) != ""].drop_duplicates("traceback")
+    for error in distinct.head(MOST_TRACEBACKS).itertuples():
+        worker = names.get(error.worker, MISSING)
+        where = f"{error.exception} on worker {worker}, {error.time:.3f} s"
         content += [
-            parts.heading(f"Task {error.key} raised", where),
-            parts.source_text(error.traceback),
+            ui.heading(f"Task {error.key} raised", where),
+            ui.code_block(error.traceback),
         ]
-    if len(told) > MOST_TRACEBACKS:
-        content.append(parts.words(f"{len(told) - MOST_TRACEBACKS} more tracebacks differ."))
+    if len(distinct) > MOST_TRACEBACKS:
+        n_hidden = len(distinct) - MOST_TRACEBACKS
+        content.append(ui.paragraph(f"{n_hidden} other tracebacks are not shown."))
     return content
 
 
-def _logs(run: Run, names: pd.Series) -> list[Any]:
+def _logs(run: Run, names: pd.Series) -> list[Viewable]:
     logs = run.logs()
     if logs.empty:
         return []
@@ -70,24 +85,24 @@ def _logs(run: Run, names: pd.Series) -> list[Any]:
     logs["text"] = [_LINE_HEAD.sub(r"\g<logger>: ", str(text)) for text in logs["text"]]
     shown = logs.rename(columns={"time": "time (s)"}).set_index("server")
     return [
-        parts.heading("Warnings of scheduler and workers"),
-        parts.table(shown[["time (s)", "level", "worker", "text"]], "server", long="text"),
+        ui.heading("Warnings of scheduler and workers"),
+        tables.table(shown[["time (s)", "level", "worker", "text"]], "server", long="text"),
     ]
 
 
-def _events(run: Run, names: pd.Series) -> list[Any]:
+def _events(run: Run, names: pd.Series) -> list[Viewable]:
     events = run.events()
     if events.empty:
         return []
     counts = events["topic"].value_counts()
-    told = ", ".join(f"{count} × {topic}" for topic, count in counts.items())
+    summary = ", ".join(f"{count} × {topic}" for topic, count in counts.items())
     shown = pd.DataFrame(
         {
             "event": events["topic"].to_numpy(),
             "time (s)": events["time"].round(3).to_numpy(),
-            "worker": events["worker"].map(names).fillna("–").astype(object).to_numpy(),
+            "worker": events["worker"].map(names).fillna(MISSING).astype(object).to_numpy(),
             "what": events["message"].map(format_event).to_numpy(),
         }
     )
     shown = shown.set_index("event")
-    return [parts.heading("Events", told), parts.table(shown, "event", long="what")]
+    return [ui.heading("Events", summary), tables.table(shown, "event", long="what")]

@@ -6,11 +6,12 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
+from panel.viewable import Viewable
 
-from benchkit.formatting import format_quantity, format_seconds, short_names
-from benchkit.show.dashboard.components import components as parts
+from benchkit.formatting import MISSING, format_quantity, format_seconds, short_names
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.filters import select
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
-from benchkit.show.escape import escape
 from benchkit.show.plots.base import worker_names
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
@@ -19,104 +20,110 @@ __all__ = ["transfers"]
 
 #: Largest number of rows in the table of a group's transfers.
 MOST_PAIRS = 500
+#: Label of a cell value -> value in the address.
 VALUES = {
     "bytes": "bytes", "bytes on the wire": "bytes_compressed", "number": "count",
     "time": "seconds",
 }  # fmt: skip
 _SPAN_TITLES = {
     "enqueued": "enqueued",
-    "start": "first task began",
-    "stop": "last task ended",
+    "start": "first task started",
+    "stop": "last task stopped",
     "active_cpu_seconds": "thread-seconds available",
 }
-OF_WINDOW = (
-    "Within a window it is known how often workers fetched and how long that took; bytes are known "
-    "of the whole run only."
+_WINDOW_NOTE = (
+    "Number and time of fetches are those within the window; bytes are recorded for the whole run "
+    "only."
 )
-OF_WHOLE = "The matrix is of the whole run, whatever the window: when tasks fetched is not known."
+_WHOLE_NOTE = "The matrix is of the whole run, for any window: fetch times were not recorded."
 
 
-def transfers(window: Window) -> Any:
-    """Return the transfer matrix within the window, and the other transfers between workers."""
+def transfers(window: Window) -> pn.Column:
+    """Return the transfer matrix within the window, and the other transfers between workers.
+
+    Parameters
+    ----------
+    window : Window
+        Selection of the page.
+
+    Returns
+    -------
+    panel.Column
+        The tab.
+    """
     run = window.run
-    pairs = pn.Column(sizing_mode="stretch_width", margin=0)
+    pairs = ui.column(margin=0)
 
     def show() -> None:
         pairs[:] = _pairs(window) if window.group else []
 
     show()
-    window.follow(show)
-    content: list[Any] = [pairs, *_matrix(window), *_shuffles(run)]
+    window.subscribe(show)
+    content = [pairs, *_matrix(window), *_shuffles(run)]
     spans = run.spans()
     if len(spans):
-        shown = pd.DataFrame({"span": spans["name"]})
+        frame = pd.DataFrame({"span": spans["name"]})
         for name, title in _SPAN_TITLES.items():
-            shown[title] = spans[name].map(format_seconds)
-        told = parts.table(shown.set_index("span"), "span", sortable=False)
-        content += [parts.heading("Spans", "Times are since the clock was on."), told]
-    return pn.Column(*content, sizing_mode="stretch_width")
+            frame[title] = spans[name].map(format_seconds)
+        content += [
+            ui.heading("Spans", "Times are seconds since the start of the measurement."),
+            tables.table(frame.set_index("span"), "span", sortable=False),
+        ]
+    return ui.column(*content)
 
 
-def _shuffles(run: Run) -> list[Any]:
+def _shuffles(run: Run) -> list[Viewable]:
     """Return the fine metrics of P2P shuffles, which tasks and transfers do not contain."""
     fine = run.fine_metrics()
-    if fine.empty or not (mine := fine["context"] == "p2p").any():
+    if fine.empty or not (is_p2p := fine["context"] == "p2p").any():
         return []
-    sums = fine[mine].groupby(["activity", "prefix", "unit"], sort=True)["value"].sum().unstack()
+    sums = fine[is_p2p].groupby(["activity", "prefix", "unit"], sort=True)["value"].sum().unstack()
     units = {"seconds": "s", "bytes": "B", "count": "1"}
-    known = [name for name in units if name in sums]
+    names = [name for name in units if name in sums]
     cells = [
-        [
-            escape(activity),
-            escape(where),
-            *(format_quantity(row[name], units[name]) for name in known),
-        ]
-        for (activity, where), row in sums.iterrows()
+        [activity, prefix, *(format_quantity(row[name], units[name]) for name in names)]
+        for (activity, prefix), row in sums.iterrows()
     ]
     return [
-        parts.heading("P2P shuffles", "Summed over all workers and the whole run."),
-        parts.rows(["activity", "where", *known], cells),
+        ui.heading("P2P shuffles", "Sums over all workers and the whole run."),
+        tables.html_table(["activity", "where", *names], cells),
     ]
 
 
-def _pairs(window: Window) -> list[Any]:
+def _pairs(window: Window) -> list[Viewable]:
     """Return the transfers to tasks of the selected group within the window, by worker pair."""
-    title = f"Fetched for {short_names(window.within.groups)[window.group]}"
+    title = f"Fetched for {short_names(window.timeline.groups)[window.group]}"
     if not window.has_times:
-        return [parts.heading(title, NO_TIMES)]
-    found = window.within.transfers_of(window.group, window.part)
-    if found.empty:
-        return [parts.heading(title, "Nothing was fetched for its tasks within the window.")]
+        return [ui.heading(title, NO_TIMES)]
+    pairs = window.timeline.transfers_of(window.group, window.part)
+    if pairs.empty:
+        return [ui.heading(title, "Its tasks fetched nothing within the window.")]
     names = pd.Series(worker_names(window.run.tree), dtype=object)
     for end in ("source", "destination"):
-        found[end] = found[end].map(names).fillna("–").astype(object)
-    found = found.rename(columns={"source": "from worker", "destination": "to worker"})
-    found = found.rename(columns={"count": "fetches", "seconds": "took (s)"}).round(4)
-    told = "Within the window."
-    if len(found) > MOST_PAIRS:
-        told += f" The first {MOST_PAIRS} of {len(found)} pairs of workers."
-    shown = found.head(MOST_PAIRS).set_index("from worker")
-    return [parts.heading(title, told), parts.table(shown, "from worker")]
+        pairs[end] = pairs[end].map(names).fillna(MISSING).astype(object)
+    pairs = pairs.rename(columns={"source": "from worker", "destination": "to worker"})
+    pairs = pairs.rename(columns={"count": "fetches", "seconds": "time (s)"}).round(4)
+    below = "Within the window."
+    if len(pairs) > MOST_PAIRS:
+        below += f" The first {MOST_PAIRS} of {len(pairs)} pairs of workers."
+    frame = pairs.head(MOST_PAIRS).set_index("from worker")
+    return [ui.heading(title, below), tables.table(frame, "from worker")]
 
 
-def _matrix(window: Window) -> list[Any]:
+def _matrix(window: Window) -> list[Viewable]:
     """Return the transfer matrix with a select for the cell value."""
-    matrix = TransferMatrix(window.run.tree, window.within)
-    asked = window.words["cells"]
-    value = pn.widgets.Select(
-        name="Cells show", options=VALUES, value=asked if asked in VALUES.values() else "bytes",
-        width=200,
-    )  # fmt: skip
+    matrix = TransferMatrix(window.run.tree, window.timeline)
+    value = select("Cells show", VALUES, window.options["cells"], width=200)
 
     def show() -> None:
         matrix.show_window(window.part, str(value.value))
 
-    def chosen(event: Any) -> None:
+    def change_value(event: Any) -> None:
         show()
-        window.note(cells="" if event.new == "bytes" else event.new)
+        window.set_options(cells="" if event.new == "bytes" else event.new)
 
     show()
-    window.follow(show)
-    value.param.watch(chosen, "value")
-    told = parts.words(OF_WINDOW if matrix.has_windows else OF_WHOLE)
-    return [value, parts.figure(matrix.figure), told]
+    window.subscribe(show)
+    value.param.watch(change_value, "value")
+    note = ui.paragraph(_WINDOW_NOTE if matrix.has_windows else _WHOLE_NOTE)
+    return [value, ui.figure(matrix.figure), note]

@@ -1,4 +1,4 @@
-"""Cached reads of the store, its index, nightly series and runs, shared by all sessions.
+"""Cached reads of the store, its index and its runs, shared by all sessions.
 
 Run files never change, so runs are cached by id. Results from the index are cached by the names
 of the index files, which never change either.
@@ -10,18 +10,14 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import panel as pn
+import xarray as xr
 
-from benchkit.analysis.regression.history import History, build_history, night_name
-from benchkit.analysis.regression.level_events import worse_direction
-from benchkit.analysis.regression.regression import Regression, read_ledger
-from benchkit.analysis.regression.status import SeriesStatus, series_statuses
 from benchkit.analysis.run.baseline import metrics_against_previous
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
@@ -29,35 +25,36 @@ from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import folders_of
 from benchkit.measure.discovery import Collection, collect
 from benchkit.store.run import Run
-from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
 __all__ = [
     "STORE_VARIABLE",
-    "all_nights",
+    "RunPage",
     "attributes_of",
-    "kept",
+    "cached",
+    "load_run",
+    "newest_attributes",
     "noise_of",
-    "nights_of",
-    "nights_of_workload",
     "open_run",
     "open_store",
-    "regressions",
-    "run_times",
     "runs_table",
-    "shown_metrics",
-    "series_statuses_of",
-    "usual_of",
-    "warm_up",
+    "store_version",
     "workload_catalogue",
 ]
 
 #: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
+#: Number of newest run files to try, in case files are damaged.
+MOST_FILES = 3
 
 
 def open_store() -> Store:
     """Return the store that this server shows.
+
+    Returns
+    -------
+    Store
+        The store.
 
     Raises
     ------
@@ -74,9 +71,15 @@ def _store(path: str) -> Store:
 
 
 def runs_table() -> pd.DataFrame:
-    """Return the index of the store, newest run first; do not modify."""
+    """Return the index of the store; do not modify.
+
+    Returns
+    -------
+    DataFrame
+        Records of all runs, newest first.
+    """
     store = open_store()
-    return _newest_first(str(store.path), _version(store))
+    return _newest_first(str(store.path), store_version(store))
 
 
 @pn.cache(max_items=1)
@@ -84,72 +87,19 @@ def _newest_first(path: str, version: str) -> pd.DataFrame:
     return open_store().runs().iloc[::-1].reset_index(drop=True)
 
 
-def all_nights() -> History:
-    """Return the nightly series of every metric that has a direction; do not modify."""
-    store = open_store()
-    return _nights(str(store.path), _version(store))
+def store_version(store: Store) -> str:
+    """Return a hash that changes when runs, marks or events are added.
 
+    Parameters
+    ----------
+    store : Store
+        The store.
 
-def nights_of(metric: str, night: str = "") -> History:
-    """Return the nightly series of one metric, with the data up to a night; do not modify.
-
-    Without a night, or with an unknown night, returns all data.
+    Returns
+    -------
+    str
+        SHA-256 of the names of the index files, in hexadecimal digits.
     """
-    # Results for a metric (its changes) are cached with its series; the runs are shared.
-    history = kept(lambda: all_nights().select(metric=metric), "nights", metric)
-    names = [night_name(time) for time in history.times] if night else []
-    if night not in names:
-        return history
-    return kept(lambda: _begun(history.before(names.index(night))), "nights", metric, night)
-
-
-def nights_of_workload(workload: str) -> History:
-    """Return the nightly series of every metric of one workload; do not modify.
-
-    Change points are computed on request, for this workload only.
-    """
-    return kept(lambda: all_nights().select(workload=workload), "workload", workload)
-
-
-def _begun(history: History) -> History:
-    """Return the series that have a value or an attempted run."""
-    has_value = np.isfinite(history.values).any(axis=1)
-    was_tried = (history.outcomes != "").any(axis=1)[history.series["key"].to_numpy(int)]
-    keep = has_value | was_tried
-    series = history.series[keep].reset_index(drop=True)
-    return replace(history, series=series, values=history.values[keep])
-
-
-def shown_metrics() -> list[str]:
-    """Return the metrics of which the store has nightly series, in the order of the table."""
-    return list(dict.fromkeys(all_nights().series["metric"]))
-
-
-def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[SeriesStatus]]:
-    """Return the history of a metric up to a night (default: the last) and its series states.
-
-    Do not modify. Returns both at once: states of one history do not match the rows of a later one.
-    """
-
-    def make() -> tuple[History, list[SeriesStatus]]:
-        store, history = open_store(), nights_of(metric, night)
-        return history, series_statuses(history, store.events(), store.marks())
-
-    return kept(make, "standings", metric, night)
-
-
-def regressions() -> list[Regression]:
-    """Return the regressions in the ledger of the store; do not modify."""
-
-    def make() -> list[Regression]:
-        store = open_store()
-        return read_ledger(store.events(), store.marks())
-
-    return kept(make, "regressions")
-
-
-def _version(store: Store) -> str:
-    """Return a hash that changes when runs, marks or events are added."""
     names = [
         *store.files.list("index/new", ".json"),
         *store.files.list("index", ".parquet"),
@@ -159,15 +109,18 @@ def _version(store: Store) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
-@pn.cache(max_items=1)
-def _nights(path: str, version: str) -> History:
-    directed = [name for name in METRICS if worse_direction(name)]
-    store = open_store()
-    return build_history(store.runs(), metrics=directed, marks=store.marks())
-
-
 def open_run(run_id: str) -> Run:
-    """Return a run by its id or the beginning of it.
+    """Return a run, shared by sessions; do not modify.
+
+    Parameters
+    ----------
+    run_id : str
+        Id of the run, its beginning, or "latest".
+
+    Returns
+    -------
+    Run
+        The run.
 
     Raises
     ------
@@ -179,43 +132,100 @@ def open_run(run_id: str) -> Run:
     return Run(_tree(str(open_store().path), _resolved(run_id)))
 
 
+@dataclass(frozen=True)
+class RunPage:
+    """Data of a page about a run; do not modify.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    timeline : TaskTimeline
+        Start and stop of its tasks.
+    baseline : DataFrame
+        Metrics of the run beside the medians of comparable earlier runs.
+    """
+
+    run: Run
+    timeline: TaskTimeline
+    baseline: pd.DataFrame
+
+
+def load_run(run_id: str) -> RunPage:
+    """Return a run with its task timeline and its baseline, shared by sessions.
+
+    Parameters
+    ----------
+    run_id : str
+        Id of the run, its beginning, or "latest".
+
+    Returns
+    -------
+    RunPage
+        The run.
+
+    Raises
+    ------
+    UnknownRun
+        No run has this id.
+    UnreadableRun
+        Its file is damaged.
+    """
+    run = open_run(run_id)
+
+    def baseline() -> pd.DataFrame:
+        return metrics_against_previous(runs_table().iloc[::-1], run.record)
+
+    timeline = _timeline(str(open_store().path), run.id)
+    return RunPage(run, timeline, cached(baseline, "baseline", run.id))
+
+
 def _resolved(run_id: str) -> str:
     """Return the complete id of a run, from the cached ids: listing all ids takes long."""
-    whole = kept(lambda: frozenset(runs_table()["id"].astype(str)), "ids")
-    return run_id if run_id in whole else open_store().resolve(run_id)
+    ids = cached(lambda: frozenset(runs_table()["id"].astype(str)), "ids")
+    return run_id if run_id in ids else open_store().resolve(run_id)
 
 
 # Eight runs: several pages of a few users.
 @pn.cache(max_items=8, policy="LRU")
-def _tree(path: str, run_id: str) -> Any:
+def _tree(path: str, run_id: str) -> xr.DataTree:
     return Store(path, create=False).open(run_id).tree.load()
-
-
-def run_times(run_id: str) -> TaskTimeline:
-    """Return the task timeline of a run, shared by sessions; do not modify."""
-    return _times(str(open_store().path), _resolved(run_id))
 
 
 # 40 MB at 1 M tasks; cached so that sessions share one copy.
 @pn.cache(max_items=8, policy="LRU")
-def _times(path: str, run_id: str) -> TaskTimeline:
+def _timeline(path: str, run_id: str) -> TaskTimeline:
     return TaskTimeline(_tree(path, run_id))
 
 
-def usual_of(run: Run) -> pd.DataFrame:
-    """Return the metrics of a run and the medians of earlier runs; do not modify."""
-    return kept(
-        lambda: metrics_against_previous(runs_table().iloc[::-1], run.record), "usual", run.id
-    )
-
-
 def noise_of(metric: str) -> pd.DataFrame:
-    """Return the noise of one metric in each set of comparable runs; do not modify."""
-    return kept(lambda: run_noise(runs_table(), metric), "noise", metric)
+    """Return the noise of one metric in each set of comparable runs; do not modify.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+
+    Returns
+    -------
+    DataFrame
+        As from `run_noise`.
+    """
+    return cached(lambda: run_noise(runs_table(), metric), "noise", metric)
 
 
 def attributes_of(run_id: str) -> dict[str, Any]:
     """Return the attributes of a run file; do not modify.
+
+    Parameters
+    ----------
+    run_id : str
+        Id of the run, or its beginning.
+
+    Returns
+    -------
+    dict
+        Name -> value.
 
     Raises
     ------
@@ -237,11 +247,33 @@ def _attributes_of(path: str, run_id: str) -> dict[str, Any]:
         tree.close()
 
 
+def newest_attributes(runs: pd.DataFrame) -> dict[str, Any]:
+    """Return the attributes of the newest readable run file.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Records of runs, newest first.
+
+    Returns
+    -------
+    dict
+        Name -> value; empty if none of the newest `MOST_FILES` files can be read.
+    """
+    for run_id in runs["id"].head(MOST_FILES) if len(runs) else ():
+        with contextlib.suppress(BenchkitError):
+            return attributes_of(str(run_id))
+    return {}
+
+
 @pn.cache(max_items=1)
 def workload_catalogue() -> Collection:
     """Return the workloads of ``./workloads``, else the shipped ones; collected once.
 
-    Empty if the folder is missing: measured workloads are shown without it.
+    Returns
+    -------
+    Collection
+        The workloads; empty if the folder is missing: measured workloads are shown without it.
     """
     try:
         return collect(folders_of("workloads"))
@@ -249,35 +281,35 @@ def workload_catalogue() -> Collection:
         return Collection()
 
 
-def warm_up() -> None:
-    """Fill the cache for the most frequent pages; takes seconds with 10 000 runs.
-
-    Runs in a background thread. Errors are ignored here: the page that needs the data reports them.
-    """
-    with contextlib.suppress(Exception):
-        for metric in shown_metrics()[:1] or ["duration"]:
-            series_statuses_of(metric)
-            noise_of(metric)
-        regressions()
-
-
-def kept(make: Callable[[], Any], *name: str) -> Any:
-    """Return the result of `make`, cached by name until the store changes; do not modify.
+def cached(make: Callable[[], Any], *name: str) -> Any:
+    """Return the result of a function, cached until the store changes; do not modify.
 
     For results that take seconds, such as the explanation of an experiment.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the result.
+    *name : str
+        Key in the cache.
+
+    Returns
+    -------
+    object
+        The result.
     """
     store = open_store()
-    return _answers(str(store.path), _version(store))(_Question(name, [make]))
+    return _results(str(store.path), store_version(store))(_CacheKey(name, [make]))
 
 
 @dataclass(frozen=True)
-class _Question:
-    """Cache key with its function; the function is dropped after use because it may hold a run."""
+class _CacheKey:
+    """Cache key with its function; the function is dropped after use: it may refer to a run."""
 
     name: tuple[str, ...]
     makers: list[Callable[[], Any]] = field(compare=False)
 
 
 @pn.cache(max_items=1)
-def _answers(path: str, version: str) -> Callable[[_Question], Any]:
-    return lru_cache(maxsize=100)(lambda question: question.makers.pop()())
+def _results(path: str, version: str) -> Callable[[_CacheKey], Any]:
+    return lru_cache(maxsize=100)(lambda key: key.makers.pop()())

@@ -16,34 +16,32 @@ import numpy as np
 import panel as pn
 from bokeh.models import BoxZoomTool, CrosshairTool, Range1d
 from bokeh.models.annotations import Span
+from bokeh.plotting import figure
 
 from benchkit.analysis.run.timeline import TaskTimeline
-from benchkit.formatting import short_group
-from benchkit.show.dashboard.state.url import remember
+from benchkit.show.dashboard.state.debounce import Debounced
+from benchkit.show.dashboard.state.url import write_address
 from benchkit.show.plots.base import INK
 from benchkit.show.plots.thread_activity import whole_time
 from benchkit.store.run import Run
 
-__all__ = ["NAMES", "NO_TIMES", "PairWindow", "Window", "align", "end_fields"]
+__all__ = ["NO_TIMES", "Window", "align"]
 
 #: Borders left and right of every plot over time, in pixels: equal times are aligned vertically,
 #: independent of the axis numbers and the legend.
-AXIS, LEGENDS = 70, 150
-#: Smallest time in ms between two updates: a turn of the mouse wheel causes dozens of range
-#: changes.
-APART_MS = 60
-#: Time in ms without changes before the browser's history gets an entry (one per drag).
-REST_MS = 500
+LEFT_BORDER = 70
+RIGHT_BORDER = 150
+#: Smallest time in ms between two updates: one turn of the mouse wheel changes the range dozens of
+#: times.
+UPDATE_MS = 60
 #: Further keys of the address, for single parts of the page: order, name filter and page of the
 #: table of groups; prefix, search text and range of call stacks; value of the transfer matrix;
 #: divisor of the seconds of two runs.
-WORDS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
+OPTIONS = ("sort", "holds", "page", "prefix", "find", "frames", "cells", "per")
 #: Message shown where task times are missing.
-NO_TIMES = "When each task computed was not recorded: the light capture counts tasks only."
-#: Names of the two runs of a pair.
-NAMES = ("A", "B")
-#: Tolerance, as a share of the whole run, within which a window counts as the whole run.
-SAME = 1e-3
+NO_TIMES = "Task times were not recorded: the light capture only counts tasks."
+#: Tolerance, as a share of the whole run, timeline which a window counts as the whole run.
+WHOLE_TOLERANCE = 1e-3
 
 
 class Window:
@@ -53,10 +51,10 @@ class Window:
     ----------
     run : Run
         The run.
-    within : TaskTimeline
+    timeline : TaskTimeline
         Task timeline of the run.
     state : mapping of str to str
-        The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``, and `WORDS`.
+        The address: ``from`` and ``to`` (s), ``group``, ``worker``, ``tab``, and `OPTIONS`.
     whole : tuple of float, optional
         Start and end of the whole time range, in s; by default of this run.
 
@@ -66,8 +64,8 @@ class Window:
         Range for figures over time.
     group : str
         Selected task group, or "".
-    followers : list of callable
-        Callbacks for changes, on every tab.
+    options : dict of str to str
+        Values of `OPTIONS` in the address.
     """
 
     #: Name of the view whose address contains the state.
@@ -76,14 +74,14 @@ class Window:
     def __init__(
         self,
         run: Run,
-        within: TaskTimeline,
+        timeline: TaskTimeline,
         state: Mapping[str, str],
         *,
         whole: tuple[float, float] | None = None,
     ) -> None:
-        self.run, self.within = run, within
-        self.whole = whole or whole_time(run.tree, within)
-        left, right = self._asked(state)
+        self.run, self.timeline = run, timeline
+        self.whole = whole or whole_time(run.tree, timeline)
+        left, right = self._initial_ends(state)
         margin = 0.01 * (self.whole[1] - self.whole[0])
         self._full = (self.whole[0] - margin, self.whole[1] + margin)
         if (left, right) == self.whole:
@@ -95,22 +93,22 @@ class Window:
             reset_start=self._full[0],
             reset_end=self._full[1],
         )
-        self._moment = Span(dimension="height", line_color=INK, line_alpha=0.7, line_dash="dotted")
-        self.group = state.get("group", "") if state.get("group") in within.groups else ""
+        self._cursor = Span(dimension="height", line_color=INK, line_alpha=0.7, line_dash="dotted")
+        self.group = state.get("group", "") if state.get("group") in timeline.groups else ""
         self.worker = state.get("worker", "")
         self.tab = state.get("tab", "")
-        self.words = {name: state.get(name, "") for name in WORDS}
-        self.followers: list[Callable[[], None]] = []
-        self._of_tab: dict[str, list[Callable[[], None]]] = {}
-        self._stale: set[str] = set()
-        self._made = ""
-        self._waiting = self._resting = False
-        self._told_at = 0.0
-        self._then = self.shown
-        self.range.on_change("start", self._moved)
-        self.range.on_change("end", self._moved)
+        self.options = {name: state.get(name, "") for name in OPTIONS}
+        #: Tab -> callbacks; tab "" for those of every tab.
+        self._callbacks: dict[str, list[Callable[[], object]]] = {"": []}
+        self._outdated_tabs: set[str] = set()
+        self._tab_in_creation = ""
+        self._update_pending = False
+        self._updated_at = 0.0
+        self._write_later = Debounced(self.write, lambda: self.range)
+        self.range.on_change("start", self._range_changed)
+        self.range.on_change("end", self._range_changed)
 
-    def _asked(self, state: Mapping[str, str]) -> tuple[float, float]:
+    def _initial_ends(self, state: Mapping[str, str]) -> tuple[float, float]:
         """Return the window in the address if it is valid, else the whole run."""
         try:
             left, right = (float(state[name]) for name in ("from", "to"))
@@ -122,11 +120,11 @@ class Window:
     @property
     def ends(self) -> tuple[float, float]:
         """The ends of the window, in s."""
-        left, right = self.shown
+        left, right = self.axis_ends
         return max(left, self.whole[0]), min(right, self.whole[1])
 
     @property
-    def shown(self) -> tuple[float, float]:
+    def axis_ends(self) -> tuple[float, float]:
         """The ends of the axes, in s; they include a margin around the whole run."""
         start: Any = self.range.start
         end: Any = self.range.end
@@ -136,38 +134,49 @@ class Window:
     def part(self) -> tuple[float, float] | None:
         """The ends of the window, or None if it contains the whole run."""
         left, right = self.ends
-        near = SAME * (self.whole[1] - self.whole[0])
-        held = left <= self.whole[0] + near and right >= self.whole[1] - near
-        return None if held or not right > left else (left, right)
+        tolerance = WHOLE_TOLERANCE * (self.whole[1] - self.whole[0])
+        is_whole = left <= self.whole[0] + tolerance and right >= self.whole[1] - tolerance
+        return None if is_whole or not right > left else (left, right)
 
     @property
-    def of_tasks(self) -> tuple[float, float] | None:
+    def task_part(self) -> tuple[float, float] | None:
         """The window for task queries; None (the whole run) if tasks have no times."""
         return self.part if self.has_times else None
 
     @property
     def has_times(self) -> bool:
         """Whether the run has task times: the light capture only counts tasks."""
-        return bool(self.within.n_tasks)
+        return bool(self.timeline.n_tasks)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The window as text."""
         length = self.whole[1] - self.whole[0]
         if self.part is None:
             return f"The whole run, {_seconds(length)}"
         left, right = self.part
-        told = f"{_seconds(right - left)} of {_seconds(length)}"
-        return f"{told}: {left:.3f} to {right:.3f} s"
+        share = f"{_seconds(right - left)} of {_seconds(length)}"
+        return f"{share}: {left:.3f} to {right:.3f} s"
 
     @property
     def prefix(self) -> str:
         """The prefix of the selected group, or ""."""
-        prefixes = dict(zip(self.within.groups, self.within.prefixes, strict=False))
+        prefixes = dict(zip(self.timeline.groups, self.timeline.prefixes, strict=False))
         return prefixes.get(self.group, "")
 
     def state(self, **changed: Any) -> dict[str, Any]:
-        """Return the keys of the page's address, some of them changed."""
+        """Return the keys of the page's address.
+
+        Parameters
+        ----------
+        **changed
+            Keys with another value than that of the page.
+
+        Returns
+        -------
+        dict
+            Key -> value.
+        """
         part = self.part
         ends = ("", "")
         if part is not None:
@@ -181,195 +190,177 @@ class Window:
             "to": ends[1],
             "group": self.group,
             "worker": self.worker,
-            **self.words,
+            **self.options,
             **changed,
         }
 
-    def follow(self, follower: Callable[[], None]) -> None:
-        """Register a callback for changes of the window or the group.
+    def subscribe(self, callback: Callable[[], object]) -> None:
+        """Call a function after each change of the window or the group.
 
-        Callbacks of a tab (see `of_tab`) are called while the tab is shown.
+        Parameters
+        ----------
+        callback : callable
+            The function; that of a tab (see `tab_callbacks`) is called while the tab is shown.
         """
-        (self._of_tab.setdefault(self._made, []) if self._made else self.followers).append(follower)
+        self._callbacks.setdefault(self._tab_in_creation, []).append(callback)
 
     @contextmanager
-    def of_tab(self, tab: str) -> Iterator[None]:
-        """Assign callbacks registered in this context to a tab."""
-        before, self._made = self._made, tab
+    def tab_callbacks(self, tab: str) -> Iterator[None]:
+        """Assign functions subscribed in this context to a tab.
+
+        Parameters
+        ----------
+        tab : str
+            Name of the tab.
+
+        Yields
+        ------
+        None
+            In the context.
+        """
+        previous, self._tab_in_creation = self._tab_in_creation, tab
         try:
             yield
         finally:
-            self._made = before
+            self._tab_in_creation = previous
 
-    def turn(self, tab: str) -> None:
-        """Select a tab and update it if it is out of date."""
+    def show_tab(self, tab: str) -> None:
+        """Select a tab and update it if it is out of date.
+
+        Parameters
+        ----------
+        tab : str
+            Name of the tab.
+        """
         self.tab = tab
-        if tab in self._stale:
-            self._stale.discard(tab)
-            for follower in self._of_tab.get(tab, ()):
-                follower()
+        if tab in self._outdated_tabs:
+            self._outdated_tabs.discard(tab)
+            for callback in self._callbacks[tab]:
+                callback()
 
-    def share(self, *figures: Any) -> None:
+    def share(self, *plots: figure) -> None:
         """Make figures over time show and set the window.
 
         All figures mark the time at the mouse position.
+
+        Parameters
+        ----------
+        *plots : bokeh.plotting.figure
+            The figures.
         """
-        for figure in figures:
-            if not figure.axis or not figure.axis[0].visible:  # message instead of a plot
+        for plot in plots:
+            if not plot.axis or not plot.axis[0].visible:  # message instead of a plot
                 continue
-            figure.x_range = self.range
-            align(figure)
-            figure.add_tools(CrosshairTool(overlay=self._moment, visible=False))
-            boxes = [tool for tool in figure.toolbar.tools if isinstance(tool, BoxZoomTool)]
+            plot.x_range = self.range
+            align(plot)
+            plot.add_tools(CrosshairTool(overlay=self._cursor, visible=False))
+            boxes = [tool for tool in plot.toolbar.tools if isinstance(tool, BoxZoomTool)]
             if boxes:
-                figure.toolbar.active_drag = boxes[0]
+                plot.toolbar.active_drag = boxes[0]
 
     def reset(self, *events: Any) -> None:
-        """Select the whole run."""
-        self._soon(lambda: self.range.update(start=self._full[0], end=self._full[1]))
+        """Select the whole run.
 
-    def look(self, left: float, right: float) -> bool:
-        """Select a time window in seconds, clipped to the run; return False if it is empty."""
+        Parameters
+        ----------
+        *events : object
+            Events of a widget; ignored.
+        """
+        self._run_locked(lambda: self.range.update(start=self._full[0], end=self._full[1]))
+
+    def zoom(self, left: float, right: float) -> bool:
+        """Select a time window.
+
+        Parameters
+        ----------
+        left, right : float
+            Ends in s; clipped to the run.
+
+        Returns
+        -------
+        bool
+            False if the window is empty; it is not selected then.
+        """
         left, right = max(left, self.whole[0]), min(right, self.whole[1])
         if right > left:
-            self._soon(lambda: self.range.update(start=left, end=right))
+            self._run_locked(lambda: self.range.update(start=left, end=right))
         return right > left
 
-    def choose(self, group: str) -> None:
-        """Select a task group, or none with ""."""
+    def select_group(self, group: str) -> None:
+        """Select a task group.
+
+        Parameters
+        ----------
+        group : str
+            Name of the group; "" for none.
+        """
         if group != self.group:
             self.group = group
-            self.words |= {"prefix": "", "frames": ""}  # of the call stacks of the previous group
-            self._soon(self._chosen)
+            # The call stacks were those of the previous group.
+            self.options |= {"prefix": "", "frames": ""}
+            self._run_locked(self._group_changed)
 
-    def note(self, **words: str) -> None:
-        """Store keys of the address that no callback depends on."""
-        if not words.items() <= self.words.items():
-            self.words |= words
+    def set_options(self, **options: str) -> None:
+        """Store keys of the address that no callback depends on.
+
+        Parameters
+        ----------
+        **options : str
+            Values of `OPTIONS`.
+        """
+        if not options.items() <= self.options.items():
+            self.options |= options
             self.write()
 
     def write(self) -> None:
         """Write the selection into the address."""
-        remember(self.VIEW, self.state())
+        write_address(self.VIEW, self.state())
 
-    def _chosen(self) -> None:
-        self._tell()
+    def _group_changed(self) -> None:
+        self._notify()
         self.write()
 
-    def _soon(self, act: Callable[[], Any]) -> None:
+    def _run_locked(self, action: Callable[[], Any]) -> None:
         """Run an action with the lock of the document; click callbacks do not hold it."""
         document = self.range.document
         if document is None or document.session_context is None:
-            act()
+            action()
         else:
-            document.add_next_tick_callback(act)
+            document.add_next_tick_callback(action)
 
-    def _moved(self, attr: str, old: Any, new: Any) -> None:
+    def _range_changed(self, attr: str, old: Any, new: Any) -> None:
         document = pn.state.curdoc or self.range.document
         if document is None:  # in a notebook without a server
-            self._tell()
+            self._notify()
             return
-        if not self._waiting:
-            self._waiting = True
+        if not self._update_pending:
+            self._update_pending = True
             # Delay: the two ends of the range arrive as two consecutive changes in one message.
-            wait_ms = APART_MS - 1e3 * (time.monotonic() - self._told_at)
-            document.add_timeout_callback(self._settled, max(1, int(wait_ms)))
-        if not self._resting:
-            self._resting = True
-            self._then = self.shown
-            document.add_timeout_callback(self._rested, REST_MS)
+            delay_ms = UPDATE_MS - 1e3 * (time.monotonic() - self._updated_at)
+            document.add_timeout_callback(self._update, max(1, int(delay_ms)))
+        self._write_later()
 
-    def _settled(self) -> None:
-        self._waiting = False
-        self._tell()
-        self._told_at = time.monotonic()
+    def _update(self) -> None:
+        self._update_pending = False
+        self._notify()
+        self._updated_at = time.monotonic()
 
-    def _rested(self) -> None:
-        document = pn.state.curdoc or self.range.document
-        if self._then != self.shown and document is not None:  # still changing
-            self._then = self.shown
-            document.add_timeout_callback(self._rested, REST_MS)
-            return
-        self._resting = False
-        self.write()
-
-    def _tell(self) -> None:
-        self._stale = set(self._of_tab) - {self.tab}
-        for follower in [*self.followers, *self._of_tab.get(self.tab, ())]:
-            follower()
+    def _notify(self) -> None:
+        self._outdated_tabs = set(self._callbacks) - {"", self.tab}
+        shown = ("", self.tab) if self.tab else ("",)
+        for callback in [each for tab in shown for each in self._callbacks.get(tab, ())]:
+            callback()
 
 
-class PairWindow(Window):
-    """Selection on the page of two runs; groups are named without Dask's hash."""
+def align(plot: figure) -> None:
+    """Set the left and right border that all figures over time have.
 
-    VIEW = "pair"
-
-    def __init__(
-        self, runs: list[Run], withins: list[TaskTimeline], state: Mapping[str, str]
-    ) -> None:
-        self.runs, self.withins = runs, withins
-        self.ids = {name: run.id for name, run in zip(("a", "b"), runs, strict=True)}
-        ends = [whole_time(run.tree, within) for run, within in zip(runs, withins, strict=True)]
-        super().__init__(
-            runs[1], withins[1], state, whole=(min(e[0] for e in ends), max(e[1] for e in ends))
-        )
-        self.names = list(
-            dict.fromkeys(short_group(name) for within in withins for name in within.groups)
-        )
-        self.group = state.get("group", "") if state.get("group") in self.names else ""
-
-    def state(self, **changed: Any) -> dict[str, Any]:
-        """Return the keys of the page's address, some of them changed."""
-        kept = super().state()
-        mine = ("from", "to", "group", "sort", "holds", "page", "per")
-        return {**self.ids, **{name: kept[name] for name in mine}, **changed}
-
-    @property
-    def has_times(self) -> bool:
-        """Whether both runs have task times."""
-        return all(within.n_tasks for within in self.withins)
-
-    def groups_of(self, within: TaskTimeline) -> list[str]:
-        """Return the groups of one run that have the selected short name."""
-        return [name for name in within.groups if short_group(name) == self.group]
-
-
-def end_fields(window: Window) -> list[Any]:
-    """Return input fields for both ends of the window, for use with the keyboard."""
-    fields = [
-        pn.widgets.FloatInput(
-            name=name, value=None, width=112, format="0.000", margin=(5, 10, 5, 0)
-        )
-        for name in ("From (s)", "To (s)")
-    ]
-
-    saying = False
-
-    def show() -> None:
-        nonlocal saying
-        saying = True
-        for field, end in zip(fields, window.ends, strict=True):
-            field.value = round(end, 6)
-        saying = False
-
-    def typed(event: Any) -> None:
-        if saying:
-            return
-        ends = list(window.ends)
-        ends[fields.index(event.obj)] = event.new
-        if event.new is None or not window.look(*ends):
-            show()  # restore the valid values
-
-    show()
-    window.follow(show)
-    for field in fields:
-        field.param.watch(typed, "value")
-    return fields
-
-
-def align(figure: Any) -> None:
-    """Set the same left and right border on every figure over time."""
-    figure.min_border_left, figure.min_border_right = AXIS, LEGENDS
+    Parameters
+    ----------
+    plot : bokeh.plotting.figure
+        A figure over time.
+    """
+    plot.min_border_left, plot.min_border_right = LEFT_BORDER, RIGHT_BORDER
 
 
 def _seconds(length: float) -> str:

@@ -1,13 +1,19 @@
-"""Addresses of views: the query string contains the state of the page."""
+"""Addresses of views: the query string contains the state of the page.
+
+Panel's ``pn.state.location.sync`` is not used: it parses values as JSON (the text "007" becomes a
+number), writes the default of every widget into the address when a page opens, which adds an entry
+to the browser's history, and keeps keys without a value.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import panel as pn
 
-__all__ = ["address", "remember"]
+__all__ = ["address", "write_address"]
 
 
 def address(view: str, **keys: Any) -> str:
@@ -30,18 +36,18 @@ def address(view: str, **keys: Any) -> str:
     >>> address("history", workload="array.sum[k=1]", metric=None)
     '?view=history&workload=array.sum%5Bk%3D1%5D'
     """
-    given = {name: value for name, value in keys.items() if value not in (None, "")}
-    return "?" + urlencode({"view": view, **given})
+    present = {name: value for name, value in keys.items() if value not in (None, "")}
+    return "?" + urlencode({"view": view, **present})
 
 
-def remember(view: str, state: dict[str, Any]) -> None:
+def write_address(view: str, state: Mapping[str, Any]) -> None:
     """Write the state of a page into its address, as a new entry of the browser's history.
 
     Parameters
     ----------
     view : str
         Name of the view.
-    state : dict
+    state : mapping
         Keys of the address.
     """
     location = pn.state.location

@@ -1,2 +1,2 @@
-const [at] = source.selected.indices;
-if (at !== undefined) window.location.search = source.data.way[at];
+const [index] = source.selected.indices;
+if (index !== undefined) window.location.search = source.data.target[index];

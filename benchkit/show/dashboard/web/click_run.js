@@ -1,10 +1,10 @@
-const held = (window.benchkitHeld ??= new Map());
-if (!window.benchkitShift) held.clear();
+const selected = (window.benchkitSelected ??= new Map());
+if (!window.benchkitShift) selected.clear();
 const rank = source.data.rank ?? source.data.x;
-for (const at of source.selected.indices) held.set(source.data.id[at], rank[at]);
-const ids = [...held.keys()].filter((id) => id).sort((a, b) => held.get(a) - held.get(b));
+for (const index of source.selected.indices) selected.set(source.data.id[index], rank[index]);
+const ids = [...selected.keys()].filter(id => id).sort((a, b) => selected.get(a) - selected.get(b));
 if (window.benchkitShift ? ids.length > 1 : ids.length) {
-  held.clear();
+  selected.clear();
   window.location.search = window.benchkitShift
     ? `?view=pair&a=${ids[0]}&b=${ids[ids.length - 1]}` : `?view=run&id=${ids[0]}`;
 }

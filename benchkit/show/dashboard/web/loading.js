@@ -1,18 +1,18 @@
-const PATIENCE_MS = 10_000, begun = performance.now(), kind = document.title;
-function benchkitLost(words) {
-  const place = document.getElementById("lost"), again = document.createElement("button");
-  again.textContent = "Load again";
-  again.onclick = () => location.reload();
-  place.replaceChildren(...(words ? [`⚠ ${words}`, again] : []));
+const TIMEOUT_MS = 10_000, startTime = performance.now(), firstTitle = document.title;
+function benchkitAlert(text) {
+  const place = document.getElementById("alert"), button = document.createElement("button");
+  button.textContent = "Reload";
+  button.onclick = () => location.reload();
+  place.replaceChildren(...(text ? [`⚠ ${text}`, button] : []));
 }
 // "array.sum · Run 01a20f7d-3ece · benchkit": a distinct title for browser tabs and history.
-function benchkitName(tries = 30) {
-  const what = benchkitAll("h1")[0]?.firstChild?.textContent.trim();
-  const asked = new URLSearchParams(location.search);
-  const which = asked.get("id")?.slice(0, 13) ?? asked.get("environment") ?? "";
-  const [view, ...rest] = kind.split(" · ");
-  if (what) document.title = [what, `${view} ${which}`.trim(), ...rest].join(" · ");
-  else if (tries) setTimeout(() => benchkitName(tries - 1), 100);  // texts appear after models
+function benchkitSetTitle(tries = 30) {
+  const heading = benchkitAll("h1")[0]?.firstChild?.textContent.trim();
+  const query = new URLSearchParams(location.search);
+  const subject = query.get("id")?.slice(0, 13) ?? query.get("environment") ?? "";
+  const [view, ...rest] = firstTitle.split(" · ");
+  if (heading) document.title = [heading, `${view} ${subject}`.trim(), ...rest].join(" · ");
+  else if (tries) setTimeout(() => benchkitSetTitle(tries - 1), 100);  // texts appear after models
 }
 let connected = false;
 function benchkitWatch() {
@@ -21,21 +21,21 @@ function benchkitWatch() {
   const view = documents.flatMap(d => d.roots()).find(root => root.name === "view");
   if (view && !connected) {
     connected = true;
-    benchkitLost("");
-    view.document.on_event("connection_lost", () => benchkitLost("Not connected any more: the "
-      + "server has ended, or the network was away. Filters and clicks have no effect until the "
-      + "page is loaded again."));
+    benchkitAlert("");
+    view.document.on_event("connection_lost", () => benchkitAlert("Connection lost: the server "
+      + "has stopped, or the network failed. Filters and clicks have no effect until you reload "
+      + "the page."));
   }
-  const late = !connected && performance.now() - begun > PATIENCE_MS;
-  if (late && document.getElementById("lost").childElementCount === 0)
-    benchkitLost("No connection to the server yet. Has it ended? Or a proxy on the way does not "
-      + "pass on websockets. Or the server takes no visitors by this address: then start it with "
+  const late = !connected && performance.now() - startTime > TIMEOUT_MS;
+  if (late && document.getElementById("alert").childElementCount === 0)
+    benchkitAlert("No connection to the server. Either it has stopped, or a proxy does not forward "
+      + "websockets, or it does not accept this host name: then start it with "
       + `--allow-websocket-origin ${location.host}`);
   if (view?.children.length && documents.every(d => d.is_idle)) {
     const models = [...view.document._all_models.values()];
-    const coming = models.some(model => model.tags.includes("coming"));
-    const done = !coming && views.every(one => one.has_finished());
-    if (!document.body.dataset.page) benchkitName();
+    const isLoading = models.some(model => model.tags.includes("loading"));
+    const done = !isLoading && views.every(view => view.has_finished());
+    if (!document.body.dataset.page) benchkitSetTitle();
     document.body.dataset.page = done ? "ready" : "shown";
     if (done) return;
   }

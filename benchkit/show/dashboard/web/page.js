@@ -6,26 +6,27 @@ function stored(name, value) {
   } catch { return null; }
 }
 // Return the visible elements that match a selector, also in shadow roots, in page order.
-function benchkitAll(selector, root = document.getElementById("main"), found = []) {
-  for (const one of root.querySelectorAll("*")) {
-    if (one.matches(selector) && one.checkVisibility({visibilityProperty: true})) found.push(one);
-    if (one.shadowRoot) benchkitAll(selector, one.shadowRoot, found);
+function benchkitAll(selector, root = document.getElementById("main"), result = []) {
+  for (const element of root.querySelectorAll("*")) {
+    if (element.matches(selector) && element.checkVisibility({visibilityProperty: true}))
+      result.push(element);
+    if (element.shadowRoot) benchkitAll(selector, element.shadowRoot, result);
   }
-  return found;
+  return result;
 }
-const chosen = stored("benchkit-theme");
-if (chosen) document.documentElement.dataset.theme = chosen;
+const storedTheme = stored("benchkit-theme");
+if (storedTheme) document.documentElement.dataset.theme = storedTheme;
 // The address contains the whole state, so going back reloads the page. Links within the page
 // (such as to its content) also fire popstate, but do not change the query string.
-let shown = location.search;
+let currentSearch = location.search;
 for (const name of ["pushState", "replaceState"]) {
   const write = history[name];
-  history[name] = function (...given) {
-    write.apply(this, given);
-    shown = location.search;
+  history[name] = function (...args) {
+    write.apply(this, args);
+    currentSearch = location.search;
   };
 }
-addEventListener("popstate", () => { if (location.search !== shown) location.reload(); });
+addEventListener("popstate", () => { if (location.search !== currentSearch) location.reload(); });
 // The click handler of runs in a history reads this value.
 window.addEventListener("pointerdown", e => { window.benchkitShift = e.shiftKey; }, true);
 // Add what widgets omit for screen readers: names of checkboxes, and the roles of the frame and
@@ -33,23 +34,23 @@ window.addEventListener("pointerdown", e => { window.benchkitShift = e.shiftKey;
 const roles = {".tabulator-tableholder": "rowgroup", ".tabulator-table": "presentation",
   ".tabulator-footer": "rowgroup", ".tabulator-footer-contents": "row",
   ".tabulator-paginator": "gridcell"};
-function mend(root) {
+function addLabelsAndRoles(root) {
   for (const box of root.querySelectorAll("input[type=checkbox]:not([aria-label])")) {
-    const words = (box.nextElementSibling ?? box.parentElement)?.textContent.trim();
-    if (words) box.setAttribute("aria-label", words);
+    const text = (box.nextElementSibling ?? box.parentElement)?.textContent.trim();
+    if (text) box.setAttribute("aria-label", text);
   }
-  for (const [part, role] of Object.entries(roles))
-    for (const found of root.querySelectorAll(part))
-      if (found.getAttribute("role") !== role) found.setAttribute("role", role);
+  for (const [selector, role] of Object.entries(roles))
+    for (const element of root.querySelectorAll(selector))
+      if (element.getAttribute("role") !== role) element.setAttribute("role", role);
 }
 const attachShadow = Element.prototype.attachShadow;
 Element.prototype.attachShadow = function (options) {
   const root = attachShadow.call(this, options);
-  let waiting = false;
+  let isScheduled = false;
   new MutationObserver(() => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => { waiting = false; mend(root); });
+    if (isScheduled) return;
+    isScheduled = true;
+    requestAnimationFrame(() => { isScheduled = false; addLabelsAndRoles(root); });
   }).observe(root, {childList: true, subtree: true});
   return root;
 };
@@ -64,15 +65,15 @@ addEventListener("keydown", event => {
   }
   if (!tab?.classList?.contains("bk-tab")) return;
   const steps = {ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling"};
-  const to = event.key in steps ? tab[steps[event.key]] : tab;
+  const target = event.key in steps ? tab[steps[event.key]] : tab;
   if (!(event.key in steps || event.key === "Enter" || event.key === " ")) return;
   event.preventDefault();
-  if (to?.classList.contains("bk-tab")) { to.focus(); to.click(); }
+  if (target?.classList.contains("bk-tab")) { target.focus(); target.click(); }
 });
 function benchkitTheme() {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  const now = document.documentElement.dataset.theme || dark;
-  const next = now === "dark" ? "light" : "dark";
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const current = document.documentElement.dataset.theme || system;
+  const next = current === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = next;
   stored("benchkit-theme", next);
 }

@@ -30,5 +30,5 @@ def placeholder(view: str) -> str:
         HTML of the placeholder.
     """
     shape = _SHAPES.get(view, _HEAD + _ROWS)
-    status = "<span class='unseen'>Loading the page …</span>"
+    status = "<span class='visually-hidden'>Loading the page …</span>"
     return f"<div class='placeholder' role='status'>{status}{shape}</div>"

@@ -7,9 +7,9 @@ scripts are files of this folder; a page loads nothing from other hosts.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import panel as pn
+from panel.viewable import Viewable
 
 from benchkit.show.dashboard.web.placeholder import placeholder
 
@@ -48,7 +48,7 @@ WRAPPED_TITLES_STYLES = _read("wrapped_titles.css")
 TABS_STYLES = _read("tabs.css")
 #: Opens the page of the clicked run; with Shift, the page of two runs. The first of two runs is
 #: stored in the window until the second is clicked, because every figure has its own source. The
-#: run of lower rank, else the older, is A.
+#: run with the lower rank, else the older run, is A.
 CLICK_RUN_SCRIPT = _read("click_run.js")
 #: Opens the address of the clicked row.
 CLICK_ROW_SCRIPT = _read("click_row.js")
@@ -65,7 +65,7 @@ def style_widgets() -> None:
 
 
 def page(
-    view: Any, name: str, *, title: str, current: str, navigation: list[dict[str, str]]
+    view: Viewable, name: str, *, title: str, current: str, navigation: list[dict[str, str]]
 ) -> pn.Template:
     """Return the page that contains a view.
 

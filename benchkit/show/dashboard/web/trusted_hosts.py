@@ -13,13 +13,14 @@ from fnmatch import fnmatch
 from typing import Any
 
 import psutil
-from tornado.web import ErrorHandler
+from tornado.httputil import HTTPServerRequest
+from tornado.web import Application, ErrorHandler
 
-__all__ = ["LOOPBACK", "host_of", "only_known_hosts", "own_names"]
+__all__ = ["LOOPBACK", "host_of", "own_names", "reject_unknown_hosts"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-#: All addresses of this machine.
-_EVERYWHERE = ("0.0.0.0", "::")
+#: Listen on all addresses of this machine.
+_ALL_ADDRESSES = ("0.0.0.0", "::")
 #: HTTP status: this server is not responsible for the requested host (RFC 9110, 15.5.20).
 _MISDIRECTED = 421
 
@@ -27,31 +28,52 @@ _MISDIRECTED = 421
 def host_of(origin: str) -> str:
     """Return the host of an origin or of a Host header, without the port.
 
+    Parameters
+    ----------
+    origin : str
+        Host, optionally with a port.
+
+    Returns
+    -------
+    str
+        Name or address in lower case, without brackets.
+
     Examples
     --------
     >>> host_of("bench.example.org:5006"), host_of("[::1]:80"), host_of("localhost")
     ('bench.example.org', '::1', 'localhost')
     """
-    bare = origin.count(":") > 1 and not origin.startswith("[")  # an IPv6 address without a port
+    is_bare = origin.count(":") > 1 and not origin.startswith("[")  # an IPv6 address without a port
     head, _, port = origin.rpartition(":")
-    return (head if port.isdigit() and not bare else origin).strip("[]").lower()
+    return (head if port.isdigit() and not is_bare else origin).strip("[]").lower()
 
 
 def own_names(address: str) -> list[str]:
-    """Return the valid host names of a server that listens on an address."""
+    """Return the valid host names of a server.
+
+    Parameters
+    ----------
+    address : str
+        Address that the server listens on.
+
+    Returns
+    -------
+    list of str
+        Names and addresses, sorted, in lower case.
+    """
     names = {address, "localhost"}
-    if address in _EVERYWHERE:
+    if address in _ALL_ADDRESSES:
         names = {"localhost", socket.gethostname(), socket.getfqdn()}
         for addresses in psutil.net_if_addrs().values():
             names |= {
-                one.address.partition("%")[0]
-                for one in addresses
-                if one.family in (socket.AF_INET, socket.AF_INET6)
+                entry.address.partition("%")[0]
+                for entry in addresses
+                if entry.family in (socket.AF_INET, socket.AF_INET6)
             }
     return sorted(name.lower() for name in names if name)
 
 
-def only_known_hosts(application: Any, address: str, origins: Iterable[str]) -> None:
+def reject_unknown_hosts(application: Application, address: str, origins: Iterable[str]) -> None:
     """Make a Tornado application reject requests with an unknown Host header.
 
     Parameters
@@ -63,15 +85,15 @@ def only_known_hosts(application: Any, address: str, origins: Iterable[str]) -> 
     origins : iterable of str
         ``host:port`` that are accepted too; ``*`` matches a part of a name.
     """
-    known = [*own_names(address), *map(host_of, origins)]
-    find = application.find_handler
+    trusted = [*own_names(address), *map(host_of, origins)]
+    find_handler = application.find_handler
 
-    def find_known(request: Any, **options: Any) -> Any:
+    def find_handler_or_reject(request: HTTPServerRequest, **options: Any) -> Any:
         host = host_of(request.host)
-        if any(fnmatch(host, name) for name in known):
-            return find(request, **options)
+        if any(fnmatch(host, name) for name in trusted):
+            return find_handler(request, **options)
         return application.get_handler_delegate(
             request, ErrorHandler, {"status_code": _MISDIRECTED}
         )
 
-    application.find_handler = find_known
+    application.find_handler = find_handler_or_reject  # type: ignore[method-assign]

@@ -40,8 +40,9 @@ def press(page, *keys):
 
 
 @pytest.mark.browser
-def test_keys_of_the_overview(page, site):
+def test_keys_of_overview(page, site):
     open_page(page, f"{site}?view=overview")
+    page.locator("tbody tr a[href]").nth(2).wait_for()
     links = page.locator("tbody tr").evaluate_all(
         "rows => rows.map(r => r.querySelector('a').href)"
     )
@@ -60,7 +61,7 @@ def test_keys_of_the_overview(page, site):
 
 
 @pytest.mark.browser
-def test_brackets_turn_nights(page, site):
+def test_brackets_change_night(page, site):
     open_page(page, f"{site}?view=overview")
     title, nights = page.get_by_role("heading", level=1), page.get_by_label("Night (UTC)")
     last, before = (nights.locator("option").nth(place).inner_text() for place in (0, 1))
@@ -74,9 +75,9 @@ def test_brackets_turn_nights(page, site):
 
 
 @pytest.mark.browser
-def test_enter_opens_a_row_and_a_list_of_runs_has_rows_and_a_filter_too(page, site):
+def test_keys_of_runs_list(page, site):
     open_page(page, f"{site}?view=runs")
-    # The rows of a Tabulator are drawn after the page is complete.
+    # Tabulator draws its rows after the page is complete.
     page.locator(".tabulator-row a[href]").nth(1).wait_for()
 
     assert press(page, "/") == "filter"
@@ -89,7 +90,7 @@ def test_enter_opens_a_row_and_a_list_of_runs_has_rows_and_a_filter_too(page, si
 
 
 @pytest.mark.browser
-def test_escape_looks_at_the_whole_run_again(page, site, store):
+def test_escape_shows_whole_run(page, site, store):
     open_page(page, f"{site}?view=run&id={store.ids()[-1]}&from=0.1&to=0.2")
     whole = page.get_by_role("button", name="Whole run")
     expect(whole).to_be_enabled()
@@ -104,9 +105,9 @@ def test_escape_looks_at_the_whole_run_again(page, site, store):
 
 
 @pytest.mark.browser
-def test_a_dialog_tells_the_keys_of_the_page_and_can_turn_them_off(page, site):
+def test_shortcut_dialog_lists_and_disables_keys(page, site):
     open_page(page, f"{site}?view=overview")
-    dialog = page.get_by_role("dialog", name="Keys of this page")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
 
     press(page, "?")
     expect(dialog).to_be_visible()
@@ -117,7 +118,7 @@ def test_a_dialog_tells_the_keys_of_the_page_and_can_turn_them_off(page, site):
     press(page, "Escape")
     expect(dialog).to_be_hidden()
 
-    page.get_by_role("button", name="Keys of this page").click()
+    page.get_by_role("button", name="Keyboard shortcuts").click()
     dialog.get_by_role("checkbox").uncheck()
     dialog.get_by_role("button", name="Close").click()
     page.evaluate("document.activeElement.blur()")
@@ -127,12 +128,12 @@ def test_a_dialog_tells_the_keys_of_the_page_and_can_turn_them_off(page, site):
     assert press(page, "m") == "BODY"
 
     open_page(page, f"{site}?view=compare")
-    page.get_by_role("button", name="Keys of this page").click()
+    page.get_by_role("button", name="Keyboard shortcuts").click()
     assert "[" not in dialog.locator("kbd").all_inner_texts()
 
 
 @pytest.mark.browser
-def test_a_way_within_the_page_does_not_load_it_again_and_going_back_does(page, site):
+def test_back_reloads_but_fragment_link_does_not(page, site):
     open_page(page, f"{site}?view=overview")
     page.evaluate("window.same = true")
     page.get_by_role("link", name="Skip to content").press("Enter")
@@ -149,7 +150,7 @@ def test_a_way_within_the_page_does_not_load_it_again_and_going_back_does(page, 
 
 
 @pytest.mark.browser
-def test_a_browser_that_keeps_nothing_shows_the_page(page, site):
+def test_page_works_without_local_storage(page, site):
     page.add_init_script(NO_STORAGE)
 
     open_page(page, f"{site}?view=overview&find={SLOWER.partition('[')[0]}")
@@ -159,7 +160,7 @@ def test_a_browser_that_keeps_nothing_shows_the_page(page, site):
 
 
 @pytest.mark.browser
-def test_a_page_is_named_after_what_it_shows(page, site, store):
+def test_page_title_names_content(page, site, store):
     run_id, workload = store.runs().iloc[-1][["id", "workload"]]
 
     open_page(page, f"{site}?view=run&id={run_id}")
@@ -169,7 +170,7 @@ def test_a_page_is_named_after_what_it_shows(page, site, store):
 
 
 @pytest.mark.browser
-def test_a_page_without_a_connection_says_why_and_how_to_mend_it(browser, site):
+def test_missing_connection_shows_reasons(browser, site):
     page = browser.new_page()  # Bokeh logs the error to the console
     page.route_web_socket("**/ws*", lambda socket: socket.close())
 
@@ -182,12 +183,12 @@ def test_a_page_without_a_connection_says_why_and_how_to_mend_it(browser, site):
 
 
 @pytest.mark.browser
-def test_a_page_whose_server_has_ended_says_so(browser, store):
+def test_stopped_server_shows_alert(browser, store):
     page = browser.new_page()  # styles may still be loading
     with served(store.path) as url:
         open_page(page, url)
         expect(page.get_by_role("alert")).to_be_empty()
 
-    expect(page.get_by_role("alert")).to_contain_text("Not connected any more")
-    expect(page.get_by_role("button", name="Load again")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("Connection lost")
+    expect(page.get_by_role("button", name="Reload")).to_be_visible()
     page.close()

@@ -47,12 +47,12 @@ def status(site, host):
         ("bench.example.org.evil.example", 421),
     ],
 )
-def test_only_names_that_a_server_has_are_answered(site, host, code):
+def test_unknown_host_is_rejected(site, host, code):
     assert status(site, host.format(port=site.port)) == code
 
 
 @pytest.mark.slow
-def test_a_name_that_was_turned_to_this_machine_gets_no_connection(site):
+def test_rebound_host_gets_no_websocket(site):
     """Reject DNS rebinding: Host and Origin agree, so Tornado accepts the page as its own."""
     name = f"evil.example.org:{site.port}"
     request = HTTPRequest(
@@ -68,7 +68,7 @@ def test_a_name_that_was_turned_to_this_machine_gets_no_connection(site):
     assert refused.value.code == 421
 
 
-def test_a_server_on_all_addresses_goes_by_all_its_names():
+def test_own_names_of_all_addresses():
     names = own_names("0.0.0.0")
 
     assert {"localhost", "127.0.0.1", socket.gethostname().lower()} <= set(names)
@@ -79,5 +79,5 @@ def test_a_server_on_all_addresses_goes_by_all_its_names():
 @pytest.mark.parametrize(
     ("origin", "host"), [("[::1]:5006", "::1"), ("::1", "::1"), ("A.example:80", "a.example")]
 )
-def test_a_host_is_what_stands_before_the_port(origin, host):
+def test_host_of_removes_port(origin, host):
     assert host_of(origin) == host

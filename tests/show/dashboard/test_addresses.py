@@ -32,7 +32,7 @@ def site(store):
         yield url
 
 
-def again(page):
+def reopen(page):
     """Open the page's URL in the state in which another person would get it."""
     page.goto("about:blank")
     page.go_back()
@@ -41,20 +41,22 @@ def again(page):
 
 
 @pytest.mark.browser
-def test_the_list_of_runs_keeps_its_filters_and_its_order(page, site, store):
+def test_address_keeps_filters_and_order_of_runs(page, site, store):
     open_page(page, f"{site}?view=runs")
     typed = page.locator("[tabulator-field='environment'] input")
     typed.click()
     typed.press_sequentially("release")
     page.wait_for_url("**environment=release**")
     of_release = int((store.runs()["environment"] == "release").sum())
-    sees(page, f"{of_release} of {len(store)} are shown. Only where environment holds 'release'.")
+    sees(
+        page, f"{of_release} of {len(store)} are shown. Only where environment contains 'release'."
+    )
     page.locator(".tabulator-col[tabulator-field='duration (s)'] .tabulator-col-title").click()
     page.wait_for_url("**sort=**duration**")
 
     kept = page.url
     n_entries = page.evaluate("history.length")
-    again(page)
+    reopen(page)
     page.wait_for_timeout(1500)  # the table reports its filter once more when it is built
     assert (page.url, page.evaluate("history.length")) == (kept, n_entries + 1)
     expect(page.locator("[tabulator-field='environment'] input")).to_have_value("release")
@@ -74,7 +76,7 @@ def test_the_list_of_runs_keeps_its_filters_and_its_order(page, site, store):
     assert set(saved["environment"]) == {"release"}
 
     open_page(page, f"{site}?view=runs&environment=RELEASE&outcome=ok&sort=-started")
-    sees(page, "Only where environment holds 'RELEASE'. Only where outcome holds 'ok'.")
+    sees(page, "Only where environment contains 'RELEASE'. Only where outcome contains 'ok'.")
     of_release = set(store.runs(environment="release", outcome="ok")["id"])
     first = page.locator(".tabulator-row").first
     expect(first).to_contain_text("release")
@@ -84,7 +86,7 @@ def test_the_list_of_runs_keeps_its_filters_and_its_order(page, site, store):
 
 
 @pytest.mark.browser
-def test_the_list_of_runs_keeps_its_page(page, site, store):
+def test_address_keeps_page_of_runs(page, site, store):
     def shown():
         return page.locator(f"{ROW.format('open')} a").first.get_attribute("aria-label")
 
@@ -95,7 +97,7 @@ def test_the_list_of_runs_keeps_its_page(page, site, store):
     second = shown()
     assert second != first
 
-    again(page)
+    reopen(page)
     expect(page.locator(".tabulator-page.active")).to_have_text("2")
     assert shown() == second
     page.locator("[tabulator-field='workload'] input").press_sequentially("x")
@@ -108,7 +110,7 @@ def test_the_list_of_runs_keeps_its_page(page, site, store):
 
 
 @pytest.mark.browser
-def test_the_table_of_groups_keeps_its_filter_and_its_order(page, site, store):
+def test_address_keeps_filter_and_order_of_groups(page, site, store):
     open_page(page, f"{site}?view=run&id={store.ids()[-1]}")
     expect(page.locator(ROW.format("task group")).first).to_be_visible()
     names = page.locator(ROW.format("task group")).all_inner_texts()
@@ -119,7 +121,7 @@ def test_the_table_of_groups_keeps_its_filter_and_its_order(page, site, store):
     page.locator(".tabulator-col[tabulator-field='tasks'] .tabulator-col-title").click()
     page.wait_for_url("**sort=**tasks**")
 
-    again(page)
+    reopen(page)
     expect(page.locator("[tabulator-field='task group'] input")).to_have_value(names[-1][:6])
     left = page.locator(ROW.format("task group"))
     expect(left.first).to_contain_text(names[-1][:6])
@@ -127,9 +129,7 @@ def test_the_table_of_groups_keeps_its_filter_and_its_order(page, site, store):
 
 
 @pytest.mark.browser
-def test_call_stacks_keep_what_is_looked_for_and_at_and_are_reached_by_the_keyboard(
-    page, site, store
-):
+def test_address_keeps_call_stack_selection(page, site, store):
     run = store.open(store.ids()[-1])
     frames = run.profile()
     word = str(frames.loc[frames["parent"] >= 0, "function"].iloc[0])
@@ -145,7 +145,7 @@ def test_call_stacks_keep_what_is_looked_for_and_at_and_are_reached_by_the_keybo
     page.wait_for_url("**frames=**")
     wide = page.url
 
-    again(page)
+    reopen(page)
     assert page.url == wide
     expect(page.get_by_label("Find")).to_have_value(word)
     ends = page.evaluate(
@@ -170,7 +170,7 @@ def test_call_stacks_keep_what_is_looked_for_and_at_and_are_reached_by_the_keybo
 
 
 @pytest.mark.browser
-def test_the_overview_of_an_earlier_night_knows_what_was_known_then(page, site, store):
+def test_overview_of_earlier_night_uses_data_until_then(page, site, store):
     open_page(page, site)
     sees(page, "regressed, new")
     earlier = page.get_by_label("Night (UTC)").locator("option").nth(10).inner_text()
@@ -179,17 +179,17 @@ def test_the_overview_of_an_earlier_night_knows_what_was_known_then(page, site, 
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Night of {earlier}")
     expect(page.get_by_text("regressed, new")).to_have_count(0)
 
-    again(page)
+    reopen(page)
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Night of {earlier}")
     sees(page, "that night")
     open_page(page, f"{site}?view=overview&night=1999-01-01T00:00:00")  # no such night
     expect(page.get_by_role("heading", level=1)).not_to_contain_text(earlier)
     open_page(page, f"{site}?view=follow")
-    sees(page, "Nothing is being measured")
+    sees(page, "No experiment is running")
 
 
 @pytest.mark.browser
-def test_a_history_keeps_the_days_that_are_looked_at(page, site):
+def test_address_keeps_days_of_history(page, site):
     open_page(page, f"{site}?view=history&workload={SLOWER}&environment=main")
     axis = """[...Bokeh.documents[0]._all_models.values()].find(
       m => m.type === "Figure" && m.toolbar.tools.length > 3).x_range"""
@@ -198,7 +198,7 @@ def test_a_history_keeps_the_days_that_are_looked_at(page, site):
     page.evaluate(f"{axis}.setv({{start: {middle}}})")
     page.wait_for_url("**from=**to=**")
 
-    again(page)
+    reopen(page)
     start, end = page.evaluate(f"[{axis}.start, {axis}.end]")
     assert start == pytest.approx(middle, abs=60_000)
     assert end == pytest.approx(last, abs=60_000)
@@ -207,7 +207,7 @@ def test_a_history_keeps_the_days_that_are_looked_at(page, site):
 
 
 @pytest.mark.browser
-def test_a_run_is_saved_as_its_file(page, site, store):
+def test_run_file_download_equals_stored_file(page, site, store):
     run_id = store.ids()[-1]
     open_page(page, f"{site}?view=run&id={run_id}&tab=facts")
     button = page.locator("button", has_text=f"{run_id}.nc")
@@ -248,19 +248,19 @@ def hold_back(page, word):
 
 
 @pytest.mark.browser
-def test_a_table_is_turned_though_the_page_is_not_painted_yet(page, site):
-    held, let_go = hold_back(page, "document_ready")
+def test_table_page_opens_before_document_ready(page, site):
+    held, release = hold_back(page, "document_ready")
     page.goto(f"{site}?view=runs&page=2")
     active = page.locator(".tabulator-page.active")
     expect(active).to_be_visible()
     page.wait_for_timeout(1000)  # the table has reported that it is built
     assert held, "nothing was kept back"
-    let_go()
+    release()
     expect(active).to_have_text("2")
 
 
 @pytest.mark.browser
-def test_a_row_is_opened_though_the_page_is_not_painted_yet(page, site):
+def test_row_opens_before_document_ready(page, site):
     held, _ = hold_back(page, "document_ready")
     page.goto(f"{site}?view=runs")
     page.locator(ROW.format("environment")).first.click()

@@ -73,7 +73,7 @@ def site(store):
         yield url
 
 
-def test_noise_is_of_neighbours_so_a_new_level_is_none():
+def test_run_noise_ignores_level_shift():
     rng = np.random.default_rng(0)
     values = 10 * rng.lognormal(0, 0.03, 400)
     values[200:] *= 2
@@ -98,7 +98,7 @@ def test_noise_is_of_neighbours_so_a_new_level_is_none():
 
 
 @pytest.mark.browser
-def test_from_the_list_of_workloads_to_one_to_its_run_and_its_environment(page, site, artifacts):
+def test_workloads_list_links_to_workload_and_environment(page, site, artifacts):
     page.goto(f"{site}?view=workloads")
     expect(page.get_by_role("heading", level=1)).to_have_text("10 workloads measured")
     expect(page.get_by_text(re.compile(r"\d+ never measured \(\d+ hidden\)"))).to_be_visible()
@@ -122,7 +122,7 @@ def test_from_the_list_of_workloads_to_one_to_its_run_and_its_environment(page, 
 
     page.get_by_role("link", name=FAILING, exact=True).click()
     page.wait_for_url("**name=frame.join_big**")
-    expect(page.get_by_role("heading", name="Noise, and what it lets you see")).to_be_visible()
+    expect(page.get_by_role("heading", name="Noise and detectable changes")).to_be_visible()
     page.wait_for_function(READY)
     page.screenshot(path=artifacts / "dashboard-workload.png", full_page=True)
     page.get_by_role("link", name="release", exact=True).first.click()
@@ -132,9 +132,7 @@ def test_from_the_list_of_workloads_to_one_to_its_run_and_its_environment(page, 
 
 
 @pytest.mark.browser
-def test_an_environment_tells_its_packages_their_changes_and_what_another_has(
-    page, site, artifacts
-):
+def test_environment_page_shows_package_changes(page, site, artifacts):
     page.goto(f"{site}?view=environments")
     expect(page.get_by_role("heading", level=1)).to_have_text("5 environments")
     page.get_by_role("link", name="pinned", exact=True).click()
@@ -159,14 +157,14 @@ def test_an_environment_tells_its_packages_their_changes_and_what_another_has(
     ("address", "message"),
     [
         ("view=workloads&name=array.nothing", "No such workload"),
-        ("view=workloads&name=array.vorticity", "Which one?"),
+        ("view=workloads&name=array.vorticity", "Parameters are bound when a workload runs"),
         ("view=workloads&find=nothing-like-it&metric=nonsense", "Nothing to show"),
         ("view=workloads&name=tests.sum", "Stresses nothing."),
         ("view=environments&name=<b>none", "No such environment"),
-        ("view=environments&name=main&with=main", "One and the same"),
+        ("view=environments&name=main&with=main", "The same environment"),
     ],
 )
-def test_odd_addresses_and_hostile_runs_are_answered_in_words(page, site, address, message):
+def test_invalid_list_addresses_show_message(page, site, address, message):
     page.goto(f"{site}?{address}")
 
     expect(page.get_by_text(message).first).to_be_visible()
@@ -181,9 +179,7 @@ def axe(page, **options):
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_axe_finds_nothing_serious_on_any_view_and_hostile_words_stay_words(
-    browser, site, store, artifacts
-):
+def test_views_pass_axe_with_hostile_text(browser, site, store, artifacts):
     runs = store.runs()
     # The newest runs have hostile text everywhere.
     before, run = runs.loc[runs["experiment"] == EXPERIMENT, "id"].iloc[-2:]

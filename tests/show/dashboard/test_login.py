@@ -1,4 +1,6 @@
-"""Login by a provider: a small local one implements the protocol of the large ones."""
+"""Logins with a local OAuth provider, and with a file of passwords."""
+
+from __future__ import annotations
 
 import json
 import threading
@@ -6,10 +8,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from helpers.dashboard_server import open_page, sees, served
+from helpers.dashboard_server import (
+    READY,
+    open_page,
+    sees,
+    served,
+)
 from playwright.sync_api import expect
 
-from benchkit import Store
+from benchkit.store.store import Store
 
 KEY, SECRET = "a-key", "a-secret"
 ADA = "ada@example.org"
@@ -71,7 +78,7 @@ def site(provider, tmp_path_factory, a_run):
 
 
 @pytest.mark.browser
-def test_who_is_named_comes_in_and_signs_marks(browser, provider, site):
+def test_permitted_account_logs_in_and_signs_marks(browser, provider, site):
     provider.account = ADA
     context = browser.new_context()
     page = context.new_page()
@@ -84,7 +91,7 @@ def test_who_is_named_comes_in_and_signs_marks(browser, provider, site):
 
 
 @pytest.mark.browser
-def test_who_is_not_named_sees_nothing_of_the_store(browser, provider, site):
+def test_other_account_is_rejected(browser, provider, site):
     provider.account = "mallory@example.org"  # an account whose name is ada
     context = browser.new_context()
     page = context.new_page()
@@ -97,10 +104,27 @@ def test_who_is_not_named_sees_nothing_of_the_store(browser, provider, site):
 
 
 @pytest.mark.browser
-def test_without_a_login_there_is_no_page_and_no_connection(browser, site):
+def test_page_and_websocket_need_login(browser, site):
     page = browser.new_context().new_page()
     answer = page.request.get(f"{site}?view=run", max_redirects=0)
     assert answer.status == 302
     assert "/login" in answer.headers["location"]
     assert page.request.get(f"{site}ws", max_redirects=0).status in (302, 400, 403)
     page.context.close()
+
+
+@pytest.mark.browser
+def test_password_login_page_works_offline(page, running_store, tmp_path):
+    (tmp_path / "users.json").write_text(json.dumps({"ada": "secret"}))
+    options = ("--basic-auth", str(tmp_path / "users.json"), "--cookie-secret", "s" * 32)
+    with served(running_store.path, *options, page=page) as url:
+        page.goto(url)  # the fixture rejects requests to other machines
+        page.get_by_label("User").fill("ada")
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        sees(page, "Invalid username or password")
+        page.get_by_label("User").fill("ada")
+        page.get_by_label("Password").fill("secret")
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_function(READY)
+        sees(page, "tests.sum")

@@ -43,7 +43,7 @@ def site(store):
         yield url
 
 
-def test_rows_stand_in_the_order_in_which_they_matter(store):
+def test_series_statuses_order_by_severity(store):
     history = build_history(store.runs(), metrics=["duration"], marks=[])
     ones = series_statuses(history, store.events())
     states = {(one.about["workload"], one.about["environment"]): one.state for one in ones}
@@ -60,12 +60,12 @@ def test_rows_stand_in_the_order_in_which_they_matter(store):
     assert all(np.isfinite(one.value) for one in ones if one.state == "unchanged")
 
 
-def test_what_never_ended_ok_is_told_though_it_has_no_series(tmp_path, a_run, monkeypatch):
+def test_overview_shows_workloads_without_ok_run(tmp_path, a_run, monkeypatch):
     store = fill(tmp_path / "store", a_run, n_nights=5, never_ok=HOSTILE)
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
     ((run, since),) = overview._never_ok("", 4)
-    cells = overview._never_cells(run, since)
+    cells = overview._never_ok_cells(run, since)
     assert "failed, never ok" in cells[0]
     assert "&lt;script&gt;" in cells[1]
     assert "<script>" not in cells[1]
@@ -83,7 +83,7 @@ def chosen(state):
     return show.value
 
 
-def test_the_overview_of_many_series_begins_with_those_that_need_a_look(store, monkeypatch):
+def test_overview_of_many_series_starts_filtered(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
     assert chosen({}) == "all"
@@ -92,7 +92,7 @@ def test_the_overview_of_many_series_begins_with_those_that_need_a_look(store, m
     assert chosen({"show": "all"}) == "all"
 
 
-def test_the_rows_of_the_overview_are_saved_as_they_are_filtered(store, monkeypatch):
+def test_overview_file_contains_filtered_rows(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
     rows = overview._as_file("duration", "vorticity main", "news", "")
@@ -108,26 +108,26 @@ def test_the_rows_of_the_overview_are_saved_as_they_are_filtered(store, monkeypa
     assert overview._as_file("duration", "nothing-like-it", "all", "").empty
 
 
-def test_a_small_drawing_tells_those_who_hear_it_what_became_of_the_series(store, monkeypatch):
+def test_sparkline_label_describes_series(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
     history, ones = overview.series_statuses_of("duration")
     one = next(one for one in ones if one.state == "regressed")
 
-    drawn = overview._spark(one, history, "duration")
+    drawn = overview._sparkline(one, history, "duration")
 
     told = re.search('aria-label="(.*?)"', drawn).group(1)
     assert told == f"{SLOWER}, 60 nights: regressed, new, +14 % since {one.since}"
 
 
 @pytest.mark.browser
-def test_from_the_overview_a_click_leads_to_the_history_and_on_to_a_run(page, site, artifacts):
+def test_overview_links_to_history_and_run(page, site, artifacts):
     page.goto(site)
     expect(page.get_by_role("heading", level=1)).to_contain_text("Night of 2026-11-20")
     expect(page.get_by_text("regressed, new")).to_be_visible()
     n_rows = page.locator("tbody tr").count()
     page.screenshot(path=artifacts / "dashboard-overview.png", full_page=True)
 
-    page.get_by_label("Show").select_option(label="what needs a look")
+    page.get_by_label("Show").select_option(label="what needs attention")
     page.wait_for_url("**show=news**")
     expect(page.get_by_text(re.compile(r"\d+ of \d+ hidden"))).to_be_visible()
     assert page.locator("tbody tr").count() < n_rows
@@ -165,7 +165,7 @@ def test_from_the_overview_a_click_leads_to_the_history_and_on_to_a_run(page, si
         ("view=overview&metric=nonsense", "Night of"),
     ],
 )
-def test_odd_addresses_are_answered_in_words(page, site, address, message):
+def test_invalid_night_addresses_show_message(page, site, address, message):
     page.goto(f"{site}?{address}")
 
     expect(page.get_by_text(message).first).to_be_visible()
@@ -173,7 +173,7 @@ def test_odd_addresses_are_answered_in_words(page, site, address, message):
 
 
 @pytest.mark.browser
-def test_two_nights_of_a_history_stand_side_by_side(page, site):
+def test_history_shift_click_compares_two_nights(page, site):
     page.goto(f"{site}?view=history&workload={SLOWER}&environment=main")
     page.wait_for_function(READY)
     page.mouse.click(*page.evaluate(DOT, ["runs", 0]))
@@ -181,22 +181,22 @@ def test_two_nights_of_a_history_stand_side_by_side(page, site):
     page.go_back()
     page.wait_for_url("**view=history**")
     page.wait_for_function(READY)
-    hold_both(page, ["runs", 0], ["runs", 1])
+    shift_click_both(page, ["runs", 0], ["runs", 1])
     expect(page.get_by_text("B − A").first).to_be_visible()
 
 
 @pytest.mark.browser
-def test_a_good_night_and_a_failed_one_stand_side_by_side(page, site, store):
+def test_history_shift_click_compares_ok_and_failed_night(page, site, store):
     page.goto(f"{site}?view=history&workload={FAILING}&environment=main")
     page.wait_for_function(READY)
 
-    hold_both(page, ["failures", 0], ["runs", 0])
+    shift_click_both(page, ["failures", 0], ["runs", 0])
 
     ids, outcomes = parse_qs(urlsplit(page.url).query), store.runs().set_index("id")["outcome"]
     assert [outcomes[ids[name][0]] for name in "ab"] == ["ok", "failed"]
 
 
-def hold_both(page, first, second):
+def shift_click_both(page, first, second):
     """Click two dots with Shift held, and wait for the page of two runs."""
     page.keyboard.down("Shift")
     page.mouse.click(*page.evaluate(DOT, first))

@@ -1,0 +1,215 @@
+"""Tables of values, and buttons that save them as files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, Any
+
+import pandas as pd
+import panel as pn
+from pandas.api.types import is_numeric_dtype
+from panel.viewable import Viewable
+
+from benchkit.formatting import MISSING
+from benchkit.show.dashboard.components import ui
+from benchkit.show.dashboard.components.markup import escaped
+from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
+from benchkit.show.escape import escape
+
+__all__ = ["download_button", "facts", "glossary", "html_table", "table"]
+
+#: Milliseconds after a download until its content is removed from memory.
+RELEASE_MS = 1000
+#: Approximate height of a table row, in rem.
+ROW_HEIGHT_REM = 1.9
+#: Attributes that give a scrolling table the keyboard focus.
+_FOCUSABLE = "tabindex='0' role='group' aria-label='table'"
+
+
+def facts(rows: Mapping[str, Any]) -> pn.pane.HTML:
+    """Return names and values as a table of two columns.
+
+    Parameters
+    ----------
+    rows : mapping of str to object
+        Name -> value.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The table.
+    """
+    markup = "".join(
+        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+        for name, value in rows.items()
+    )
+    return ui.html_pane(f"<table>{markup}</table>")
+
+
+def html_table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    tight: bool = False,
+    visible_rows: int = 0,
+) -> pn.pane.HTML:
+    """Return a table whose cells may contain links.
+
+    Parameters
+    ----------
+    titles : sequence of str
+        Titles of the columns.
+    rows : iterable of sequence of str
+        Cells of each row: text, or `Markup`.
+    tight : bool, default False
+        Break lines in the first and the last column only.
+    visible_rows : int, optional
+        A table of more rows scrolls within the height of this number of rows; 0 for any number.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The table.
+    """
+    head = "".join(f"<th scope='col'>{escape(title)}</th>" for title in titles)
+    lines = [f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    kind = "tight" if tight else "loose"
+    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    markup = f"<table class='{kind}'>{body}</table>"
+    if visible_rows and len(lines) > visible_rows:
+        style = f"max-height: {visible_rows * ROW_HEIGHT_REM}rem"
+        markup = f"<div class='tall' style='{style}' {_FOCUSABLE}>{markup}</div>"
+    return ui.html_pane(markup)
+
+
+def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> pn.pane.HTML:
+    """Return a collapsed list of terms and definitions.
+
+    Parameters
+    ----------
+    terms : mapping of str to str
+        Term -> definition.
+    title : str, optional
+        Title of the list.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The list.
+    """
+    markup = "".join(
+        f"<dt>{escape(term)}</dt><dd>{escape(definition)}</dd>"
+        for term, definition in terms.items()
+    )
+    return ui.html_pane(f"<details><summary>{escape(title)}</summary><dl>{markup}</dl></details>")
+
+
+def table(
+    frame: pd.DataFrame,
+    index: str,
+    *,
+    sortable: bool = True,
+    page_size: int = 30,
+    long: str = "",
+) -> Viewable:
+    """Return a table; text in cells is never interpreted as HTML.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Table to show; its index is the first column.
+    index : str
+        Title of the index column.
+    sortable : bool, default True
+        Whether a click on a title sorts; text with units would sort alphabetically.
+    page_size : int, default 30
+        Rows per page.
+    long : str, optional
+        Name of the last column if it contains long text: the lines wrap instead of being cut.
+
+    Returns
+    -------
+    Viewable
+        The table.
+    """
+    frame = frame.rename_axis(index).reset_index()
+    if not sortable and len(frame) <= page_size:  # HTML renders 40x as fast
+        text = frame.astype(object).where(frame.notna(), MISSING)
+        return html_table(list(frame.columns), text.itertuples(index=False, name=None))
+    options: dict[str, Any] = {"layout": "fit_data_table"}
+    if long:
+        options = {"layout": "fit_data_stretch", "sizing_mode": "stretch_width"}
+        options["formatters"] = {long: {"type": "textarea"}}
+    if len(frame) > page_size:
+        options |= {"pagination": "remote", "page_size": page_size}
+    return pn.widgets.Tabulator(
+        frame,
+        show_index=False,
+        disabled=True,
+        theme="simple",
+        stylesheets=TABLE_STYLES,
+        sortable=sortable,
+        text_align={name: "right" for name in frame.columns[1:] if is_numeric_dtype(frame[name])},
+        **options,
+    )
+
+
+def download_button(
+    name: str, make: Callable[[], pd.DataFrame | IO[Any]], label: str = "", width: int = 380
+) -> pn.widgets.FileDownload:
+    """Return a button that saves a file; a click creates the content.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file.
+    make : callable
+        Returns a file to read from, or a table, which is saved as CSV.
+    label : str, optional
+        Label of the button, by default the name of the file.
+    width : int, default 380
+        Width of the button in pixels.
+
+    Returns
+    -------
+    panel.widgets.FileDownload
+        The button.
+    """
+
+    def content() -> IO[Any]:
+        made = make()
+        return io.StringIO(_as_csv(made)) if isinstance(made, pd.DataFrame) else made
+
+    # Download only, never displayed: a performance report may contain foreign scripts.
+    widget = pn.widgets.FileDownload(
+        callback=content,
+        filename=name,
+        label=label or name,
+        stylesheets=[WIDGET_STYLES],
+        width=width,
+        margin=(2, 0),
+    )
+
+    def release() -> None:
+        widget.param.update(data="")
+
+    def release_later(event: Any) -> None:
+        # Server and browser would keep the file content while the page is open.
+        if event.new and pn.state.curdoc is not None:
+            pn.state.curdoc.add_timeout_callback(release, RELEASE_MS)
+
+    widget.param.watch(release_later, "data")
+    return widget
+
+
+def _as_csv(frame: pd.DataFrame) -> str:
+    """Return CSV in which spreadsheets do not read text as a formula."""
+    names = frame.select_dtypes(exclude=["number", "bool", "datetime", "datetimetz"]).columns
+    return frame.assign(**{name: frame[name].map(_no_formula) for name in names}).to_csv(
+        index=False
+    )
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

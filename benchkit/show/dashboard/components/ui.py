@@ -1,0 +1,395 @@
+"""Elements that views share. Only this module makes panes of HTML from text of runs.
+
+Text is escaped unless it is `Markup`. Panel's panes for Markdown, HTML and plain strings execute
+scripts in the text; a test checks that no view uses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import panel as pn
+from bokeh.models.ui import UIElement
+from panel.viewable import Viewable
+
+from benchkit.errors import BenchkitError
+from benchkit.show.dashboard.components.markup import code, link, span
+from benchkit.show.dashboard.web.template import PANE_STYLES
+from benchkit.show.escape import escape, escape_with_code
+
+__all__ = [
+    "INTERIM_WARNING",
+    "code_block",
+    "column",
+    "column_list",
+    "deferred",
+    "error_message",
+    "figure",
+    "form",
+    "guard",
+    "heading",
+    "html_pane",
+    "link_line",
+    "link_list",
+    "message",
+    "page_head",
+    "paragraph",
+    "set_paragraph",
+]
+
+#: Shown with verdicts on an experiment that is not complete.
+INTERIM_WARNING = (
+    "Looking at interim results several times makes wrong verdicts more frequent than the "
+    "intervals state: decide at the end."
+)
+
+
+def column(*content: Viewable, **options: Any) -> pn.Column:
+    """Return elements below each other, as wide as the page.
+
+    Parameters
+    ----------
+    *content : Viewable
+        The elements.
+    **options
+        Further options of `panel.Column`.
+
+    Returns
+    -------
+    panel.Column
+        The elements.
+    """
+    return pn.Column(*content, sizing_mode="stretch_width", **options)
+
+
+def html_pane(markup: str) -> pn.pane.HTML:
+    """Return HTML in the style of the page.
+
+    Parameters
+    ----------
+    markup : str
+        HTML in which text from runs is escaped.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The pane.
+    """
+    return pn.pane.HTML(markup, stylesheets=[PANE_STYLES], sizing_mode="stretch_width", margin=0)
+
+
+def paragraph(text: str, *, kind: str = "soft") -> pn.pane.HTML:
+    """Return a paragraph; text in backquotes is shown as code.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    kind : str, default "soft"
+        CSS class.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The paragraph.
+    """
+    return html_pane(_paragraph(text, kind))
+
+
+def set_paragraph(pane: pn.pane.HTML, text: str) -> None:
+    """Replace the text of a pane from `paragraph`; faster than a new pane.
+
+    Parameters
+    ----------
+    pane : panel.pane.HTML
+        The pane.
+    text : str
+        New text.
+    """
+    pane.object = _paragraph(text, "soft")
+
+
+def _paragraph(text: str, kind: str) -> str:
+    return f"<p class='{escape(kind)}'>{escape_with_code(text)}</p>"
+
+
+def heading(text: str, below: str = "") -> pn.pane.HTML:
+    """Return the title of a section.
+
+    Parameters
+    ----------
+    text : str
+        The title.
+    below : str, optional
+        Explanation below the title.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The title.
+    """
+    return html_pane(f"<h2>{escape(text)}</h2>{_paragraph(below, 'soft') if below else ''}")
+
+
+def page_head(
+    title: str,
+    *,
+    state: str = "",
+    good: bool = True,
+    lines: Sequence[str] = (),
+    error: str = "",
+    figures: Mapping[str, str] | None = None,
+    usual: Mapping[str, str] | None = None,
+) -> pn.pane.HTML:
+    """Return the head of a view.
+
+    Parameters
+    ----------
+    title : str
+        Title of the view.
+    state : str, optional
+        State behind the title.
+    good : bool, default True
+        Whether the state is good; selects its colour.
+    lines : sequence of str
+        Lines of context; empty lines are left out.
+    error : str, optional
+        Error message.
+    figures : mapping of str to str, optional
+        Key figures: label -> value.
+    usual : mapping of str to str, optional
+        Label of a key figure -> text below it.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The head.
+    """
+    markup = f"<h1>{escape(title)} {span(state, 'good' if good else 'bad')}</h1>"
+    if error:
+        markup += f"<p class='bad'>{escape(error)}</p>"
+    markup += "".join(f"<p class='soft'>{escape(line)}</p>" for line in lines if line)
+    tiles = ""
+    for label, value in (figures or {}).items():
+        below = (usual or {}).get(label)
+        more = f"<br><small class='soft'>{escape(below)}</small>" if below else ""
+        tiles += f"<div><b>{escape(value)}</b><br><small>{escape(label)}</small>{more}</div>"
+    return html_pane(markup + (f"<div class='tiles'>{tiles}</div>" if tiles else ""))
+
+
+def link_line(title: str, targets: Mapping[str, str]) -> pn.pane.HTML:
+    """Return a line of links.
+
+    Parameters
+    ----------
+    title : str
+        Text before the links.
+    targets : mapping of str to str
+        Address -> text of the link.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The line.
+    """
+    links = " · ".join(link(text, target) for target, text in targets.items())
+    return html_pane(f"<p><b>{escape(title)}</b>: {links}</p>")
+
+
+def link_list(targets: Mapping[str, str]) -> pn.pane.HTML:
+    """Return links in as many columns as fit.
+
+    Parameters
+    ----------
+    targets : mapping of str to str
+        Address -> text of the link.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The list.
+    """
+    markup = "".join(f"<li>{link(text, target)}</li>" for target, text in targets.items())
+    return html_pane(f"<ul style='columns: 20rem; list-style: none; padding: 0'>{markup}</ul>")
+
+
+def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> pn.pane.HTML:
+    """Return a form that opens a view.
+
+    Parameters
+    ----------
+    view : str
+        Name of the view.
+    fields : mapping of str to tuple
+        Key of the address -> label and example.
+    button : str
+        Label of the button.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The form.
+    """
+    markup = "".join(
+        f"<label>{escape(label)}"
+        f"<input name='{escape(key)}' placeholder='{escape(example)}' required></label>"
+        for key, (label, example) in fields.items()
+    )
+    hidden = f"<input type='hidden' name='view' value='{escape(view)}'>"
+    return html_pane(f"<form method='get'>{hidden}{markup}<button>{escape(button)}</button></form>")
+
+
+def code_block(text: str, title: str = "") -> pn.pane.HTML:
+    """Return text without formatting, in a fixed-width font.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    title : str, optional
+        Title; the text is collapsed below it.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The text.
+    """
+    # Scrolling text needs keyboard focus.
+    focus = f"tabindex='0' role='group' aria-label='{escape(title or 'text')}'"
+    block = f"<pre {focus}>{escape(text)}</pre>"
+    if title:
+        block = f"<details><summary>{escape(title)}</summary>{block}</details>"
+    return html_pane(block)
+
+
+def column_list(items: Sequence[str]) -> pn.pane.HTML:
+    """Return short items as a list in as many columns as fit.
+
+    Parameters
+    ----------
+    items : sequence of str
+        The items.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The list.
+    """
+    markup = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return html_pane(f"<ul class='columns'>{markup}</ul>")
+
+
+def message(title: str, text: str, command: str = "", *, back: bool = False) -> pn.pane.HTML:
+    """Return a message shown in place of data: what is missing and how to get it.
+
+    Parameters
+    ----------
+    title, text : str
+        Title and text; text in backquotes is shown as code.
+    command : str, optional
+        Command that produces the missing data.
+    back : bool, default False
+        Add a link to the list of runs.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The message.
+    """
+    markup = f"<h2>{escape(title)}</h2><p>{escape_with_code(text)}</p>"
+    if command:
+        markup += f"<p>{code(command)}</p>"
+    if back:
+        markup += "<p><a href='?view=runs'>All runs</a></p>"
+    return html_pane(f"<div class='empty'>{markup}</div>")
+
+
+def error_message(title: str, error: Exception) -> pn.pane.HTML:
+    """Return the message of an error.
+
+    Parameters
+    ----------
+    title : str
+        The title.
+    error : Exception
+        The error; its type is shown unless it is a BenchkitError.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The message.
+    """
+    is_ours = isinstance(error, BenchkitError)
+    return message(title, str(error) if is_ours else f"{type(error).__name__}: {error}")
+
+
+def guard(make: Callable[[], Viewable]) -> Viewable:
+    """Return a part of a page, or an error message in its place.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the part.
+
+    Returns
+    -------
+    Viewable
+        The part, or the message.
+    """
+    try:
+        return make()
+    except Exception as error:
+        return error_message("This part cannot be shown", error)
+
+
+def deferred(make: Callable[[], list[Viewable]], title: str) -> pn.Column:
+    """Return a part that is made in a thread, after the rest of the page is shown.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the content.
+    title : str
+        Title of the message shown if `make` fails, for example on a damaged run.
+
+    Returns
+    -------
+    panel.Column
+        The part; tagged "loading" until it is complete.
+    """
+    place = column(paragraph("Opening runs to see where the time went …"), tags=["loading"])
+
+    async def fill() -> None:
+        try:
+            content = await asyncio.to_thread(make)
+        except Exception as error:
+            content = [error_message(title, error)]
+        place.param.update(objects=content, tags=[])
+
+    pn.state.onload(fill)
+    return place
+
+
+def figure(plot: UIElement) -> pn.pane.Bokeh:
+    """Return a Bokeh figure as a pane.
+
+    Parameters
+    ----------
+    plot : bokeh.models.UIElement
+        The figure.
+
+    Returns
+    -------
+    panel.pane.Bokeh
+        The pane.
+    """
+    # Bokeh draws once into the leftmost pixels before it knows the width; a transparent background
+    # would not cover these pixels later.
+    return pn.pane.Bokeh(
+        plot,
+        sizing_mode="stretch_width",
+        margin=(0, 0, 6, 0),
+        styles={"clip-path": "inset(0 0 0 6px)"},
+    )

@@ -1,0 +1,162 @@
+"""Cached nightly series of the store, shared by all sessions."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+import numpy as np
+import panel as pn
+
+from benchkit.analysis.regression.history import History, build_history, night_name
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import Regression, read_ledger
+from benchkit.analysis.regression.status import SeriesStatus, series_statuses
+from benchkit.show.dashboard.state.cache import cached, noise_of, open_store, store_version
+from benchkit.store.schema import METRICS
+
+__all__ = [
+    "all_nights",
+    "nights_of",
+    "nights_of_workload",
+    "regressions",
+    "series_statuses_of",
+    "shown_metrics",
+    "warm_up",
+]
+
+
+def all_nights() -> History:
+    """Return the nightly series of every metric that has a direction; do not modify.
+
+    Returns
+    -------
+    History
+        The series.
+    """
+    store = open_store()
+    return _nights(str(store.path), store_version(store))
+
+
+def nights_of(metric: str, night: str = "") -> History:
+    """Return the nightly series of one metric, with the data up to a night; do not modify.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+    night : str, optional
+        Start of the last night; without it, or if it is unknown, all nights.
+
+    Returns
+    -------
+    History
+        The series.
+    """
+    # Results for a metric (its changes) are cached with its series; the runs are shared.
+    history = cached(lambda: all_nights().select(metric=metric), "nights", metric)
+    names = [night_name(time) for time in history.times] if night else []
+    if night not in names:
+        return history
+    until = names.index(night)
+    return cached(lambda: _started_series(history.before(until)), "nights", metric, night)
+
+
+def nights_of_workload(workload: str) -> History:
+    """Return the nightly series of every metric of one workload; do not modify.
+
+    Change points are computed on request, for this workload only.
+
+    Parameters
+    ----------
+    workload : str
+        Name of the variant.
+
+    Returns
+    -------
+    History
+        The series.
+    """
+    return cached(lambda: all_nights().select(workload=workload), "workload", workload)
+
+
+def _started_series(history: History) -> History:
+    """Return the series that have a value or a run of any outcome."""
+    has_value = np.isfinite(history.values).any(axis=1)
+    has_run = (history.outcomes != "").any(axis=1)[history.series["key"].to_numpy(int)]
+    keep = has_value | has_run
+    series = history.series[keep].reset_index(drop=True)
+    return replace(history, series=series, values=history.values[keep])
+
+
+def shown_metrics() -> list[str]:
+    """Return the metrics of which the store has nightly series.
+
+    Returns
+    -------
+    list of str
+        Names, in the order of the metrics table.
+    """
+    return list(dict.fromkeys(all_nights().series["metric"]))
+
+
+def series_statuses_of(metric: str, night: str = "") -> tuple[History, list[SeriesStatus]]:
+    """Return the history of a metric and the state of each series; do not modify.
+
+    Returns both at once: states of one history do not match the rows of a later one.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+    night : str, optional
+        Start of the last night; by default the last night of the store.
+
+    Returns
+    -------
+    history : History
+        The series.
+    statuses : list of SeriesStatus
+        State of each series, most serious first.
+    """
+
+    def make() -> tuple[History, list[SeriesStatus]]:
+        store, history = open_store(), nights_of(metric, night)
+        return history, series_statuses(history, store.events(), store.marks())
+
+    return cached(make, "statuses", metric, night)
+
+
+def regressions() -> list[Regression]:
+    """Return the regressions in the ledger of the store; do not modify.
+
+    Returns
+    -------
+    list of Regression
+        Open and closed regressions.
+    """
+
+    def make() -> list[Regression]:
+        store = open_store()
+        return read_ledger(store.events(), store.marks())
+
+    return cached(make, "regressions")
+
+
+@pn.cache(max_items=1)
+def _nights(path: str, version: str) -> History:
+    directed = [name for name in METRICS if worse_direction(name)]
+    store = open_store()
+    return build_history(store.runs(), metrics=directed, marks=store.marks())
+
+
+def warm_up() -> None:
+    """Fill the cache for the most frequent pages; takes seconds with 10 000 runs.
+
+    Runs in a background thread. Errors are ignored here: the page that needs the data reports them.
+    """
+    with contextlib.suppress(Exception):
+        for metric in shown_metrics()[:1] or ["duration"]:
+            series_statuses_of(metric)
+            noise_of(metric)
+        regressions()

@@ -1,0 +1,43 @@
+"""Stores and servers that several test files of the dashboard use."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.dashboard_server import (
+    served,
+)
+from helpers.history_data import fill
+from helpers.running_experiment import in_progress
+
+from benchkit.store.store import Store
+
+
+@pytest.fixture(scope="session")
+def running_store(tmp_path_factory, a_run):
+    """Return a store with a running experiment, which tests only read."""
+    return in_progress(Store(tmp_path_factory.mktemp("links") / "store"), a_run)
+
+
+@pytest.fixture(scope="session")
+def running_site(running_store):
+    with served(running_store.path) as url:
+        yield url
+
+
+@pytest.fixture
+def own_store(tmp_path, a_run):
+    """Return a store that a test may change."""
+    return in_progress(Store(tmp_path / "store"), a_run)
+
+
+@pytest.fixture
+def own_site(own_store, page):
+    with served(own_store.path, page=page) as url:
+        yield url
+
+
+@pytest.fixture
+def nightly_store(tmp_path, a_run, monkeypatch):
+    store = fill(tmp_path / "store", a_run, n_nights=12)
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+    return store

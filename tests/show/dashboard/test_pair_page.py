@@ -1,0 +1,96 @@
+"""Page of two runs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from helpers.dashboard_server import (
+    READY,
+    brush,
+    light_run,
+    open_page,
+    sees,
+    with_record,
+)
+from helpers.running_experiment import EXPERIMENT
+
+from benchkit.analysis.run.timeline import TaskTimeline
+from benchkit.measure.run_ids import new_id
+from benchkit.show.dashboard.pair import page as pair_page
+from benchkit.show.dashboard.pair import task_groups as pair_groups
+from benchkit.show.dashboard.state.pair_window import PairWindow
+from benchkit.store.run import Run
+
+
+def pair_window(trees, **state):
+    runs = [Run(tree) for tree in trees]
+    return PairWindow(runs, [TaskTimeline(tree) for tree in trees], state)
+
+
+def test_pair_table_uses_whole_runs_without_task_times(a_run):
+    window = pair_window([a_run, light_run(a_run)])
+    left, right = window.whole
+    window.range.update(start=(left + right) / 2, end=right)
+
+    shown = pair_groups.group_table(window)[1][0].value
+
+    assert window.part is not None
+    assert shown["A (s)"].sum() > 0
+    assert shown["B (s)"].tolist() == pytest.approx(shown["A (s)"].tolist())
+    assert shown["B − A (s)"].tolist() == pytest.approx([0] * len(shown))
+    told = pair_groups.about_groups(window)
+    assert "of the whole runs" in told
+    assert "Task times of B were not recorded" in told
+
+
+def test_pair_table_divides_seconds_by_tasks(a_run):
+    window = pair_window([a_run, with_record(a_run, id=new_id())], per="task")
+    choice, place = pair_groups.group_table(window)
+    per_task = place[0].value
+    choice.value = ""
+    seconds = place[0].value
+
+    assert window.state()["per"] == ""
+    assert len(seconds) == len(per_task) > 0
+    joined = seconds.merge(per_task, on="task group")
+    found = joined["A (s)"] / joined["tasks of A_x"] * 1e3
+    assert found.tolist() == pytest.approx(joined["A (ms per task)"].tolist())
+
+
+def test_pair_swap_link_keeps_selection(a_run):
+    window = pair_window([a_run, with_record(a_run, id=new_id())], page="2")
+    lead = pair_page._controls(window)[-1]
+    left, right = window.whole
+
+    window.range.update(start=(left + right) / 2, end=right)
+    window.select_group(window.names[0])
+
+    found = window.state()
+    assert found["page"] == "2"
+    assert f"a={window.ids['b']}" in lead.object
+    assert f"from={found['from']}" in lead.object
+    assert "group=" in lead.object
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_pair_page_opens_from_list_and_comparison(page, running_site, artifacts):
+    open_page(page, f"{running_site}?view=runs")
+    page.get_by_role("link", name=re.compile("^compare .* with another run")).first.click()
+    page.wait_for_url("**pick=*")
+    page.get_by_role("link", name=re.compile("^compare with")).first.click()
+    page.wait_for_url("**view=pair**")
+    page.wait_for_function(READY)
+    sees(page, "B − A")
+    sees(page, "Key figures")
+
+    open_page(page, f"{running_site}?view=compare&experiment={EXPERIMENT}")
+    page.get_by_role("link", name="tests.sum: main and new").click()
+    page.wait_for_url("**view=pair**")
+    page.wait_for_function(READY)
+    brush(page, "How much memory did each take?")
+    page.get_by_label("Task group").select_option(index=1)
+    page.wait_for_url("**group=*")
+    assert "from=" in page.url
+    page.screenshot(path=artifacts / "dashboard-pair.png", full_page=True)

@@ -1,0 +1,142 @@
+"""Server of the dashboard: processes, options and permitted accounts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+from helpers.dashboard_server import (
+    open_page,
+    sees,
+)
+
+from benchkit.cli.main import benchkit as command
+from benchkit.show.dashboard.server import account_filter
+from benchkit.store.store import Store
+
+
+@pytest.fixture
+def server(tmp_path, a_run):
+    store = Store(tmp_path / "store")
+    store.add(a_run)
+    command = [sys.executable, "-m", "benchkit", "dashboard", "--store", str(store.path)]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--num-procs", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    yield process
+    for each in (
+        [*psutil.Process(process.pid).children(), process] if process.poll() is None else []
+    ):
+        each.kill()
+    process.communicate(timeout=10)
+
+
+@pytest.mark.browser
+def test_processes_serve_and_exit_with_parent(browser, server):
+    site = server.stdout.readline().strip()
+    made = psutil.Process(server.pid).children()
+    assert len(made) == 2
+
+    for _ in range(3):  # either process may accept a connection
+        context = browser.new_context()
+        page = context.new_page()
+        open_page(page, f"{site}?view=run")
+        sees(page, "tests.sum")
+        sees(page, "Is that usual?")
+        page.get_by_text("Facts", exact=True).click()
+        sees(page, "What was measured")
+        context.close()
+    server.kill()
+
+    gone, alive = psutil.wait_procs(made, timeout=20)
+    for each in alive:
+        each.kill()
+    assert len(gone) == 2
+
+
+def test_ctrl_c_ends_all_processes(server):
+    assert server.stdout.readline().startswith("http")
+    made = psutil.Process(server.pid).children()
+
+    os.killpg(server.pid, signal.SIGINT)
+
+    assert server.wait(20) in (0, 130)
+    assert psutil.wait_procs(made, timeout=20)[1] == []
+    assert "Traceback" not in server.stderr.read()
+
+
+def test_missing_store_is_one_line_error(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchkit", "dashboard", "--store", str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--allow-websocket-origin", "*", "--address", "0.0.0.0"], "name the hosts"),
+        (["--allow-websocket-origin", "*:5006"], "'*:5006' lets any web page read"),
+        (["--basic-auth", "nowhere.json"], "no such file of users"),
+        (["--follow", "nosuch"], "experiment 'nosuch': no experiment of that id"),
+    ],
+)
+def test_invalid_options_are_rejected(tmp_path, a_run, options, message):
+    from click.testing import CliRunner
+
+    from benchkit.cli.main import benchkit as command
+
+    Store(tmp_path / "s").add(a_run)
+    done = CliRunner().invoke(command, ["dashboard", "--store", str(tmp_path / "s"), *options])
+
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+OAUTH = "--oauth-provider github --oauth-key k --oauth-secret s --cookie-secret c".split()
+
+
+def test_account_filter_compares_verified_fields():
+    may_come = account_filter(["Ada", "grace@example.org"])
+
+    assert may_come({"login": "ada"})
+    assert may_come({"login": "gh", "email": "Grace@example.org"})
+    assert not may_come({"login": "mallory", "name": "Ada"})
+    assert not may_come({"login": "", "email": None})
+    assert not may_come(None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--allow-marks", "--allow-websocket-origin", "bench.example.org"],
+            "origin lets everyone",
+        ),
+        (["--allow-marks", "--address", "0.0.0.0"], "everyone write into the store"),
+        (["--oauth-provider", "github", "--oauth-key", "k"], "--oauth-secret is missing"),
+        (["--oauth-key", "k"], "--oauth-provider is missing"),
+        (["--oauth-user", "me"], "--oauth-provider, which is missing"),
+        ([*OAUTH, "--allow-marks"], "name the permitted accounts with --oauth-user"),
+    ],
+)
+def test_unsafe_login_options_are_rejected(running_store, options, message):
+    from click.testing import CliRunner
+
+    done = CliRunner().invoke(command, ["dashboard", "--store", str(running_store.path), *options])
+
+    assert done.exit_code == 2
+    assert message in done.stderr
