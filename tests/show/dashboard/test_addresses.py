@@ -17,7 +17,7 @@ ROW = ".tabulator-row .tabulator-cell[tabulator-field='{}']"
 N_NIGHTS = 20
 
 #: JavaScript that returns the data which a page holds for each file that it offers.
-HELD = """[...Bokeh.documents[0]._all_models.values()]
+OFFERED = """[...Bokeh.documents[0]._all_models.values()]
   .filter(model => "_transfers" in model.properties).map(model => model.data)"""
 
 
@@ -54,11 +54,11 @@ def test_address_keeps_filters_and_order_of_runs(page, site, store):
     page.locator(".tabulator-col[tabulator-field='duration (s)'] .tabulator-col-title").click()
     page.wait_for_url("**sort=**duration**")
 
-    kept = page.url
+    url = page.url
     n_entries = page.evaluate("history.length")
     reopen(page)
     page.wait_for_timeout(1500)  # the table reports its filter once more when it is built
-    assert (page.url, page.evaluate("history.length")) == (kept, n_entries + 1)
+    assert (page.url, page.evaluate("history.length")) == (url, n_entries + 1)
     expect(page.locator("[tabulator-field='environment'] input")).to_have_value("release")
     expect(page.locator(ROW.format("environment")).first).to_have_text("release")
     shown = page.locator(ROW.format("duration (s)")).all_inner_texts()
@@ -219,22 +219,22 @@ def test_run_file_download_equals_stored_file(page, site, store):
 
         with open(download.value.path(), "rb") as saved:
             assert saved.read() == store.file(run_id).read_bytes()
-        page.wait_for_function(f"{HELD}.length > 0 && {HELD}.every(data => !data)")
+        page.wait_for_function(f"{OFFERED}.length > 0 && {OFFERED}.every(data => !data)")
 
 
-def hold_back(page, word):
-    """Hold back messages to the server that contain `word`; return them, and a release function."""
-    held, servers, parts = [], [], []
+def block_messages(page, word):
+    """Block messages that contain `word`; return them, and a function that sends them."""
+    blocked, servers, parts = [], [], []
 
     def between(browser):
         servers.append(browser.connect_to_server())
-        browser.on_message(said)
+        browser.on_message(on_message)
 
-    def said(part):
+    def on_message(part):
         parts.append(part)
         if len(parts) == N_PARTS:
             if word in parts[-1]:
-                held.extend(parts)
+                blocked.extend(parts)
             else:
                 send(parts)
             parts.clear()
@@ -244,25 +244,25 @@ def hold_back(page, word):
             servers[-1].send(part)
 
     page.route_web_socket("**/ws*", between)
-    return held, lambda: send(held)
+    return blocked, lambda: send(blocked)
 
 
 @pytest.mark.browser
 def test_table_page_opens_before_document_ready(page, site):
-    held, release = hold_back(page, "document_ready")
+    blocked, release = block_messages(page, "document_ready")
     page.goto(f"{site}?view=runs&page=2")
     active = page.locator(".tabulator-page.active")
     expect(active).to_be_visible()
     page.wait_for_timeout(1000)  # the table has reported that it is built
-    assert held, "nothing was kept back"
+    assert blocked, "no message was blocked"
     release()
     expect(active).to_have_text("2")
 
 
 @pytest.mark.browser
 def test_row_opens_before_document_ready(page, site):
-    held, _ = hold_back(page, "document_ready")
+    blocked, _ = block_messages(page, "document_ready")
     page.goto(f"{site}?view=runs")
     page.locator(ROW.format("environment")).first.click()
     page.wait_for_url("**view=run&id=**")
-    assert held, "the page was painted"
+    assert blocked, "the page was painted"

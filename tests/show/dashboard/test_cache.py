@@ -52,16 +52,18 @@ def test_cache_follows_store_version(nightly_store, a_run):
 
 
 def test_series_statuses_match_history_rows(nightly_store):
-    history, ones = nights.series_statuses_of("duration")
+    history, statuses = nights.series_statuses_of("duration")
 
-    assert ones
-    assert all(history.series["workload"][one.row] == one.about["workload"] for one in ones)
+    assert statuses
+    assert all(
+        history.series["workload"][status.row] == status.about["workload"] for status in statuses
+    )
 
 
 def test_nights_of_workload_match_all_nights(nightly_store):
-    mine, all_of_them = nights.nights_of_workload(SLOWER), nights.all_nights()
+    own, complete = nights.nights_of_workload(SLOWER), nights.all_nights()
 
-    assert set(mine.series["workload"]) == {SLOWER}
-    assert {SLOWER, FASTER} <= set(all_of_them.series["workload"])
-    for row, about in enumerate(mine.series.to_dict("records")):
-        assert mine.changes[row] == all_of_them.changes[all_of_them.find(about)]
+    assert set(own.series["workload"]) == {SLOWER}
+    assert {SLOWER, FASTER} <= set(complete.series["workload"])
+    for row, about in enumerate(own.series.to_dict("records")):
+        assert own.changes[row] == complete.changes[complete.find(about)]

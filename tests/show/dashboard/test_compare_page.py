@@ -132,7 +132,7 @@ def test_compare_page_lists_and_compares_experiment(page, tmp_path, artifacts, a
         itself = "baseline=arm%3Amain&contender=arm%3Amain"
         page.goto(f"{url}?view=compare&{itself}&workload=tests.sum")
         sees(page, "This cannot be explained")
-        page.goto(f"{url}?view=compare&experiment=e1&arm=nobody")  # meaningless keys here
+        page.goto(f"{url}?view=compare&experiment=e1&arm=unknown")  # meaningless keys here
         sees(page, "▲ slower")
         page.goto(f"{url}?view=compare&experiment=nothing")
         sees(page, "This cannot be compared")
@@ -145,9 +145,9 @@ def test_compare_form_opens_two_selections(page, running_site):
         assert page.get_by_label(label).get_attribute("placeholder") == example
         assert parse_selection(example)["environment"] == "main"
     page.get_by_label("Baseline").fill("environment:main")
-    page.get_by_label("Contender").fill("environment:nobody")
+    page.get_by_label("Contender").fill("environment:unknown")
     page.get_by_role("button", name="Compare").click()
-    page.wait_for_url(lambda url: "contender=environment%3Anobody" in url)
+    page.wait_for_url(lambda url: "contender=environment%3Aunknown" in url)
     page.wait_for_function(READY)
     sees(page, "This cannot be compared")
 
@@ -194,9 +194,9 @@ def test_unfinished_comparison_is_marked_interim(nightly_store, monkeypatch, sta
     status = Status("e1", {}, entries, pd.DataFrame(), alive=True, left_s=10.0)
     monkeypatch.setattr(compare_page, "read_status", lambda store, experiment: status)
 
-    told = text_of(pn.Column(*compare_page._interim(nightly_store, "e1")))
+    text = text_of(pn.Column(*compare_page._interim(nightly_store, "e1")))
 
-    assert ("Interim, 1 run of 3 still missing" in told) is (state == OPEN)
+    assert ("Interim, 1 run of 3 still missing" in text) is (state == OPEN)
 
 
 def test_explanation_splits_memory_by_kind():
@@ -205,7 +205,7 @@ def test_explanation_splits_memory_by_kind():
          "baseline": [2**30], "contender": [2**31]}
     )  # fmt: skip
 
-    told = text_of(pn.Column(*explanation._memory(kinds)))
+    text = text_of(pn.Column(*explanation._memory(kinds)))
 
-    assert all(text in told for text in ("+1.00 GiB", "+512 MiB to +2.00 GiB", "2.00 GiB"))
+    assert all(part in text for part in ("+1.00 GiB", "+512 MiB to +2.00 GiB", "2.00 GiB"))
     assert explanation._memory(kinds.iloc[:0]) == []

@@ -19,11 +19,11 @@ def test_run_panel_works_in_exported_notebook(page, tmp_path, a_run):
     nbformat.write(
         new_notebook(cells=[new_code_cell("run.panel()", outputs=[shown])]), tmp_path / "n.ipynb"
     )
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
 
     page.goto(notebook_page(tmp_path / "n.ipynb", tmp_path / "n.html", title="n").as_uri())
 
     plot = page.frame_locator("iframe").get_by_label("Where was the cluster's memory?")
     expect(plot).to_be_visible()
-    assert len(asked) == 1
+    assert len(requests) == 1

@@ -12,9 +12,10 @@ from playwright.sync_api import expect
 
 #: JavaScript that returns the element with the focus, also inside a shadow root.
 FOCUSED = """(() => {
-  let one = document.activeElement;
-  while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement;
-  return one?.labels?.[0]?.textContent.trim() || one?.href || one?.placeholder || one?.tagName;
+  let element = document.activeElement;
+  while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
+  const label = element?.labels?.[0]?.textContent.trim();
+  return label || element?.href || element?.placeholder || element?.tagName;
 })()"""
 NO_STORAGE = """Object.defineProperty(window, "localStorage", {
   get() { throw new DOMException("blocked", "SecurityError"); }
@@ -176,9 +177,9 @@ def test_missing_connection_shows_reasons(browser, site):
 
     page.goto(site)
 
-    told = page.get_by_role("alert")
-    expect(told).to_contain_text("No connection to the server")
-    expect(told).to_contain_text(f"--allow-websocket-origin {site.split('/')[2]}")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("No connection to the server")
+    expect(alert).to_contain_text(f"--allow-websocket-origin {site.split('/')[2]}")
     page.close()
 
 

@@ -26,11 +26,11 @@ class Provider(BaseHTTPRequestHandler):
     """Authenticates as the server's `account`, without asking for a password."""
 
     def do_GET(self):
-        where, asked = urlsplit(self.path), parse_qs(urlsplit(self.path).query)
-        if where.path == "/authorize" and asked["client_id"] == [KEY]:
-            back = urlencode({"code": "a-code", "state": asked["state"][0]})
+        where, query = urlsplit(self.path), parse_qs(urlsplit(self.path).query)
+        if where.path == "/authorize" and query["client_id"] == [KEY]:
+            back = urlencode({"code": "a-code", "state": query["state"][0]})
             self.send_response(302)
-            self.send_header("Location", f"{asked['redirect_uri'][0]}?{back}")
+            self.send_header("Location", f"{query['redirect_uri'][0]}?{back}")
             self.end_headers()
         elif where.path == "/user" and self.headers["Authorization"] == "Bearer a-token":
             self._answer({"email": self.server.account, "name": ADA})
@@ -38,8 +38,8 @@ class Provider(BaseHTTPRequestHandler):
             self.send_error(400)
 
     def do_POST(self):
-        told = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        if (told["code"], told["client_secret"]) == (["a-code"], [SECRET]):
+        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if (form["code"], form["client_secret"]) == (["a-code"], [SECRET]):
             self._answer({"access_token": "a-token"})
         else:
             self.send_error(401)

@@ -45,19 +45,21 @@ def site(store):
 
 def test_series_statuses_order_by_severity(store):
     history = build_history(store.runs(), metrics=["duration"], marks=[])
-    ones = series_statuses(history, store.events())
-    states = {(one.about["workload"], one.about["environment"]): one.state for one in ones}
+    statuses = series_statuses(history, store.events())
+    states = {
+        (status.about["workload"], status.about["environment"]): status.state for status in statuses
+    }
 
     assert states[FAILING, "main"] == "failed"
     assert states[SLOWER, "main"] == "regressed"
     assert states[SLOWER, "release"] == "unchanged"
-    assert ones[0].state == "failed"
-    assert ones[1].about["workload"] == SLOWER
-    assert ones[1].ratio == pytest.approx(1.14)
-    assert ones[1].units > 3
-    order = [one.severity for one in ones]
+    assert statuses[0].state == "failed"
+    assert statuses[1].about["workload"] == SLOWER
+    assert statuses[1].ratio == pytest.approx(1.14)
+    assert statuses[1].units > 3
+    order = [status.severity for status in statuses]
     assert order == sorted(order)
-    assert all(np.isfinite(one.value) for one in ones if one.state == "unchanged")
+    assert all(np.isfinite(status.value) for status in statuses if status.state == "unchanged")
 
 
 def test_overview_shows_workloads_without_ok_run(tmp_path, a_run, monkeypatch):
@@ -110,13 +112,13 @@ def test_overview_file_contains_filtered_rows(store, monkeypatch):
 
 def test_sparkline_label_describes_series(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
-    history, ones = overview.series_statuses_of("duration")
-    one = next(one for one in ones if one.state == "regressed")
+    history, statuses = overview.series_statuses_of("duration")
+    status = next(status for status in statuses if status.state == "regressed")
 
-    drawn = overview._sparkline(one, history, "duration")
+    svg = overview._sparkline(status, history, "duration")
 
-    told = re.search('aria-label="(.*?)"', drawn).group(1)
-    assert told == f"{SLOWER}, 60 nights: regressed, new, +14 % since {one.since}"
+    label = re.search('aria-label="(.*?)"', svg).group(1)
+    assert label == f"{SLOWER}, 60 nights: regressed, new, +14 % since {status.since}"
 
 
 @pytest.mark.browser

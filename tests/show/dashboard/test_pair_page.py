@@ -39,9 +39,9 @@ def test_pair_table_uses_whole_runs_without_task_times(a_run):
     assert shown["A (s)"].sum() > 0
     assert shown["B (s)"].tolist() == pytest.approx(shown["A (s)"].tolist())
     assert shown["B − A (s)"].tolist() == pytest.approx([0] * len(shown))
-    told = pair_groups.about_groups(window)
-    assert "of the whole runs" in told
-    assert "Task times of B were not recorded" in told
+    text = pair_groups.about_groups(window)
+    assert "of the whole runs" in text
+    assert "Task times of B were not recorded" in text
 
 
 def test_pair_table_divides_seconds_by_tasks(a_run):
@@ -54,23 +54,23 @@ def test_pair_table_divides_seconds_by_tasks(a_run):
     assert window.state()["per"] == ""
     assert len(seconds) == len(per_task) > 0
     joined = seconds.merge(per_task, on="task group")
-    found = joined["A (s)"] / joined["tasks of A_x"] * 1e3
-    assert found.tolist() == pytest.approx(joined["A (ms per task)"].tolist())
+    ms_per_task = joined["A (s)"] / joined["tasks of A_x"] * 1e3
+    assert ms_per_task.tolist() == pytest.approx(joined["A (ms per task)"].tolist())
 
 
 def test_pair_swap_link_keeps_selection(a_run):
     window = pair_window([a_run, with_record(a_run, id=new_id())], page="2")
-    lead = pair_page._controls(window)[-1]
+    links = pair_page._controls(window)[-1]
     left, right = window.whole
 
     window.range.update(start=(left + right) / 2, end=right)
     window.select_group(window.names[0])
 
-    found = window.state()
-    assert found["page"] == "2"
-    assert f"a={window.ids['b']}" in lead.object
-    assert f"from={found['from']}" in lead.object
-    assert "group=" in lead.object
+    state = window.state()
+    assert state["page"] == "2"
+    assert f"a={window.ids['b']}" in links.object
+    assert f"from={state['from']}" in links.object
+    assert "group=" in links.object
 
 
 @pytest.mark.browser

@@ -56,11 +56,11 @@ def test_run_page_keeps_window_and_group_in_address(page, running_site, running_
     brush(page, "Where was the cluster's memory?")
     sees(page, " to ")
     assert 0 <= total_seconds(page) < whole
-    told = page.get_by_text(re.compile(r" s of .* s: ")).inner_text()
+    text = page.get_by_text(re.compile(r" s of .* s: ")).inner_text()
 
     page.reload()
     page.wait_for_function(READY)
-    expect(page.get_by_text(told)).to_be_visible()
+    expect(page.get_by_text(text)).to_be_visible()
     page.get_by_label("Memory of").select_option("worker 1")
     page.wait_for_url("**worker=*")
     page.get_by_role("button", name="Whole run").click()
@@ -145,10 +145,10 @@ def test_longest_tasks_show_keys(page, running_site, running_store):
     run = running_store.open(run_id)
     frame = run.task_stream()
     frame["key"] = run.task_keys()
-    mine = frame[frame["duration"].notna()]
-    mine = mine[mine["task_group"] == mine["task_group"].iloc[0]]
-    group = str(mine["task_group"].iloc[0])
-    longest = mine.sort_values("duration", kind="stable").iloc[-1]
+    tasks = frame[frame["duration"].notna()]
+    tasks = tasks[tasks["task_group"] == tasks["task_group"].iloc[0]]
+    group = str(tasks["task_group"].iloc[0])
+    longest = tasks.sort_values("duration", kind="stable").iloc[-1]
     assert run.task_keys(frame.index[:3].to_numpy()) == list(frame["key"][:3])
 
     open_page(page, f"{running_site}?view=run&id={run_id}&tab=tasks&group={quote(group)}")
@@ -188,8 +188,8 @@ def test_run_head_shows_usual_values(nightly_store):
     page = cache.load_run(nights.nights_of_workload(SLOWER).runs["id"].iloc[-1])
     usual = page.baseline
 
-    told = text_of(pn.Column(run_page.head(page.run, usual)))
+    text = text_of(pn.Column(run_page.head(page.run, usual)))
 
     row = usual.loc[METRICS["duration"].long_name]
-    assert f"{row['change']} on {row['median before']}" in told
+    assert f"{row['change']} on {row['median before']}" in text
     assert " on " not in text_of(pn.Column(run_page.head(page.run)))

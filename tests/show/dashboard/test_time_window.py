@@ -64,14 +64,14 @@ def test_window_selects_part_of_tasks(a_run):
 
 def test_window_shares_cursor_and_range(a_run):
     window = window_of(a_run)
-    drawn = [plots.memory_by_kind(a_run), *plots.worker_load(a_run), *plots.scheduler_load(a_run)]
+    figures = [plots.memory_by_kind(a_run), *plots.worker_load(a_run), *plots.scheduler_load(a_run)]
 
-    window.share(*drawn)
+    window.share(*figures)
 
-    marks = {figure.select_one(CrosshairTool).overlay for figure in drawn}
-    assert len(drawn) > 2
+    marks = {figure.select_one(CrosshairTool).overlay for figure in figures}
+    assert len(figures) > 2
     assert len(marks) == 1
-    assert {figure.x_range for figure in drawn} == {window.range}
+    assert {figure.x_range for figure in figures} == {window.range}
 
 
 def test_transfer_matrix_follows_address_and_window(a_run):

@@ -198,7 +198,7 @@ def test_views_pass_axe_with_hostile_text(browser, site, store, artifacts):
     context = browser.new_context(viewport={"width": 1300, "height": 900}, color_scheme="light")
     page = context.new_page()
     page.set_default_timeout(60_000)
-    found = []
+    violations = []
     for number, address in enumerate(addresses):
         page.goto(f"{site}?{address}")
         page.wait_for_function(READY)
@@ -209,10 +209,13 @@ def test_views_pass_axe_with_hostile_text(browser, site, store, artifacts):
         for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             page.emulate_media(color_scheme=theme)
             page.screenshot(path=artifacts / f"view-{view}-{theme}.png", full_page=True)
-            for one in axe(page, **options):
-                if one["impact"] in ("serious", "critical") and one["id"] not in EXCEPTIONS:
-                    places = [node["html"][:120] for node in one["nodes"][:3]]
-                    found.append((theme, address, one["id"], places))
+            for violation in axe(page, **options):
+                if (
+                    violation["impact"] in ("serious", "critical")
+                    and violation["id"] not in EXCEPTIONS
+                ):
+                    places = [node["html"][:120] for node in violation["nodes"][:3]]
+                    violations.append((theme, address, violation["id"], places))
     context.close()
 
-    assert found == []
+    assert violations == []
