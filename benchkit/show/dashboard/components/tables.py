@@ -211,5 +211,5 @@ def _as_csv(frame: pd.DataFrame) -> str:
     )
 
 
-def _no_formula(value: Any) -> Any:
+def _no_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

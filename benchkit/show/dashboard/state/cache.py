@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import panel as pn
@@ -42,6 +42,7 @@ __all__ = [
     "workload_catalogue",
 ]
 
+T = TypeVar("T")
 #: Environment variable with the path of the store.
 STORE_VARIABLE = "BENCHKIT_STORE"
 #: Number of newest run files to try, in case files are damaged.
@@ -281,7 +282,7 @@ def workload_catalogue() -> Collection:
         return Collection()
 
 
-def cached(make: Callable[[], Any], *name: str) -> Any:
+def cached(make: Callable[[], T], *name: str) -> T:
     """Return the result of a function, cached until the store changes; do not modify.
 
     For results that take seconds, such as the explanation of an experiment.
@@ -299,7 +300,8 @@ def cached(make: Callable[[], Any], *name: str) -> Any:
         The result.
     """
     store = open_store()
-    return _results(str(store.path), store_version(store))(_CacheKey(name, [make]))
+    result: T = _results(str(store.path), store_version(store))(_CacheKey(name, [make]))
+    return result
 
 
 @dataclass(frozen=True)
