@@ -172,7 +172,7 @@ def _full_names(run_id: str) -> dict[str, str]:
     tree = open_run(run_id).tree
     if "task_groups" not in tree.children:
         return {}
-    names = tree["task_groups/task_group"].values.astype(str)
+    names = tree["task_groups"].to_dataset()["task_group"].values.astype(str)
     return {short_group(name): str(name) for name in reversed(names)}
 
 
