@@ -191,7 +191,7 @@ def test_pair_link_puts_baseline_first():
 @pytest.mark.parametrize("state", [OPEN, DONE])
 def test_unfinished_comparison_is_marked_interim(nightly_store, monkeypatch, state):
     entries = pd.DataFrame({"state": [DONE, DONE, state], "arm": ["a", "b", "a"]})
-    status = Status("e1", {}, entries, pd.DataFrame(), alive=True, left_s=10.0)
+    status = Status("e1", {}, entries, pd.DataFrame(), alive=True, remaining_seconds=10.0)
     monkeypatch.setattr(compare_page, "read_status", lambda store, experiment: status)
 
     text = text_of(pn.Column(*compare_page._interim(nightly_store, "e1")))

@@ -84,7 +84,7 @@ def test_transfer_matrix_follows_address_and_window(a_run):
 
     assert choice.value == window.state()["cells"] == "count"
     assert "within the window" in part
-    assert "in all" in figure.title.text
+    assert "in total" in figure.title.text
     assert figure.title.text != part
 
 
