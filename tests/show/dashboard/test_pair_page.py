@@ -89,7 +89,7 @@ def test_pair_page_opens_from_list_and_comparison(page, running_site, artifacts)
     page.get_by_role("link", name="tests.sum: main and new").click()
     page.wait_for_url("**view=pair**")
     page.wait_for_function(READY)
-    brush(page, "How much memory did each take?")
+    brush(page, "How much memory did each run use?")
     page.get_by_label("Task group").select_option(index=1)
     page.wait_for_url("**group=*")
     assert "from=" in page.url
