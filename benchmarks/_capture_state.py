@@ -21,7 +21,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.scheduler import WorkerState
 
-from benchkit.measure.capture import CapturePlugin
+from benchkit.measure.capture import CapturePlugin, scheduler_plugin
 
 __all__ = ["ADDRESSES", "capturing", "fake_worker", "no_workers", "run_tasks", "state_machine"]
 
@@ -229,7 +229,7 @@ async def capturing(scheduler: Scheduler, capture: CapturePlugin) -> AsyncIterat
     scheduler.broadcast = no_workers  # type: ignore[method-assign]
     await capture.start(scheduler)
     scheduler.add_plugin(capture, name="bench")
-    capture._await_heartbeats = no_workers  # type: ignore[method-assign]
+    scheduler_plugin.await_heartbeats = no_workers
     await capture.handle_on()
     try:
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from time import monotonic
 from typing import Any
 
 import cloudpickle
@@ -28,6 +29,8 @@ CALL_TIMEOUT_S = 15.0
 CALL_TIMEOUT_PER_WORKER_S = 0.1
 #: Once per run and outside the clock, possibly on a cluster that has just started.
 INSTALL_TIMEOUT_S = 60.0
+#: The scheduler's wall clock was set if it differs from its steady clock by more than this.
+CLOCK_STEP_S = 0.02
 #: All group rows are sent each time: with more than 200 groups only in every tenth drain.
 GROUPS_EVERY = 10
 
@@ -60,6 +63,9 @@ class Observer:
         self.t_on = self.t_off = float("nan")
         #: Seconds that the scheduler's clock is ahead of this process; set by `clock_on`.
         self.clock_ahead = 0.0
+        #: Seconds by which the scheduler's wall clock was set while the clock ran.
+        self.clock_step_s = 0.0
+        self._steady_on = self._scheduler_on = self._round_trip_s = float("nan")
         self._installed = False
         self._timeout_s, self._n_workers = INSTALL_TIMEOUT_S, 0
         self._ack = 0
@@ -96,13 +102,23 @@ class Observer:
         float
             Start time, Unix s on the scheduler's clock.
         """
+        self._round_trip_s = min(self._round_trip(), self._round_trip())
         call_time = time()
         reply = self._call(f"{self.name}_on") if self._installed else None
         self._update_timeout(reply)
         self.t_on = reply["t_on"] if reply else time()
         # The reply was sent between the two times; an offset within them is 0.
         self.clock_ahead = min(self.t_on - call_time, 0.0) + max(self.t_on - time(), 0.0)
+        self._steady_on = monotonic()
+        self._scheduler_on = reply["steady"] if reply else float("nan")
         return self.t_on
+
+    def _round_trip(self) -> float:
+        """Return the seconds that a call of the scheduler takes."""
+        begin = monotonic()
+        if self._installed:
+            self._call(f"{self.name}_ping")
+        return monotonic() - begin
 
     def _update_timeout(self, reply: dict[str, Any] | None) -> None:
         if reply:
@@ -112,16 +128,24 @@ class Observer:
     def clock_off(self) -> float:
         """Stop the clock of the run.
 
+        The duration is that of the steady clocks. A scheduler whose loop is blocked when the call
+        arrives replies late: then the client's clock decides.
+
         Returns
         -------
         float
             Stop time, Unix s on the scheduler's clock.
         """
-        call_time = time()
+        duration = monotonic() - self._steady_on
         reply = self._call(f"{self.name}_off") if self._installed else None
         self._update_timeout(reply)
-        # The wait for a scheduler that does not reply does not count as time of the workload.
-        self.t_off = reply["t_off"] if reply else call_time + self.clock_ahead
+        if reply and self._scheduler_on == self._scheduler_on:
+            on_scheduler = reply["steady"] - self._scheduler_on
+            duration = min(on_scheduler, duration + self._round_trip_s)
+            step = reply["t_off"] - self.t_on - on_scheduler
+            if abs(step) > CLOCK_STEP_S:
+                self.clock_step_s = step
+        self.t_off = self.t_on + duration
         return self.t_off
 
     def uninstall(self, *, wait: bool = True) -> None:

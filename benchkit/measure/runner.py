@@ -316,7 +316,10 @@ class _Execution:
         finally:
             observer.uninstall()
             self.tail.update(
-                t_on=observer.t_on, t_off=observer.t_off, capture_errors=observer.errors
+                t_on=observer.t_on,
+                t_off=observer.t_off,
+                clock_step_s=observer.clock_step_s,
+                capture_errors=observer.errors,
             )
         return result
 

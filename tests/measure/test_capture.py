@@ -181,7 +181,7 @@ def test_trimmed_memory_is_a_metric(client, observed):
 
     trimmed = run.tree["workers/trimmed"].values
     assert (trimmed > 2**20).all()
-    assert run.metrics["memory_trimmed"] == trimmed.sum()
+    assert run.metrics["memory_trimmed"] == trimmed.max(), "both workers are in this process"
 
 
 def test_rss_peak_between_heartbeats_is_recorded(client, observed):

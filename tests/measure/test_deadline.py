@@ -14,7 +14,7 @@ from benchkit.measure.errors import DeadlinePassed
 
 
 def in_a_thread(function):
-    """Run a function beside the main thread; return what it returned or raised."""
+    """Run a function in another thread; return what it returned or raised."""
     box = []
 
     def run():

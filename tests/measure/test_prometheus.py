@@ -160,7 +160,7 @@ def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus,
     assert float(process) == pytest.approx(float(own[-1]), rel=0.1)
     assert float(last.sel(type="managed").sum()) == pytest.approx(HELD, rel=0.01)
 
-    # Whoever had finished by a scrape at most some seconds old is counted, and no others.
+    # Counted are the tasks that had finished at the time of a scrape, some seconds ago at most.
     totals = data["dask_scheduler_prefix_state_totals_total"]
     assert "instance" not in totals.dims
     counted = totals.sel(state="memory", task_prefix_name="nap").dropna("time")
@@ -230,9 +230,9 @@ def test_what_goes_wrong_is_one_line_of_the_run_and_no_more(watched, tmp_path, m
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        nobody = f"127.0.0.1:{free.getsockname()[1]}"
-    assert trouble(f"http://me:secret@{nobody}") == (
-        f"prometheus: http://{nobody}: Connection refused"
+        closed = f"127.0.0.1:{free.getsockname()[1]}"
+    assert trouble(f"http://me:secret@{closed}") == (
+        f"prometheus: http://{closed}: Connection refused"
     )
     with ThreadingHTTPServer(("127.0.0.1", 0), _Other) as other:
         Thread(target=other.serve_forever, daemon=True).start()

@@ -61,8 +61,8 @@ def test_failed_report_does_not_block_others(answer):
 
     poller = run_in_thread(poll_for(1.5, scheduler))
 
-    told = {index for index, _ in poller.drain()["told"]}
-    assert told == {1, 2}
+    reported = {index for index, _ in poller.drain()["told"]}
+    assert reported == {1, 2}
     assert 2 <= len(scheduler.questions["tcp://w0"]) <= 9, "as often as the other workers"
     starts = {question["start"] for question in scheduler.questions["tcp://w0"]}
     assert starts == {poller.start}, "a failed request is repeated with the same window"

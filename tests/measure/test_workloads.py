@@ -14,7 +14,7 @@ from benchkit.measure.errors import (
 )
 from benchkit.measure.expression import matcher
 from benchkit.measure.scale import Scale, linear, quadratic
-from benchkit.store.schema import GROUPS
+from benchkit.store.variables import GROUPS
 
 GIB = 2**30
 

@@ -10,14 +10,16 @@ scheduler's own counters periodically (`poller`). Level "full" records each fini
 release of distributed does not have is NaN. No error is raised into the scheduler: errors are
 recorded and sent with the data. A capture whose client is gone removes itself.
 
-On workers: `worker_plugin`, `worker_log`. On the scheduler: `task_groups`, `cluster_events`,
-`transition_table`, `task_stream`, `poller`, `samples`, `worker_reports`, and `scheduler_plugin`,
-which uses all of them. On both: `columns`, `loop_lag`.
+On workers: `worker_plugin`, `worker_log`, `memory_sampler`. On the scheduler: `task_groups`,
+`cluster_events`, `transition_table`, `task_stream`, `poller`, `scattered_data`, `running_tasks`,
+`samples`, `heartbeats`, `worker_reports`, and `scheduler_plugin`, which uses all of them. On both:
+`columns`, `loop_lag`.
 """
 
 from benchkit.measure.capture.columns import (
     ACTIONS,
     EVENT_COLUMNS,
+    MEMORY_COLUMNS,
     ROW,
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
@@ -29,6 +31,7 @@ from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
 __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
+    "MEMORY_COLUMNS",
     "ROW",
     "SAMPLE_COLUMNS",
     "SCHEDULER_COLUMNS",

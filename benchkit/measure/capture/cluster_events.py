@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from distributed.metrics import time
@@ -24,11 +25,16 @@ class EventLog:
         Name of the capture, which is also a topic of the scheduler's event log.
     workers : dict
         Worker index by address; it grows.
+    add_memory : callable
+        ``add_memory(index, points)`` takes the last memory samples of a worker that closes.
     """
 
-    def __init__(self, name: str, workers: dict[Any, int]) -> None:
+    def __init__(
+        self, name: str, workers: dict[Any, int], add_memory: Callable[[int, bytes], None]
+    ) -> None:
         self.name = name
         self.workers = workers
+        self.add_memory = add_memory
         self.counting = False
         self.retired: set[str] = set()
         self.events: list[tuple[Any, ...]] = []
@@ -72,6 +78,7 @@ class EventLog:
         """
         if topic == self.name:
             self.retired.add(msg["leaving"])
+            self.add_memory(self.workers.get(msg["leaving"], -1), msg["memory"])
         elif topic == "stealing":
             if isinstance(msg, (list, tuple)) and msg and msg[0] == "confirm":
                 self.n_steals += self.counting

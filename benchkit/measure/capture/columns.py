@@ -8,6 +8,7 @@ from typing import Any
 __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
+    "MEMORY_COLUMNS",
     "NAN",
     "ROW",
     "SAMPLE_COLUMNS",
@@ -47,8 +48,21 @@ _WORKER_PATHS = {
     **{name: f"memory {name}" for name in _MEMORY},
     **{
         name: f"probe {name}"
-        for name in ("rss_peak", "cpu_time", "net_read_total", "io_read", "io_write", "tick_max")
+        for name in (
+            "rss_peak",
+            "cpu_time",
+            "children_cpu_time",
+            "machine_cpu_time",
+            "net_read_total",
+            "loopback_total",
+            "io_read",
+            "io_write",
+            "tick_max",
+            "process_number",
+            "machine_number",
+        )
     },
+    "monitor_time": "beat time",
     "cpu": "beat cpu",
     "net_read": "beat host_net_io read_bps",
     "net_write": "beat host_net_io write_bps",
@@ -71,6 +85,7 @@ _WORKER_PATHS = {
 _SCHEDULER_PATHS = {
     "lag_mean": "lag mean",
     "lag_max": "lag max",
+    "monitor_time": "monitor time",
     "cpu": "monitor cpu",
     "rss": "monitor memory",
     "n_workers": "sizes workers",
@@ -82,6 +97,8 @@ _SCHEDULER_PATHS = {
     **{name: f"memory {name}" for name in _MEMORY},
 }
 SAMPLE_COLUMNS = ("time", "worker", *_WORKER_PATHS)
+#: Samples of each worker's process, made by the worker between two heartbeats.
+MEMORY_COLUMNS = ("time", "worker", "rss", "area", "peak")
 SCHEDULER_COLUMNS = ("time", *_SCHEDULER_PATHS)
 SAMPLE_PATHS = [tuple(path.split()) for path in _WORKER_PATHS.values()]
 SCHEDULER_PATHS = [tuple(path.split()) for path in _SCHEDULER_PATHS.values()]

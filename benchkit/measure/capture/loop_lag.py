@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from time import time
 
-__all__ = ["LoopLag"]
+__all__ = ["LAG_TICK_S", "LoopLag"]
 
 #: Seconds between measurements: 20 callbacks a second have no measurable cost.
 LAG_TICK_S = 0.05
@@ -14,13 +16,19 @@ class LoopLag:
     """Mean and maximum delay of an event loop's timer since the last `read`.
 
     `digests_max["tick-duration"]` is not used because each Prometheus scrape resets it.
+
+    Parameters
+    ----------
+    on_tick : callable, optional
+        Called at each measurement.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_tick: Callable[[], object] = lambda: None) -> None:
+        self.on_tick = on_tick
         self.total = self.longest = 0.0
         self.count = 0
         self.loop = asyncio.get_running_loop()
-        self.due = self.loop.time() + LAG_TICK_S
+        self.due = self._next()
         self.handle = self.loop.call_at(self.due, self._tick)
 
     def _tick(self) -> None:
@@ -29,8 +37,14 @@ class LoopLag:
         self.total += lag
         self.count += 1
         self.longest = max(self.longest, lag)
-        self.due = now + LAG_TICK_S
+        self.on_tick()
+        self.due = self._next()
         self.handle = self.loop.call_at(self.due, self._tick)
+
+    def _next(self) -> float:
+        # A multiple of the interval on the wall clock: all processes of a machine tick together.
+        rest = LAG_TICK_S - time() % LAG_TICK_S
+        return self.loop.time() + (rest if rest > LAG_TICK_S / 5 else rest + LAG_TICK_S)
 
     def read(self) -> tuple[float, float]:
         """Return the delays since the last call, including a pending delay.

@@ -13,14 +13,17 @@ the prefix.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import islice
 from typing import Any
 
+from dask.utils import key_split
 from distributed.metrics import time
+from distributed.utils import key_split_group
 
 from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import text
+from benchkit.measure.capture.scattered_data import ScatteredData
 from benchkit.measure.capture.task_groups import TaskGroups, row_of
 
 __all__ = ["SchedulerPoller"]
@@ -53,6 +56,9 @@ class SchedulerPoller:
         self.scheduler, self.plugin, self.tasks = scheduler, plugin, tasks
         self.groups, self.event_log = groups, event_log
         self.n_unseen = 0
+        self.scattered = ScatteredData(scheduler, event_log.name) if tasks else None
+        #: Number of failed tasks by name of their group, of tasks that were released meanwhile.
+        self.released_failures: Counter[str] = Counter()
         # The capture's topic is read first: a worker that logged there that it closes is not lost.
         self.topics = (event_log.name, *TOPICS)
         self.started = time()
@@ -159,8 +165,13 @@ class SchedulerPoller:
         self.last_failure = new[0]
         for failure in reversed(new):
             task = self.scheduler.tasks.get(failure.key)
+            group = self.scheduler.task_groups.get(key_split_group(failure.key))
             if task is not None:
                 self.groups.counts[self.groups.number(task.group)][1] += 1
+            elif group is not None:
+                self.groups.counts[self.groups.number(group)][1] += 1
+            else:
+                self.released_failures[key_split_group(failure.key)] += 1
             address = next(iter(failure.erred_on), None)
             self.event_log.add_failure(
                 failure if task is None else task,
@@ -181,12 +192,23 @@ class SchedulerPoller:
         """
         self._count()
         unattributed = self._unattributed_rows()
-        return [*self.groups.rows(retries=False), *unattributed]
+        released = [
+            {**row_of(text(name), {}, [n, n, 0], retries=False), "prefix": text(key_split(name))}
+            for name, n in self.released_failures.items()
+        ]
+        return [*self.groups.rows(retries=False), *unattributed, *released]
+
+    def remove(self) -> None:
+        """Undo what the poller changed on the scheduler."""
+        if self.scattered is not None:
+            self.scattered.remove()
 
     def _count(self) -> None:
         for number, group in enumerate(self.groups.members):
             counts = self.groups.counts[number]
             counts[0] = _ended(group) - self.ended_before.get(group, 0) + counts[1]
+            if self.scattered is not None and not hasattr(group, "_types"):
+                counts[0] -= self.scattered.by_group[group.name]
 
     def _unattributed_rows(self) -> list[dict[str, Any]]:
         numbers: dict[Any, list[Any]] = defaultdict(list)
@@ -199,6 +221,8 @@ class SchedulerPoller:
         for prefix in prefixes:
             count_before, before = self.prefixes_before.get(prefix, (0, {}))
             count = prefix.state_counts["memory"] - count_before
+            if self.scattered is not None:
+                count -= self.scattered.by_prefix[prefix.name]
             if not count and not numbers[prefix]:
                 continue
             seconds = {

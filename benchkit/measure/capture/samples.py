@@ -32,11 +32,17 @@ class Samples:
     def __init__(self, name: str, scheduler: Any, workers: dict[Any, int], lag: LoopLag) -> None:
         self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
         self.last_seen: dict[str, float] = {}
+        #: By worker index: time of the newest memory sample that was read, and seconds that the
+        #: scheduler's clock is ahead of the worker's: the smallest difference between the arrival
+        #: of a heartbeat and its newest sample, which includes the shortest time on the way.
+        self.last_memory: dict[int, float] = {}
+        self.ahead: dict[int, float] = {}
         self.transitions_before = 0
         self._reset()
 
     def _reset(self) -> None:
         self.worker_values, self.scheduler_values = array("d"), array("d")
+        self.memory_values = array("d")
 
     def begin(self) -> None:
         """Discard the state from before the clock started."""
@@ -70,6 +76,31 @@ class Samples:
                 sources["memory"] = state.memory
             index = self.workers.get(address, -1)
             self.worker_values.extend([now, index, *[look_up(sources, p) for p in SAMPLE_PATHS]])
+            if sources["probe"]:
+                points = sources["probe"].get("memory") or b""
+                self.add_memory(index, points)
+                if points:
+                    ahead = state.last_seen - self.last_memory[index]
+                    self.ahead[index] = min(ahead, self.ahead.get(index, ahead))
+
+    def add_memory(self, index: int, points: bytes) -> None:
+        """Add the memory samples of a worker that are new.
+
+        Parameters
+        ----------
+        index : int
+            Index of the worker.
+        points : bytes
+            What `MemorySampler.points` returned on the worker.
+        """
+        values = array("d", points)
+        last = self.last_memory.get(index, 0.0)
+        for place in range(0, len(values), 4):
+            if values[place] <= last:
+                break
+            self.memory_values.extend((values[place], index, *values[place + 1 : place + 4]))
+        if values:
+            self.last_memory[index] = max(last, values[0])
 
     def sample_scheduler(self) -> None:
         """Add a row for the current state of the scheduler."""
@@ -103,6 +134,7 @@ class Samples:
         tables = {
             "samples": self.worker_values.tobytes(),
             "scheduler": self.scheduler_values.tobytes(),
+            "memory": self.memory_values.tobytes(),
         }
         self._reset()
         return tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from time import monotonic
 from typing import Any
 
 import cloudpickle
@@ -12,8 +13,14 @@ from distributed.metrics import time
 
 from benchkit.measure.capture.cluster_events import EventLog
 from benchkit.measure.capture.columns import NAN, text
+from benchkit.measure.capture.heartbeats import (
+    PER_WORKER_S,
+    REPLY_TIMEOUT_S,
+    await_heartbeats,
+)
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.poller import SchedulerPoller
+from benchkit.measure.capture.running_tasks import RunningTasks
 from benchkit.measure.capture.samples import Samples
 from benchkit.measure.capture.task_groups import TaskGroups
 from benchkit.measure.capture.task_stream import TaskStream
@@ -34,14 +41,9 @@ __all__ = ["CapturePlugin"]
 SAMPLE_TICK_S = 0.25
 #: Seconds between polls of a worker: the data lost when the worker dies.
 WORKER_POLL_INTERVAL_S = 5.0
-#: Seconds that the end of a run waits for final heartbeats, pending replies and the removal of the
-#: worker plugins. With the final reports they fit into the client's call timeout.
-TAIL_TIMEOUT_S = 4.0
-REPLY_TIMEOUT_S = 1.0
+#: Seconds that the end of a run waits for the removal of the worker plugins.
 REMOVAL_TIMEOUT_S = 2.0
 REMOTE_TIMEOUT_S = 10.0
-#: Seconds added to each timeout per worker: hundreds may share two cores with the scheduler.
-PER_WORKER_S = 0.05
 #: The client drains each second. After this many seconds without a call it is considered dead.
 ABANDONED_AFTER_S = 120.0
 MAX_ERRORS = 20
@@ -51,7 +53,7 @@ MAX_GROUPS_PER_DRAIN = 200
 #: Minimum number of tasks per flush between two drains: smaller batches cost more per task.
 MIN_TASKS_PER_FLUSH = 2000
 
-OPERATIONS = ("on", "off", "drain", "end")
+OPERATIONS = ("on", "off", "drain", "end", "ping")
 
 
 class CapturePlugin(SchedulerPlugin):
@@ -98,14 +100,16 @@ class CapturePlugin(SchedulerPlugin):
         self.sequence = 0
         self.lag = LoopLag()
         self.groups = TaskGroups()
-        self.event_log = EventLog(self.name, self.workers)
+        self.samples = Samples(self.name, scheduler, self.workers, self.lag)
+        self.event_log = EventLog(self.name, self.workers, self.samples.add_memory)
         self.stream = TaskStream(
             scheduler, self.groups, self.workers, self.add_error, self.event_log.add_failure
         )
-        self.samples = Samples(self.name, scheduler, self.workers, self.lag)
         self.report_poller = WorkerReportPoller(
             self.name, scheduler, self.workers, self.poll_interval_s
         )
+        self.running_tasks = RunningTasks(scheduler, self.name)
+        self.n_other_captures = sum(op.endswith("_drain") for op in scheduler.handlers)
         self.poller: SchedulerPoller | None = None
         self.group_rows: list[dict[str, Any]] = []
         for address, state in list(scheduler.workers.items()):
@@ -190,6 +194,9 @@ class CapturePlugin(SchedulerPlugin):
         if self.event_log.counting:
             self._poll()
             self._guarded(self._count_groups)
+            self._guarded(self.running_tasks.stop, time(), self.groups.members)
+            if self.poller is not None:
+                self.poller.remove()
         self.event_log.counting = False
         remove_wrappers(self.scheduler, self.name)
         vars(self).pop("transition", None)
@@ -204,6 +211,11 @@ class CapturePlugin(SchedulerPlugin):
         if self.poller is not None and self.poller.n_unseen:
             self.add_error("failures", f"{self.poller.n_unseen} or more failed tasks were not seen")
 
+    def _correct_groups(self) -> None:
+        """Correct the compute seconds of groups for tasks that ran across the clock's edges."""
+        corrections = self.running_tasks.corrections()
+        self.groups.correct(self.group_rows, corrections, retries=self.level == "full")
+
     # -- handlers, called by the client -------------------------------------------------------
 
     async def handle_on(self) -> dict[str, Any]:
@@ -215,14 +227,30 @@ class CapturePlugin(SchedulerPlugin):
             ``t_on`` (Unix s) and ``n_workers``.
         """
         self.last_call = time()
-        await self._await_heartbeats("on", time())
+        await await_heartbeats(self.scheduler, self.name, "on", time(), self.add_error)
         self.groups.begin(self.scheduler.task_groups.values())
         self.fine_before = read_fine_metrics(self.scheduler)
         self.samples.begin()
         self._guarded(self._start_recording)
         self.t_on = self.report_poller.start = time()
+        steady = monotonic()
+        self._guarded(self.running_tasks.start, self.t_on)
         self._sample()
-        return {"t_on": self.t_on, "n_workers": len(self.scheduler.workers)}
+        return {
+            "t_on": self.t_on,
+            "steady": steady,
+            "n_workers": len(self.scheduler.workers),
+        }
+
+    async def handle_ping(self) -> dict[str, Any]:
+        """Reply, so that the client knows how long a call takes.
+
+        Returns
+        -------
+        dict
+            ``n_workers``.
+        """
+        return {"n_workers": len(self.scheduler.workers)}
 
     async def handle_off(self) -> dict[str, Any]:
         """Stop the clock; sampling continues until `handle_end`.
@@ -233,9 +261,10 @@ class CapturePlugin(SchedulerPlugin):
             ``t_off`` (Unix s) and ``n_workers``.
         """
         self.last_call = self.t_off = time()
+        steady = monotonic()
         self._stop_recording()
         self._sample()
-        return {"t_off": self.t_off, "n_workers": len(self.scheduler.workers)}
+        return {"t_off": self.t_off, "steady": steady, "n_workers": len(self.scheduler.workers)}
 
     async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict[str, Any]:
         """Return the data gathered since the last acknowledged reply.
@@ -281,7 +310,8 @@ class CapturePlugin(SchedulerPlugin):
         final: dict[str, Any] = {}
         if wait:
             await asyncio.gather(
-                self._await_heartbeats("off", stop), self.report_poller.stop(REPLY_TIMEOUT_S)
+                await_heartbeats(self.scheduler, self.name, "off", stop, self.add_error),
+                self.report_poller.stop(REPLY_TIMEOUT_S),
             )
             if self.t_on == self.t_on:
                 window = (self.t_on, stop)
@@ -291,6 +321,8 @@ class CapturePlugin(SchedulerPlugin):
                 )
         if self.sample_handle is not None and self.t_on == self.t_on:
             self._sample()
+        if self.t_off == self.t_off:
+            self._guarded(self._correct_groups)
         segments = [self.pending] if self.pending and self.pending["sequence"] != ack else []
         self.sequence += 1
         segments.append(
@@ -300,34 +332,6 @@ class CapturePlugin(SchedulerPlugin):
         # A worker that hangs must not delay the data of the other workers.
         await asyncio.wait([self.removal], timeout=REMOVAL_TIMEOUT_S)
         return {"segments": segments}
-
-    async def _await_heartbeats(self, edge: str, after: float) -> None:
-        """Request a heartbeat from each worker and wait: it has the last metrics of the run."""
-        # Call each worker: cancelling Scheduler.broadcast leaves its calls running and logs every
-        # unreachable worker.
-        calls = [
-            asyncio.ensure_future(
-                getattr(self.scheduler.rpc(address), f"{self.name}_beat")(edge=edge)
-            )
-            for address in self.scheduler.workers
-        ]
-        deadline = time() + TAIL_TIMEOUT_S + len(calls) * PER_WORKER_S
-        silent: list[str] = []
-        while time() < deadline:
-            states = list(self.scheduler.workers.values())
-            silent = [state.address for state in states if state.last_seen <= after]
-            if not silent:
-                break
-            await asyncio.sleep(0.005)
-        if calls:
-            timeout_s = REPLY_TIMEOUT_S + len(calls) * PER_WORKER_S / 10
-            _, unfinished = await asyncio.wait(calls, timeout=timeout_s)
-            for call in unfinished:
-                call.cancel()
-            # A worker that could not be called sends its next regular heartbeat soon.
-            await asyncio.gather(*calls, return_exceptions=True)
-        if silent:
-            self.add_error("heartbeat", f"not received from {text(', '.join(silent), 200)}")
 
     # -- hooks, called by the scheduler -------------------------------------------------------
 
@@ -461,6 +465,12 @@ class CapturePlugin(SchedulerPlugin):
             "n_errors": event_log.n_failures,
             "n_steals": event_log.n_steals,
             "transitions": self.samples.transitions,
+            "clock_ahead": dict(self.samples.ahead),
+            "n_other_captures": self.n_other_captures,
+            "n_running_at_on": len(self.running_tasks.carried_in),
+            "n_unfinished": self.running_tasks.n_unfinished,
+            "n_actors": self.running_tasks.n_actors,
+            "seceded": self.running_tasks.rows(),
             "errors": list(self.errors),
         }
         return tables

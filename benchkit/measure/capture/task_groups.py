@@ -111,6 +111,29 @@ class TaskGroups:
             )
         return rows
 
+    def correct(
+        self, rows: list[dict[str, Any]], seconds: dict[Any, float], *, retries: bool
+    ) -> None:
+        """Add seconds to the compute time of groups.
+
+        Parameters
+        ----------
+        rows : list of dict
+            What `rows` returned; a group of which no task has ended gets a row at the end.
+        seconds : dict of TaskGroup to float
+            Seconds to add, which can be negative.
+        retries : bool
+            Whether rows contain the number of retries.
+        """
+        for group, added in seconds.items():
+            number = self.numbers.get(group)
+            if number is None:
+                row = row_of(text(group.name), {}, [0, 0, 0], retries=retries)
+                rows.append({**row, "prefix": text(group.prefix.name)})
+                number = -1
+            durations = rows[number]["seconds"]
+            durations["compute"] = max(0.0, durations.get("compute", 0.0) + added)
+
 
 def row_of(
     name: str, seconds: dict[str, float], counts: list[int], *, retries: bool = True

@@ -80,6 +80,7 @@ def ignores_extra_arguments(function: Callable[..., Any]) -> bool:
     Returns
     -------
     bool
+        False for a function of a plugin or of an unchecked release.
     """
     is_own = getattr(function, "__module__", None) == "distributed.scheduler"
     if not is_own or hasattr(function, "__wrapped__"):  # a wrapper has the module of its function

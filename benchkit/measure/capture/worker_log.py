@@ -44,6 +44,8 @@ class WorkerLog:
         self.peers: dict[str, int] = {}
         #: Six numbers per transfer: transfers in the last reply, and transfers not yet sent.
         self.sent_transfers, self.transfers = array("d"), array("d")
+        #: Whether the clock has stopped: later transfers are not of the run.
+        self.stopped = False
         self.n_missed = 0
         self.logs = (worker.transfer_incoming_log, worker.transfer_outgoing_log)
         self.newest = [log[-1] if log else None for log in self.logs]
@@ -57,6 +59,8 @@ class WorkerLog:
 
     def copy_transfers(self) -> None:
         """Copy new entries of the worker's transfer logs, which keep only the last 1000."""
+        if self.stopped:
+            return
         for direction, log in enumerate(self.logs):
             new_entries: list[dict[str, Any]] = []
             for entry in reversed(log):
@@ -84,6 +88,22 @@ class WorkerLog:
                     )
                 )
 
+    def cut_transfers(self, edge: str) -> None:
+        """Mark the clock's `edge` by the position in the log.
+
+        Times would not do: the worker's estimate of the scheduler's clock can be wrong by more than
+        the last step of a run takes.
+
+        Parameters
+        ----------
+        edge : {"on", "off"}
+            Start or stop of the clock.
+        """
+        self.copy_transfers()
+        if edge == "on":
+            self.transfers, self.clock_start = array("d"), -float("inf")
+        self.stopped = edge == "off"
+
     def read_transfers(self, start: float, stop: float) -> list[list[Any]]:
         """Return the transfers of a window, summed by direction and peer.
 
@@ -109,7 +129,7 @@ class WorkerLog:
         rows = iter(self.transfers)
         for row in zip(*[rows] * 6, strict=True):
             direction, peer, moment, nbytes, compressed, seconds = row
-            if moment > stop:
+            if moment > stop and not self.stopped:
                 later.extend(row)
             elif moment > self.clock_start:
                 self.sent_transfers.extend(row)

@@ -11,7 +11,12 @@ import distributed
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from benchkit.measure.capture.columns import NAN, text
-from benchkit.measure.capture.loop_lag import LoopLag
+from benchkit.measure.capture.loop_lag import LAG_TICK_S, LoopLag
+from benchkit.measure.capture.memory_sampler import (
+    MemorySampler,
+    machine_number,
+    process_number,
+)
 from benchkit.measure.capture.worker_log import WorkerLog
 
 __all__ = ["CaptureWorkerPlugin"]
@@ -41,13 +46,20 @@ class CaptureWorkerPlugin(WorkerPlugin):
             The worker of this plugin.
         """
         self.worker = worker
-        self.lag = LoopLag()
         self.peak = 0
         self.trimmed = False
         # The high-water mark of memory belongs to the process. The plugin that resets it passes the
         # value to all plugins in the process: those of other captures and of other workers.
         self.siblings = vars(distributed).setdefault("_benchkit_worker_plugins", {})
+        shared = [plugin for (name, _), plugin in self.siblings.items() if name == self.name]
+        self.memory = shared[0].memory if shared else MemorySampler()
         self.siblings[self.name, worker.address] = self
+        self.lag = LoopLag(self.memory.sample_if_due)
+        self.process, self.machine = float(process_number()), float(machine_number())
+        self.machine_cpu_time = NAN
+        #: Times of the last two heartbeats. Each heartbeat repeats the samples of the one before,
+        #: because the scheduler may see only every second heartbeat.
+        self.beats = [0.0, 0.0]
         self.worker_log = WorkerLog(worker)
         worker.metrics[self.name] = self.heartbeat_metrics
         worker.handlers[f"{self.name}_report"] = self.report
@@ -63,7 +75,8 @@ class CaptureWorkerPlugin(WorkerPlugin):
         """
         if worker.status.name.startswith("closing"):
             with contextlib.suppress(Exception):
-                worker.log_event(self.name, {"leaving": worker.address})
+                last_samples = self.memory.points(self.beats[0], LAG_TICK_S)
+                worker.log_event(self.name, {"leaving": worker.address, "memory": last_samples})
         worker.metrics.pop(self.name, None)
         for op in ("report", "beat"):
             worker.handlers.pop(f"{self.name}_{op}", None)
@@ -72,7 +85,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
             vars(distributed).pop("_benchkit_worker_plugins", None)
         self.lag.stop()
 
-    def heartbeat_metrics(self, worker: Any) -> dict[str, float]:
+    def heartbeat_metrics(self, worker: Any) -> dict[str, Any]:
         """Return the metrics for a heartbeat.
 
         Parameters
@@ -83,14 +96,26 @@ class CaptureWorkerPlugin(WorkerPlugin):
         Returns
         -------
         dict of str to float
-            Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` in s) and totals of the
-            process (``cpu_time`` in s, ``io_read``, ``io_write``, ``net_read_total`` in B).
+            Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` in s), totals of the
+            process (``cpu_time`` in s, ``io_read``, ``io_write`` in B) and of the machine
+            (``net_read_total``, ``loopback_total`` in B), numbers of both, and ``memory``: samples
+            as bytes, see `MemorySampler.points`.
         """
         self.worker_log.copy_transfers()
         peak = _high_water_mark()
+        self.memory.sample(peak or NAN)
         for plugin in list(self.siblings.values()):
             plugin.peak = max(plugin.peak, peak)
-        out = {"rss_peak": self.peak or NAN, "tick_max": self.lag.read()[1]}
+        interval_s = worker.periodic_callbacks["heartbeat"].callback_time / 1000
+        out = {
+            "rss_peak": self.peak or NAN,
+            "tick_max": self.lag.read()[1],
+            "process_number": self.process,
+            "machine_number": self.machine,
+            "machine_cpu_time": self.machine_cpu_time,
+            "memory": self.memory.points(self.beats[0], interval_s),
+        }
+        self.beats = [self.beats[1], self.memory.samples[-1][0]]
         self.peak = 0
         process = worker.monitor.proc
         with contextlib.suppress(Exception):
@@ -100,9 +125,19 @@ class CaptureWorkerPlugin(WorkerPlugin):
             counters = process.io_counters()
             out["io_read"], out["io_write"] = counters.read_bytes, counters.write_bytes
         with contextlib.suppress(Exception):
+            import resource
+
+            children = resource.getrusage(resource.RUSAGE_CHILDREN)
+            out["children_cpu_time"] = children.ru_utime + children.ru_stime
+        with contextlib.suppress(Exception):
             import psutil
 
-            out["net_read_total"] = psutil.net_io_counters().bytes_recv
+            counters = psutil.net_io_counters(pernic=True)
+            out["loopback_total"] = sum(
+                count.bytes_recv for name, count in counters.items() if name == "lo"
+            )
+            received = sum(count.bytes_recv for count in counters.values())
+            out["net_read_total"] = received - out["loopback_total"]
         return out
 
     async def beat(self, edge: str) -> None:
@@ -117,6 +152,8 @@ class CaptureWorkerPlugin(WorkerPlugin):
         edge : {"on", "off"}
             Start or stop of the clock.
         """
+        self.worker_log.cut_transfers(edge)
+        self.machine_cpu_time = _machine_cpu_time()
         if self.level == "full":
             with contextlib.suppress(Exception):
                 self.worker_log.cut_call_stacks(edge)
@@ -176,6 +213,17 @@ class CaptureWorkerPlugin(WorkerPlugin):
                 return NAN  # not Linux with glibc
             self.trimmed = True
         return float(self.worker.monitor.proc.memory_info().rss)
+
+
+def _machine_cpu_time() -> float:
+    """Return the seconds that all processors of the machine were busy; NaN if unknown."""
+    try:
+        import psutil
+
+        times = psutil.cpu_times()
+        return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+    except Exception:
+        return NAN
 
 
 def _high_water_mark() -> int:

@@ -1,0 +1,64 @@
+"""Runs on real clusters compared with truth from outside, a part of `benchmarks/truth.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.truth import SCENARIOS
+
+from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
+
+ROOT = Path(__file__).parents[2]
+#: Largest relative error. Means of memory rest on samples 20 times a second, which a busy machine
+#: delays; times of failed attempts contain the wait for a thread.
+TOLERANCE = {"memory_mean": 0.1, "failed_time": 0.15, "cpu_time": 0.1}
+#: Seconds that clocks of different processes may differ by on a busy machine.
+SLACK_S = 0.15
+TIMES = ("compute_time", "idle_time", "failed_time")
+#: Scenarios at level light; the others are at level full.
+LIGHT = ("failures_that_are_released", "memory_short_run", "scattered_data", "work_that_goes_on")
+#: Absent at level full too: calls of actors, and contention without gilknocker.
+NOT_MEASURED = ("actor_time", "gil_contention_mean")
+#: Part of the sentence by which a run names its limit.
+LIMITS = {
+    "workers_in_one_process": "share a process",
+    "actors": "1 actor",
+    "tasks_that_secede": "2 tasks seceded",
+    "work_from_before": "2 tasks of earlier work ran at the start",
+    "work_that_goes_on": "2 tasks unfinished when the clock stopped",
+    "clock_set_back": "clock was set by -5.00 s",
+    "idle_worker_is_killed": "1 worker lost",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_run_agrees_with_truth(name, tmp_path):
+    level = "light" if name in LIGHT else "full"
+    done = subprocess.run(
+        [sys.executable, "-m", "helpers.truth", str(tmp_path), level, name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    run = Run(run_from_recording(result["path"]))
+
+    assert result["truths"]
+    for metric, truth in result["truths"].items():
+        if metric in NOT_MEASURED and metric not in run.metrics:
+            continue
+        slack = SLACK_S if metric in TIMES else 0.01
+        expected = pytest.approx(truth, rel=TOLERANCE.get(metric, 0.03), abs=slack)
+        assert run.metrics[metric] == expected, metric
+    limits = run.quality()["text"]
+    assert limits.str.contains(LIMITS.get(name, ""), regex=False).any() or name not in LIMITS
