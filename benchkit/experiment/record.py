@@ -232,6 +232,7 @@ class Recorder:
             phase="workload" if error else "",
             t_on=observer.t_on,
             t_off=observer.t_off,
+            clock_step_s=observer.clock_step_s,
             capture_errors=observer.errors,
             cluster=self._description,
         )

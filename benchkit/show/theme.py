@@ -26,6 +26,8 @@ ACTIVITY_COLOURS = {
     "disk-write": "#aa8800",
     "serialize": "#228833",
     "deserialize": "#66ccee",
+    "failed": "#882255",
+    "seceded": "#bbbbbb",
     "other": OTHER,
 }
 #: Kind of memory -> colour.

@@ -73,6 +73,21 @@ class Run(RunTables):
         """Metrics by name, in the units of `METRICS`; metrics without a value are absent."""
         return {name: float(self.tree[name]) for name in METRICS if name in self.tree.data_vars}
 
+    def quality(self) -> pd.DataFrame:
+        """Return what the metrics do not say: a row per limit of the measurement.
+
+        Returns
+        -------
+        DataFrame
+            Columns: kind ("absent", "estimated", "cut", "unfinished", "disturbed" or "lost"),
+            names of the metrics concerned, and text. Empty if no limit is known.
+        """
+        rows = json.loads(self.tree.attrs.get("quality") or "[]")
+        rows += [{"kind": "lost", "metrics": [], "text": line} for line in self.capture_errors]
+        frame = pd.DataFrame(rows, columns=["kind", "metrics", "text"])
+        frame["metrics"] = frame["metrics"].map(", ".join)
+        return frame
+
     @property
     def record(self) -> dict[str, Any]:
         """The run's row of the store's index: fields and metrics, flat."""

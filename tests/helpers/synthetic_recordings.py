@@ -14,6 +14,7 @@ from typing import Any
 from benchkit.measure.capture import (
     ACTIONS,
     EVENT_COLUMNS,
+    MEMORY_COLUMNS,
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
     TASK_COLUMNS,
@@ -76,6 +77,7 @@ def segment(
     *,
     samples: Any = (),
     scheduler: Any = (),
+    memory: Any = (),
     tasks: Any = (),
     keys: Any = (),
     task_events: Any = (),
@@ -88,6 +90,7 @@ def segment(
     return {
         "samples": rows(SAMPLE_COLUMNS, *samples),
         "scheduler": rows(SCHEDULER_COLUMNS, *scheduler),
+        "memory": rows(MEMORY_COLUMNS, *memory),
         "tasks": table(TASK_COLUMNS, *tasks),
         "keys": "".join(f"{key}\n" for key in keys).encode(),
         "task_events": table(EVENT_COLUMNS, *events),

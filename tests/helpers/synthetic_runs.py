@@ -13,7 +13,8 @@ import numpy as np
 import xarray as xr
 
 from benchkit.measure.run_ids import new_id
-from benchkit.store.schema import ACTIVITIES, COORDINATES, GROUPS, METRICS, RECORD_FIELDS
+from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.variables import ACTIVITIES, COORDINATES, GROUPS
 
 STARTED = "2026-08-01T02:00:00.000000+00:00"
 
@@ -88,6 +89,7 @@ def _groups(
         "task": n_tasks,
         "event": n_tasks // 2,
         "byte": len(keys),
+        "sample": 10 * n_samples,
         "error": 0,  # as in most runs
         "source": n_workers,
         "destination": n_workers,

@@ -12,8 +12,8 @@ import xarray as xr
 
 from benchkit.store.check import CheckReport
 from benchkit.store.manifest import FORMAT_VERSION
-from benchkit.store.schema import GROUPS
 from benchkit.store.store import Store
+from benchkit.store.variables import GROUPS
 
 DATA = Path(__file__).parents[1] / "data"
 VERSIONS = sorted(int(path.name) for path in DATA.iterdir() if path.name.isdigit())

@@ -17,21 +17,30 @@ from benchkit.measure.capture import (
     ACTIONS,
     EVENT_COLUMNS,
     ROW,
-    SAMPLE_COLUMNS,
-    SCHEDULER_COLUMNS,
     TASK_COLUMNS,
 )
 from benchkit.measure.recording import Recording
 from benchkit.store.build.prometheus import assemble_prometheus
-from benchkit.store.build.shape import Window, columns_of, first_finite, shaped
-from benchkit.store.build.worker_reports import assemble_worker_reports, trimmed_memory
-from benchkit.store.schema import ACTIVITIES
+from benchkit.store.build.restarts import restarted_workers
+from benchkit.store.build.series import (
+    assemble_memory,
+    assemble_scheduler,
+    assemble_workers,
+)
+from benchkit.store.build.shape import Window, columns_of, shaped
+from benchkit.store.build.worker_reports import assemble_worker_reports
+from benchkit.store.variables import ACTIVITIES
 from benchkit.values import clean_text
 
 __all__ = ["RecomputedTask", "Window", "assemble_groups", "recomputed_tasks"]
 
 #: Maximum number of events for recomputed tasks; a lost worker may hold a million results.
 MAX_RECOMPUTED = 10_000
+#: Activities that fine metrics know per prefix.
+_SPILLING = ("disk-read", "disk-write")
+_TASK_ACTIVITIES = ("serialize", "deserialize", "failed", *_SPILLING)
+#: Spilling outside tasks gets a row of its own above this many seconds.
+MIN_SPILLING_S = 1e-3
 
 
 class RecomputedTask(NamedTuple):
@@ -73,14 +82,15 @@ def assemble_groups(recording: Recording, window: Window) -> dict[str, xr.Datase
     if recording.last("state") is None:  # capture was off
         return prometheus
     tasks, task_groups = _tasks_and_groups(recording, window)
-    workers = _workers(recording, window)
+    workers = assemble_workers(recording, window)
     return {
         "workers": workers,
-        "scheduler": _scheduler(recording, window),
+        "memory_samples": assemble_memory(recording, window),
+        "scheduler": assemble_scheduler(recording, window),
         "task_groups": task_groups,
         "fine": _fine(recording),
         **tasks,
-        "events": _events(recording, window, tasks["tasks"], workers["left"].values),
+        "events": _events(recording, window, tasks["tasks"], workers["left"].values.copy()),
         "errors": _errors(recording, window),
         **assemble_worker_reports(recording, window),
         **prometheus,
@@ -117,65 +127,6 @@ def recomputed_tasks(tasks: xr.Dataset, left: np.ndarray) -> list[RecomputedTask
     return recomputed
 
 
-# -- series ---------------------------------------------------------------------------------------
-
-
-def _workers(recording: Recording, window: Window) -> xr.Dataset:
-    """Align heartbeats on one time axis: a value holds until the next heartbeat of the worker."""
-    infos = recording.last("workers", [])
-    width = len(SAMPLE_COLUMNS)
-    block = np.asarray(recording.block("samples", width)).reshape(-1, width)
-    block = block[block[:, 1] >= 0]
-    times, row = np.unique(block[:, 0], return_inverse=True)
-    grid = np.full((len(times), len(infos), width - 2), np.nan)
-    grid[row, block[:, 1].astype(int)] = block[:, 2:]
-    has_heartbeat = np.zeros(grid.shape[:2], bool)
-    has_heartbeat[row, block[:, 1].astype(int)] = True
-
-    # The index of the newest heartbeat at each time; -1 before the first.
-    newest = np.where(has_heartbeat, np.arange(len(times))[:, None], -1)
-    newest = np.maximum.accumulate(newest, axis=0)
-    filled = np.take_along_axis(grid, np.maximum(newest, 0)[:, :, None], axis=0)
-    left = np.array([first_finite(info["left"]) for info in infos])
-    has_left = times[:, None] > np.where(np.isnan(left), np.inf, left)[None, :]
-    filled[(newest < 0) | has_left] = np.nan
-
-    names = SAMPLE_COLUMNS[2:]
-    # Peaks from before the clock started are not peaks of this run.
-    first = has_heartbeat & (np.cumsum(has_heartbeat, axis=0) == 1)
-    first &= np.array([info["joined"] < window.on for info in infos], bool)[None, :]
-    for name in ("rss_peak", "tick_max"):
-        column = filled[:, :, names.index(name)]
-        column[np.maximum.accumulate(first, axis=0) & (newest == _first_row(first))] = np.nan
-
-    data = {name: filled[:, :, index] for index, name in enumerate(names)}
-    data["trimmed"] = trimmed_memory(recording, len(infos))
-    coordinates = {
-        "time": window.seconds(times),
-        "address": [info["address"] for info in infos],
-        "name": [info["name"] for info in infos],
-        "host": [info["host"] for info in infos],
-        "nthreads": [info["nthreads"] for info in infos],
-        "memory_limit": [info["memory_limit"] or 0 for info in infos],
-        "joined": window.seconds([info["joined"] for info in infos]),
-        "left": window.seconds(left),
-    }
-    return shaped("workers", data, coordinates)
-
-
-def _first_row(first: np.ndarray) -> np.ndarray:
-    if not first.size:
-        return np.zeros((1, first.shape[1]), int)
-    return np.where(first.any(axis=0), first.argmax(axis=0), -2)[None, :]
-
-
-def _scheduler(recording: Recording, window: Window) -> xr.Dataset:
-    width = len(SCHEDULER_COLUMNS)
-    block = np.asarray(recording.block("scheduler", width)).reshape(-1, width)
-    data = {name: block[:, i] for i, name in enumerate(SCHEDULER_COLUMNS) if i}
-    return shaped("scheduler", data, {"time": window.seconds(block[:, 0])})
-
-
 # -- tasks and their groups -----------------------------------------------------------------------
 
 
@@ -207,12 +158,33 @@ def _tasks_and_groups(
     if len(columns["group"]):
         columns["group"] = new_index[columns["group"]]
 
-    groups = _task_groups(list(merged.values()), recording, window)
+    for (prefix, _), value in _fine_seconds(recording).items():
+        if prefix.startswith("(") and value > MIN_SPILLING_S:
+            merged.setdefault(prefix, {**_empty_row(prefix), "prefix": prefix})
+    seceded = _seconds_seceded(recording, columns["duration"])
+    groups = _task_groups(list(merged.values()), recording, window, seceded)
     return _task_datasets(recording, window, columns), groups
 
 
 #: A task group, by the capture's names: name, seconds, nbytes, n_tasks, ...
 _Row = dict[str, Any]
+
+
+def _seconds_seceded(recording: Recording, durations: np.ndarray) -> dict[str, float]:
+    """Return the seconds that tasks of each group waited after they had seceded.
+
+    Only the task stream knows how long each task took.
+    """
+    rows = recording.last("state", {}).get("seceded") or ()
+    computed = {key: (group, seconds) for key, group, seconds in rows}
+    waits: dict[str, float] = {}
+    if computed and len(durations):
+        keys = recording.blob("keys")[:-1].decode().split("\n")
+        for key, duration in zip(keys, durations.tolist(), strict=True):
+            group, seconds = computed.get(key, ("", duration))
+            if duration > (seconds or 0.0) and group:
+                waits[group] = waits.get(group, 0.0) + duration - seconds
+    return waits
 
 
 def _thread_numbers(workers: np.ndarray, idents: np.ndarray) -> np.ndarray:
@@ -253,13 +225,18 @@ def _add_row(into: _Row, row: _Row) -> None:
     into["dependencies"] = sorted({*into["dependencies"], *row["dependencies"]})
 
 
-def _task_groups(rows: list[_Row], recording: Recording, window: Window) -> xr.Dataset:
+def _task_groups(
+    rows: list[_Row], recording: Recording, window: Window, seceded: dict[str, float]
+) -> xr.Dataset:
     seconds = np.zeros((len(rows), len(ACTIVITIES)))
     for index, row in enumerate(rows):
         for action, value in row["seconds"].items():
-            activity = action if action in ACTIVITIES else "other"
-            seconds[index, ACTIVITIES.index(activity)] += max(value, 0.0)
-    _distribute_fine_metrics(seconds, rows, recording)
+            known = action if action in ACTIVITIES else "other"
+            seconds[index, ACTIVITIES.index(known)] += max(value, 0.0)
+        wait = min(seceded.get(row["name"], 0.0), seconds[index, ACTIVITIES.index("compute")])
+        seconds[index, ACTIVITIES.index("compute")] -= wait
+        seconds[index, ACTIVITIES.index("seceded")] += wait
+    _distribute_fine_metrics(seconds, rows, _fine_seconds(recording))
     data = {
         "seconds": seconds,
         "start": np.maximum(window.seconds([row["start"] for row in rows]), 0.0),
@@ -276,22 +253,43 @@ def _task_groups(rows: list[_Row], recording: Recording, window: Window) -> xr.D
     return shaped("task_groups", data, coordinates)
 
 
-def _distribute_fine_metrics(seconds: np.ndarray, rows: list[_Row], recording: Recording) -> None:
-    """Distribute (de)serialisation time, recorded per prefix, over groups by number of tasks."""
+def _fine_seconds(recording: Recording) -> dict[tuple[str, str], float]:
+    """Return fine metrics in seconds by (prefix of tasks, activity).
+
+    Spilling outside tasks, such as by the memory monitor, has the context in place of the prefix:
+    ``(memory-monitor)``.
+    """
+    totals: dict[tuple[str, str], float] = {}
+    for context, prefix, activity, unit, value, *_ in recording.last("fine", []):
+        in_task = context == "execute"
+        if unit == "seconds" and activity in (_TASK_ACTIVITIES if in_task else _SPILLING):
+            key = prefix if in_task else f"({context})", activity
+            totals[key] = totals.get(key, 0.0) + value
+    return totals
+
+
+def _distribute_fine_metrics(
+    seconds: np.ndarray, rows: list[_Row], totals: dict[tuple[str, str], float]
+) -> None:
+    """Distribute seconds that are recorded per prefix over the groups of the prefix.
+
+    Weights are the groups' own seconds of spilling, else their numbers of tasks.
+    """
     by_prefix: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
         by_prefix.setdefault(row["prefix"], []).append(index)
-    for context, prefix, activity, unit, value, *_ in recording.last("fine", []):
-        if context != "execute" or unit != "seconds" or prefix not in by_prefix:
-            continue
-        if activity not in ("serialize", "deserialize"):
-            continue
-        members = by_prefix[prefix]
+    for (prefix, activity), value in totals.items():
+        members = by_prefix.get(prefix, [])
+        own = seconds[members, ACTIVITIES.index(activity)]
         weights = np.array([max(rows[index]["n_tasks"], 0) for index in members], float)
+        if activity in _SPILLING and own.sum():
+            weights = own
         weights = weights / weights.sum() if weights.sum() else np.full(len(members), 1.0)
-        column = ACTIVITIES.index(activity)
-        # Releases before 2024 also report it in the task groups: use the larger value.
-        seconds[members, column] = np.maximum(seconds[members, column], weights * value)
+        share = weights * value
+        # Releases before 2024 also report (de)serialisation in the groups: use the larger value.
+        # Of spilling, groups lack what took less than 5 ms.
+        new = share if activity in _SPILLING else np.maximum(own, share)
+        seconds[members, ACTIVITIES.index(activity)] = new
 
 
 def _task_datasets(
@@ -332,16 +330,20 @@ def _events(
     recorded = recording.rows("events")
     times = window.seconds([row[0] for row in recorded])
     rows = [(time, *row[1:]) for time, row in zip(times, recorded, strict=True)]
+    left[list(restarted_workers(_event_table(rows), left))] = np.nan
     recomputed = recomputed_tasks(tasks, left)
     starts, workers = tasks["start"].values, tasks["worker"].values
     for task in recomputed[:MAX_RECOMPUTED]:
         message = json.dumps({"key": clean_text(task.key), "lost": task.lost_worker})
         rows.append((starts[task.row], "task-recomputed", workers[task.row], message))
-    rows.sort(key=lambda row: row[0])
-    events = shaped("events", columns_of(rows, ("time", "topic", "worker", "message")), {})
+    events = _event_table(sorted(rows, key=lambda row: row[0]))
     n_dropped = int(recording.last("state", {}).get("n_events_dropped", 0))
     events.attrs["n_dropped"] = n_dropped + len(recomputed[MAX_RECOMPUTED:])
     return events
+
+
+def _event_table(rows: list[tuple[Any, ...]]) -> xr.Dataset:
+    return shaped("events", columns_of(rows, ("time", "topic", "worker", "message")), {})
 
 
 def _errors(recording: Recording, window: Window) -> xr.Dataset:

@@ -7,20 +7,37 @@ are in `benchkit.store.schema.METRICS`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import recomputed_tasks
+from benchkit.store.build.memory import cluster_memory, process_ids
+from benchkit.store.build.restarts import messages_of, restarted_workers
 from benchkit.store.schema import METRICS
 
 __all__ = ["biggest_group", "compute_metrics"]
 
+#: Seconds between two looks of Dask's system monitor.
+MONITOR_S = 0.5
+#: Share of the threads' time by which tasks may overlap, by errors of clocks, before idle time is
+#: unknown.
+MAX_OVERLAP = 0.02
+#: Prefixes of the tasks in the middle of each P2P shuffle.
+P2P_BARRIER = re.compile("(shuffle|rechunk)-(p2p|barrier)|p2p-barrier")
+_DISK_TIMES = {"disk_read_time": "disk-read", "disk_write_time": "disk-write"}
+
 
 def compute_metrics(
-    groups: Mapping[str, xr.Dataset], duration: float, *, n_steals: int | None = None
+    groups: Mapping[str, xr.Dataset],
+    duration: float,
+    *,
+    facts: CaptureFacts = CaptureFacts(),  # noqa: B008 (frozen)
+    n_steals: int | None = None,
 ) -> dict[str, float]:
     """Return the metrics that can be computed from the groups.
 
@@ -30,6 +47,8 @@ def compute_metrics(
         The groups of a run file, times in s after clock on.
     duration : float
         Seconds between clock on and clock off.
+    facts : CaptureFacts, optional
+        What else the capture knows.
     n_steals : int, optional
         Tasks stolen while the clock ran.
 
@@ -42,12 +61,13 @@ def compute_metrics(
     if "workers" in groups:
         workers = groups["workers"]
         metrics |= _memory(groups, duration)
-        metrics |= _activities(groups)
+        metrics |= _activities(groups, facts)
         metrics |= _counters(workers)
-        metrics |= _occupancy(workers, metrics.get("compute_time"), duration)
+        metrics |= _occupancy(workers, metrics, duration, facts)
         metrics |= _scheduler(groups["scheduler"], duration)
         metrics |= _losses(groups, duration)
         metrics |= _tasks(groups)
+        metrics |= _traffic(groups["transfers"])
         if n_steals is not None:
             metrics["n_steals"] = n_steals
     return {
@@ -58,7 +78,7 @@ def compute_metrics(
 
 
 def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
-    """Return the task group with most thread-seconds and its share.
+    """Return the task group with most thread-seconds and its share; ("", nan) if none.
 
     Parameters
     ----------
@@ -68,11 +88,13 @@ def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
     Returns
     -------
     tuple of str and float
-        Name, and share of all thread-seconds from 0 to 1; ("", nan) if there is no task group.
+        Name, and share of all thread-seconds from 0 to 1.
     """
     if "task_groups" not in groups or not groups["task_groups"].sizes["task_group"]:
         return "", float("nan")
-    seconds = groups["task_groups"]["seconds"].sum("action")
+    # Fetches overlap with computing and with each other; rows without tasks are spilling.
+    own = groups["task_groups"]["seconds"].drop_sel(action="transfer").sum("action")
+    seconds = own.where(groups["task_groups"]["n_tasks"] > 0, 0.0)
     total = float(seconds.sum())
     index = int(seconds.values.argmax())
     share = float(seconds[index]) / total if total else float("nan")
@@ -81,164 +103,201 @@ def biggest_group(groups: Mapping[str, xr.Dataset]) -> tuple[str, float]:
 
 def _memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
     workers = groups["workers"]
+    metrics = cluster_memory(groups, duration)
     time = workers["time"].values
     inside = (time >= 0) & (time <= duration)
     if not inside.any():
-        return {}
-    metrics: dict[str, float] = {}
-    process, spilled = (_summed(workers[name].values[inside]) for name in ("process", "spilled"))
-    if process is not None:
-        metrics["memory_mean"] = _mean_over_time(time[inside], process, duration)
-        metrics["memory_peak"] = process.max()
+        return metrics
+    spilled = _summed(workers["spilled"].values[inside])
     if spilled is not None:
         metrics["spilled_peak"] = spilled.max()
-    # The heartbeat after the end covers time before the end.
-    tail = time <= duration + _heartbeat_s(time)
-    peaks = [np.nanmax(values, initial=0.0) for values in (
-        workers["process"].values[inside], workers["rss_peak"].values[tail])]  # fmt: skip
-    peaks += [message.get("rss") or 0 for message in _messages(groups, "worker-restart-memory")]
-    if max(peaks) > 0:
-        metrics["memory_peak_worker"] = max(peaks)
+    killed = [message.get("rss") or 0 for message in _messages(groups, "worker-restart-memory")]
+    if "memory_peak_worker" in metrics or killed:
+        metrics["memory_peak_worker"] = max(metrics.get("memory_peak_worker", 0.0), *killed, 0.0)
     if "trimmed" in workers:
         stayed = ~(workers["left"].values <= duration)
         # NaN if the value of any remaining worker is unknown.
-        trimmed = workers["trimmed"].values[stayed]
-        metrics["memory_trimmed"] = trimmed.sum() if len(trimmed) else np.nan
+        trimmed = _per_process(workers["trimmed"].values, workers, stayed)
+        metrics["memory_trimmed"] = trimmed.sum() if stayed.any() else np.nan
     return metrics
 
 
 def _summed(values: np.ndarray) -> np.ndarray | None:
-    """Return sums over workers that are present; None if there is no value."""
+    """Return sums over workers that are present; None if no value is known."""
     return np.nansum(values, axis=1) if np.isfinite(values).any() else None
 
 
-def _mean_over_time(time: np.ndarray, values: np.ndarray, duration: float) -> float:
-    """Return the mean of a step function: each value holds until the next."""
-    held = np.diff(np.append(time, max(duration, time[-1])))
-    return float(np.average(values, weights=held)) if held.sum() > 0 else float(values.mean())
+def _per_process(values: np.ndarray, workers: xr.Dataset, chosen: np.ndarray) -> np.ndarray:
+    """Return the largest value of the chosen workers of each process; NaN if one is unknown."""
+    ids = process_ids(workers)
+    return np.array([values[chosen & (ids == number)].max() for number in np.unique(ids[chosen])])
 
 
-def _heartbeat_s(time: np.ndarray) -> float:
-    return 2 * float(np.median(np.diff(time))) + 0.5 if len(time) > 1 else 1.0
-
-
-def _activities(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
+def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[str, float]:
     seconds = groups["task_groups"]["seconds"].sum("task_group")
     by_action = {str(name): float(seconds.sel(action=name)) for name in seconds["action"].values}
+    metrics = {"transfer_time": by_action["transfer"]}
+    # At level light the wait of tasks that seceded cannot be separated from computing.
+    if facts.full or not facts.n_seceded:
+        metrics["compute_time"] = by_action["compute"]
+    if facts.n_seceded and facts.full:
+        metrics["seceded_time"] = by_action["seceded"]
     fine = groups["fine"]
-    fine_seconds: dict[str, float] = {}
-    in_seconds = fine["unit"].values == "seconds"
-    for activity, value in zip(
-        fine["activity"].values[in_seconds], fine["value"].values[in_seconds], strict=True
-    ):
-        fine_seconds[activity] = fine_seconds.get(activity, 0.0) + float(value)
-    metrics = {"compute_time": by_action["compute"], "transfer_time": by_action["transfer"]}
-    for action in ("disk-read", "disk-write"):
-        # Task events below 5 ms are not reported; the fine metrics include them.
-        name = f"{action.replace('-', '_')}_time"
-        metrics[name] = max(by_action[action], fine_seconds.get(action, 0.0))
-    if fine_seconds:
-        activities = ("serialize", "deserialize", "compress", "decompress")
-        metrics["serialize_time"] = sum(fine_seconds.get(name, 0.0) for name in activities)
+    activities, in_seconds = fine["activity"].values, fine["unit"].values == "seconds"
+    values = fine["value"].values
+
+    def total(chosen: np.ndarray) -> float:
+        return float(values[chosen].sum())
+
+    known = fine.sizes["metric"] > 0  # without tasks, and in the first releases, there are none
+    for name, action in _DISK_TIMES.items():
+        metrics[name] = total(in_seconds & (activities == action)) if known else by_action[action]
+    words = ("serialize", "deserialize", "compress", "decompress")
+    if known:
+        metrics["serialize_time"] = total(in_seconds & np.isin(activities, words))
+    failed = total(in_seconds & (activities == "failed"))
+    if failed or not groups["task_groups"]["n_erred"].values.sum():
+        metrics["failed_time"] = failed
+    in_p2p = fine["context"].values == "p2p"
+    sent = in_p2p & (fine["prefix"].values == "background-comms") & (fine["unit"].values == "bytes")
+    prefixes = groups["task_groups"]["prefix"].values
+    # Releases before 2024 shuffle by P2P without counting it.
+    if in_p2p.any() or not any(P2P_BARRIER.search(prefix) for prefix in prefixes):
+        metrics["p2p_bytes"] = total(sent & (activities == "process"))
     return metrics
 
 
 def _counters(workers: xr.Dataset) -> dict[str, float]:
-    """Return increases of counters, summed over workers; per host for network traffic."""
+    """Return increases of counters, summed over processes; per machine for network traffic."""
+    ids = process_ids(workers)
     metrics = {}
-    for metric, names in (
-        ("cpu_time", ("cpu_time",)),
-        ("disk_bytes", ("io_read", "io_write")),
-        ("n_transfers", ("transfer_incoming_total",)),
-    ):
-        increases = sum(_increase(workers[name].values) for name in names)
-        if np.isfinite(increases).any():
-            metrics[metric] = np.nansum(increases)
-    received = _increase(workers["net_read_total"].values)
-    if np.isfinite(received).any():
-        hosts = workers["host"].values
-        # Every worker on a machine reports the traffic of the machine.
-        metrics["network_bytes"] = sum(
-            np.nanmax(np.append(received[hosts == host], 0.0)) for host in set(hosts)
-        )
+    for metric, names in (("cpu_time", ("cpu_time",)), ("disk_bytes", ("io_read", "io_write"))):
+        grown = sum(_increase(workers[name].values, ids) for name in names)
+        if np.isfinite(grown).any():
+            metrics[metric] = np.nansum(grown)
+    every_worker = np.arange(workers.sizes["worker"])
+    fetches = _increase(workers["transfer_incoming_total"].values, every_worker)
+    if np.isfinite(fetches).any():
+        metrics["n_transfers"] = np.nansum(fetches)
+    if "machine_id" in workers:
+        machines = workers["machine_id"].values
+        received = _increase(workers["net_read_total"].values, machines)
+        if len(received) == 1:  # what one worker sends another stays within the machine
+            received = received + np.nan_to_num(
+                _increase(workers["loopback_total"].values, machines)
+            )
+        if np.isfinite(received).any():
+            metrics["network_bytes"] = np.nansum(received)
     return metrics
 
 
-def _increase(values: np.ndarray) -> np.ndarray:
-    """Return last minus first finite value of each column; NaN where there is none."""
-    out = np.full(values.shape[1], np.nan)
-    for index, column in enumerate(values.T):
-        finite = column[np.isfinite(column)]
-        if len(finite):
-            out[index] = finite[-1] - finite[0]
-    return out
+def _increase(values: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """Return last minus first finite value of each owner's columns; NaN where there is none."""
+    out = []
+    for owner in np.unique(owners):
+        columns = values[:, owners == owner]
+        known = columns[np.isfinite(columns)]  # in order of time: row by row
+        out.append(known[-1] - known[0] if len(known) else np.nan)
+    return np.array(out)
 
 
 def _occupancy(
-    workers: xr.Dataset, compute_time: float | None, duration: float
+    workers: xr.Dataset, busy: Mapping[str, float], duration: float, facts: CaptureFacts
 ) -> dict[str, float]:
     left = np.where(np.isnan(workers["left"].values), np.inf, workers["left"].values)
     held = np.minimum(left, duration) - np.maximum(workers["joined"].values, 0.0)
     held = np.maximum(held, 0.0)
     metrics = {"worker_seconds": held.sum()}
-    if compute_time is not None:
-        thread_seconds = (held * workers["nthreads"].values).sum()
-        metrics["idle_time"] = max(0.0, thread_seconds - compute_time)
+    thread_seconds = (held * workers["nthreads"].values).sum()
+    if "compute_time" in busy and "failed_time" in busy and not facts.n_actors:
+        idle = thread_seconds - busy["compute_time"] - busy["failed_time"]
+        # Tasks that computed longer than there were threads hide what was idle.
+        if idle >= -MAX_OVERLAP * thread_seconds:
+            metrics["idle_time"] = max(0.0, idle)
     tick = workers["tick_max"].values
     if np.isfinite(tick).any():
         metrics["worker_tick_max"] = np.nanmax(tick)
-    gil = workers["gil"].values
-    if np.isfinite(gil).any():
-        metrics["gil_contention_mean"] = np.nanmean(gil)
+    gil = _mean_in_window(workers["monitor_time"].values, workers["gil"].values, duration)
+    if gil is not None:
+        metrics["gil_contention_mean"] = gil
     return metrics
+
+
+def _mean_in_window(ends: np.ndarray, values: np.ndarray, duration: float) -> float | None:
+    """Return the mean of values of intervals, weighted by their seconds in the window.
+
+    `ends`, shape (time, ...), are the ends of the intervals; each begins at the end before it. None
+    if less than half of the window is known, or the window is shorter than two intervals.
+    """
+    if duration < 2 * MONITOR_S or not ends.size:
+        return None
+    total = weight = 0.0
+    columns = ends.reshape(len(ends), -1).T, values.reshape(len(values), -1).T
+    n_known = 0
+    for end, value in zip(*columns, strict=True):
+        known = np.isfinite(end) & np.isfinite(value)
+        stops, first = np.unique(end[known], return_index=True)
+        if not len(stops):
+            continue
+        n_known += 1
+        starts = np.append(stops[0] - MONITOR_S, stops[:-1])
+        seconds = np.minimum(stops, duration) - np.maximum(starts, 0.0)
+        seconds = np.maximum(seconds, 0.0)
+        total += float((value[known][first] * seconds).sum())
+        weight += float(seconds.sum())
+    return total / weight if weight > n_known * duration / 2 else None
+
+
+def _traffic(transfers: xr.Dataset) -> dict[str, float]:
+    """Return the bytes that workers fetched from each other."""
+    workers = {name: transfers[name] >= 0 for name in ("source", "destination")}
+    sizes = transfers["bytes"].sel(workers).values
+    return {"transfer_bytes": np.nansum(sizes)} if np.isfinite(sizes).any() else {}
 
 
 def _scheduler(scheduler: xr.Dataset, duration: float) -> dict[str, float]:
     inside = scheduler.isel(time=(scheduler["time"] > 0) & (scheduler["time"] <= duration))
     if not inside.sizes["time"]:
         return {}
-    return {
-        "scheduler_cpu_mean": float(inside["cpu"].mean()),
+    metrics = {
         "scheduler_memory_peak": float(inside["rss"].max()),
         "scheduler_lag_max": float(inside["lag_max"].max()),
     }
+    cpu = _mean_in_window(scheduler["monitor_time"].values, scheduler["cpu"].values, duration)
+    return metrics if cpu is None else {**metrics, "scheduler_cpu_mean": cpu}
 
 
 def _losses(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
     """Count lost workers: killed, crashed, or restarted by the nanny for their memory."""
     events = groups["events"]
     lost: set[int] = set()
-    n_failed = 0  # failed workers close regularly; the event does not name the worker
+    n_broken = 0  # failed workers close regularly; the event does not name the worker
     for index in range(events.sizes["event"]):
         topic, moment = str(events["topic"].values[index]), float(events["time"].values[index])
         if not 0 <= moment <= duration + 1:
             continue
-        message = json.loads(str(events["message"].values[index]))
         worker = int(events["worker"].values[index])
         if topic == "worker-restart-memory":
             lost.add(worker)
         elif topic == "worker-fail-hard":
-            n_failed += 1
+            n_broken += 1
         elif topic == "worker-removed":
-            expected = message.get("expected")
-            if expected is False or (expected is None and message.get("n_processing")):
+            # Before 2024 the scheduler does not say; a worker that closes says so itself.
+            if not json.loads(str(events["message"].values[index])).get("expected"):
                 lost.add(worker)
-    for message in _messages(groups, "restart-workers"):
-        lost.difference_update(message.get("workers", ()))
-    return {"n_workers_lost": len(lost) + n_failed}
+    lost -= restarted_workers(events, groups["workers"]["left"].values)
+    return {"n_workers_lost": len(lost) + n_broken}
 
 
 def _messages(groups: Mapping[str, xr.Dataset], topic: str) -> list[dict[str, Any]]:
-    events = groups["events"]
-    chosen = events["message"].values[events["topic"].values == topic]
-    return [json.loads(str(message)) for message in chosen]
+    return list(messages_of(groups["events"], topic))
 
 
 def _tasks(groups: Mapping[str, xr.Dataset]) -> dict[str, float]:
     metrics = {"n_tasks": float(groups["task_groups"]["n_tasks"].sum())}
     tasks = groups["tasks"]
     if tasks.sizes["task"] and not tasks.attrs.get("n_dropped"):
-        metrics["n_tasks_recomputed"] = len(
-            recomputed_tasks(tasks, groups["workers"]["left"].values)
-        )
+        left = groups["workers"]["left"].values.copy()
+        left[list(restarted_workers(groups["events"], left))] = np.nan
+        metrics["n_tasks_recomputed"] = len(recomputed_tasks(tasks, left))
     return metrics

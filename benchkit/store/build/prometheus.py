@@ -20,7 +20,7 @@ import xarray as xr
 
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window
-from benchkit.store.schema import COORDINATES
+from benchkit.store.variables import COORDINATES
 from benchkit.values import clean_text
 
 __all__ = ["assemble_prometheus", "unit_of"]

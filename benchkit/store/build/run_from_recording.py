@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benchkit.measure.capture_client import CLOCK_STEP_S
 from benchkit.measure.recording import Recording
+from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import Window, assemble_groups
 from benchkit.store.build.metrics import biggest_group, compute_metrics
+from benchkit.store.build.quality import Note, as_rows, kinds_by_metric, quality_notes
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
 from benchkit.values import clean_text
 
@@ -30,6 +34,20 @@ _OBJECTS = (
     "argv",
     "sizes",
     "environment_spec",
+)
+#: Metrics that place samples and events by the scheduler's wall clock: unknown if it was set.
+BY_WALL_CLOCK = (
+    "memory_mean",
+    "memory_peak",
+    "memory_peak_bound",
+    "memory_peak_worker",
+    "spilled_peak",
+    "scheduler_cpu_mean",
+    "scheduler_memory_peak",
+    "scheduler_lag_max",
+    "gil_contention_mean",
+    "n_workers_lost",
+    "n_tasks_recomputed",
 )
 #: Seconds of steps outside the measured time, as named in the tail of a recording.
 _STEP_SECONDS = ("prepare_seconds", "check_seconds")
@@ -61,13 +79,18 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
     window = Window(recording)
     groups = assemble_groups(recording, window)
     metrics: dict[str, float] = {}
+    notes: list[Note] = []
     if window.started and np.isfinite(window.off):
         n_steals = recording.last("state", {}).get("n_steals")
-        metrics = compute_metrics(groups, window.duration, n_steals=n_steals)
+        facts = CaptureFacts.of(recording)
+        metrics = compute_metrics(groups, window.duration, facts=facts, n_steals=n_steals)
+        if abs(facts.clock_step_s) > CLOCK_STEP_S:
+            metrics = {k: v for k, v in metrics.items() if k not in BY_WALL_CLOCK}
+        notes = quality_notes(groups, metrics, window.duration, facts)
         price = recording.head.get("worker_price")  # USD per worker and hour
         if price is not None and "worker_seconds" in metrics:
             metrics["cost"] = price * metrics["worker_seconds"] / 3600
-    record = _record(recording, metrics, groups)
+    record = _record(recording, metrics, groups, notes)
 
     root = xr.Dataset({name: ((), value, METRICS[name].attrs) for name, value in metrics.items()})
     extra = json.loads(record.get("extra_metrics") or "{}")
@@ -76,11 +99,15 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
         attrs = {"units": units.get(name, "1"), "long_name": name, "source": "the workload's check"}
         root[name] = ((), float(value), attrs)
     root.attrs = _attributes(recording, window, record)
+    root.attrs["quality"] = json.dumps(as_rows(notes))
     return xr.DataTree.from_dict({"/": root, **{f"/{k}": v for k, v in groups.items()}})
 
 
 def _record(
-    recording: Recording, metrics: dict[str, float], groups: dict[str, xr.Dataset]
+    recording: Recording,
+    metrics: dict[str, float],
+    groups: dict[str, xr.Dataset],
+    notes: list[Note],
 ) -> dict[str, Any]:
     head, tail = recording.head, recording.tail
     cluster = tail.get("cluster") or {}
@@ -108,10 +135,28 @@ def _record(
         "biggest_group": group or None,
         "biggest_group_share": share if np.isfinite(share) else None,
         "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
+        "metric_versions": json.dumps(versions_of(metrics)),
+        "quality": json.dumps(kinds_by_metric(notes)),
     }
     record = {name: values[name] for name in RECORD_FIELDS if values.get(name) not in (None, "")}
     record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
     return {**record, **metrics}
+
+
+def versions_of(metrics: Mapping[str, float]) -> dict[str, int]:
+    """Return the versions of the metrics' definitions, where they are not 1.
+
+    Parameters
+    ----------
+    metrics : mapping of str to float
+        Metrics of a run.
+
+    Returns
+    -------
+    dict of str to int
+        By name of the metric.
+    """
+    return {name: METRICS[name].version for name in metrics if METRICS[name].version > 1}
 
 
 def _attributes(recording: Recording, window: Window, record: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +166,8 @@ def _attributes(recording: Recording, window: Window, record: dict[str, Any]) ->
     attrs["record"] = json.dumps(record)
     if window.started:
         attrs["clock_on"], attrs["clock_off"] = window.on, window.off
-    attrs |= {name: tail[name] for name in ("client_seconds", *_STEP_SECONDS) if name in tail}
+    measured = ("client_seconds", "clock_step_s", *_STEP_SECONDS)
+    attrs |= {name: tail[name] for name in measured if name in tail}
     values = {**head, **tail}
     for name in _TEXTS:
         attrs[name] = clean_text(values.get(name))

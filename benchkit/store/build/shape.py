@@ -13,7 +13,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from benchkit.measure.recording import Recording
-from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
+from benchkit.store.variables import COORDINATE_SOURCES, COORDINATES, GROUPS
 from benchkit.values import clean_text
 
 __all__ = ["Window", "columns_of", "first_finite", "shaped"]

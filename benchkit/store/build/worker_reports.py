@@ -85,9 +85,8 @@ def _transfers(
 ) -> xr.Dataset:
     """Return transfers between workers as a matrix, source by destination.
 
-    Both ends keep a log. Use the log of the receiver; if the receiver left, that of the sender; if
-    both left, the log with more transfers. Only the sender's log has compressed bytes. If the
-    report of either end is complete, a pair without entries had no transfers: 0.
+    Both ends keep a log: use the log with more transfers. Only the sender's log has compressed
+    bytes. If the report of either end is complete, a pair without entries had no transfers: 0.
     """
     by_address = {info["address"]: info["worker"] for info in workers}  # the newest at an address
     logs = [(index, part["transfers"]) for index, part in parts if "transfers" in part]
@@ -107,15 +106,10 @@ def _transfers(
     for row, source in enumerate(indices):
         for column, destination in enumerate(indices):
             pair = (source, destination)
-            if destination in complete:
-                numbers = received.get(pair, np.zeros(4)).copy()
-            elif source in complete:
-                numbers = sent.get(pair, np.zeros(4)).copy()
-            elif pair in sent or pair in received:
-                partial = [log[pair] for log in (sent, received) if pair in log]
-                numbers = max(partial, key=lambda row: row[0]).copy()
-            else:
+            known = [log[pair] for log in (received, sent) if pair in log]
+            if not known and destination not in complete and source not in complete:
                 continue
+            numbers = max(known, key=lambda row: row[0], default=np.zeros(4)).copy()
             numbers[2] = sent.get(pair, np.zeros(4))[2] if source in complete else np.nan
             for name, number in zip(fields, numbers, strict=True):
                 table[name][row, column] = number

@@ -24,14 +24,14 @@ import xarray as xr
 from benchkit.errors import InvalidImportError, UsageError
 from benchkit.store.interchange.coiled_rows import TABLES, parse_time, record_to_row, row_to_record
 from benchkit.store.runfile.file import read_attribute, run_name
-from benchkit.store.schema import METRICS
+from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.store import Store
 
 __all__ = ["ImportReport", "export_runs", "import_sqlite"]
 
 #: Attribute of the run file that holds the row.
 _ROW = "reference_row"
-_JSON_COLUMNS = ("params", "tags", "extra_metrics")
+_JSON_COLUMNS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 
 
 @dataclass

@@ -11,7 +11,7 @@ from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks,
 
 from benchkit import Store
 from benchkit.store.build.run_from_recording import run_from_recording
-from benchkit.store.schema import COORDINATE_SOURCES, COORDINATES, GROUPS
+from benchkit.store.variables import COORDINATE_SOURCES, COORDINATES, GROUPS
 
 HOSTILE = "half \udc80, NUL \0, <b>bold</b>, µ,\nnew line"
 
@@ -25,6 +25,7 @@ def complete_segment():
     return segment(
         samples=[sample(1, 0, process=MB), sample(1, 1, process=MB)],
         scheduler=[{"time": ON + 1, "cpu": 5.0}],
+        memory=[{"time": ON + 1, "worker": 0, "rss": MB}],
         tasks=[{"ok": 1, "start": ON + 2, "stop": ON + 2.5}],
         keys=["a"],
         task_events=[{"action": "transfer", "start": ON + 1.5, "stop": ON + 2}],
@@ -72,7 +73,7 @@ def test_groups_contain_every_variable_of_the_schema(tmp_path):
 def test_groups_use_known_units_only():
     units = {variable.units for variables in GROUPS.values() for variable in variables}
 
-    assert units <= {"s", "B", "B/s", "%", "1", "", "see coordinate unit"}
+    assert units <= {"s", "B", "B/s", "B s", "%", "1", "", "see coordinate unit"}
 
 
 def test_groups_count_time_from_clock_on(tmp_path):
@@ -188,3 +189,24 @@ def test_groups_are_absent_if_the_clock_never_started(tmp_path):
 
     assert not tree.children
     assert tree.attrs["outcome"] == "failed"
+
+
+def test_task_groups_count_spilling_like_the_metrics(tmp_path):
+    rows = [
+        group("a", prefix="load", n_tasks=1, seconds={"disk-write": 1.0}),
+        group("b", prefix="load", n_tasks=3, seconds={"disk-write": 3.0}),
+    ]
+    fine = [
+        ["execute", "load", "disk-write", "seconds", 6.0, "span 1"],
+        ["execute", "load", "disk-write", "seconds", 2.0, "span 2"],
+        ["memory-monitor", "", "disk-write", "seconds", 5.0, ""],
+        ["get-data", "", "disk-read", "seconds", 1e-6, ""],
+    ]
+    tree = run_from_recording(record(tmp_path, segment(groups=rows, fine=fine)))
+
+    groups = tree["task_groups"].to_dataset()
+    written = groups["seconds"].sel(action="disk-write")
+    assert groups["task_group"].values.tolist() == ["a", "b", "(memory-monitor)"]
+    assert written.values.tolist() == [2.0, 6.0, 5.0], "both groups wrote in their proportion"
+    assert float(written.sum()) == float(tree["disk_write_time"]) == 13.0
+    assert tree.attrs["biggest_group"] == "b", "a row without tasks is no task group"

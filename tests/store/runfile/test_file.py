@@ -11,7 +11,7 @@ import xarray as xr
 from benchkit.errors import UnreadableRun, UsageError
 from benchkit.measure.run_ids import derived_id
 from benchkit.store.runfile.file import encode_run, open_run, read_record, run_name
-from benchkit.store.schema import GROUPS
+from benchkit.store.variables import GROUPS
 
 
 @pytest.fixture

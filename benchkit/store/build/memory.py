@@ -1,0 +1,170 @@
+"""Compute the memory of a cluster over time from the samples of its workers' processes.
+
+Workers that share a process share its memory: it counts once. A process counts while one of its
+workers is in the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+__all__ = ["cluster_memory", "process_ids"]
+
+Array = NDArray[np.float64]
+
+#: Points of time at which the processes' memory is added up; a run with more samples has a coarser
+#: grid.
+MAX_GRID = 20_000
+#: Below this share of the workers' time with samples, mean and peak are unknown.
+MIN_SAMPLED = 0.9
+
+
+@dataclass(frozen=True)
+class _Process:
+    """Samples of one process in order of time, and when it belonged to the cluster."""
+
+    time: Array
+    rss: Array
+    area: Array
+    peak: Array
+    begin: float
+    end: float
+
+    def over(self, grid: Array) -> Array:
+        """Return RSS at the times of a grid, 0 outside the time in the cluster."""
+        values = np.interp(grid, self.time, self.rss)
+        return np.where((grid >= self.begin) & (grid <= self.end), values, 0.0)
+
+    def integral(self) -> float:
+        """Return B s while the process belonged to the cluster."""
+        ends = np.interp([self.begin, self.end], self.time, self.area)
+        # Before the first and after the last sample: as in that sample.
+        early = max(0.0, min(self.time[0], self.end) - self.begin) * self.rss[0]
+        late = max(0.0, self.end - max(self.time[-1], self.begin)) * self.rss[-1]
+        return float(ends[1] - ends[0] + early + late)
+
+    def peaks(self) -> list[tuple[float, float, float]]:
+        """Return the peaks reached in the cluster, each with begin and end of its interval."""
+        rows = np.flatnonzero(np.isfinite(self.peak))
+        return [
+            (float(self.peak[row]), float(self.time[before]), float(self.time[row]))
+            for before, row in pairwise(rows)
+            if self.time[row] > self.begin and self.time[before] < self.end
+        ]
+
+    def sampled_s(self) -> float:
+        """Return seconds in the cluster that lie between samples."""
+        return float(max(0.0, min(self.end, self.time[-1]) - max(self.begin, self.time[0])))
+
+
+def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
+    """Return the number of each worker's process; where it is unknown, one for each worker.
+
+    Parameters
+    ----------
+    workers : Dataset
+        Group ``workers`` of a run.
+
+    Returns
+    -------
+    ndarray of int, shape (workers,)
+        Workers of the same process have the same number.
+    """
+    n_workers = workers.sizes["worker"]
+    if "process_id" not in workers:
+        return np.arange(n_workers)
+    ids = workers["process_id"].values.astype(np.int64)
+    return np.where(ids < 0, n_workers + np.arange(n_workers), ids)
+
+
+def cluster_memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
+    """Return mean and peak of the cluster's memory.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        Groups ``workers`` and ``memory_samples`` of a run.
+    duration : float
+        Seconds between clock on and clock off.
+
+    Returns
+    -------
+    dict of str to float
+        ``memory_mean`` and ``memory_peak`` in B, unless too little was sampled.
+        ``memory_peak_bound`` in B: the peak was not higher. ``memory_peak_worker`` in B: the peak
+        of one process.
+    """
+    workers = groups["workers"]
+    ids = process_ids(workers)
+    processes = _processes(workers, groups["memory_samples"], ids, duration)
+    held = sum(end - begin for begin, end in _presence(workers, ids, duration).values())
+    if not held:
+        return {"memory_mean": 0.0, "memory_peak": 0.0} if workers.sizes["worker"] else {}
+    sampled = sum(process.sampled_s() for process in processes.values()) / held
+    if sampled < MIN_SAMPLED:
+        return {}
+    grid = _grid(groups["memory_samples"]["time"].values, duration)
+    series = {number: process.over(grid) for number, process in processes.items()}
+    total = np.sum(list(series.values()), axis=0)
+    low = high = float(total.max())
+    worst = max(float(own.max()) for own in series.values())
+    for number, own in series.items():
+        others = total - own
+        for peak, begin, end in processes[number].peaks():
+            start, stop = np.searchsorted(grid, [begin, end])
+            places = others[max(0, start - 1) : stop + 1]
+            low = max(low, peak + float(places.min()))
+            high = max(high, peak + float(places.max()))
+            worst = max(worst, peak)
+    mean = sum(process.integral() for process in processes.values()) / duration
+    return {
+        "memory_mean": mean,
+        "memory_peak": low,
+        "memory_peak_bound": high,
+        "memory_peak_worker": worst,
+    }
+
+
+def _presence(
+    workers: xr.Dataset, ids: NDArray[np.int64], duration: float
+) -> dict[int, tuple[float, float]]:
+    """Return the first and last second of each process in the cluster while the clock ran."""
+    left = np.nan_to_num(workers["left"].values, nan=np.inf)
+    begin = np.clip(workers["joined"].values, 0.0, duration)
+    end = np.clip(left, 0.0, duration)
+    return {
+        int(number): (float(begin[ids == number].min()), float(end[ids == number].max()))
+        for number in np.unique(ids)
+    }
+
+
+def _processes(
+    workers: xr.Dataset, memory: xr.Dataset, ids: NDArray[np.int64], duration: float
+) -> dict[int, _Process]:
+    out = {}
+    present = _presence(workers, ids, duration)
+    of_process = ids[memory["worker"].values.astype(int)] if memory.sizes["sample"] else ids[:0]
+    columns = [memory[name].values for name in ("time", "rss", "area", "peak")]
+    for number in np.unique(of_process):
+        begin, end = present[int(number)]
+        if end <= begin:
+            continue
+        rows = np.flatnonzero(of_process == number)
+        # Workers of a process send the same samples.
+        _, first = np.unique(columns[0][rows], return_index=True)
+        time, rss, area, peak = (column[rows][first] for column in columns)
+        out[int(number)] = _Process(time, rss, area, peak, begin, end)
+    return out
+
+
+def _grid(times: Array, duration: float) -> Array:
+    inside = np.unique(times[(times > 0) & (times < duration)])
+    if len(inside) > MAX_GRID:
+        return np.linspace(0.0, duration, MAX_GRID)
+    return np.concatenate([[0.0], inside, [duration]])

@@ -1,0 +1,61 @@
+"""Find the workers that a restart of the cluster ended: they are not lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+__all__ = ["messages_of", "restarted_workers"]
+
+#: Seconds that ending all workers takes at most; before 2024 a restart is logged after that.
+RESTART_S = 5.0
+
+
+def messages_of(events: xr.Dataset, topic: str) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a topic.
+
+    Parameters
+    ----------
+    events : Dataset
+        Group ``events`` of a run.
+    topic : str
+        Kind of event.
+
+    Yields
+    ------
+    dict
+        The message of one event.
+    """
+    for message in events["message"].values[events["topic"].values == topic]:
+        yield json.loads(str(message))
+
+
+def restarted_workers(events: xr.Dataset, left: NDArray[np.float64]) -> set[int]:
+    """Return the workers that a restart ended.
+
+    Parameters
+    ----------
+    events : Dataset
+        Group ``events`` of a run.
+    left : ndarray, shape (workers,)
+        Seconds after clock on at which each worker left; NaN if it stayed.
+
+    Returns
+    -------
+    set of int
+        Indices of workers.
+    """
+    workers = {
+        worker
+        for message in messages_of(events, "restart-workers")
+        for worker in message.get("workers", ())
+    }
+    for moment in events["time"].values[events["topic"].values == "restart"]:
+        ended = (left <= moment) & (left > moment - RESTART_S)
+        workers.update(np.flatnonzero(ended).tolist())
+    return {worker for worker in workers if worker >= 0}

@@ -1,0 +1,137 @@
+"""Convert samples of workers and scheduler to the groups of a run file that are time series."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from benchkit.measure.capture import MEMORY_COLUMNS, SAMPLE_COLUMNS, SCHEDULER_COLUMNS
+from benchkit.measure.recording import Recording
+from benchkit.store.build.shape import Window, first_finite, shaped
+from benchkit.store.build.worker_reports import trimmed_memory
+
+__all__ = ["assemble_memory", "assemble_scheduler", "assemble_workers"]
+
+
+def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
+    """Align heartbeats on one time axis: a value holds until the next heartbeat of the worker.
+
+    Parameters
+    ----------
+    recording : Recording
+        As read from disk.
+    window : Window
+        Start and end of the measured time.
+
+    Returns
+    -------
+    Dataset
+        Group ``workers`` of a run file.
+    """
+    infos = recording.last("workers", [])
+    width = len(SAMPLE_COLUMNS)
+    block = np.asarray(recording.block("samples", width)).reshape(-1, width)
+    block = block[block[:, 1] >= 0]
+    times, row = np.unique(block[:, 0], return_inverse=True)
+    grid = np.full((len(times), len(infos), width - 2), np.nan)
+    grid[row, block[:, 1].astype(int)] = block[:, 2:]
+    has_heartbeat = np.zeros(grid.shape[:2], bool)
+    has_heartbeat[row, block[:, 1].astype(int)] = True
+
+    # The index of the newest heartbeat at each time; -1 before the first.
+    newest = np.where(has_heartbeat, np.arange(len(times))[:, None], -1)
+    newest = np.maximum.accumulate(newest, axis=0)
+    filled = np.take_along_axis(grid, np.maximum(newest, 0)[:, :, None], axis=0)
+    left = np.array([first_finite(info["left"]) for info in infos])
+    has_left = times[:, None] > np.where(np.isnan(left), np.inf, left)[None, :]
+    filled[(newest < 0) | has_left] = np.nan
+
+    names = SAMPLE_COLUMNS[2:]
+    # Peaks from before the clock started are not peaks of this run.
+    first = has_heartbeat & (np.cumsum(has_heartbeat, axis=0) == 1)
+    first &= np.array([info["joined"] < window.on for info in infos], bool)[None, :]
+    for name in ("rss_peak", "tick_max"):
+        column = filled[:, :, names.index(name)]
+        column[np.maximum.accumulate(first, axis=0) & (newest == _first_row(first))] = np.nan
+
+    data = {name: filled[:, :, index] for index, name in enumerate(names)}
+    ahead = recording.last("state", {}).get("clock_ahead", {})
+    ahead = [ahead.get(str(info["worker"]), 0.0) for info in infos]
+    data["monitor_time"] = window.seconds(data["monitor_time"]) + ahead
+    for number in ("process", "machine"):
+        data[f"{number}_id"] = _dense_ids(data.pop(f"{number}_number"))
+    data["trimmed"] = trimmed_memory(recording, len(infos))
+    coordinates = {
+        "time": window.seconds(times),
+        "address": [info["address"] for info in infos],
+        "name": [info["name"] for info in infos],
+        "host": [info["host"] for info in infos],
+        "nthreads": [info["nthreads"] for info in infos],
+        "memory_limit": [info["memory_limit"] or 0 for info in infos],
+        "joined": window.seconds([info["joined"] for info in infos]),
+        "left": window.seconds(left),
+    }
+    return shaped("workers", data, coordinates)
+
+
+def _dense_ids(numbers: np.ndarray) -> np.ndarray:
+    """Return numbers from 0 on for the columns' numbers; -1 where a column has none."""
+    last = np.full(numbers.shape[1], np.nan)
+    for row in numbers:
+        last = np.where(np.isfinite(row), row, last)
+    return np.asarray(pd.factorize(last)[0])
+
+
+def assemble_memory(recording: Recording, window: Window) -> xr.Dataset:
+    """Return the memory samples of all workers, ordered by time.
+
+    Parameters
+    ----------
+    recording : Recording
+        As read from disk.
+    window : Window
+        Start and end of the measured time.
+
+    Returns
+    -------
+    Dataset
+        Group ``memory_samples`` of a run file.
+    """
+    width = len(MEMORY_COLUMNS)
+    block = np.asarray(recording.block("memory", width)).reshape(-1, width)
+    block = block[block[:, 1] >= 0]
+    # Times are on the worker's clock.
+    for index, ahead in recording.last("state", {}).get("clock_ahead", {}).items():
+        block[block[:, 1] == int(index), 0] += ahead
+    block = block[np.argsort(block[:, 0], kind="stable")]
+    data = {name: block[:, index] for index, name in enumerate(MEMORY_COLUMNS)}
+    return shaped("memory_samples", {**data, "time": window.seconds(data["time"])}, {})
+
+
+def _first_row(first: np.ndarray) -> np.ndarray:
+    if not first.size:
+        return np.zeros((1, first.shape[1]), int)
+    return np.where(first.any(axis=0), first.argmax(axis=0), -2)[None, :]
+
+
+def assemble_scheduler(recording: Recording, window: Window) -> xr.Dataset:
+    """Return the samples of the scheduler.
+
+    Parameters
+    ----------
+    recording : Recording
+        As read from disk.
+    window : Window
+        Start and end of the measured time.
+
+    Returns
+    -------
+    Dataset
+        Group ``scheduler`` of a run file.
+    """
+    width = len(SCHEDULER_COLUMNS)
+    block = np.asarray(recording.block("scheduler", width)).reshape(-1, width)
+    data = {name: block[:, i] for i, name in enumerate(SCHEDULER_COLUMNS) if i}
+    data["monitor_time"] = window.seconds(data["monitor_time"])
+    return shaped("scheduler", data, {"time": window.seconds(block[:, 0])})
