@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
+from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
 from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
@@ -111,6 +112,10 @@ def compare(
     chosen = check_metrics(metrics)
     sets = dict(contender) if isinstance(contender, Mapping) else {names[1]: contender}
     tables = [baseline, *sets.values(), *([null] if null is not None else [])]
+    tables, limits = newest_definitions(tables, chosen)
+    baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
+    null = None if null is None else tables[-1]
+    limits += quality_warnings({names[0]: baseline, **sets}, chosen)
     if blocked is None:
         blocked = _is_one_experiment(tables)
     n_blocks = None
@@ -141,6 +146,7 @@ def compare(
         blocked=blocked,
         warnings=(
             *warnings,
+            *limits,
             *comparison_warnings(
                 baseline, sets, null, name=names[0], null_name=NULL_ARM, blocked=blocked
             ),

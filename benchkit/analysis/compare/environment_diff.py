@@ -22,7 +22,8 @@ __all__ = ["differences"]
 _COUNTS = (
     "n_tasks",
     "n_transfers",
-    "network_bytes",
+    "transfer_bytes",
+    "p2p_bytes",
     "spilled_peak",
     "n_steals",
     "n_tasks_recomputed",

@@ -23,6 +23,7 @@ from benchkit.analysis.changepoint.detect import (
     detect_many,
     latest_night,
 )
+from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.segments import find_segments
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
@@ -321,7 +322,7 @@ def build_history(
     >>> build_history(store.runs(), marks=store.marks()).changes  # doctest: +SKIP
     """
     columns = (*SERIES_FIELDS, *COMPARABLE_FIELDS, "category", "packages_hash")
-    runs = nightly_runs(runs, columns)
+    (runs,), _ = newest_definitions([nightly_runs(runs, columns)], metrics)
     times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)
     fields = list(SERIES_FIELDS)
     groups = runs.groupby(fields, dropna=False, sort=True)

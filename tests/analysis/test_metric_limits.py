@@ -1,0 +1,95 @@
+"""Versions of definitions and notes on quality in tables of runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+import benchkit
+from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
+from benchkit.analysis.regression.history import build_history
+
+OLD, NEW = {}, {"memory_mean": 2}
+
+
+def runs_of(values, versions, **columns):
+    return pd.DataFrame(
+        {
+            "workload": "w",
+            "outcome": "ok",
+            "memory_mean": values,
+            "duration": 1.0,
+            "metric_versions": versions,
+            **columns,
+        }
+    )
+
+
+def test_newest_definitions_removes_older_values():
+    old, new = runs_of([1.0, 2.0], [OLD, OLD]), runs_of([3.0], [NEW])
+
+    (left, right), warnings = newest_definitions([old, new], ["memory_mean", "duration"])
+
+    assert left["memory_mean"].isna().all()
+    assert left["duration"].notna().all(), "its definition is the same"
+    assert right["memory_mean"].tolist() == [3.0]
+    assert old["memory_mean"].tolist() == [1.0, 2.0], "the argument is unchanged"
+    assert warnings == [
+        "memory_mean: without the values of 2 runs that an older benchkit measured by another "
+        "definition"
+    ]
+
+
+def test_newest_definitions_keeps_values_of_one_version():
+    tables = [runs_of([1.0], [OLD]), runs_of([2.0], [OLD]).drop(columns="metric_versions")]
+
+    kept, warnings = newest_definitions(tables, ["memory_mean"])
+
+    assert [table["memory_mean"].tolist() for table in kept] == [[1.0], [2.0]]
+    assert warnings == []
+
+
+def test_quality_warnings_count_runs_by_kind():
+    quality = [{"duration": "disturbed"}, {"duration": "disturbed unfinished"}, None]
+    runs = runs_of([1.0, 1.0, 1.0], [OLD] * 3, quality=quality)
+
+    warnings = quality_warnings({"B": runs}, ["duration", "memory_mean"])
+
+    assert [line.partition(";")[0] for line in warnings] == [
+        "duration: 2 of 3 runs of B disturbed",
+        "duration: 1 of 3 runs of B unfinished",
+    ]
+
+
+def test_compare_leaves_out_values_of_an_older_definition():
+    old = runs_of([1.0, 1.1, 1.2, 1.1], [OLD] * 4)
+    new = runs_of([5.0, 5.1, 5.2, 5.1], [NEW] * 4)
+
+    comparison = benchkit.compare(old, new, metrics=["memory_mean", "duration"])
+
+    row = comparison.frame.set_index("metric").loc["memory_mean"]
+    assert row["n_baseline"] == 0
+    assert np.isnan(row["ratio"])
+    assert any("another definition" in text for text in comparison.warnings)
+
+
+def test_history_of_a_metric_begins_with_its_newest_definition():
+    nights = pd.date_range("2026-01-01", periods=4, freq="D", tz="UTC")
+    runs = runs_of(
+        [1.0, 1.0, 5.0, 5.0],
+        [OLD, OLD, NEW, NEW],
+        id=list("abcd"),
+        started=nights,
+        tags=[{} for _ in nights],
+        environment="e",
+        host="h",
+        scale=1.0,
+        capture="full",
+    )
+
+    history = build_history(runs)
+    values = dict(zip(history.series["metric"], history.values, strict=True))
+
+    assert np.isnan(values["memory_mean"][:2]).all()
+    assert values["memory_mean"][2:].tolist() == [5.0, 5.0]
+    assert np.isfinite(values["duration"]).all()
