@@ -12,12 +12,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from benchkit.errors import MissingExtra, UsageError
+from benchkit.store.schema import RECORD_FIELDS
 from benchkit.values import json_safe
 
 __all__ = ["MEASUREMENT", "as_json_text", "common", "has_failures", "print_json", "read_pairs"]
 
 #: Fields of records that are stored as JSON text.
-_JSON_FIELDS = ("extra_metrics", "params", "tags")
+_JSON_FIELDS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 #: Options of the commands that measure.
 MEASUREMENT = "scale capture prometheus store workloads environments tag quiet json".split()
 

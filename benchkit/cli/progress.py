@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -132,7 +133,16 @@ def measure(
 def _result_line(record: dict[str, Any]) -> str:
     text = f"  {record['outcome']:13} {format_seconds(record.get('duration')):>10}"
     text += f"  {record['workload']}"
+    text += _limits(record)
     return f"{text}: {record['error']}" if record.get("error") else text
+
+
+def _limits(record: dict[str, Any]) -> str:
+    """Return the limits of the run that the user can remove, in brackets."""
+    notes = json.loads(record.get("quality") or "{}")
+    kinds = {kind for words in notes.values() for kind in words.split()}
+    shown = sorted(kinds & {"disturbed", "unfinished"})
+    return f"  [{', '.join(shown)}]" if shown else ""
 
 
 def format_duration(seconds: float) -> str:

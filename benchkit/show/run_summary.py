@@ -25,7 +25,7 @@ KEY_FIGURES = {
     "memory_peak": "peak memory of all workers",
     "memory_peak_worker": "highest peak of one worker",
     "spilled_peak": "peak of spilled data",
-    "network_bytes": "received over the network",
+    "transfer_bytes": "fetched between workers",
     "n_tasks": "tasks",
 }
 
@@ -41,7 +41,8 @@ def run_heading(run: Run) -> HTML:
     Returns
     -------
     HTML
-        A heading, one line about the run, its tags, and its key metrics with units.
+        A heading, one line about the run, its tags, what its metrics do not say, and its key
+        metrics with units.
     """
     figures = {
         label: format_quantity(run.metrics[name], METRICS[name].units)
@@ -49,7 +50,9 @@ def run_heading(run: Run) -> HTML:
         if name in run.metrics
     }
     outcome = " ".join(OUTCOME_WORDS.get(run.outcome, ("?", run.outcome)))
-    return HTML(render_template("run_heading.html", run=run, outcome=outcome, figures=figures))
+    limits = run.quality().to_dict("records")
+    template = "run_heading.html"
+    return HTML(render_template(template, run=run, outcome=outcome, figures=figures, limits=limits))
 
 
 def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:

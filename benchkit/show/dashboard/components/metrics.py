@@ -33,7 +33,7 @@ def metric_term(name: str) -> str:
     Examples
     --------
     >>> metric_term("memory_mean")
-    'cluster process memory, mean over time; bytes, from heartbeats; less is better'
+    'cluster process memory, mean over time; bytes, from process samples; less is better'
     """
     return f"{METRICS[name].long_name}; {_explanation(name)}"
 

@@ -28,7 +28,7 @@ def overview(window: Window, baseline: pd.DataFrame | None = None) -> pn.Column:
     window : Window
         Selection of the page.
     baseline : DataFrame, optional
-        Metrics of the run beside the medians of earlier runs; shown if given.
+        Metrics of the run and the medians of earlier runs; shown if given.
 
     Returns
     -------

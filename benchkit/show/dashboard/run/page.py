@@ -150,7 +150,7 @@ def head(run: Run, baseline: pd.DataFrame | None = None) -> pn.pane.HTML:
     run : Run
         The run.
     baseline : DataFrame, optional
-        Metrics of the run beside the medians of earlier runs.
+        Metrics of the run and the medians of earlier runs.
 
     Returns
     -------
@@ -174,11 +174,12 @@ def head(run: Run, baseline: pd.DataFrame | None = None) -> pn.pane.HTML:
         f"capture {level}" if level else "",
         ", ".join(f"{name}={value}" for name, value in run.tags.items()),
     )
+    limits = [f"{row.kind}: {row.text}" for row in run.quality().itertuples()]
     return ui.page_head(
         run.workload,
         state=outcome_text(run.outcome),
         good=run.outcome == "ok",
-        lines=[run.summary_line, ", ".join(text for text in texts if text)],
+        lines=[run.summary_line, ", ".join(text for text in texts if text), *limits],
         error=run.error,
         figures={
             label: format_quantity(metrics[name], METRICS[name].units)

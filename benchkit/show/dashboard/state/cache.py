@@ -144,7 +144,7 @@ class RunPage:
     timeline : TaskTimeline
         Start and stop of its tasks.
     baseline : DataFrame
-        Metrics of the run beside the medians of comparable earlier runs.
+        Metrics of the run and the medians of comparable earlier runs.
     """
 
     run: Run
