@@ -491,6 +491,7 @@ def spill(client: Any, _: Any) -> dict[str, float]:
     from distributed import wait
 
     wait(client.map(_noise, [20 * MB] * 40, pure=False))
+    time.sleep(1.5)  # the memory monitor writes until the memory is below its target
     return {}
 
 
