@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, wait
 from helpers.capture import capture_errors, inc, keys_of, nap, plugin_of, run_tasks
 
-# -- what is seen -----------------------------------------------------------------------------
+# -- data ------------------------------------------------------------------------------------
 
 
 def test_capture_level_selects_data(client, observed):
@@ -207,7 +207,7 @@ def test_memory_is_not_trimmed_during_other_capture(client, observed):
     assert "memory_trimmed" in theirs.run.metrics
 
 
-# -- nothing is mixed up, nothing is left -----------------------------------------------------
+# -- concurrent captures and removal ----------------------------------------------------------
 
 
 def test_concurrent_captures_have_own_windows(cluster, client, observed):
@@ -271,7 +271,7 @@ def test_capture_without_client_removes_itself(cluster, client, observed):
     assert left == before
 
 
-# -- hostile names ----------------------------------------------------------------------------
+# -- unusual names ----------------------------------------------------------------------------
 
 
 def test_unusual_keys_and_errors_are_stored(client, observed, tmp_path):

@@ -62,11 +62,11 @@ def test_clock_off_excludes_scheduler_timeout(client, observed):
     with observed(client) as observation:
         observer, call = observation.observer, observation.observer._call
         observer._call = lambda op, **kwargs: time.sleep(1.0)  # no reply
-        asked = time.time()
+        called = time.time()
         observer.clock_off()
         observer._call = call
 
-        assert observer.t_off == pytest.approx(asked, abs=0.5)
+        assert observer.t_off == pytest.approx(called, abs=0.5)
 
 
 def test_events_after_clock_off_are_recorded(client, cluster, observed):

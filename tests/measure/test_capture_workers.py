@@ -200,7 +200,7 @@ def test_many_workers_all_report(observed, count):
             n_workers=count,
             threads_per_worker=1,
             processes=False,
-            memory_limit=0,  # or all pause, when what the tests hold is near their share of it
+            memory_limit=0,  # else workers pause if this process uses much memory
             dashboard_address=None,
         ) as cluster,
         Client(cluster) as client,

@@ -1,4 +1,4 @@
-"""A step that does not end is stopped, wherever it hangs; one that ends is left alone."""
+"""Steps that are interrupted at their deadline, and steps that end in time."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from benchkit.measure.deadline import call_with_timeout, deadline, pause_deadlin
 from benchkit.measure.errors import DeadlinePassed
 
 
-def in_a_thread(function):
-    """Run a function in another thread; return what it returned or raised."""
-    box = []
+def call_in_thread(function):
+    """Call a function in another thread; return its result or its exception."""
+    results = []
 
     def run():
         try:
-            box.append(function())
+            results.append(function())
         except BaseException as error:
-            box.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(20)
     assert not thread.is_alive()
-    return box[0]
+    return results[0]
 
 
-def busy():
+def run_past_deadline():
     with deadline(0.1, "workload"):
         while True:
             time.sleep(0.005)
 
 
-def test_a_wait_that_nobody_ends_is_interrupted_and_the_evidence_taken_before():
+def test_deadline_collects_evidence_before_interrupt():
     order = []
 
     def step():
@@ -51,11 +51,11 @@ def test_a_wait_that_nobody_ends_is_interrupted_and_the_evidence_taken_before():
     assert order == ["evidence", "interrupted"]
 
 
-def test_a_step_in_another_thread_is_interrupted_too():
-    assert isinstance(in_a_thread(busy), DeadlinePassed)
+def test_deadline_interrupts_step_in_thread():
+    assert isinstance(call_in_thread(run_past_deadline), DeadlinePassed)
 
 
-def test_what_the_step_makes_of_the_interrupt_does_not_hide_the_deadline():
+def test_deadline_replaces_error_caused_by_interrupt():
     def step():
         try:
             threading.Event().wait(60)
@@ -66,13 +66,13 @@ def test_what_the_step_makes_of_the_interrupt_does_not_hide_the_deadline():
         step()
 
 
-def test_a_step_that_cannot_be_interrupted_is_late_when_it_comes_back():
+def test_deadline_raises_after_uninterruptible_step():
     with pytest.raises(DeadlinePassed), deadline(0.2, "workload"):
         ctypes.PyDLL(None).usleep(600_000)  # PyDLL keeps the GIL: no other thread runs
 
 
-@pytest.mark.parametrize("run", [lambda function: function(), in_a_thread])
-def test_a_step_that_ends_at_its_deadline_never_interrupts_what_comes_next(run):
+@pytest.mark.parametrize("run", [lambda function: function(), call_in_thread])
+def test_deadline_at_end_of_step_spares_next_step(run):
     def steps():
         outcomes = set()
         for number in range(60):
@@ -84,7 +84,7 @@ def test_a_step_that_ends_at_its_deadline_never_interrupts_what_comes_next(run):
                 outcomes.add("in time")
             except DeadlinePassed:
                 outcomes.add("late")
-        time.sleep(0.2)  # an interrupt under way would come now
+        time.sleep(0.2)  # a pending interrupt would arrive now
         return outcomes
 
     before = signal.getsignal(signal.SIGINT)
@@ -92,33 +92,33 @@ def test_a_step_that_ends_at_its_deadline_never_interrupts_what_comes_next(run):
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_interrupt_that_comes_while_the_body_is_left_is_no_ctrl_c():
-    one = deadline(60, "workload")
+def test_interrupt_during_exit_is_not_ctrl_c():
+    limit = deadline(60, "workload")
 
     def set_late():
-        one.fired = True
+        limit.fired = True
         signal.raise_signal(signal.SIGINT)
-        threading.Event.set(one.ended)
+        threading.Event.set(limit.ended)
 
-    one.ended.set = set_late
-    with pytest.raises(DeadlinePassed), one:
+    limit.ended.set = set_late
+    with pytest.raises(DeadlinePassed), limit:
         pass
 
 
-def test_an_error_and_a_users_own_interrupt_pass_through():
+def test_deadline_keeps_errors_and_ctrl_c():
     with pytest.raises(ZeroDivisionError), deadline(5, "workload"):
         1 / 0  # noqa: B018
     with pytest.raises(KeyboardInterrupt), deadline(5, "workload"):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_a_question_is_asked_no_longer_than_it_may_take():
+def test_call_with_timeout_limits_time():
     assert call_with_timeout(lambda: 7, 5) == 7
     assert call_with_timeout(lambda: 1 / 0, 5) == {"error": "ZeroDivisionError: division by zero"}
     assert call_with_timeout(threading.Event().wait, 0.05) is None
 
 
-def test_what_is_made_once_does_not_count_and_the_rest_does():
+def test_pause_deadlines_excludes_only_paused_time():
     with deadline(0.3, "prepare"):
         with pause_deadlines():
             with pause_deadlines():
@@ -126,16 +126,16 @@ def test_what_is_made_once_does_not_count_and_the_rest_does():
             time.sleep(0.1)
 
     with pytest.raises(DeadlinePassed, match="prepare"):
-        hang_after_making()
+        hang_after_pause()
 
 
-def hang_after_making():
+def hang_after_pause():
     with deadline(0.3, "prepare"):
         with pause_deadlines():
             time.sleep(0.4)
         threading.Event().wait(60)
 
 
-def test_another_threads_deadline_goes_on():
+def test_pause_deadlines_does_not_affect_other_threads():
     with pause_deadlines():
-        assert isinstance(in_a_thread(busy), DeadlinePassed)
+        assert isinstance(call_in_thread(run_past_deadline), DeadlinePassed)

@@ -1,4 +1,4 @@
-"""The measuring part alone, on old releases of distributed."""
+"""`benchkit.measure` alone, with old releases of distributed."""
 
 import json
 import os
@@ -49,8 +49,8 @@ if __name__ == "__main__":
         )
 """
 
-#: One a half-year. The oldest and one in the middle each time, as the newest is in all other tests;
-#: those between with ``BENCHKIT_TEST_ALL=1``, a minute each.
+#: A release per half-year. The oldest and one from the middle are always tested, the newest in all
+#: other tests; the others take a minute each and run with ``BENCHKIT_TEST_ALL=1``.
 RELEASES = ("2023.4.1", "2024.12.0")
 OTHER_RELEASES = ("2023.9.3", "2024.4.2", "2025.5.1", "2025.11.0", "2026.3.0")
 if os.environ.get("BENCHKIT_TEST_ALL"):
@@ -69,7 +69,7 @@ def uv(*arguments):
 @pytest.mark.parametrize("release", RELEASES)
 def test_old_release_records_readable_run(tmp_path, release):
     python = tmp_path / "env" / "bin" / "python"
-    # Python 3.10 where the machine has one, else the oldest that is there: this interpreter's.
+    # Python 3.10 if this machine has it, else the version of this interpreter.
     if uv("venv", "-q", "--python", "3.10", str(tmp_path / "env")).returncode:
         made = uv("venv", "-q", "--python", sys.executable, str(tmp_path / "env"))
         assert made.returncode == 0, made.stderr

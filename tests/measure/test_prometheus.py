@@ -1,4 +1,4 @@
-"""Metrics of Prometheus in a run: a real server, real scrapes, and what goes wrong with them."""
+"""Prometheus metrics of a run: from a server, from scrapes, and errors of both."""
 
 import json
 import os
@@ -35,8 +35,8 @@ LOCAL = ClusterSpec.from_dict({"n_workers": 2, "threads_per_worker": 1, "memory_
 
 
 @contextmanager
-def serving(program, folder):
-    """A Prometheus server that scrapes what `targets.json` names, each second."""
+def prometheus_server(program, folder):
+    """Start a Prometheus server that scrapes the targets in `targets.json` each second."""
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
         "scrape_configs": [
@@ -72,8 +72,8 @@ def serving(program, folder):
 
 
 @pytest.fixture(scope="module")
-def watched():
-    """Two workers in processes of their own: in one process all serve the same metrics."""
+def scraped_client():
+    """Yield a client of two worker processes: workers in one process serve the same metrics."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
@@ -81,16 +81,17 @@ def watched():
         yield client
 
 
-def scraped(client, url, targets):
-    """Have a server scrape a cluster, and wait until it does."""
+def await_scrapes(client, url, targets):
+    """Add a cluster to the targets of a server, and wait until it is scraped."""
     info = client.scheduler_info(n_workers=-1)
     processes = [info, *info["workers"].values()]
     names = [f"127.0.0.1:{process['services']['dashboard']}" for process in processes]
     targets.write_text(json.dumps([{"targets": names, "labels": {"cluster": "mine"}}]))
     for _ in range(300):
-        with urllib.request.urlopen(f"{url}/api/v1/query?query=count(up==1)", timeout=10) as said:
-            answer = json.load(said)["data"]["result"]
-        if answer and int(answer[0]["value"][1]) == len(names):
+        query = f"{url}/api/v1/query?query=count(up==1)"
+        with urllib.request.urlopen(query, timeout=10) as response:
+            result = json.load(response)["data"]["result"]
+        if result and int(result[0]["value"][1]) == len(names):
             return
         time.sleep(0.1)
     raise TimeoutError("the server does not scrape")
@@ -105,17 +106,17 @@ def hold(n_bytes):
 
 
 @pytest.mark.slow
-def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus, tmp_path):
+def test_run_contains_metrics_of_server(prometheus, tmp_path):
     @workload(category="t")
     def busy(client):
         held = client.map(hold, [HELD // 2] * 2, pure=False)
         return [*held, *client.map(nap, range(N_TASKS), pure=False)]
 
-    with serving(prometheus, tmp_path) as url:
+    with prometheus_server(prometheus, tmp_path) as url:
 
         @busy.prepare
-        def be_scraped(client):
-            scraped(client, url, tmp_path / "targets.json")
+        def start_scraping(client):
+            await_scrapes(client, url, tmp_path / "targets.json")
 
         path = execute(
             busy.variants()[0],
@@ -123,7 +124,7 @@ def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus,
             folder=tmp_path,
             prometheus=Prometheus(url),
         )
-        # Series can be named by other labels than where they are served.
+        # Series can be selected by other labels than their instance.
         now = time.time()
         answer = read_range(url, selector_of([], '{cluster="mine"}'), now - 20, now)
         assert b'"dask_worker_threads"' in zlib.decompress(answer["answer"])
@@ -143,7 +144,7 @@ def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus,
     assert data["time"].values[0] == pytest.approx(0, abs=0.1)
     assert data["time"].values[-1] == pytest.approx(run.metrics["duration"], abs=0.1)
 
-    # The same workers, under the names by which the run knows them.
+    # The same workers, with the names that they have in the run.
     assert set(data["address"].values[data["role"].values == "worker"]) == set(
         workers["address"].values
     )
@@ -153,28 +154,28 @@ def test_what_a_real_server_scraped_is_in_the_run_and_agrees_with_it(prometheus,
     assert memory.dims == ("time", "instance", "type")
     assert (memory.attrs["units"], memory.attrs["long_name"]) == ("B", "Memory breakdown")
     assert memory.attrs["source"] == "Prometheus"
-    # A scrape that came too late is missing, and its moment with it.
+    # A late scrape is missing, with its time.
     last = memory.sel(instance=data["role"] == "worker").dropna("time")[-1]
     process = last.sel(type=["managed", "unmanaged"]).sum()
     own = workers["process"].sum("worker")
     assert float(process) == pytest.approx(float(own[-1]), rel=0.1)
     assert float(last.sel(type="managed").sum()) == pytest.approx(HELD, rel=0.01)
 
-    # Counted are the tasks that had finished at the time of a scrape, some seconds ago at most.
+    # A scrape counts the tasks that finished before it, by values that may be some seconds old.
     totals = data["dask_scheduler_prefix_state_totals_total"]
     assert "instance" not in totals.dims
     counted = totals.sel(state="memory", task_prefix_name="nap").dropna("time")
     tasks = run.task_stream()
     naps = tasks[tasks["task_group"].str.startswith("nap")]
     ends = np.sort(naps["start"] + naps["duration"])
-    moments = counted["time"].values
-    assert len(moments) >= 2
-    assert (counted.values <= np.searchsorted(ends, moments + 0.1)).all()
-    assert (counted.values >= np.searchsorted(ends, moments - 2)).all()
+    times = counted["time"].values
+    assert len(times) >= 2
+    assert (counted.values <= np.searchsorted(ends, times + 0.1)).all()
+    assert (counted.values >= np.searchsorted(ends, times - 2)).all()
     assert counted[-1] > 0
 
 
-def recorded(client, folder, **options):
+def record_run(client, folder, **options):
     with benchkit.record(client, workload="t", store=folder / "store", **options) as record:
         client.gather(client.map(abs, range(30), pure=False))
     assert record.run.outcome == "ok"
@@ -182,8 +183,8 @@ def recorded(client, folder, **options):
 
 
 @pytest.mark.slow
-def test_scheduler_and_workers_can_be_scraped_without_a_server(watched, tmp_path, monkeypatch):
-    run = recorded(watched, tmp_path, prometheus="scrape")
+def test_run_contains_scraped_metrics(scraped_client, tmp_path, monkeypatch):
+    run = record_run(scraped_client, tmp_path, prometheus="scrape")
 
     data = run.prometheus()
     assert run.capture_errors == []
@@ -202,13 +203,13 @@ def test_scheduler_and_workers_can_be_scraped_without_a_server(watched, tmp_path
     kinds = {data[name].attrs["type"] for name in data.data_vars}
     assert kinds == {"counter", "gauge"}
 
-    # The environment names the same; with capture off nothing else is in the run.
+    # The same by an environment variable; with capture off the run has no other data.
     monkeypatch.setenv("BENCHKIT_PROMETHEUS", "scrape")
-    assert list(recorded(watched, tmp_path, capture="off").tree.children) == ["prometheus"]
+    assert list(record_run(scraped_client, tmp_path, capture="off").tree.children) == ["prometheus"]
 
 
-class _Other(BaseHTTPRequestHandler):
-    """Answers, but not as Prometheus does."""
+class _OtherServer(BaseHTTPRequestHandler):
+    """Send responses that are not in the format of Prometheus."""
 
     def do_POST(self):
         self.send_response(200)
@@ -220,9 +221,9 @@ class _Other(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_is_one_line_of_the_run_and_no_more(watched, tmp_path, monkeypatch):
-    def trouble(url, **options):
-        run = recorded(watched, tmp_path, prometheus=url, **options)
+def test_prometheus_errors_are_lines_of_run(scraped_client, tmp_path, monkeypatch):
+    def error_of(url, **options):
+        run = record_run(scraped_client, tmp_path, prometheus=url, **options)
         assert "prometheus" not in run.tree.children
         (line,) = run.capture_errors
         assert "secret" not in line
@@ -230,27 +231,26 @@ def test_what_goes_wrong_is_one_line_of_the_run_and_no_more(watched, tmp_path, m
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        closed = f"127.0.0.1:{free.getsockname()[1]}"
-    assert trouble(f"http://me:secret@{closed}") == (
-        f"prometheus: http://{closed}: Connection refused"
+        unused = f"127.0.0.1:{free.getsockname()[1]}"
+    assert error_of(f"http://me:secret@{unused}") == (
+        f"prometheus: http://{unused}: Connection refused"
     )
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Other) as other:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _OtherServer) as other:
         Thread(target=other.serve_forever, daemon=True).start()
-        line = trouble(f"http://127.0.0.1:{other.server_port}", capture="light")
+        line = error_of(f"http://127.0.0.1:{other.server_port}", capture="light")
         other.shutdown()
     assert line.endswith("the response is not in the format of Prometheus")
 
-    # What Dask serves where prometheus-client is not installed.
+    # The response of Dask without prometheus-client.
     written = []
-    served = SimpleNamespace(write=written.append, set_header=lambda *_: None)
-    PrometheusNotAvailableHandler.get(served)
-    said = written[0]
+    handler = SimpleNamespace(write=written.append, set_header=lambda *_: None)
+    PrometheusNotAvailableHandler.get(handler)
     monkeypatch.setattr(
-        "benchkit.measure.prometheus.scraper.request", lambda *_, **__: said.encode()
+        "benchkit.measure.prometheus.scraper.request", lambda *_, **__: written[0].encode()
     )
-    assert "prometheus-client is not installed" in trouble("scrape")
+    assert "prometheus-client is not installed" in error_of("scrape")
     monkeypatch.setattr("benchkit.measure.prometheus.http._endpoint", _no_http)
-    assert "serve no HTTP" in trouble("scrape")
+    assert "serve no HTTP" in error_of("scrape")
 
 
 def _no_http(address, services, name, role):
@@ -259,7 +259,7 @@ def _no_http(address, services, name, role):
     return Endpoint("", address, name, role)
 
 
-def test_a_command_hands_the_choice_to_what_measures_and_then_forgets_it(monkeypatch):
+def test_commands_pass_source_to_measurement_only(monkeypatch):
     monkeypatch.delenv("BENCHKIT_PROMETHEUS", raising=False)
     seen = []
 
@@ -278,7 +278,7 @@ def test_a_command_hands_the_choice_to_what_measures_and_then_forgets_it(monkeyp
         assert "prometheus 'nowhere': must be the address" in refused.output
 
 
-def test_what_is_no_server_is_refused_before_anything_starts(monkeypatch):
+def test_prometheus_rejects_invalid_source(monkeypatch):
     for wrong in ("prometheus:9090", "http://", "scrap", "http://host:port"):
         with pytest.raises(UsageError, match="must be the address of a server"):
             Prometheus(wrong)

@@ -6,7 +6,7 @@ import sys
 from benchkit.measure.recording import Recording, RecordingWriter
 
 
-def test_what_was_drained_before_a_kill_is_read_back(tmp_path):
+def test_unfinished_recording_is_readable(tmp_path):
     writer = RecordingWriter(tmp_path, "one")
     writer.head(workload="a.b")
     writer.segment({"tasks": {"start": b"\0" * 16}, "keys": ["x", "y"], "state": {"t_on": 1.0}})
@@ -20,7 +20,7 @@ def test_what_was_drained_before_a_kill_is_read_back(tmp_path):
     assert read.last("state") == {"t_on": 1.0}
 
 
-def test_a_damaged_segment_is_named_and_the_others_are_kept(tmp_path):
+def test_damaged_segment_is_a_problem(tmp_path):
     writer = RecordingWriter(tmp_path, "one")
     writer.head(workload="a.b")
     writer.segment({"keys": ["x"]})
@@ -58,7 +58,7 @@ writer.tail(outcome="ok", evidence={"stacks": "s" * 200_000}, capture_errors=["b
 """
 
 
-def test_how_a_run_ended_is_told_on_a_full_disk(tmp_path):
+def test_tail_is_written_to_full_disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]

@@ -1,4 +1,4 @@
-"""Hashes of the shipped workloads, kept so that a renamed helper starts no history anew."""
+"""Source hashes of workloads: a renamed helper must not start a new history."""
 
 import json
 from pathlib import Path
@@ -20,3 +20,20 @@ def workloads():
 @pytest.mark.parametrize("name", sorted(BEFORE))
 def test_source_hash_survives_renamed_helpers(name, workloads):
     assert workloads[name].source_hash == BEFORE[name]
+
+
+def test_source_hash_ignores_docstrings(tmp_path):
+    def hash_of(body):
+        path = tmp_path / body[1] / "w.py"
+        path.parent.mkdir()
+        path.write_text(
+            "from benchkit.measure import workload\n"
+            f"def helper():\n    {body[0]}\n"
+            "@workload(category='a')\ndef f(client):\n    return helper()\n"
+        )
+        return collect([path.parent]).workloads["a.f"].source_hash
+
+    plain = hash_of(("return 1", "one"))
+
+    assert hash_of(("'says'\n    return 1  # why", "two")) == plain
+    assert hash_of(("return 2", "three")) != plain

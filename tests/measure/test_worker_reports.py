@@ -15,22 +15,22 @@ TICK_S = 0.05
 
 
 class Workers:
-    """A fake scheduler; each worker returns or raises its entry of `answers`."""
+    """A fake scheduler; each worker returns or raises its entry of `replies`."""
 
     def __init__(self, count):
         self.workers = {f"tcp://w{i}": None for i in range(count)}
         self.numbers = {address: i for i, address in enumerate(self.workers)}
-        self.questions = {address: [] for address in self.workers}
-        self.answers = {}
+        self.requests = {address: [] for address in self.workers}
+        self.replies = {}
 
     def rpc(self, address):
-        async def report(**question):
-            self.questions[address].append(question)
+        async def report(**request):
+            self.requests[address].append(request)
             await asyncio.sleep(0)
-            answer = self.answers.get(address, {"errors": (), "logs": []})
-            if isinstance(answer, Exception):
-                raise answer
-            return dict(answer)
+            reply = self.replies.get(address, {"errors": (), "logs": []})
+            if isinstance(reply, Exception):
+                raise reply
+            return dict(reply)
 
         return SimpleNamespace(bench_report=report)
 
@@ -47,24 +47,24 @@ async def poll_for(seconds, scheduler, interval_s=0.2):
 
 
 def run_in_thread(coroutine):
-    """Run in a thread of its own: while a browser of Playwright's is open, this one has a loop."""
+    """Run in a new thread: this thread may have an event loop, of Playwright for example."""
     with ThreadPoolExecutor(1) as other:
         return other.submit(asyncio.run, coroutine).result()
 
 
 @pytest.mark.parametrize(
-    "answer", [OSError("refused"), {"errors": ["profile: no"]}, {"status": "error"}]
+    "reply", [OSError("refused"), {"errors": ["profile: no"]}, {"status": "error"}]
 )
-def test_failed_report_does_not_block_others(answer):
+def test_failed_report_does_not_block_others(reply):
     scheduler = Workers(3)
-    scheduler.answers["tcp://w0"] = answer
+    scheduler.replies["tcp://w0"] = reply
 
     poller = run_in_thread(poll_for(1.5, scheduler))
 
     reported = {index for index, _ in poller.drain()["told"]}
     assert reported == {1, 2}
-    assert 2 <= len(scheduler.questions["tcp://w0"]) <= 9, "as often as the other workers"
-    starts = {question["start"] for question in scheduler.questions["tcp://w0"]}
+    assert 2 <= len(scheduler.requests["tcp://w0"]) <= 9, "as often as the other workers"
+    starts = {request["start"] for request in scheduler.requests["tcp://w0"]}
     assert starts == {poller.start}, "a failed request is repeated with the same window"
 
 
@@ -73,10 +73,10 @@ def test_request_windows_are_contiguous():
 
     poller = run_in_thread(poll_for(1.5, scheduler))
 
-    questions = scheduler.questions["tcp://w0"]
-    assert len(questions) >= 3
-    ends = [question["stop"] for question in questions]
-    assert [question["start"] for question in questions] == [poller.start, *ends[:-1]]
+    requests = scheduler.requests["tcp://w0"]
+    assert len(requests) >= 3
+    ends = [request["stop"] for request in requests]
+    assert [request["start"] for request in requests] == [poller.start, *ends[:-1]]
     last = poller.request("tcp://w0", 2e9, last=True)
     assert (last["start"], last["stop"], last["last"]) == (ends[-1], 2e9, True)
     poller.send_requests(TICK_S, last_call=time())

@@ -12,7 +12,7 @@ from benchkit.measure.runner import execute
 LOCAL = ClusterSpec.from_dict({"n_workers": 1, "threads_per_worker": 1, "memory_limit": "512 MiB"})
 
 
-def test_a_capture_in_words_is_a_level_and_extras():
+def test_parse_capture_returns_level_and_extras():
     assert parse_capture("full") == ("full", ())
     assert parse_capture("off+cluster-dump+memray") == ("off", ("cluster-dump", "memray"))
     for wrong, message in (("ful", "did you mean 'full'"), ("full+dump", "no extra named")):
@@ -21,7 +21,7 @@ def test_a_capture_in_words_is_a_level_and_extras():
 
 
 @pytest.mark.slow
-def test_what_was_asked_for_lies_beside_the_recording(tmp_path):
+def test_execute_writes_selected_extras(tmp_path):
     @workload(category="tests")
     def add(client):
         """Add."""
@@ -41,7 +41,7 @@ def test_what_was_asked_for_lies_beside_the_recording(tmp_path):
     assert "memray" in flames.read_text()
 
 
-def test_an_extra_that_cannot_be_had_is_noted_and_stops_nothing(tmp_path, monkeypatch):
+def test_collect_extras_reports_error_and_continues(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "distributed.diagnostics.memray", None)

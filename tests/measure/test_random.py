@@ -10,7 +10,7 @@ from benchkit.measure.data.random import WIDE, frame_maker, random_array, random
 from benchkit.measure.errors import InvalidParameterError
 
 
-def test_random_array_is_uniform_and_the_same_for_one_seed():
+def test_random_array_is_uniform_and_reproducible():
     first, again, other = (
         random_array((300, 200), chunks=(100, 100), seed=seed).compute() for seed in (1, 1, 2)
     )
@@ -20,7 +20,7 @@ def test_random_array_is_uniform_and_the_same_for_one_seed():
     assert abs(first.mean() - 0.5) < 5 * np.sqrt(1 / 12 / first.size)
 
 
-def test_compressible_data_has_a_zero_in_every_second_place():
+def test_compressible_array_alternates_with_zeros():
     plain = random_array((40, 30), chunks=(20, 30), seed=3).compute()
     zeroed = random_array((40, 30), chunks=(20, 30), data="compressible", seed=3).compute()
 
@@ -29,7 +29,7 @@ def test_compressible_data_has_a_zero_in_every_second_place():
     assert (flat[1::2] == plain.ravel()[1::2]).all()
 
 
-def test_frame_has_the_bytes_asked_for_and_no_partition_like_another():
+def test_random_frame_has_requested_size():
     frame = random_frame(4e6, {"float": 5, "str": 2}, partition_bytes=1e6, seed=0)
 
     parts = [frame.get_partition(i).compute() for i in range(frame.npartitions)]
@@ -43,14 +43,14 @@ def test_frame_has_the_bytes_asked_for_and_no_partition_like_another():
     ("columns", "freq", "row_bytes"),
     [({"float": 20}, None, 160), (WIDE, "10ms", 858), ({"str": 1, "category": 3}, None, 20)],
 )
-def test_the_length_of_a_frame_follows_from_its_columns_alone(columns, freq, row_bytes):
+def test_random_frame_length_depends_on_columns_only(columns, freq, row_bytes):
     # Measured with `dask.sizeof` it differed between releases, and with pandas 2 between calls.
     frame = random_frame(2000 * row_bytes, columns, partition_bytes=1000 * row_bytes, freq=freq)
 
     assert [len(frame.get_partition(i)) for i in range(frame.npartitions)] == [1000, 1000]
 
 
-def test_frame_of_a_time_series_knows_its_divisions():
+def test_random_frame_with_freq_has_divisions():
     frame = random_frame(3e6, WIDE, partition_bytes=1e6, freq="10ms", seed=0)
 
     for i in range(frame.npartitions):
@@ -60,7 +60,7 @@ def test_frame_of_a_time_series_knows_its_divisions():
     assert index[-1] == frame.divisions[-1]
 
 
-def test_partitions_are_the_same_wherever_and_whenever_they_are_made():
+def test_random_frame_partitions_are_reproducible():
     frame = random_frame(2e6, {"float": 3}, partition_bytes=1e6, seed=5)
 
     alone = frame.get_partition(1).compute(scheduler="sync")
@@ -69,27 +69,27 @@ def test_partitions_are_the_same_wherever_and_whenever_they_are_made():
     assert alone.equals(together.iloc[-len(alone) :])
 
 
-def test_tasks_do_not_need_benchkit_on_the_worker(tmp_path):
+def test_frame_maker_runs_without_benchkit(tmp_path):
     (tmp_path / "task").write_bytes(cloudpickle.dumps(frame_maker(WIDE, 10, freq="10ms")))
     program = (
         "import sys, pickle; sys.modules['benchkit'] = None;"
         "print(pickle.load(open('task', 'rb'))(1).shape)"
     )
 
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
     )
 
-    assert done.stdout == "(10, 100)\n", done.stderr
+    assert process.stdout == "(10, 100)\n", process.stderr
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: random_array((2, 2), chunks=1, data="zeros"), "uncompressible, compressible"),
         (lambda: frame_maker({"floot": 1}, 10), "float"),
     ],
 )
-def test_unknown_kinds_are_refused_with_those_there_are(call, says):
-    with pytest.raises(InvalidParameterError, match=says):
+def test_unknown_kinds_are_rejected(call, message):
+    with pytest.raises(InvalidParameterError, match=message):
         call()

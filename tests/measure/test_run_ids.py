@@ -7,34 +7,34 @@ import uuid
 
 import pytest
 
-from benchkit.measure import run_ids as identity
+from benchkit.measure import run_ids
 from benchkit.measure.run_ids import derived_id, id_time, is_id, new_id
 
 
-def test_an_id_is_a_uuid_of_version_7():
+def test_new_id_is_uuid_of_version_7():
     parsed = uuid.UUID(new_id())
 
     assert parsed.version == 7
     assert parsed.variant == uuid.RFC_4122
 
 
-def test_ids_of_one_process_sort_as_they_were_made():
-    made = [new_id() for _ in range(20_000)]
+def test_new_ids_are_increasing():
+    ids = [new_id() for _ in range(20_000)]
 
-    assert made == sorted(set(made))
+    assert ids == sorted(set(ids))
 
 
-def test_ids_stay_sorted_when_the_clock_is_set_back(monkeypatch):
+def test_new_ids_increase_despite_clock_change(monkeypatch):
     before = new_id()
-    monkeypatch.setattr(identity.time, "time_ns", lambda: 1)
+    monkeypatch.setattr(run_ids.time, "time_ns", lambda: 1)
 
     assert before < new_id() < new_id()
 
 
-def test_threads_never_get_the_same_id():
-    made: list[str] = []
+def test_new_ids_of_threads_differ():
+    ids: list[str] = []
     threads = [
-        threading.Thread(target=lambda: made.extend([new_id() for _ in range(2000)]))
+        threading.Thread(target=lambda: ids.extend([new_id() for _ in range(2000)]))
         for _ in range(8)
     ]
     for thread in threads:
@@ -42,22 +42,22 @@ def test_threads_never_get_the_same_id():
     for thread in threads:
         thread.join()
 
-    assert len(set(made)) == 16_000
+    assert len(set(ids)) == 16_000
 
 
-def test_an_id_tells_when_it_was_made():
+def test_id_time_is_creation_time():
     before = time.time()
 
     assert before - 0.002 <= id_time(new_id()) <= time.time()
 
 
-def test_a_derived_id_depends_on_time_and_text_only():
+def test_derived_id_depends_on_time_and_text():
     assert derived_id(1785587400.25, "a") == derived_id(1785587400.25, "a")
     assert derived_id(1785587400.25, "a") != derived_id(1785587400.25, "b")
     assert derived_id(1785587400.25, "a") != derived_id(1785587400.251, "a")
 
 
-def test_a_derived_id_keeps_its_time_to_the_millisecond():
+def test_derived_id_keeps_time_in_milliseconds():
     run_id = derived_id(1785587400.123, "a")
 
     assert id_time(run_id) == 1785587400.123
@@ -74,20 +74,20 @@ def test_derived_ids_sort_by_time():
     ["", "x", "../../etc/passwd", str(uuid.uuid4()), new_id().upper(), new_id() + "\n"],
     ids=["empty", "letter", "path", "uuid4", "upper", "newline"],
 )
-def test_id_time_refuses_other_text(text):
+def test_id_time_rejects_other_text(text):
     assert not is_id(text)
     with pytest.raises(ValueError, match="UUID of version 7"):
         id_time(text)
 
 
-def test_a_time_before_1970_is_refused():
+def test_derived_id_rejects_time_before_1970():
     with pytest.raises(ValueError, match="1970"):
         derived_id(-1.0, "x")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_two_forks_of_a_process_never_make_the_same_id(monkeypatch):
-    monkeypatch.setattr(identity.time, "time_ns", lambda: 10**18)  # all in one millisecond
+def test_new_ids_of_forked_processes_differ(monkeypatch):
+    monkeypatch.setattr(run_ids.time, "time_ns", lambda: 10**18)  # all in one millisecond
     new_id()
     reader, writer = os.pipe()
     for _ in range(8):
@@ -99,5 +99,5 @@ def test_two_forks_of_a_process_never_make_the_same_id(monkeypatch):
     os.close(writer)
     text = os.fdopen(reader).read()
 
-    made = [text[start : start + 36] for start in range(0, len(text), 36)]
-    assert len(made) == len(set(made)) == 160
+    ids = [text[start : start + 36] for start in range(0, len(text), 36)]
+    assert len(ids) == len(set(ids)) == 160

@@ -1,4 +1,4 @@
-"""Every outcome, on real clusters."""
+"""Outcomes of runs, on real clusters."""
 
 import gc
 import json
@@ -27,12 +27,12 @@ SMALL = ClusterSpec(
 )
 
 
-def measured(declared, folder, **options):
+def measure(declared, folder, **options):
     variant = declared.variants()[0]
     return Run(run_from_recording(execute(variant, SMALL, folder=folder, **options)))
 
 
-def test_a_right_answer_is_ok_and_carries_the_contracts_groups_and_metrics(tmp_path):
+def test_ok_run_has_groups_and_metrics(tmp_path):
     @workload(category="t")
     def fine(client):
         return client.map(lambda x: x + 1, range(50), pure=False)
@@ -47,7 +47,7 @@ def test_a_right_answer_is_ok_and_carries_the_contracts_groups_and_metrics(tmp_p
         if sum(client.gather(result)) != sum(range(1, 51)):
             raise WrongAnswer("sum")
 
-    run = measured(fine, tmp_path)
+    run = measure(fine, tmp_path)
 
     assert run.outcome == "ok", run.error
     assert {"workers", "scheduler", "task_groups", "tasks"} <= set(run.tree.children)
@@ -61,14 +61,14 @@ def test_a_right_answer_is_ok_and_carries_the_contracts_groups_and_metrics(tmp_p
     assert outside[1] >= 0.3
 
 
-class Circle:
-    """What only the collector of garbage removes."""
+class Cycle:
+    """An object that only the garbage collector removes."""
 
     def __init__(self):
-        self.itself = self
+        self.cycle = self
 
 
-def test_garbage_of_before_is_not_collected_while_the_clock_is_on(tmp_path):
+def test_garbage_is_collected_before_clock(tmp_path):
     @workload(category="t")
     def tidy(client, prepared):
         return prepared() is not None
@@ -76,23 +76,23 @@ def test_garbage_of_before_is_not_collected_while_the_clock_is_on(tmp_path):
     @tidy.prepare
     def made(client):
         gc.disable()
-        return weakref.ref(Circle())
+        return weakref.ref(Cycle())
 
     @tidy.check
     def right(result):
         if result:
-            raise WrongAnswer("garbage of before is still there")
+            raise WrongAnswer("garbage of the prepare step was not collected")
 
     @tidy.cleanup
     def again():
         gc.enable()
 
-    run = measured(tidy, tmp_path)
+    run = measure(tidy, tmp_path)
 
     assert run.outcome == "ok", run.error
 
 
-def test_a_wrong_answer_is_its_own_outcome(tmp_path):
+def test_wrong_answer_outcome(tmp_path):
     @workload(category="t")
     def wrong(client):
         return 1
@@ -101,17 +101,17 @@ def test_a_wrong_answer_is_its_own_outcome(tmp_path):
     def right(result):
         raise WrongAnswer("1, expected 2")
 
-    run = measured(wrong, tmp_path)
+    run = measure(wrong, tmp_path)
 
     assert (run.outcome, run.error) == ("wrong_answer", "WrongAnswer: 1, expected 2")
 
 
-def test_a_raising_task_fails_the_run_and_its_traceback_is_kept(tmp_path):
+def test_failed_task_keeps_traceback(tmp_path):
     @workload(category="t")
     def raising(client):
         return client.submit(lambda: 1 / 0)
 
-    run = measured(raising, tmp_path)
+    run = measure(raising, tmp_path)
 
     assert run.outcome == "failed"
     assert "ZeroDivisionError" in run.error
@@ -119,46 +119,48 @@ def test_a_raising_task_fails_the_run_and_its_traceback_is_kept(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_hang_ends_as_timeout_with_its_stacks(tmp_path):
+def test_timeout_keeps_call_stacks(tmp_path):
     @workload(category="t", deadline_s=3)
     def hanging(client):
-        return client.submit(time.sleep, 600, key=("hung", 0))  # as collections name their tasks
+        return client.submit(time.sleep, 600, key=("hung", 0))  # a tuple, as in collections
 
-    run = measured(hanging, tmp_path)
+    run = measure(hanging, tmp_path)
 
     assert run.outcome == "timeout"
     assert "deadline of 3 s; tasks: 1 on workers" in run.error
     stacks = json.loads(run.tree.attrs["evidence"])["stacks"]
     assert any("('hung', 0)" in tasks for tasks in stacks["tasks"].values())
-    assert any("Dask-Default-Threads" in name for one in stacks["workers"].values() for name in one)
+    assert any(
+        "Dask-Default-Threads" in name for names in stacks["workers"].values() for name in names
+    )
 
 
 @pytest.mark.slow
-def test_tasks_that_no_worker_may_run_are_told_of(tmp_path):
+def test_timeout_reports_tasks_without_allowed_worker(tmp_path):
     @workload(category="t", deadline_s=3)
     def homeless(client):
         return client.map(str, range(5), workers=["tcp://127.0.0.1:1"])
 
-    run = measured(homeless, tmp_path)
+    run = measure(homeless, tmp_path)
 
     assert run.outcome == "timeout"
     assert "tasks: 5 that no worker may run" in run.error
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_again_and_again_is_lost_workers(tmp_path):
+def test_killed_worker_outcome_is_lost_workers(tmp_path):
     @workload(category="t")
     def deadly(client):
         return client.submit(lambda: os._exit(1) if get_worker() else None)
 
-    run = measured(deadly, tmp_path)
+    run = measure(deadly, tmp_path)
 
     assert run.outcome == "lost_workers", run.error
     assert run.metrics["n_workers_lost"] >= 1
 
 
 @pytest.mark.slow
-def test_a_worker_that_outgrows_its_memory_is_lost_and_its_true_peak_known(tmp_path):
+def test_worker_over_memory_limit_is_lost_with_peak(tmp_path):
     @workload(category="t")
     def growing(client):
         def grow():
@@ -175,7 +177,7 @@ def test_a_worker_that_outgrows_its_memory_is_lost_and_its_true_peak_known(tmp_p
             lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
         )
 
-    run = measured(growing, tmp_path)
+    run = measure(growing, tmp_path)
 
     assert run.outcome == "lost_workers", run.error
     assert run.metrics["n_workers_lost"] == 1
@@ -188,7 +190,7 @@ def test_a_worker_that_outgrows_its_memory_is_lost_and_its_true_peak_known(tmp_p
     assert run.tree["errors/exception"].values[0].startswith("KilledWorker")
 
 
-def test_a_cluster_that_does_not_start_is_infrastructure(tmp_path, monkeypatch):
+def test_failed_cluster_start_is_infrastructure(tmp_path, monkeypatch):
     (tmp_path / "broken_clusters.py").write_text(
         "def NoQuotaCluster(n_workers=1):\n    raise RuntimeError('no quota left\\nask again')\n"
     )
@@ -209,7 +211,7 @@ def test_a_cluster_that_does_not_start_is_infrastructure(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_address_where_nobody_answers_is_infrastructure(tmp_path):
+def test_address_without_scheduler_is_infrastructure(tmp_path):
     @workload(category="t")
     def fine():
         return 1
@@ -238,7 +240,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_measuring_process_leaves_a_run_with_all_that_was_drained(tmp_path):
+def test_killed_process_leaves_run_with_drained_data(tmp_path):
     (tmp_path / "go.py").write_text(KILLED)
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen(
@@ -268,18 +270,18 @@ def test_a_killed_measuring_process_leaves_a_run_with_all_that_was_drained(tmp_p
     assert run.metrics["duration"] > 0
 
 
-def test_a_missing_package_skips(tmp_path):
+def test_missing_package_skips_run(tmp_path):
     @workload(category="t", requires=["no_such_package"])
     def lacking(client):
         return 1
 
-    run = measured(lacking, tmp_path)
+    run = measure(lacking, tmp_path)
 
     assert run.outcome == "skipped"
     assert "pip install no_such_package" in run.error
 
 
-def test_an_unknown_cluster_option_is_refused_before_anything_starts(tmp_path):
+def test_unknown_cluster_option_is_rejected_before_start(tmp_path):
     spec = ClusterSpec(kwargs={"n_wrkers": 2})
 
     with pytest.raises(InvalidClusterError, match="did you mean 'n_workers'"):

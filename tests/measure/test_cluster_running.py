@@ -1,0 +1,130 @@
+"""Clusters that are started or connected to, and the errors of those that are not."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import weakref
+
+import pytest
+from distributed import Client, LocalCluster
+
+from benchkit.measure.cluster.description import describe
+from benchkit.measure.cluster.running import open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.errors import ClusterError
+
+IN_PROCESS = {
+    "n_workers": 2,
+    "threads_per_worker": 3,
+    "memory_limit": "256 MiB",
+    "processes": False,
+}
+
+
+def test_open_cluster_describes_cluster():
+    with open_cluster(ClusterSpec(kwargs=IN_PROCESS)) as opened:
+        description = opened.description
+        assert opened.client.submit(int, 7).result() == 7
+
+    assert description["class"] == "dask.distributed.LocalCluster"
+    assert description["kwargs"] == IN_PROCESS
+    assert (description["n_workers"], description["n_threads"]) == (2, 6)
+    assert description["memory_limit"] == 2 * 256 * 2**20
+    assert description["memory_limits"] == [256 * 2**20]
+    assert description["workers"] == "new"
+    assert description["nannies"] is False
+    versions = description["versions"]
+    assert versions["client"]["dask"] == versions["scheduler"]["dask"]
+    assert versions["workers"] == [versions["client"]]
+    assert opened.client.status == "closed"
+
+
+def test_closed_cluster_is_garbage_collected():
+    options = {**IN_PROCESS, "processes": True, "n_workers": 1}
+    with open_cluster(ClusterSpec(kwargs=options)) as opened:
+        scheduler = weakref.ref(opened.cluster.scheduler)
+        opened.client.submit(int, 7).result()
+    del opened
+    for _ in range(50):  # threads that are about to end may still refer to it
+        gc.collect()
+        if scheduler() is None:
+            break
+        time.sleep(0.1)
+
+    assert scheduler() is None
+
+
+def test_open_cluster_keeps_running_scheduler():
+    options = {**IN_PROCESS, "memory_limit": 2**28, "protocol": "tcp://"}
+    with LocalCluster(**options, dashboard_address=None) as cluster:
+        before = set(cluster.scheduler.workers)
+        with open_cluster(ClusterSpec(address=cluster.scheduler_address)) as opened:
+            assert opened.cluster is None
+            assert opened.description["workers"] == "as found", "workers without nannies"
+            assert opened.description["class"] == cluster.scheduler_address
+        assert set(cluster.scheduler.workers) == before
+        with Client(cluster) as client:
+            assert describe(client, "as found")["class"] == "LocalCluster"
+
+
+def test_open_cluster_rejects_scheduler_without_workers():
+    options = {"n_workers": 0, "processes": False, "protocol": "tcp://"}
+    with LocalCluster(**options, dashboard_address=None) as cluster:
+        spec = ClusterSpec(address=cluster.scheduler_address)
+        with pytest.raises(ClusterError, match="has no workers: start some first"):
+            with open_cluster(spec):
+                pass
+
+
+@pytest.mark.parametrize("address", ["nonsense://host:1", "tcp://127.0.0.1"])
+def test_open_cluster_reports_invalid_address(address):
+    with pytest.raises(ClusterError) as caught, open_cluster(ClusterSpec(address=address)):
+        pass
+
+    assert address in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_open_cluster_reports_error_of_class(tmp_path, monkeypatch):
+    (tmp_path / "odd_clusters.py").write_text(
+        "class EmptyCluster:\n"
+        "    def __init__(self, n_workers=1):\n"
+        "        raise OSError('no room\\nat the inn')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = ClusterSpec("odd_clusters.EmptyCluster", {"n_workers": 1})
+
+    with pytest.raises(ClusterError) as caught, open_cluster(spec):
+        pass
+
+    assert str(caught.value) == "odd_clusters.EmptyCluster did not start: OSError: no room"
+
+
+def test_open_cluster_counts_missing_workers(tmp_path, monkeypatch):
+    (tmp_path / "lazy_clusters.py").write_text(
+        "from distributed import LocalCluster\n"
+        "def LazyCluster(n_workers=1):\n"
+        "    return LocalCluster(n_workers=1, processes=False, dashboard_address=None)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = ClusterSpec("lazy_clusters.LazyCluster", {"n_workers": 3})
+
+    with pytest.raises(ClusterError, match="LazyCluster: 1 of 3 workers connected within 1 s"):
+        with open_cluster(spec, timeout_s=1.0):
+            pass
+
+
+@pytest.mark.slow
+def test_open_cluster_restarts_workers_with_nannies():
+    options = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": "256 MiB"}
+    with LocalCluster(**options, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            before = client.run(os.getpid)
+        with open_cluster(ClusterSpec(address=cluster.scheduler_address)) as opened:
+            assert opened.description["workers"] == "restarted"
+            after = opened.client.run(os.getpid)
+
+    assert len(after) == 1
+    assert not set(after.values()) & set(before.values())

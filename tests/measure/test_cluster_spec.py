@@ -1,0 +1,120 @@
+"""Specifications of clusters: options, their checks, and their form in a file."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from benchkit.measure.cluster.running import open_cluster
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.errors import InvalidClusterError
+
+
+def error_of(spec):
+    with pytest.raises(InvalidClusterError) as caught:
+        spec.check()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+LOCAL = "dask.distributed.LocalCluster"
+
+
+@pytest.mark.parametrize(
+    ("cls", "kwargs", "message"),
+    [
+        ("dask.distributed.LocalClustr", {}, "does not exist: did you mean 'LocalCluster'?"),
+        ("no_such_package.Cluster", {}, "cannot be imported: No module named"),
+        ("LocalCluster", {}, "give the dotted name, such as 'dask.distributed.LocalCluster'"),
+        ("sys.version", {}, "is not a class: it cannot be called"),
+        (LOCAL, {"n_wrkers": 2}, "has no option 'n_wrkers': did you mean 'n_workers'?"),
+        (LOCAL, {"memory_limit": "1 GBit"}, "write for example '1 GiB'"),
+    ],
+)
+def test_check_rejects_class_or_option_with_hint(cls, kwargs, message):
+    assert message in error_of(ClusterSpec(cls, kwargs))
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"n_workers": 1, "threads_per_worker": 2, "memory_limit": "auto", "processes": False},
+        {"local_directory": "/x", "death_timeout": 60},  # passed to the workers
+        {"memory_limit": "1.5 GiB", "protocol": "tls://"},
+        {"memory_limit": 2**30, "resources": {"gpu": 1}},
+    ],
+)
+def test_check_accepts_options_of_class_and_workers(kwargs):
+    spec = ClusterSpec(kwargs=kwargs)
+
+    assert spec.check() is None
+    assert spec.kwargs == kwargs  # unchanged
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([1, 2], "is not a mapping"),
+        ({"address": "tcp://x:1", "n_workers": 2}, "n_workers with address 'tcp://x:1'"),
+    ],
+)
+def test_from_dict_rejects_invalid_options(options, message):
+    with pytest.raises(InvalidClusterError, match=message):
+        ClusterSpec.from_dict(options)
+
+
+def test_to_dict_restores_equal_spec():
+    for options in (
+        {"class": "dask.distributed.LocalCluster", "n_workers": 3, "memory_limit": "1 GiB"},
+        {"address": "tcp://10.0.0.1:8786"},
+    ):
+        written = ClusterSpec.from_dict(options).to_dict()
+        assert options.items() <= written.items()
+        assert ClusterSpec.from_dict(written).to_dict() == written
+
+
+def test_merged_replaces_options_of_class_only():
+    shaped = ClusterSpec(kwargs={"n_workers": 2, "memory_limit": "1 GiB"}).merged(
+        {"memory_limit": "512 MiB"}
+    )
+    running = ClusterSpec(address="tcp://x:1")
+
+    assert shaped.kwargs == {"n_workers": 2, "memory_limit": "512 MiB"}
+    assert running.merged({"memory_limit": "512 MiB"}) is running
+
+
+@pytest.fixture
+def coiled(monkeypatch):
+    """Install a module `coiled` whose cluster must not be started."""
+
+    class Cluster:
+        def __init__(self, *, n_workers=4, name=None, worker_memory=None):
+            raise AssertionError("it was started")
+
+    module = types.ModuleType("coiled")
+    module.Cluster = Cluster
+    monkeypatch.setitem(sys.modules, "coiled", module)
+    monkeypatch.delenv("DASK_COILED__TOKEN", raising=False)
+
+
+@pytest.mark.parametrize("stdin", ["no terminal", "none at all"])
+def test_check_rejects_coiled_without_login(coiled, monkeypatch, tmp_path, stdin):
+    with (tmp_path / "empty").open("w+") as empty:
+        monkeypatch.setattr(sys, "stdin", empty if stdin == "no terminal" else None)
+        spec = ClusterSpec("coiled.Cluster", {"n_workers": 2})
+
+        assert "run `coiled login` once, or set DASK_COILED__TOKEN" in error_of(spec)
+        with pytest.raises(InvalidClusterError), open_cluster(spec):
+            pass
+
+
+def test_check_uses_signature_of_coiled(coiled, monkeypatch):
+    monkeypatch.setenv("DASK_COILED__TOKEN", "secret")
+
+    assert "did you mean 'worker_memory'?" in error_of(
+        ClusterSpec("coiled.Cluster", {"worker_memry": "8 GiB"})
+    )
+    ClusterSpec("coiled.Cluster", {"worker_memory": "8 GiB"}).check()
