@@ -12,11 +12,14 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from dask.utils import parse_bytes
 
 from benchkit.measure.errors import ClusterError, InvalidParameterError
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
 
 __all__ = [
     "REFERENCE_MEMORY_PER_THREAD",
@@ -42,7 +45,7 @@ def linear(nbytes: float, template: Template, *, itemsize: int = 8) -> tuple[int
     Parameters
     ----------
     nbytes : float
-        Wanted size in B.
+        Requested size in B.
     template : sequence of int or str
         One entry per dimension: a number, ``"x"`` or ``"3x"`` (solved for), or a size such as
         ``"100MiB"`` (that many bytes of items).
@@ -201,7 +204,15 @@ class Scale:
         """Size in B of a chunk that is 1/32 of the memory of a thread."""
         return int(self.memory_per_thread / 32)
 
-    def linear(self, factor: float, template: Template | None = None, *, itemsize: int = 8) -> Any:
+    @overload
+    def linear(self, factor: float) -> int: ...
+    @overload
+    def linear(
+        self, factor: float, template: Template, *, itemsize: int = 8
+    ) -> tuple[int, ...]: ...
+    def linear(
+        self, factor: float, template: Template | None = None, *, itemsize: int = 8
+    ) -> int | tuple[int, ...]:
         """Return a data size that is proportional to the memory of the cluster.
 
         Parameters
@@ -221,6 +232,12 @@ class Scale:
         nbytes = factor * self.memory * self.fraction
         return int(nbytes) if template is None else linear(nbytes, template, itemsize=itemsize)
 
+    @overload
+    def quadratic(self, factor: float, reference_nbytes: float) -> int: ...
+    @overload
+    def quadratic(
+        self, factor: float, reference_nbytes: float, template: Template, *, itemsize: int = 8
+    ) -> tuple[int, ...]: ...
     def quadratic(
         self,
         factor: float,
@@ -228,7 +245,7 @@ class Scale:
         template: Template | None = None,
         *,
         itemsize: int = 8,
-    ) -> Any:
+    ) -> int | tuple[int, ...]:
         """Return a data size for an algorithm whose work is quadratic in the size of its data.
 
         Parameters
@@ -293,7 +310,7 @@ def timeseries(
     partition_freq: str = "1D",
     dtypes: Mapping[str, type | str] | None = None,
     seed: int = 0,
-) -> Any:
+) -> dd.DataFrame:
     """Return a Dask DataFrame of random data of about `nbytes`.
 
     One partition is made and measured with `dask.sizeof` to get the number of partitions.
@@ -301,7 +318,7 @@ def timeseries(
     Parameters
     ----------
     nbytes : float
-        Wanted size in memory, in B.
+        Requested size in memory, in B.
     start, freq, partition_freq : str
         Time of the first row, interval of rows, interval of partitions.
     dtypes : mapping of str to type, optional
@@ -321,8 +338,8 @@ def timeseries(
     columns = dict(dtypes or {"name": str, "id": int, "x": float, "y": float})
     begin, step = pd.Timestamp(start), pd.Timedelta(partition_freq)
 
-    def make(n_partitions: int) -> Any:
-        return dask.datasets.timeseries(
+    def make(n_partitions: int) -> dd.DataFrame:
+        frame: dd.DataFrame = dask.datasets.timeseries(
             start=str(begin),
             end=str(begin + n_partitions * step),
             freq=freq,
@@ -330,12 +347,13 @@ def timeseries(
             dtypes=columns,
             seed=seed,
         )
+        return frame
 
     partition_bytes = sizeof(make(1).compute(scheduler="sync"))
     return make(max(1, round(nbytes / partition_bytes)))
 
 
-def downscale(frame: Any, factor: float) -> Any:
+def downscale(frame: dd.DataFrame, factor: float) -> dd.DataFrame:
     """Return a share of the partitions of a Dask DataFrame, sampled with seed 0, in their order.
 
     Parameters
@@ -355,4 +373,5 @@ def downscale(frame: Any, factor: float) -> Any:
     total = frame.npartitions
     count = min(total, max(1, round(total * factor)))
     sampled = sorted(random.Random(0).sample(range(total), count))
-    return frame.partitions[sampled]
+    sample: dd.DataFrame = frame.partitions[sampled]
+    return sample

@@ -119,7 +119,7 @@ class SchedulerPoller:
         }
 
     def _topic_log(self, topic: str) -> tuple[Any, int]:
-        """Return the kept events of a topic and the number of events ever logged."""
+        """Return the stored events of a topic and the number of events ever logged."""
         broker = getattr(self.scheduler, "_broker", None)  # since 2024.7
         if broker is not None:
             entry = broker._topics.get(topic)

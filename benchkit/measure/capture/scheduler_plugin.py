@@ -75,7 +75,7 @@ class CapturePlugin(SchedulerPlugin):
         self.name = name
         self.level = level
         self.poll_interval_s = poll_interval_s
-        # distributed's own dumps() uses cloudpickle only for modules that it knows by name.
+        # Not distributed's dumps(): it uses cloudpickle only for modules that are registered there.
         self.worker_plugin = cloudpickle.dumps(CaptureWorkerPlugin(name, level))
 
     # -- installation -------------------------------------------------------------------------

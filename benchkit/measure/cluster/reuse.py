@@ -25,7 +25,7 @@ def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
     """Open a cluster with fresh workers; keep it if it is neither local nor an address.
 
     The next call with the same spec gets the same cluster with restarted workers, or a new
-    cluster if it does not respond or did not get all its workers back. Kept clusters are closed
+    cluster if it does not respond or did not get all its workers back. These clusters are closed
     when the process ends.
 
     Parameters
@@ -56,7 +56,7 @@ def reused_cluster(spec: ClusterSpec) -> Iterator[RunningCluster]:
 
 
 def _restart(key: str) -> RunningCluster | None:
-    """Return the kept cluster with new workers; close it and return None if that fails."""
+    """Return the open cluster with new workers; close it and return None if that fails."""
     if key not in _clusters:
         return None
     _, running = _clusters[key]
@@ -77,7 +77,7 @@ def _drop(key: str) -> None:
 
 
 def close_reused_clusters() -> None:
-    """Close all kept clusters."""
+    """Close all clusters that are open for reuse."""
     for key in list(_clusters):
         _drop(key)
 

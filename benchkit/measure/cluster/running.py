@@ -96,8 +96,8 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
         _clear_handler_cache()
 
 
-#: Clients and clusters that did not close in time. Kept, because the garbage collector would close
-#: them again in any thread: in one that is starting an event loop this is a deadlock.
+#: Clients and clusters that did not close in time. Referenced here, because the garbage collector
+#: would close them again in any thread: in a thread that starts an event loop this is a deadlock.
 _UNCLOSED: list[Any] = []
 
 

@@ -1,9 +1,9 @@
 """Input datasets on disk: made once by a recipe and reused by key.
 
 Handles folders, locks and manifests; a `recipe` defines the contents. A dataset is made under a
-temporary name and then renamed, so that it is always complete. Concurrent processes make it once:
-a lock of the kernel protects it, which ends with its process, also with kill -9. On a file system
-without locks both processes make it, and the second copy is removed.
+temporary name and then renamed, so that it is always complete. Concurrent processes make it only
+once: a file lock protects it, which the kernel releases when the process ends, also by kill -9. On
+a file system without locks both processes make the dataset, and the second copy is removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import dask
@@ -37,6 +37,9 @@ from benchkit.measure.errors import (
     did_you_mean,
 )
 from benchkit.measure.html_table import html_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Dataset", "clear", "data_folder", "dataset", "list_datasets"]
 
@@ -124,7 +127,7 @@ class Dataset:
         names = sorted(p.relative_to(self.path).as_posix() for p in self.path.glob(tables[table]))
         return [str(self.path / name) if here else self.at(name) for name in names]
 
-    def answer(self, sql: str) -> Any:
+    def answer(self, sql: str) -> pd.DataFrame:
         """Return the result of a DuckDB query over the tables; cached next to the data.
 
         Environments that only read a cached result do not need DuckDB. If the measured environment

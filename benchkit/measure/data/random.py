@@ -80,7 +80,7 @@ def random_frame(
     Parameters
     ----------
     nbytes : float
-        Wanted size in memory, in B.
+        Requested size in memory, in B.
     columns : mapping of str to int
         Number of columns of each kind: ``float`` (uniform in [0, 1)), ``int`` (0 to 999), ``str``
         and ``category`` (100 words). Names are ``float_0``, ``float_1``, ...
