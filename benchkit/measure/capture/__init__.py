@@ -11,9 +11,9 @@ release of distributed does not have is NaN. No error is raised into the schedul
 recorded and sent with the data. A capture whose client is gone removes itself.
 
 On workers: `worker_plugin`, `worker_log`, `memory_sampler`. On the scheduler: `task_groups`,
-`cluster_events`, `transition_table`, `task_stream`, `poller`, `scattered_data`, `running_tasks`,
-`samples`, `heartbeats`, `worker_reports`, and `scheduler_plugin`, which uses all of them. On both:
-`columns`, `loop_lag`.
+`cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `poller`, `scattered_data`,
+`running_tasks`, `samples`, `heartbeats`, `worker_reports`, and `scheduler_plugin`, which uses all
+of them. On both: `columns`, `loop_lag`.
 """
 
 from benchkit.measure.capture.columns import (

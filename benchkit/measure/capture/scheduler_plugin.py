@@ -1,4 +1,4 @@
-"""The scheduler plugin of a capture: installation, hooks and the client's handlers."""
+"""The scheduler plugin of a capture: installation, recording and the client's handlers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from time import monotonic
 from typing import Any
 
 import cloudpickle
-from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 
 from benchkit.measure.capture.cluster_events import EventLog
-from benchkit.measure.capture.columns import NAN, text
+from benchkit.measure.capture.cluster_hooks import ClusterHooks
+from benchkit.measure.capture.columns import NAN
 from benchkit.measure.capture.heartbeats import (
     PER_WORKER_S,
     REPLY_TIMEOUT_S,
@@ -46,7 +46,6 @@ REMOVAL_TIMEOUT_S = 2.0
 REMOTE_TIMEOUT_S = 10.0
 #: The client drains each second. After this many seconds without a call it is considered dead.
 ABANDONED_AFTER_S = 120.0
-MAX_ERRORS = 20
 #: With more groups than this, only every tenth drain contains all group rows.
 MAX_GROUPS_PER_DRAIN = 200
 
@@ -56,7 +55,7 @@ MIN_TASKS_PER_FLUSH = 2000
 OPERATIONS = ("on", "off", "drain", "end", "ping")
 
 
-class CapturePlugin(SchedulerPlugin):
+class CapturePlugin(ClusterHooks):
     """Record one run on the scheduler.
 
     Parameters
@@ -92,9 +91,7 @@ class CapturePlugin(SchedulerPlugin):
         self.t_on = self.t_off = NAN
         self.last_call = time()
         self.client_timeout_s = ABANDONED_AFTER_S
-        self.errors: list[str] = []
-        self.workers: dict[Any, int] = {}  # index by address, including workers that left
-        self.worker_info: list[dict[str, Any]] = []
+        self.errors, self.workers, self.worker_info = [], {}, []
         self.fine_before: dict[tuple[Any, ...], float] = {}
         self.pending: dict[str, Any] | None = None
         self.sequence = 0
@@ -152,28 +149,6 @@ class CapturePlugin(SchedulerPlugin):
         if self.sample_handle is not None:
             self.sample_handle.cancel()
             self.sample_handle = None
-
-    def add_error(self, where: str, what: Any) -> None:
-        """Record an error of the capture itself, up to `MAX_ERRORS` different errors.
-
-        Parameters
-        ----------
-        where : str
-            Part of the capture.
-        what : str or BaseException
-            The error.
-        """
-        if isinstance(what, BaseException):
-            what = f"{type(what).__name__}: {what}".rstrip(": ")
-        line = f"{where}: {text(what, 300)}"
-        if line not in self.errors and len(self.errors) < MAX_ERRORS:
-            self.errors.append(line)
-
-    def _guarded(self, method: Any, *args: Any) -> None:
-        try:
-            method(*args)
-        except Exception as error:
-            self.add_error(method.__name__.strip("_"), error)
 
     # -- recording of tasks -------------------------------------------------------------------
 
@@ -332,85 +307,6 @@ class CapturePlugin(SchedulerPlugin):
         # A worker that hangs must not delay the data of the other workers.
         await asyncio.wait([self.removal], timeout=REMOVAL_TIMEOUT_S)
         return {"segments": segments}
-
-    # -- hooks, called by the scheduler -------------------------------------------------------
-
-    def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
-        """Assign an index to a worker that joins.
-
-        Parameters
-        ----------
-        scheduler : Scheduler
-            The scheduler of this plugin.
-        worker : str
-            Address of the worker.
-        moment : float, optional
-            Unix time in s; by default now.
-        """
-        if worker in self.workers:  # another worker may reuse the address
-            self._guarded(self.stream.flush)
-        self._guarded(self._register_worker, worker, scheduler.workers[worker], moment)
-        self._guarded(self.event_log.add_event, "add-worker", worker, {}, moment)
-
-    def remove_worker(
-        self, scheduler: Any, worker: str, moment: float | None = None, **kwargs: Any
-    ) -> None:
-        """Record the time at which a worker left.
-
-        Parameters
-        ----------
-        scheduler : Scheduler
-            The scheduler of this plugin.
-        worker : str
-            Address of the worker.
-        moment : float, optional
-            Unix time in s; by default now.
-        **kwargs
-            Arguments of newer releases of distributed, not used.
-        """
-        index = self.workers.get(worker, -1)
-        if index >= 0:
-            self.worker_info[index]["left"] = moment or time()
-        self._guarded(self.event_log.add_event, "remove-worker", worker, {}, moment)
-
-    def restart(self, scheduler: Any) -> None:
-        """Mark the workers that the restart retires: they do not count as lost.
-
-        Parameters
-        ----------
-        scheduler : Scheduler
-            The scheduler of this plugin.
-        """
-        self.event_log.retired |= set(scheduler.workers)
-        self._guarded(self.event_log.add_event, "restart", None, {})
-
-    def log_event(self, topic: Any, msg: Any) -> None:
-        """Record the scheduler events that the analysis of a run needs.
-
-        Parameters
-        ----------
-        topic : str
-            Topic of the event.
-        msg : Any
-            The event.
-        """
-        self._guarded(self.event_log.add_scheduler_event, topic, msg)
-
-    def _register_worker(self, address: str, state: Any, moment: float | None = None) -> None:
-        self.event_log.retired.discard(address)
-        index = self.workers[address] = len(self.worker_info)
-        self.worker_info.append(
-            {
-                "worker": index,
-                "address": address,
-                "name": text(state.name),
-                "host": state.host,
-                "nthreads": state.nthreads,
-                "memory_limit": state.memory_limit or 0,
-                "joined": moment or time(),
-                "left": None,
-            }
-        )
 
     # -- gathering ----------------------------------------------------------------------------
 

@@ -1,0 +1,125 @@
+"""Hooks of the scheduler plugin for workers and cluster events, and its list of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.metrics import time
+
+from benchkit.measure.capture.cluster_events import EventLog
+from benchkit.measure.capture.columns import text
+from benchkit.measure.capture.task_stream import TaskStream
+
+__all__ = ["ClusterHooks"]
+
+MAX_ERRORS = 20
+
+
+class ClusterHooks(SchedulerPlugin):
+    """Record the workers and events of a cluster.
+
+    The scheduler calls the hooks before and after the clock runs, the poller in between.
+    """
+
+    errors: list[str]
+    #: Worker index by address, including workers that left.
+    workers: dict[Any, int]
+    worker_info: list[dict[str, Any]]
+    event_log: EventLog
+    stream: TaskStream
+
+    def add_error(self, where: str, what: Any) -> None:
+        """Record an error of the capture itself, up to `MAX_ERRORS` different errors.
+
+        Parameters
+        ----------
+        where : str
+            Part of the capture.
+        what : str or BaseException
+            The error.
+        """
+        if isinstance(what, BaseException):
+            what = f"{type(what).__name__}: {what}".rstrip(": ")
+        line = f"{where}: {text(what, 300)}"
+        if line not in self.errors and len(self.errors) < MAX_ERRORS:
+            self.errors.append(line)
+
+    def _guarded(self, method: Any, *args: Any) -> None:
+        try:
+            method(*args)
+        except Exception as error:
+            self.add_error(method.__name__.strip("_"), error)
+
+    def add_worker(self, scheduler: Any, worker: str, moment: float | None = None) -> None:
+        """Assign an index to a worker that joins.
+
+        Parameters
+        ----------
+        scheduler : Scheduler
+            The scheduler of this plugin.
+        worker : str
+            Address of the worker.
+        moment : float, optional
+            Unix time in s; by default now.
+        """
+        if worker in self.workers:  # another worker may reuse the address
+            self._guarded(self.stream.flush)
+        self._guarded(self._register_worker, worker, scheduler.workers[worker], moment)
+        self._guarded(self.event_log.add_event, "add-worker", worker, {}, moment)
+
+    def remove_worker(
+        self, scheduler: Any, worker: str, moment: float | None = None, **kwargs: Any
+    ) -> None:
+        """Record the time at which a worker left.
+
+        Parameters
+        ----------
+        scheduler, worker, moment
+            See `add_worker`.
+        **kwargs
+            Arguments of newer releases of distributed, not used.
+        """
+        index = self.workers.get(worker, -1)
+        if index >= 0:
+            self.worker_info[index]["left"] = moment or time()
+        self._guarded(self.event_log.add_event, "remove-worker", worker, {}, moment)
+
+    def restart(self, scheduler: Any) -> None:
+        """Mark the workers that the restart retires: they do not count as lost.
+
+        Parameters
+        ----------
+        scheduler : Scheduler
+            The scheduler of this plugin.
+        """
+        self.event_log.retired |= set(scheduler.workers)
+        self._guarded(self.event_log.add_event, "restart", None, {})
+
+    def log_event(self, topic: Any, msg: Any) -> None:
+        """Record the scheduler events that the analysis of a run needs.
+
+        Parameters
+        ----------
+        topic : str
+            Topic of the event.
+        msg : Any
+            The event.
+        """
+        self._guarded(self.event_log.add_scheduler_event, topic, msg)
+
+    def _register_worker(self, address: str, state: Any, moment: float | None = None) -> None:
+        self.event_log.retired.discard(address)
+        index = self.workers[address] = len(self.worker_info)
+        self.worker_info.append(
+            {
+                "worker": index,
+                "address": address,
+                "name": text(state.name),
+                "host": state.host,
+                "nthreads": state.nthreads,
+                "memory_limit": state.memory_limit or 0,
+                "joined": moment or time(),
+                "left": None,
+            }
+        )
