@@ -83,6 +83,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.siblings.pop((self.name, worker.address), None)
         if not self.siblings:
             vars(distributed).pop("_benchkit_worker_plugins", None)
+            vars(distributed).pop("_benchkit_process", None)
         self.lag.stop()
 
     def heartbeat_metrics(self, worker: Any) -> dict[str, Any]:
