@@ -22,7 +22,6 @@ POINTS_PER_HEARTBEAT = 10
 MAX_SAMPLES = 600
 #: Seconds; workers that share a process share its sampler, and their timers call it in turn.
 MIN_INTERVAL_S = 0.8 * LAG_TICK_S
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemorySampler:
@@ -36,7 +35,8 @@ class MemorySampler:
         self._file: BinaryIO | None
         try:
             self._file = open("/proc/self/statm", "rb", buffering=0)
-        except OSError:  # not Linux
+            self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        except (OSError, AttributeError):  # not Linux
             self._file = None
         self._area = 0.0
         # Unix time of the process's steady clock: setting the wall clock moves no sample.
@@ -73,7 +73,12 @@ class MemorySampler:
 
             return float(psutil.Process().memory_info().rss)
         self._file.seek(0)
-        return float(int(self._file.read(256).split()[1]) * _PAGE_BYTES)
+        return float(int(self._file.read(256).split()[1]) * self._page_bytes)
+
+    def close(self) -> None:
+        """Close the file that the samples are read from."""
+        if self._file is not None:
+            self._file.close()
 
     def points(self, since: float, interval_s: float) -> bytes:
         """Return samples after `since`, newest first, as doubles, four each.

@@ -18,6 +18,7 @@ _COMPUTE = "compute"
 #: Attribute of the scheduler: the instances by capture name, because several clients may measure.
 _INSTANCES = "benchkit_running_tasks"
 _OP = "long-running"
+#: Tasks of which the seconds before they seceded are kept.
 MAX_SECEDED = 10_000
 
 
@@ -41,8 +42,11 @@ class RunningTasks:
         self.at_off: dict[Any, float] = {}
         self.failed: set[Any] = set()
         self.n_unfinished = 0
-        #: By key: group name, and seconds that the task computed before it seceded; NaN unknown.
+        #: By key: group name, and seconds that the task computed before it seceded.
         self.seceded: dict[str, tuple[str, float]] = {}
+        #: Tasks that seceded whose seconds are unknown, or of which there were too many to keep.
+        self.n_seceded_unknown = 0
+        #: Largest number of actors at a sample.
         self.n_actors = 0
 
     def start(self, t_on: float) -> None:
@@ -82,8 +86,13 @@ class RunningTasks:
             for state in counts:
                 counts[state] += group.states.get(state, 0)
         self.n_unfinished = sum(counts.values())
-        self.n_actors = sum(len(state.actors) for state in self.scheduler.workers.values())
+        self.sample()
         self.remove()
+
+    def sample(self) -> None:
+        """Count the actors that are on the workers now."""
+        n_actors = sum(len(state.actors) for state in self.scheduler.workers.values())
+        self.n_actors = max(self.n_actors, n_actors)
 
     def remove(self) -> None:
         """Undo what `start` changed on the scheduler."""
@@ -160,9 +169,12 @@ class RunningTasks:
             Seconds that it computed before; None: unknown.
         """
         task = self.scheduler.tasks.get(key)
-        if task is not None and len(self.seceded) < MAX_SECEDED:
-            seconds = NAN if compute_seconds is None else float(compute_seconds)
-            self.seceded[text(key)] = (text(task.group.name), seconds)
+        if task is None:
+            return
+        if compute_seconds is None or len(self.seceded) >= MAX_SECEDED:
+            self.n_seceded_unknown += 1
+        else:
+            self.seceded[text(key)] = (text(task.group.name), float(compute_seconds))
 
 
 def _compute_seconds(group: Any) -> float:

@@ -106,7 +106,7 @@ class CapturePlugin(ClusterHooks):
             self.name, scheduler, self.workers, self.poll_interval_s
         )
         self.running_tasks = RunningTasks(scheduler, self.name)
-        self.n_other_captures = sum(op.endswith("_drain") for op in scheduler.handlers)
+        self.n_other_captures = 0
         self.poller: SchedulerPoller | None = None
         self.group_rows: list[dict[str, Any]] = []
         for address, state in list(scheduler.workers.items()):
@@ -333,6 +333,10 @@ class CapturePlugin(ClusterHooks):
         self._guarded(self.stream.flush, MIN_TASKS_PER_FLUSH)
         self._guarded(self.samples.sample_workers)
         self._guarded(self.samples.sample_scheduler)
+        if self.event_log.counting:
+            self._guarded(self.running_tasks.sample)
+        n_captures = sum(op.endswith("_drain") for op in self.scheduler.handlers)
+        self.n_other_captures = max(self.n_other_captures, n_captures - 1)
 
     def _drain(self, groups: bool) -> dict[str, Any]:
         """Return the gathered data as plain columns (bytes, lists) and clear it."""
@@ -367,6 +371,7 @@ class CapturePlugin(ClusterHooks):
             "n_unfinished": self.running_tasks.n_unfinished,
             "n_actors": self.running_tasks.n_actors,
             "seceded": self.running_tasks.rows(),
+            "n_seceded_unknown": self.running_tasks.n_seceded_unknown,
             "errors": list(self.errors),
         }
         return tables

@@ -21,6 +21,9 @@ from benchkit.measure.capture.worker_log import WorkerLog
 
 __all__ = ["CaptureWorkerPlugin"]
 
+#: Seconds between two heartbeats of a worker on a small cluster.
+HEARTBEAT_S = 0.5
+
 
 class CaptureWorkerPlugin(WorkerPlugin):
     """Add metrics to a worker's heartbeat and report data that only the worker has.
@@ -81,10 +84,12 @@ class CaptureWorkerPlugin(WorkerPlugin):
         for op in ("report", "beat"):
             worker.handlers.pop(f"{self.name}_{op}", None)
         self.siblings.pop((self.name, worker.address), None)
+        self.lag.stop()
+        if not any(plugin.memory is self.memory for plugin in self.siblings.values()):
+            self.memory.close()
         if not self.siblings:
             vars(distributed).pop("_benchkit_worker_plugins", None)
             vars(distributed).pop("_benchkit_process", None)
-        self.lag.stop()
 
     def heartbeat_metrics(self, worker: Any) -> dict[str, Any]:
         """Return the metrics for a heartbeat.
@@ -107,7 +112,8 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.memory.sample(peak or NAN)
         for plugin in list(self.siblings.values()):
             plugin.peak = max(plugin.peak, peak)
-        interval_s = worker.periodic_callbacks["heartbeat"].callback_time / 1000
+        heartbeat = worker.periodic_callbacks.get("heartbeat")
+        interval_s = heartbeat.callback_time / 1000 if heartbeat is not None else HEARTBEAT_S
         out = {
             "rss_peak": self.peak or NAN,
             "tick_max": self.lag.read()[1],
