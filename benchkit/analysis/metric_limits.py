@@ -5,14 +5,17 @@ Definitions have versions, see `METRICS`; notes are those of `Run.quality`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from benchkit.formatting import counted
 
-__all__ = ["newest_definitions", "quality_warnings"]
+__all__ = ["newest_definitions", "quality_warnings", "same_definitions"]
 
 VERSIONS = "metric_versions"
 #: Kinds of notes that matter when values are compared: others hold for all arms alike.
@@ -20,7 +23,7 @@ COMPARED_KINDS = ("disturbed", "unfinished", "cut")
 
 
 def newest_definitions(
-    tables: Sequence[pd.DataFrame], metrics: Sequence[str]
+    tables: Sequence[pd.DataFrame], metrics: Sequence[str], by: Sequence[str] = ()
 ) -> tuple[list[pd.DataFrame], list[str]]:
     """Remove values that were computed by an older definition than others in the tables.
 
@@ -30,6 +33,8 @@ def newest_definitions(
         Runs as returned by `Store.runs`.
     metrics : sequence of str
         Names of the metrics to check.
+    by : sequence of str, optional
+        Columns that identify a series of runs; by default all runs are one series.
 
     Returns
     -------
@@ -38,28 +43,62 @@ def newest_definitions(
     warnings : list of str
         A line per metric that lost values.
     """
-    versions = [_versions(table) for table in tables]
     tables, warnings = list(tables), []
+    series = np.zeros(sum(map(len, tables)), int)
+    if by:
+        fields = pd.concat([table[list(by)] for table in tables])
+        series = fields.groupby(list(by), dropna=False).ngroup().to_numpy()
     for metric in metrics:
-        known = [
-            np.array([each.get(metric, 1) for each in column], int) if metric in table else None
-            for table, column in zip(tables, versions, strict=True)
-        ]
-        newest = max((int(one.max()) for one in known if one is not None and len(one)), default=1)
         n_removed = 0
-        for index, numbers in enumerate(known):
-            if numbers is None or (numbers == newest).all():
-                continue
-            older = (numbers < newest) & tables[index][metric].notna().to_numpy()
-            n_removed += int(older.sum())
-            values = tables[index][metric].astype(float).mask(numbers < newest)
-            tables[index] = tables[index].assign(**{metric: values})
+        versions = [_versions(table, metric) for table in tables]
+        joined = pd.Series(np.concatenate([[], *versions]))
+        if joined.nunique() < 2:
+            continue
+        newest = joined.groupby(series).transform("max")
+        older = np.split((joined < newest).to_numpy(), np.cumsum([*map(len, versions)])[:-1])
+        for index, is_older in enumerate(older):
+            if metric in tables[index]:
+                n_removed += int((is_older & tables[index][metric].notna()).sum())
+                tables[index] = _without(tables[index], metric, is_older)
         if n_removed:
             warnings.append(
                 f"{metric}: without the values of {counted(n_removed, 'run')} that an older "
                 "benchkit measured by another definition"
             )
     return tables, warnings
+
+
+def same_definitions(
+    runs: pd.DataFrame, record: Mapping[str, Any], metrics: Sequence[str]
+) -> pd.DataFrame:
+    """Remove values that were computed by another definition than those of a run.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs as returned by `Store.runs`.
+    record : mapping
+        The record of the run: a row of `Store.runs`, or `Run.record`, which has JSON texts.
+    metrics : sequence of str
+        Names of the metrics to check.
+
+    Returns
+    -------
+    DataFrame
+        The runs, with NaN in place of values of other definitions.
+    """
+    own = record.get(VERSIONS) or {}
+    own = json.loads(own) if isinstance(own, str) else own
+    for metric in metrics:
+        if metric in runs:
+            runs = _without(runs, metric, _versions(runs, metric) != own.get(metric, 1))
+    return runs
+
+
+def _without(table: pd.DataFrame, metric: str, removed: NDArray[np.bool_]) -> pd.DataFrame:
+    if not removed.any():
+        return table
+    return table.assign(**{metric: table[metric].astype(float).mask(removed)})
 
 
 def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -> list[str]:
@@ -93,7 +132,9 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
     return warnings
 
 
-def _versions(table: pd.DataFrame) -> list[Mapping[str, int]]:
+def _versions(table: pd.DataFrame, metric: str) -> NDArray[np.int64]:
+    """Return the version of a metric's definition in each run."""
     if VERSIONS not in table:
-        return [{}] * len(table)
-    return [value if isinstance(value, Mapping) else {} for value in table[VERSIONS]]
+        return np.ones(len(table), np.int64)
+    maps = table[VERSIONS]
+    return np.array([m.get(metric, 1) if isinstance(m, Mapping) else 1 for m in maps], np.int64)

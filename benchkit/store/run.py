@@ -146,14 +146,21 @@ class Run(RunTables):
         Returns
         -------
         DataFrame
-            A row per metric: both values as text, and the ratio other / self.
+            A row per metric: both values as text, and the ratio other / self; NaN if one value is
+            unknown, or the definition of the metric differs.
         """
         before, after = self.metrics, other.metrics
+        versions = [json.loads(run.record.get("metric_versions") or "{}") for run in (self, other)]
+
+        def is_comparable(name: str) -> bool:
+            same_definition = versions[0].get(name, 1) == versions[1].get(name, 1)
+            return same_definition and bool(before.get(name)) and name in after
+
         rows = {
             metric.long_name: (
                 format_quantity(before.get(name), metric.units),
                 format_quantity(after.get(name), metric.units),
-                after[name] / before[name] if before.get(name) and name in after else np.nan,
+                after[name] / before[name] if is_comparable(name) else np.nan,
             )
             for name, metric in METRICS.items()
             if name in before or name in after

@@ -6,8 +6,15 @@ import numpy as np
 import pandas as pd
 
 import benchkit
-from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
+from benchkit.analysis.metric_limits import (
+    newest_definitions,
+    quality_warnings,
+    same_definitions,
+)
 from benchkit.analysis.regression.history import build_history
+from benchkit.analysis.run.baseline import against_previous, metrics_against_previous
+from benchkit.analysis.run.noise import run_noise
+from benchkit.store.schema import METRICS
 
 OLD, NEW = {}, {"memory_mean": 2}
 
@@ -47,6 +54,53 @@ def test_newest_definitions_keeps_values_of_one_version():
 
     assert [table["memory_mean"].tolist() for table in kept] == [[1.0], [2.0]]
     assert warnings == []
+
+
+def test_newest_definitions_judges_each_series_alone():
+    """A workload that was not measured again keeps its values."""
+    runs = runs_of([1.0, 2.0, 3.0], [OLD, OLD, NEW])
+    runs["workload"] = ["a", "b", "b"]
+
+    (kept,), warnings = newest_definitions([runs], ["memory_mean"], by=["workload"])
+
+    assert kept["memory_mean"].fillna(-1).tolist() == [1.0, -1, 3.0]
+    assert warnings[0].startswith("memory_mean: without the values of 1 run ")
+
+
+def test_same_definitions_removes_newer_and_older_values():
+    runs = runs_of([1.0, 2.0, 3.0], [OLD, NEW, {"memory_mean": 3}])
+
+    kept = same_definitions(runs, {"metric_versions": NEW}, ["memory_mean", "duration"])
+
+    assert kept["memory_mean"].fillna(-1).tolist() == [-1, 2.0, -1]
+    assert kept["duration"].notna().all()
+    as_text = same_definitions(runs, {"metric_versions": '{"memory_mean": 2}'}, ["memory_mean"])
+    assert as_text["memory_mean"].fillna(-1).tolist() == [-1, 2.0, -1]
+    assert same_definitions(runs, {}, ["memory_mean"])["memory_mean"].tolist()[0] == 1.0
+
+
+def test_runs_before_do_not_mix_definitions():
+    started = pd.date_range("2026-01-01", periods=5, freq="D", tz="UTC")
+    runs = runs_of([1.0, 1.0, 5.0, 5.0, 5.0], [OLD] * 2 + [NEW] * 3)
+    runs = runs.assign(id=list("abcde"), started=started, comparable=True)
+
+    previous = against_previous(runs, runs.iloc[-1].to_dict(), "memory_mean")
+    table = metrics_against_previous(runs, runs.iloc[-1].to_dict())
+
+    assert (previous.n_runs, previous.ratio) == (2, 1.0)
+    assert table.loc[METRICS["memory_mean"].long_name, "runs before"] == 2
+    assert table.loc[METRICS["duration"].long_name, "runs before"] == 4
+
+
+def test_run_noise_does_not_mix_definitions():
+    started = pd.date_range("2026-01-01", periods=10, freq="D", tz="UTC")
+    runs = runs_of([1.0] * 5 + [5.0] * 5, [OLD] * 5 + [NEW] * 5)
+    runs = runs.assign(started=started, comparable=True)
+
+    noise = run_noise(runs, "memory_mean")
+
+    assert noise["n_runs"].tolist() == [5]
+    assert noise["level"].tolist() == [5.0]
 
 
 def test_quality_warnings_count_runs_by_kind():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
 
 MARKUP = "<script>alert('x')</script>"
 
@@ -130,3 +133,15 @@ def test_run_metrics_are_equal_to_its_record(run):
     assert run.record["compute_time"] == 3.0
     assert all(np.isfinite(value) for value in run.metrics.values())
     assert run.record["workload"] == run.workload == "t.made[size=1]"
+
+
+def test_compare_has_no_ratio_of_different_definitions(run):
+    other = Run(run.tree.copy(deep=True))
+    record = other.record
+    assert json.loads(record["metric_versions"])["compute_time"] == 2
+    other.tree.attrs["record"] = json.dumps({**record, "metric_versions": '{"compute_time": 3}'})
+
+    table = run.compare(other)
+
+    assert np.isnan(table.loc[METRICS["compute_time"].long_name, "ratio"])
+    assert table.loc[METRICS["duration"].long_name, "ratio"] == 1.0

@@ -322,11 +322,12 @@ def build_history(
     >>> build_history(store.runs(), marks=store.marks()).changes  # doctest: +SKIP
     """
     columns = (*SERIES_FIELDS, *COMPARABLE_FIELDS, "category", "packages_hash")
-    (runs,), _ = newest_definitions([nightly_runs(runs, columns)], metrics)
+    runs = nightly_runs(runs, columns)
     times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)
     fields = list(SERIES_FIELDS)
     groups = runs.groupby(fields, dropna=False, sort=True)
     runs["night"], runs["key"] = night.ravel(), groups.ngroup()
+    (runs,), _ = newest_definitions([runs], metrics, by=["key"])
     keys = runs.drop_duplicates("key").sort_values("key").reset_index(drop=True)
     segments = find_segments(runs, keys, times, list(active_marks(marks)))
 

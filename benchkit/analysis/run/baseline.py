@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from benchkit.analysis.metric_limits import same_definitions
 from benchkit.formatting import format_change, format_quantity
 from benchkit.store.schema import METRICS
 
@@ -83,7 +84,8 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Runs equal in `SERIES_FIELDS` and `COMPARABLE_FIELDS`: the 30 newest, oldest first.
+        Runs equal in `SERIES_FIELDS` and `COMPARABLE_FIELDS`: the 30 newest, oldest first. Values
+        of metrics whose definition differs are NaN.
     """
     if runs.empty:
         return runs
@@ -94,7 +96,7 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     for name in (*SERIES_FIELDS, *COMPARABLE_FIELDS):
         if name in runs and record.get(name) is not None:
             keep &= (runs[name] == record[name]).fillna(False).astype(bool)
-    return runs[keep].tail(MOST_RUNS)
+    return same_definitions(runs[keep].tail(MOST_RUNS), record, list(METRICS))
 
 
 def against_previous(

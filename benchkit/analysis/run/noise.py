@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
 from benchkit.analysis.stats.power import runs_needed
 
@@ -67,6 +68,7 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     fields = [name for name in (*SERIES_FIELDS, *COMPARABLE_FIELDS) if name in runs]
     columns = [*fields, "n_runs", "newest", "level", "noise"]
     needed = [f"needed_{effect * 100:.0f}" for effect in EFFECTS]
+    (runs,), _ = newest_definitions([runs], [metric], by=fields)
     keep = _valid(runs, metric)
     if not keep.any():
         return pd.DataFrame(columns=[*columns, *needed])

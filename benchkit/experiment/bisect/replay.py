@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.search import Block, Search
+from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 
 __all__ = ["OUTCOME", "PLAN_KEY", "SKIPPED_FILE", "block_of", "replay", "runs_of"]
@@ -74,7 +76,7 @@ def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -
     Returns
     -------
     DataFrame
-        A row per run, as `Store.runs` returns them.
+        A row per run, as `Store.runs` returns them, without values of older definitions.
     """
     own = store.runs(experiment=experiment)
     if not ends:
@@ -82,7 +84,9 @@ def runs_of(store: Store, experiment: str, ends: Sequence[Sequence[str]] = ()) -
     blocks = {run_id: position for position, pair in enumerate(ends) for run_id in pair}
     reused = store.runs(id=list(blocks))
     reused["block"] = reused["id"].map(blocks).astype("Int64")
-    return pd.concat([reused, own], ignore_index=True) if len(own) else reused
+    runs = pd.concat([reused, own], ignore_index=True) if len(own) else reused
+    (runs,), _ = newest_definitions([runs], list(METRICS))
+    return runs
 
 
 def replay(
