@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchkit.measure.capture_client import CLOCK_STEP_S
 from benchkit.measure.recording import Recording
 
 __all__ = ["CaptureFacts"]
@@ -25,6 +26,8 @@ class CaptureFacts:
         Actors on the workers; their calls are not tasks.
     n_seceded : int
         Tasks that left their thread while they waited.
+    has_waits : bool
+        Whether the seconds that these tasks waited are known, so that the rest is computing.
     n_other_captures : int
         Other measurements on the same scheduler.
     clock_step_s : float
@@ -36,8 +39,14 @@ class CaptureFacts:
     n_unfinished: int = 0
     n_actors: int = 0
     n_seceded: int = 0
+    has_waits: bool = True
     n_other_captures: int = 0
     clock_step_s: float = 0.0
+
+    @property
+    def clock_was_set(self) -> bool:
+        """Whether the scheduler's wall clock was set during the run."""
+        return abs(self.clock_step_s) > CLOCK_STEP_S
 
     @classmethod
     def of(cls, recording: Recording) -> CaptureFacts:
@@ -54,10 +63,17 @@ class CaptureFacts:
             Defaults for what an older capture did not record.
         """
         state = recording.last("state", {})
+        full = str(recording.head.get("capture", "full")).startswith("full")
+        seceded = state.get("seceded") or ()
+        n_unknown = int(state.get("n_seceded_unknown") or 0)
+        # The waits are the tasks' durations, which only the whole task stream has, less computing.
+        unknown = not full or n_unknown or any(row[2] != row[2] for row in seceded)
+        dropped = seceded and state.get("n_dropped")
         names = ("n_running_at_on", "n_unfinished", "n_actors", "n_other_captures")
         return cls(
-            full=str(recording.head.get("capture", "full")).startswith("full"),
-            n_seceded=len(state.get("seceded") or ()),
+            full=full,
+            n_seceded=len(seceded) + n_unknown,
+            has_waits=not unknown and not dropped,
             clock_step_s=recording.tail.get("clock_step_s") or 0.0,
             **{name: int(state.get(name) or 0) for name in names},
         )

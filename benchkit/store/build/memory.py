@@ -14,7 +14,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-__all__ = ["cluster_memory", "process_ids"]
+from benchkit.store.build.processes import process_ids
+
+__all__ = ["MIN_SAMPLED", "cluster_memory", "sampled_share"]
 
 Array = NDArray[np.float64]
 
@@ -63,26 +65,6 @@ class _Process:
         return float(max(0.0, min(self.end, self.time[-1]) - max(self.begin, self.time[0])))
 
 
-def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
-    """Return the number of each worker's process; where it is unknown, one for each worker.
-
-    Parameters
-    ----------
-    workers : Dataset
-        Group ``workers`` of a run.
-
-    Returns
-    -------
-    ndarray of int, shape (workers,)
-        Workers of the same process have the same number.
-    """
-    n_workers = workers.sizes["worker"]
-    if "process_id" not in workers:
-        return np.arange(n_workers)
-    ids = workers["process_id"].values.astype(np.int64)
-    return np.where(ids < 0, n_workers + np.arange(n_workers), ids)
-
-
 def cluster_memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[str, float]:
     """Return mean and peak of the cluster's memory.
 
@@ -103,11 +85,10 @@ def cluster_memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[st
     workers = groups["workers"]
     ids = process_ids(workers)
     processes = _processes(workers, groups["memory_samples"], ids, duration)
-    held = sum(end - begin for begin, end in _presence(workers, ids, duration).values())
-    if not held:
-        return {"memory_mean": 0.0, "memory_peak": 0.0} if workers.sizes["worker"] else {}
-    sampled = sum(process.sampled_s() for process in processes.values()) / held
-    if sampled < MIN_SAMPLED:
+    if not _held_s(workers, ids, duration):
+        names = ("memory_mean", "memory_peak", "memory_peak_bound")
+        return dict.fromkeys(names, 0.0) if workers.sizes["worker"] else {}
+    if sampled_share(groups, duration) < MIN_SAMPLED:
         return {}
     grid = _grid(groups["memory_samples"]["time"].values, duration)
     series = {number: process.over(grid) for number, process in processes.items()}
@@ -129,6 +110,32 @@ def cluster_memory(groups: Mapping[str, xr.Dataset], duration: float) -> dict[st
         "memory_peak_bound": high,
         "memory_peak_worker": worst,
     }
+
+
+def sampled_share(groups: Mapping[str, xr.Dataset], duration: float) -> float:
+    """Return the part of the processes' time in the cluster that lies between two samples.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        Groups ``workers`` and ``memory_samples`` of a run.
+    duration : float
+        Seconds between clock on and clock off.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 1 if there was no worker while the clock ran.
+    """
+    workers = groups["workers"]
+    ids = process_ids(workers)
+    held = _held_s(workers, ids, duration)
+    processes = _processes(workers, groups["memory_samples"], ids, duration)
+    return sum(process.sampled_s() for process in processes.values()) / held if held else 1.0
+
+
+def _held_s(workers: xr.Dataset, ids: NDArray[np.int64], duration: float) -> float:
+    return sum(end - begin for begin, end in _presence(workers, ids, duration).values())
 
 
 def _presence(

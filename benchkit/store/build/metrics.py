@@ -16,7 +16,8 @@ import xarray as xr
 
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import recomputed_tasks
-from benchkit.store.build.memory import cluster_memory, process_ids
+from benchkit.store.build.memory import cluster_memory
+from benchkit.store.build.processes import increases, process_ids
 from benchkit.store.build.restarts import messages_of, restarted_workers
 from benchkit.store.schema import METRICS
 
@@ -137,11 +138,10 @@ def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[s
     seconds = groups["task_groups"]["seconds"].sum("task_group")
     by_action = {str(name): float(seconds.sel(action=name)) for name in seconds["action"].values}
     metrics = {"transfer_time": by_action["transfer"]}
-    # At level light the wait of tasks that seceded cannot be separated from computing.
-    if facts.full or not facts.n_seceded:
+    if facts.has_waits or not facts.n_seceded:
         metrics["compute_time"] = by_action["compute"]
-    if facts.n_seceded and facts.full:
-        metrics["seceded_time"] = by_action["seceded"]
+        if facts.n_seceded:
+            metrics["seceded_time"] = by_action["seceded"]
     fine = groups["fine"]
     activities, in_seconds = fine["activity"].values, fine["unit"].values == "seconds"
     values = fine["value"].values
@@ -156,7 +156,7 @@ def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[s
     if known:
         metrics["serialize_time"] = total(in_seconds & np.isin(activities, words))
     failed = total(in_seconds & (activities == "failed"))
-    if failed or not groups["task_groups"]["n_erred"].values.sum():
+    if failed or not _has_failures(groups["task_groups"], counted=known):
         metrics["failed_time"] = failed
     in_p2p = fine["context"].values == "p2p"
     sent = in_p2p & (fine["prefix"].values == "background-comms") & (fine["unit"].values == "bytes")
@@ -167,38 +167,38 @@ def _activities(groups: Mapping[str, xr.Dataset], facts: CaptureFacts) -> dict[s
     return metrics
 
 
+def _has_failures(task_groups: xr.Dataset, *, counted: bool) -> bool:
+    """Return whether attempts failed, or may have failed: not every capture counts retries.
+
+    `counted`: the workers measure the seconds of failed attempts.
+    """
+    if "n_retried" in task_groups:
+        return bool(task_groups["n_erred"].sum() + task_groups["n_retried"].sum())
+    return not counted or bool(task_groups["n_erred"].sum())
+
+
 def _counters(workers: xr.Dataset) -> dict[str, float]:
     """Return increases of counters, summed over processes; per machine for network traffic."""
     ids = process_ids(workers)
     metrics = {}
     for metric, names in (("cpu_time", ("cpu_time",)), ("disk_bytes", ("io_read", "io_write"))):
-        grown = sum(_increase(workers[name].values, ids) for name in names)
+        grown = sum(increases(workers[name].values, ids) for name in names)
         if np.isfinite(grown).any():
             metrics[metric] = np.nansum(grown)
     every_worker = np.arange(workers.sizes["worker"])
-    fetches = _increase(workers["transfer_incoming_total"].values, every_worker)
+    fetches = increases(workers["transfer_incoming_total"].values, every_worker)
     if np.isfinite(fetches).any():
         metrics["n_transfers"] = np.nansum(fetches)
     if "machine_id" in workers:
         machines = workers["machine_id"].values
-        received = _increase(workers["net_read_total"].values, machines)
+        received = increases(workers["net_read_total"].values, machines)
         if len(received) == 1:  # what one worker sends another stays within the machine
             received = received + np.nan_to_num(
-                _increase(workers["loopback_total"].values, machines)
+                increases(workers["loopback_total"].values, machines)
             )
         if np.isfinite(received).any():
             metrics["network_bytes"] = np.nansum(received)
     return metrics
-
-
-def _increase(values: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return last minus first finite value of each owner's columns; NaN where there is none."""
-    out = []
-    for owner in np.unique(owners):
-        columns = values[:, owners == owner]
-        known = columns[np.isfinite(columns)]  # in order of time: row by row
-        out.append(known[-1] - known[0] if len(known) else np.nan)
-    return np.array(out)
 
 
 def _occupancy(

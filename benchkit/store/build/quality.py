@@ -1,4 +1,4 @@
-"""Say what a run does not know: what was not measured, estimated, cut, or disturbed by others."""
+"""Describe the limits of a run: what was not measured, estimated, cut, or disturbed by others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from benchkit.formatting import counted, format_quantity
-from benchkit.measure.capture_client import CLOCK_STEP_S
 from benchkit.store.build.facts import CaptureFacts
-from benchkit.store.build.memory import process_ids
+from benchkit.store.build.memory import MIN_SAMPLED, sampled_share
+from benchkit.store.build.processes import increases, process_ids
 
-__all__ = ["Note", "as_rows", "kinds_by_metric", "quality_notes"]
+__all__ = ["BY_WALL_CLOCK", "Note", "as_rows", "kinds_by_metric", "quality_notes"]
 
 #: A bound or a part that is not measured is mentioned above this share of the whole.
 MENTIONED = 0.03
@@ -21,6 +21,21 @@ MENTIONED = 0.03
 LONGEST_GAP_S = 0.5
 #: Processor cores used by processes that are not workers above which they are mentioned.
 OTHER_CORES = 0.5
+MEMORY = ("memory_mean", "memory_peak")
+#: Metrics that place samples and events by the scheduler's wall clock: unknown if it was set.
+BY_WALL_CLOCK = (
+    "memory_mean",
+    "memory_peak",
+    "memory_peak_bound",
+    "memory_peak_worker",
+    "spilled_peak",
+    "scheduler_cpu_mean",
+    "scheduler_memory_peak",
+    "scheduler_lag_max",
+    "gil_contention_mean",
+    "n_workers_lost",
+    "n_tasks_recomputed",
+)
 
 
 class Note(NamedTuple):
@@ -67,7 +82,8 @@ def quality_notes(
     """
     notes = _clock(facts)
     if "workers" in groups:
-        notes += _memory(groups, metrics, duration)
+        notes += _sampling(groups, metrics, duration, facts)
+        notes += _processes(groups["workers"], duration)
         notes += _time(metrics, facts)
         notes += _losses(groups, metrics)
         notes += _tasks(groups, metrics, facts)
@@ -76,45 +92,62 @@ def quality_notes(
 
 
 def _clock(facts: CaptureFacts) -> list[Note]:
-    if abs(facts.clock_step_s) <= CLOCK_STEP_S:
+    if not facts.clock_was_set:
         return []
     text = (
         f"the scheduler's clock was set by {facts.clock_step_s:+.2f} s during the run: times of "
         "tasks and samples are shifted, and metrics that rest on them are absent"
     )
-    return [Note("absent", ("memory_mean", "memory_peak", "gil_contention_mean"), text)]
+    tasks = "the seconds of tasks that ran at that moment may be wrong by as much"
+    return [
+        Note("absent", BY_WALL_CLOCK, text),
+        Note("estimated", ("compute_time", "failed_time", "idle_time", "transfer_time"), tasks),
+    ]
 
 
-def _memory(
-    groups: Mapping[str, xr.Dataset], metrics: Mapping[str, float], duration: float
+def _sampling(
+    groups: Mapping[str, xr.Dataset],
+    metrics: Mapping[str, float],
+    duration: float,
+    facts: CaptureFacts,
 ) -> list[Note]:
-    notes, workers, memory = [], groups["workers"], groups["memory_samples"]
-    names = ("memory_mean", "memory_peak")
+    if facts.clock_was_set:
+        return []
+    share = sampled_share(groups, duration)
     if "memory_peak" not in metrics:
-        text = "memory was sampled during less than 90 % of the time of the workers"
-        notes.append(Note("absent", names, text))
-    elif metrics["memory_peak_bound"] > metrics["memory_peak"] * (1 + MENTIONED):
-        low, high = (format_quantity(metrics[n], "B") for n in ("memory_peak", "memory_peak_bound"))
+        text = f"memory was sampled during {share:.0%} of the workers' time, less than "
+        return [Note("absent", MEMORY, f"{text}{MIN_SAMPLED:.0%}")]
+    notes = []
+    if share < 1 - MENTIONED:
+        text = f"memory was sampled during {share:.1%} of the workers' time"
+        notes.append(Note("estimated", MEMORY, text))
+    bound = metrics.get("memory_peak_bound", metrics["memory_peak"])
+    if bound > metrics["memory_peak"] * (1 + MENTIONED):
+        low, high = (format_quantity(value, "B") for value in (metrics["memory_peak"], bound))
         text = f"memory_peak is between {low} and {high}: peaks of workers between two samples"
         notes.append(Note("estimated", ("memory_peak",), text))
-    gap = _longest_gap(memory, process_ids(workers), duration)
+    gap = _longest_gap(groups["memory_samples"], process_ids(groups["workers"]), duration)
     if gap > max(LONGEST_GAP_S, MENTIONED * duration):
-        text = f"the memory of a worker was not sampled for {gap:.1f} s: its event loop was blocked"
-        notes.append(Note("estimated", names, text))
-    children = _increase(workers, "children_cpu_time")
+        text = f"a worker's memory was not sampled for {gap:.1f} s: its event loop did not run"
+        notes.append(Note("estimated", MEMORY, text))
+    return notes
+
+
+def _processes(workers: xr.Dataset, duration: float) -> list[Note]:
+    notes, ids = [], process_ids(workers)
+    children = np.nansum(increases(workers["children_cpu_time"].values, ids))
     if children > MENTIONED * duration:
         text = (
             f"tasks ran subprocesses, which took {children:.1f} s of CPU: neither their memory nor "
             "their CPU is in the metrics"
         )
-        notes.append(Note("absent", (*names, "memory_peak_worker", "cpu_time"), text))
-    n_shared = workers.sizes["worker"] - len(set(process_ids(workers).tolist()))
-    if n_shared:
+        notes.append(Note("absent", (*MEMORY, "memory_peak_worker", "cpu_time"), text))
+    if len(np.unique(ids)) < len(ids):
         text = (
             "workers share a process: memory, CPU and disk are those of the process, with the "
             "client and scheduler if they run in it; values of single workers must not be summed"
         )
-        notes.append(Note("estimated", (*names, "cpu_time", "disk_bytes"), text))
+        notes.append(Note("estimated", (*MEMORY, "cpu_time", "disk_bytes"), text))
     return notes
 
 
@@ -131,29 +164,23 @@ def _longest_gap(memory: xr.Dataset, ids: np.ndarray, duration: float) -> float:
     return longest
 
 
-def _increase(workers: xr.Dataset, name: str) -> float:
-    """Return the increase of a counter, summed over processes."""
-    ids, values, total = process_ids(workers), workers[name].values, 0.0
-    for number in np.unique(ids):
-        known = values[:, ids == number]
-        known = known[np.isfinite(known)]
-        total += float(known[-1] - known[0]) if len(known) else 0.0
-    return total
-
-
 def _time(metrics: Mapping[str, float], facts: CaptureFacts) -> list[Note]:
     notes = []
+    names = ("compute_time", "idle_time")
     if facts.n_actors:
         text = f"{counted(facts.n_actors, 'actor')}: the seconds of their calls are not measured"
-        notes.append(Note("absent", ("compute_time", "idle_time"), text))
-    if facts.n_seceded:
-        tasks = counted(facts.n_seceded, "task")
-        text = f"{tasks} seceded (secede, worker_client) and waited outside the worker's threads"
+        notes.append(Note("absent", names, text))
+    if facts.n_seceded and not facts.has_waits:
+        text = f"{counted(facts.n_seceded, 'task')} seceded (secede, worker_client): the seconds "
+        text += "that they computed are not known"
         if not facts.full:
-            text += ": compute_time is known only at capture level full"
-        notes.append(Note("absent", ("compute_time", "idle_time"), text))
-    elif "idle_time" not in metrics and not facts.n_actors:
-        text = "idle_time is unknown: attempts failed, or tasks computed longer than threads lasted"
+            text += " at capture level light"
+        notes.append(Note("absent", (*names, "seceded_time"), text))
+    if "failed_time" not in metrics:
+        text = "attempts failed or may have failed, and their seconds were not measured"
+        notes.append(Note("absent", ("failed_time", "idle_time"), text))
+    elif "idle_time" not in metrics and not notes:
+        text = "tasks computed longer than the workers' threads lasted: idle_time is not known"
         notes.append(Note("absent", ("idle_time",), text))
     return notes
 
@@ -211,14 +238,10 @@ def _neighbours(
 
 def _other_cores(workers: xr.Dataset, duration: float) -> float:
     """Return processor cores that other processes used on the workers' machines, on average."""
-    busy, machines = workers["machine_cpu_time"].values, workers["machine_id"].values
-    total = 0.0
-    for number in np.unique(machines[machines >= 0]):
-        known = busy[:, machines == number]
-        known = known[np.isfinite(known)]
-        total += float(known.max() - known.min()) if len(known) else 0.0
-    own = _increase(workers, "cpu_time")
-    return max(0.0, total - own) / duration if total and duration > 0 else 0.0
+    known = workers.isel(worker=workers["machine_id"].values >= 0)
+    busy = np.nansum(increases(known["machine_cpu_time"].values, known["machine_id"].values))
+    own = np.nansum(increases(workers["cpu_time"].values, process_ids(workers)))
+    return max(0.0, float(busy - own)) / duration if busy and duration > 0 else 0.0
 
 
 def kinds_by_metric(notes: list[Note]) -> dict[str, str]:

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from benchkit.measure.capture_client import CLOCK_STEP_S
 from benchkit.measure.recording import Recording
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.groups import Window, assemble_groups
 from benchkit.store.build.metrics import biggest_group, compute_metrics
-from benchkit.store.build.quality import Note, as_rows, kinds_by_metric, quality_notes
+from benchkit.store.build.quality import (
+    BY_WALL_CLOCK,
+    Note,
+    as_rows,
+    kinds_by_metric,
+    quality_notes,
+)
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
 from benchkit.values import clean_text
 
@@ -34,20 +39,6 @@ _OBJECTS = (
     "argv",
     "sizes",
     "environment_spec",
-)
-#: Metrics that place samples and events by the scheduler's wall clock: unknown if it was set.
-BY_WALL_CLOCK = (
-    "memory_mean",
-    "memory_peak",
-    "memory_peak_bound",
-    "memory_peak_worker",
-    "spilled_peak",
-    "scheduler_cpu_mean",
-    "scheduler_memory_peak",
-    "scheduler_lag_max",
-    "gil_contention_mean",
-    "n_workers_lost",
-    "n_tasks_recomputed",
 )
 #: Seconds of steps outside the measured time, as named in the tail of a recording.
 _STEP_SECONDS = ("prepare_seconds", "check_seconds")
@@ -84,7 +75,7 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
         n_steals = recording.last("state", {}).get("n_steals")
         facts = CaptureFacts.of(recording)
         metrics = compute_metrics(groups, window.duration, facts=facts, n_steals=n_steals)
-        if abs(facts.clock_step_s) > CLOCK_STEP_S:
+        if facts.clock_was_set:
             metrics = {k: v for k, v in metrics.items() if k not in BY_WALL_CLOCK}
         notes = quality_notes(groups, metrics, window.duration, facts)
         price = recording.head.get("worker_price")  # USD per worker and hour

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.synthetic_recordings import MB, NAN
 
-from benchkit.store.build.memory import cluster_memory
+from benchkit.store.build.memory import cluster_memory, sampled_share
 from benchkit.store.build.shape import shaped
 
 DURATION = 10.0
@@ -109,3 +109,22 @@ def test_cluster_memory_ignores_peaks_before_the_clock():
     )
 
     assert found["memory_peak_worker"] == pytest.approx(100 * MB)
+
+
+def test_cluster_memory_without_time_in_the_cluster_is_zero():
+    groups = groups_of([], process_ids=(0,), joined=(20.0,), left=(NAN,))
+
+    assert cluster_memory(groups, DURATION) == {
+        "memory_mean": 0.0,
+        "memory_peak": 0.0,
+        "memory_peak_bound": 0.0,
+    }
+    assert sampled_share(groups, DURATION) == 1.0
+
+
+def test_sampled_share_counts_each_process_once():
+    samples = constant(0, 100, stop=5.0) + constant(1, 100, stop=5.0)
+
+    assert sampled_share(groups_of(samples, process_ids=(7, 7)), DURATION) == pytest.approx(
+        0.5, abs=0.01
+    )

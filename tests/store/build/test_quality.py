@@ -1,0 +1,257 @@
+"""Notes on the quality of a run, from recordings with one fault each."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from helpers.synthetic_recordings import MB, OFF, ON, group, record, segment, worker
+
+from benchkit.store.build.quality import Note, kinds_by_metric
+from benchkit.store.build.run_from_recording import run_from_recording
+
+STEPS = np.arange(ON - 1, OFF + 1, 0.25)
+
+
+def memory_samples(index, *, stop=OFF + 1, gap=(0.0, 0.0)):
+    """Return samples of a process of 100 MB, without those in a gap."""
+    kept = [time for time in STEPS if time < stop and not gap[0] < time < gap[1]]
+    return [
+        {"time": time, "worker": index, "rss": 100 * MB, "area": 100 * MB * (time - ON)}
+        for time in kept
+    ]
+
+
+def heartbeats(index, **totals):
+    """Return heartbeats; each total grows from 0 to its value while the clock runs."""
+    return [
+        {
+            "time": time,
+            "worker": index,
+            "process_number": 10 + index,
+            "machine_number": 3,
+            **{name: share * total for name, total in totals.items()},
+        }
+        for time, share in ((ON - 0.1, 0.0), (ON + 5, 0.5), (OFF + 0.1, 1.0))
+    ]
+
+
+def healthy(**changes):
+    """Return a segment of a run without limits: two processes, one group of 40 tasks."""
+    return segment(
+        **{
+            "samples": heartbeats(0, cpu_time=4.0) + heartbeats(1, cpu_time=8.0),
+            "memory": memory_samples(0) + memory_samples(1),
+            "groups": [group("sum", seconds={"compute": 20.0}, n_tasks=40)],
+            "state": {},
+            **changes,
+        }
+    )
+
+
+def notes_of(folder, *segments, **tail):
+    tree = run_from_recording(record(folder, *segments, **tail))
+    return tree, [(n["kind"], n["text"], n["metrics"]) for n in json.loads(tree.attrs["quality"])]
+
+
+def test_quality_notes_of_healthy_run_are_empty(tmp_path):
+    tree, notes = notes_of(tmp_path, healthy())
+
+    assert notes == []
+    assert float(tree["idle_time"]) == pytest.approx(30.0 - 20.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "text", "absent"),
+    [
+        pytest.param(
+            {"memory": memory_samples(0) + memory_samples(1, stop=ON + 5)},
+            "absent",
+            "memory was sampled during 74% of the workers' time, less than 90%",
+            ("memory_mean", "memory_peak"),
+            id="too few samples",
+        ),
+        pytest.param(
+            {"memory": memory_samples(0) + memory_samples(1, stop=ON + 9)},
+            "estimated",
+            "memory was sampled during 93.8% of the workers' time",
+            (),
+            id="some samples are missing",
+        ),
+        pytest.param(
+            {"memory": memory_samples(0) + memory_samples(1, gap=(ON + 3, ON + 5))},
+            "estimated",
+            "a worker's memory was not sampled for 2.0 s: its event loop did not run",
+            (),
+            id="a gap",
+        ),
+        pytest.param(
+            {
+                "memory": [
+                    *memory_samples(0),
+                    *memory_samples(1),
+                    *(
+                        {"time": t, "worker": 0, "rss": 100 * MB, "area": 0, "peak": p * MB}
+                        for t, p in ((ON + 2.01, 100), (ON + 2.1, 160))
+                    ),
+                    *(
+                        {"time": t, "worker": 1, "rss": 300 * MB, "area": 0, "peak": 300 * MB}
+                        for t in (ON + 2.05,)
+                    ),
+                ]
+            },
+            "estimated",
+            "memory_peak is between 381 MiB and 439 MiB: peaks of workers between two samples",
+            (),
+            id="peaks that may coincide",
+        ),
+        pytest.param(
+            {
+                "samples": heartbeats(0, cpu_time=4.0, children_cpu_time=2.5)
+                + heartbeats(1, cpu_time=8.0)
+            },
+            "absent",
+            "tasks ran subprocesses, which took 2.5 s of CPU: neither their memory nor their CPU "
+            "is in the metrics",
+            (),
+            id="subprocesses",
+        ),
+        pytest.param(
+            {
+                "samples": [
+                    {**row, "process_number": 10}
+                    for row in heartbeats(0, cpu_time=4.0) + heartbeats(1, cpu_time=4.0)
+                ]
+            },
+            "estimated",
+            "workers share a process: memory, CPU and disk are those of the process, with the "
+            "client and scheduler if they run in it; values of single workers must not be summed",
+            (),
+            id="shared process",
+        ),
+        pytest.param(
+            {"state": {"n_actors": 1}},
+            "absent",
+            "1 actor: the seconds of their calls are not measured",
+            ("idle_time",),
+            id="actors",
+        ),
+        pytest.param(
+            {"state": {"n_seceded_unknown": 2}},
+            "absent",
+            "2 tasks seceded (secede, worker_client): the seconds that they computed are not known",
+            ("compute_time", "idle_time", "seceded_time"),
+            id="seceded tasks of unknown seconds",
+        ),
+        pytest.param(
+            {"groups": [group("sum", seconds={"compute": 5.0}, n_tasks=40, n_retried=1)]},
+            "absent",
+            "attempts failed or may have failed, and their seconds were not measured",
+            ("failed_time", "idle_time"),
+            id="retries of unknown seconds",
+        ),
+        pytest.param(
+            {"groups": [group("sum", seconds={"compute": 33.0}, n_tasks=40)]},
+            "absent",
+            "tasks computed longer than the workers' threads lasted: idle_time is not known",
+            ("idle_time",),
+            id="more computing than threads",
+        ),
+        pytest.param(
+            {"state": {"n_unfinished": 800}},
+            "unfinished",
+            "800 tasks unfinished when the clock stopped (persist without wait, fire and forget): "
+            "the run does not contain all the work",
+            (),
+            id="unfinished tasks",
+        ),
+        pytest.param(
+            {"state": {"n_running_at_on": 1}},
+            "disturbed",
+            "1 task of earlier work ran at the start",
+            (),
+            id="earlier work",
+        ),
+        pytest.param(
+            {"groups": []},
+            "unfinished",
+            "no task ended on this cluster while the clock was on",
+            (),
+            id="no task",
+        ),
+        pytest.param(
+            {"state": {"n_other_captures": 1}},
+            "disturbed",
+            "another measurement ran on the same scheduler",
+            (),
+            id="another measurement",
+        ),
+        pytest.param(
+            {
+                "samples": heartbeats(0, cpu_time=4.0, machine_cpu_time=30.0)
+                + heartbeats(1, cpu_time=8.0, machine_cpu_time=30.0)
+            },
+            "disturbed",
+            "processes other than workers and scheduler used 1.8 cores of the workers' machines",
+            (),
+            id="load of neighbours",
+        ),
+        pytest.param(
+            {"state": {"n_dropped": 7}},
+            "cut",
+            "task stream without 7 tasks; group sums contain them",
+            (),
+            id="task stream cut",
+        ),
+    ],
+)
+def test_quality_notes_name_the_limit(changes, kind, text, absent, tmp_path):
+    tree, notes = notes_of(tmp_path, healthy(**changes))
+
+    assert [note[:2] for note in notes] == [(kind, text)]
+    assert [name for name in absent if name in tree.data_vars] == []
+    assert (
+        json.loads(tree.attrs["record_quality"] if "record_quality" in tree.attrs else "{}") == {}
+    )
+
+
+def test_quality_notes_of_set_clock_name_absent_metrics(tmp_path):
+    tree, notes = notes_of(tmp_path, healthy(), clock_step_s=-5.0)
+
+    assert [note[0] for note in notes] == ["absent", "estimated"]
+    assert notes[0][1].startswith("the scheduler's clock was set by -5.00 s during the run")
+    assert [name for name in notes[0][2] if name in tree.data_vars] == []
+    assert "memory_peak" in notes[0][2]
+
+
+def test_quality_notes_count_lost_workers(tmp_path):
+    events = [(ON + 4, "worker-removed", 1, json.dumps({"expected": False}))]
+    lost = healthy(
+        workers=[worker(0), worker(1, nthreads=2, left=ON + 4)],
+        memory=memory_samples(0) + memory_samples(1, stop=ON + 4),
+        events=events,
+        groups=[group("sum", seconds={"compute": 5.0}, n_tasks=40)],
+    )
+
+    tree, notes = notes_of(tmp_path, lost)
+
+    assert float(tree["n_workers_lost"]) == 1
+    assert [note[:2] for note in notes] == [
+        (
+            "cut",
+            "1 worker lost: what was used between the last heartbeat and the death is not known",
+        )
+    ]
+
+
+def test_kinds_by_metric_joins_kinds_of_all_notes():
+    notes = [
+        Note("unfinished", ("duration",), "tasks are left"),
+        Note("disturbed", ("duration", "compute_time"), "others ran"),
+    ]
+
+    assert kinds_by_metric(notes) == {
+        "duration": "disturbed unfinished",
+        "compute_time": "disturbed",
+    }
