@@ -29,7 +29,6 @@ NOT_MEASURED = ("actor_time", "gil_contention_mean")
 LIMITS = {
     "workers_in_one_process": "share a process",
     "actors": "1 actor",
-    "tasks_that_secede": "2 tasks seceded",
     "work_from_before": "2 tasks of earlier work ran at the start",
     "work_that_goes_on": "2 tasks unfinished when the clock stopped",
     "clock_set_back": "clock was set by -5.00 s",

@@ -1,0 +1,80 @@
+"""Tasks of known length, memory and bytes."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+__all__ = ["MB", "fail", "hold", "keep", "nap", "noise", "read_failures", "spin", "write"]
+
+MB = 10**6
+
+
+def hold(n_bytes: int, seconds: float, rest_s: float = 0.0) -> None:
+    """Allocate, touch every page, hold, free; a block of this size goes back to the system."""
+    data = bytearray(n_bytes)
+    data[::4096] = b"x" * len(data[::4096])
+    time.sleep(seconds)
+    del data
+    time.sleep(rest_s)
+
+
+def keep(n_bytes: int) -> bytearray:
+    data = bytearray(n_bytes)
+    data[::4096] = b"x" * len(data[::4096])
+    return data
+
+
+def nap(seconds: float, *_: Any) -> tuple[float, float]:
+    """Sleep; return begin and end on the monotonic clock, which all processes share."""
+    begin = time.perf_counter()
+    time.sleep(seconds)
+    return begin, time.perf_counter()
+
+
+def spin(seconds: float) -> tuple[float, float]:
+    """Use a core for `seconds` of this thread's CPU clock; return begin and end."""
+    begin, end = time.perf_counter(), time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+    return begin, time.perf_counter()
+
+
+def write(n_bytes: int) -> int:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(dir=".") as file:
+        file.write(os.urandom(n_bytes))
+        file.flush()
+        os.fsync(file.fileno())
+    return n_bytes
+
+
+def fail(seconds: float, number: int, path: str = "", n_failures: int = 9) -> tuple[float, float]:
+    """Fail after a nap, `n_failures` times; write begin and end of each failure to a file."""
+    begin, end = nap(seconds)
+    lines = 0
+    if path:
+        with open(path, "a+") as file:
+            file.seek(0)
+            lines = len(file.readlines())
+            if lines < n_failures:
+                file.write(f"{begin} {end}\n")
+    if lines < n_failures:
+        raise ValueError(f"planned {number}")
+    return begin, end
+
+
+def read_failures(path: str) -> float:
+    """Return the seconds of the failures in a file, and remove it."""
+    with open(path) as file:
+        rows = [line.split() for line in file]
+    os.remove(path)
+    return sum(float(end) - float(begin) for begin, end in rows)
+
+
+def noise(n_bytes: int) -> Any:
+    import numpy
+
+    return numpy.frombuffer(os.urandom(n_bytes), "u1")

@@ -1,0 +1,78 @@
+"""Run one scenario on a cluster of its own while a capture records it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from helpers.truth.outside import Outside
+from helpers.truth.scenario import Scenario
+
+__all__ = ["measure"]
+
+
+@contextmanager
+def _cluster(options: dict[str, Any]) -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    defaults = {"dashboard_address": None, "memory_limit": "2 GiB"}
+    options = {**defaults, **options}
+    limits = options.pop("adapt", None)
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        if limits:
+            cluster.adapt(minimum=limits[0], maximum=limits[1], interval="100ms")
+        if options["n_workers"]:
+            client.wait_for_workers(options["n_workers"])
+        yield client
+
+
+def measure(chosen: Scenario, folder: str | Path, level: str = "full") -> dict[str, Any]:
+    """Run one scenario on a cluster of its own; return its recording's path and its truths."""
+    from benchkit.measure.capture_client import Observer
+    from benchkit.measure.recording import RecordingWriter
+    from benchkit.measure.run_ids import new_id
+
+    with _cluster(chosen.cluster) as client:
+        prepared = chosen.before(client) if chosen.before else None
+        pids = sorted(set(client.run(os.getpid).values()))
+        writer = RecordingWriter(Path(folder), new_id())
+        name = f"truth.{chosen.name}"
+        writer.head(id=new_id(), started=time.time(), workload=name, capture=level)
+        observer = Observer(client, writer, f"truth-{writer.path.name}", level=level)
+        observer.install()
+        with Outside(pids) as outside:
+            observer.clock_on()
+            outside.start()
+            known = chosen.body(client, prepared) or {}
+            outside.stop()
+            observer.clock_off()
+        observer.uninstall()
+        if chosen.after:
+            known |= chosen.after(client, prepared)
+        writer.tail(
+            outcome="ok",
+            error="",
+            t_on=observer.t_on,
+            t_off=observer.t_off,
+            clock_step_s=observer.clock_step_s,
+            capture_errors=observer.errors,
+            client_seconds=outside.seconds,
+        )
+    truths = outside.truths(known.pop("no_workers_after", float("inf"))) | known
+    if "spans" in known:
+        busy = outside.overlap(known["spans"])
+        n_threads = chosen.cluster["n_workers"] * chosen.cluster["threads_per_worker"]
+        truths["compute_time"] = busy
+        busy += known.get("failed_time", 0.0)
+        held = truths.get("worker_seconds", n_threads * outside.seconds)
+        truths["idle_time"] = held - busy
+    return {
+        "scenario": chosen.name,
+        "level": level,
+        "path": str(writer.path),
+        "truths": {name: truths[name] for name in chosen.metrics if name in truths},
+    }

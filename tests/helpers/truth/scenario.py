@@ -1,0 +1,44 @@
+"""Scenarios and the clusters that they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ADAPTIVE", "IN_PROCESS", "PROCESSES", "SCENARIOS", "THREADED", "Scenario", "scenario"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One body with its cluster, and the metrics that it says the truth of."""
+
+    name: str
+    body: Callable[[Any, Any], dict[str, Any] | None]
+    cluster: dict[str, Any]
+    metrics: tuple[str, ...]
+    before: Callable[[Any], Any] | None
+    after: Callable[[Any, Any], dict[str, Any]] | None
+
+
+SCENARIOS: dict[str, Scenario] = {}
+PROCESSES = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+THREADED = {"n_workers": 1, "threads_per_worker": 4, "processes": True}
+#: Begins without workers; `measure` lets it adapt.
+ADAPTIVE = {"n_workers": 0, "threads_per_worker": 1, "processes": True, "adapt": (0, 2)}
+IN_PROCESS = {"n_workers": 4, "threads_per_worker": 1, "processes": False}
+
+
+def scenario(
+    *metrics: str,
+    cluster: dict[str, Any] = PROCESSES,
+    before: Callable[[Any], Any] | None = None,
+    after: Callable[[Any, Any], dict[str, Any]] | None = None,
+) -> Callable[[Any], Any]:
+    """Register a body; `before` runs ahead of the clock and its result is the second argument."""
+
+    def register(body: Any) -> Any:
+        SCENARIOS[body.__name__] = Scenario(body.__name__, body, cluster, metrics, before, after)
+        return body
+
+    return register

@@ -1,0 +1,140 @@
+"""Seconds that a run must report: computing, failing, waiting, and the clock itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from helpers.truth.bodies import fail, nap, read_failures, spin
+from helpers.truth.scenario import ADAPTIVE, THREADED, scenario
+
+__all__: list[str] = []
+
+
+@scenario("duration", "compute_time", "idle_time", "cpu_time")
+def naps_and_work(client: Any, _: Any) -> dict[str, float]:
+    """Eight naps and two seconds of CPU."""
+    naps = client.gather(client.map(nap, [0.25] * 8, pure=False))
+    return {"spans": naps + client.gather(client.map(spin, [1.0] * 2, pure=False))}
+
+
+@scenario("duration", "compute_time", "idle_time", "cpu_time", cluster=THREADED)
+def threads_of_one_worker(client: Any, _: Any) -> dict[str, float]:
+    """Eight naps on four threads, then a second of CPU, while three threads are idle."""
+    naps = client.gather(client.map(nap, [0.25] * 8, pure=False))
+    return {"spans": [*naps, client.submit(spin, 1.0, pure=False).result()]}
+
+
+@scenario("n_tasks", "compute_time", "worker_seconds", "idle_time", cluster=ADAPTIVE)
+def adaptive_workers(client: Any, _: Any) -> dict[str, float]:
+    """Six naps on workers that start for them and leave when the results are released."""
+    futures, spans = client.map(nap, [0.5] * 6, pure=False), []
+    held, last, n_workers = 0.0, time.perf_counter(), 0
+    while n_workers or not spans:
+        time.sleep(0.005)
+        n_workers, now = len(client.scheduler_info()["workers"]), time.perf_counter()
+        held += n_workers * (now - last)
+        last = now
+        if futures and all(future.done() for future in futures):
+            spans, futures = client.gather(futures), []
+    return {"spans": spans, "worker_seconds": held, "n_tasks": 6}
+
+
+@scenario("failed_time", "compute_time")
+def tasks_that_fail(client: Any, _: Any) -> dict[str, float]:
+    """Four tasks that raise after 0.3 s; their futures are released."""
+    from distributed import wait
+
+    path = os.path.abspath(f"failures-{time.time_ns()}")
+    wait(client.map(fail, [0.3] * 4, range(4), path=path, pure=False))
+    return {"failed_time": read_failures(path), "spans": []}
+
+
+@scenario("failed_time", "compute_time", "n_tasks")
+def tasks_that_are_retried(client: Any, _: Any) -> dict[str, float]:
+    """Two failed attempts of 0.3 s, then a good one."""
+    path = os.path.abspath(f"failures-{time.time_ns()}")
+    good = client.submit(fail, 0.3, 0, path, 2, retries=3, pure=False).result()
+    return {"failed_time": read_failures(path), "spans": [good], "n_tasks": 1}
+
+
+def _wait_outside() -> list:
+    from distributed import get_client, secede
+
+    begin = time.perf_counter()
+    client = get_client()
+    futures = client.map(nap, [0.25] * 4, pure=False)
+    secede()
+    return [(begin, time.perf_counter()), *client.gather(futures)]
+
+
+@scenario("compute_time", "idle_time")
+def tasks_that_secede(client: Any, _: Any) -> dict[str, float]:
+    """Two tasks leave their threads and wait for eight naps: their wait is no computing."""
+    waits = client.gather([client.submit(_wait_outside, pure=False) for _ in range(2)])
+    return {"spans": [span for spans in waits for span in spans]}
+
+
+@scenario("compute_time", "idle_time", before=lambda client: _started(client, 2.0, 0.5))
+def work_from_before(client: Any, futures: list) -> dict[str, float]:
+    """The clock goes on 0.5 s after two naps of two seconds started."""
+    return {"spans": client.gather(futures)}
+
+
+@scenario(
+    "compute_time",
+    "idle_time",
+    before=lambda client: [],
+    after=lambda client, kept: {"spans": client.gather(kept)},
+)
+def work_that_goes_on(client: Any, kept: list) -> None:
+    """The clock goes off 0.5 s after two naps of a second and a half started."""
+    kept += _started(client, 1.5, 0.5)
+
+
+def _started(client: Any, seconds: float, ahead_s: float) -> list:
+    futures = client.map(nap, [seconds] * 2, pure=False)
+    time.sleep(ahead_s)
+    return futures
+
+
+class _Counter:
+    def nap(self, seconds: float) -> float:
+        time.sleep(seconds)
+        return seconds
+
+
+@scenario("actor_time", before=lambda client: client.submit(_Counter, actor=True).result())
+def actors(client: Any, counter: Any) -> dict[str, float]:
+    """Three calls of 0.3 s of an actor's method."""
+    for _ in range(3):
+        counter.nap(0.3).result()
+    return {"actor_time": 0.9}
+
+
+def _step_clock(dask_scheduler: Any, by_s: float) -> None:
+    """Set the scheduler's wall clock, which `_wrap_clock` has replaced."""
+    time.time.ahead += by_s
+
+
+@scenario("duration", "worker_seconds")
+def clock_set_back(client: Any, _: Any) -> dict[str, float]:
+    """The wall clock of the scheduler's machine is set back 5 s in the middle of the run."""
+    begin = time.perf_counter()
+    client.gather(client.map(nap, [0.8] * 2, pure=False))
+    client.run_on_scheduler(_step_clock, by_s=-5.0)
+    client.gather(client.map(nap, [0.8] * 2, pure=False))
+    return {"worker_seconds": 2 * (time.perf_counter() - begin)}
+
+
+def _block_scheduler(dask_scheduler: Any, seconds: float) -> None:
+    dask_scheduler.loop.asyncio_loop.call_later(0.02, time.sleep, seconds)
+
+
+@scenario("duration")
+def scheduler_blocked_at_the_end(client: Any, _: Any) -> None:
+    """The scheduler's loop blocks for a second just as the run ends."""
+    client.submit(nap, 0.5, pure=False).result()
+    client.run_on_scheduler(_block_scheduler, seconds=1.0)
+    time.sleep(0.05)
