@@ -39,6 +39,8 @@ __all__ = ["CapturePlugin"]
 
 #: Seconds between samples. Heartbeats, every 0.5 s or more, limit the real resolution.
 SAMPLE_TICK_S = 0.25
+#: At level "light" the scheduler itself is sampled as often as its monitor, every second tick.
+LIGHT_TICKS = 2
 #: Seconds between polls of a worker: the data lost when the worker dies.
 WORKER_POLL_INTERVAL_S = 5.0
 #: Seconds that the end of a run waits for the removal of the worker plugins.
@@ -106,7 +108,7 @@ class CapturePlugin(ClusterHooks):
             self.name, scheduler, self.workers, self.poll_interval_s
         )
         self.running_tasks = RunningTasks(scheduler, self.name)
-        self.n_other_captures = 0
+        self.n_other_captures = self.n_handlers = self.n_ticks = 0
         self.poller: SchedulerPoller | None = None
         self.group_rows: list[dict[str, Any]] = []
         for address, state in list(scheduler.workers.items()):
@@ -332,11 +334,21 @@ class CapturePlugin(ClusterHooks):
         self._poll()
         self._guarded(self.stream.flush, MIN_TASKS_PER_FLUSH)
         self._guarded(self.samples.sample_workers)
-        self._guarded(self.samples.sample_scheduler)
+        self.n_ticks += 1
+        is_edge = not self.event_log.counting
+        if self.level == "full" or is_edge or self.n_ticks % LIGHT_TICKS == 0:
+            self._guarded(self.samples.sample_scheduler)
         if self.event_log.counting:
             self._guarded(self.running_tasks.sample)
-        n_captures = sum(op.endswith("_drain") for op in self.scheduler.handlers)
-        self.n_other_captures = max(self.n_other_captures, n_captures - 1)
+        self._guarded(self._count_captures)
+
+    def _count_captures(self) -> None:
+        """Count the other captures on the scheduler: the largest number at a sample."""
+        handlers = self.scheduler.handlers
+        if len(handlers) != self.n_handlers:
+            self.n_handlers = len(handlers)
+            n_captures = sum(op.endswith("_drain") for op in handlers) - 1
+            self.n_other_captures = max(self.n_other_captures, n_captures)
 
     def _drain(self, groups: bool) -> dict[str, Any]:
         """Return the gathered data as plain columns (bytes, lists) and clear it."""

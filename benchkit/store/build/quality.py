@@ -87,7 +87,7 @@ def quality_notes(
         notes += _time(metrics, facts)
         notes += _losses(groups, metrics)
         notes += _tasks(groups, metrics, facts)
-        notes += _neighbours(groups["workers"], metrics, duration, facts)
+        notes += _neighbours(groups["workers"], metrics, facts)
     return notes
 
 
@@ -220,13 +220,13 @@ def _tasks(
 
 
 def _neighbours(
-    workers: xr.Dataset, metrics: Mapping[str, float], duration: float, facts: CaptureFacts
+    workers: xr.Dataset, metrics: Mapping[str, float], facts: CaptureFacts
 ) -> list[Note]:
     notes = []
     if facts.n_other_captures:
         text = "another measurement ran on the same scheduler"
         notes.append(Note("disturbed", ("duration",), text))
-    cores = _other_cores(workers, duration) - metrics.get("scheduler_cpu_mean", 0.0) / 100
+    cores = _other_cores(workers) - metrics.get("scheduler_cpu_mean", 0.0) / 100
     if cores > OTHER_CORES:
         text = (
             f"processes other than workers and scheduler used {cores:.1f} cores of the workers' "
@@ -236,12 +236,19 @@ def _neighbours(
     return notes
 
 
-def _other_cores(workers: xr.Dataset, duration: float) -> float:
+def _other_cores(workers: xr.Dataset) -> float:
     """Return processor cores that other processes used on the workers' machines, on average."""
     known = workers.isel(worker=workers["machine_id"].values >= 0)
-    busy = np.nansum(increases(known["machine_cpu_time"].values, known["machine_id"].values))
+    # Counted at the first and the last heartbeat, which a blocked scheduler receives late.
+    counts = known["machine_cpu_time"].values
+    rows = np.flatnonzero(np.isfinite(counts).any(axis=1))
+    if not len(rows):
+        return 0.0
+    last = int(np.nanargmax(np.nanmax(counts[rows], axis=1)))
+    elapsed = float(known["time"].values[rows[last]] - known["time"].values[rows[0]])
+    busy = np.nansum(increases(counts, known["machine_id"].values))
     own = np.nansum(increases(workers["cpu_time"].values, process_ids(workers)))
-    return max(0.0, float(busy - own)) / duration if busy and duration > 0 else 0.0
+    return max(0.0, float(busy - own)) / elapsed if elapsed > 0 else 0.0
 
 
 def kinds_by_metric(notes: list[Note]) -> dict[str, str]:
