@@ -14,9 +14,11 @@ __all__: list[str] = []
 
 @scenario("duration", "compute_time", "idle_time", "cpu_time")
 def naps_and_work(client: Any, _: Any) -> dict[str, float]:
-    """Eight naps and two seconds of CPU."""
+    """Eight naps and two seconds of CPU, then a second in which both workers are idle."""
     naps = client.gather(client.map(nap, [0.25] * 8, pure=False))
-    return {"spans": naps + client.gather(client.map(spin, [1.0] * 2, pure=False))}
+    work = client.gather(client.map(spin, [1.0] * 2, pure=False))
+    time.sleep(1.0)
+    return {"spans": naps + work}
 
 
 @scenario("duration", "compute_time", "idle_time", "cpu_time", cluster=THREADED)
@@ -43,19 +45,19 @@ def adaptive_workers(client: Any, _: Any) -> dict[str, float]:
 
 @scenario("failed_time", "compute_time")
 def tasks_that_fail(client: Any, _: Any) -> dict[str, float]:
-    """Four tasks that raise after 0.3 s; their futures are released."""
+    """Two tasks that raise after 1.2 s; Dask takes 0.03 s more for each error."""
     from distributed import wait
 
     path = os.path.abspath(f"failures-{time.time_ns()}")
-    wait(client.map(fail, [0.3] * 4, range(4), path=path, pure=False))
+    wait(client.map(fail, [1.2] * 2, range(2), path=path, pure=False))
     return {"failed_time": read_failures(path), "spans": []}
 
 
 @scenario("failed_time", "compute_time", "n_tasks")
 def tasks_that_are_retried(client: Any, _: Any) -> dict[str, float]:
-    """Two failed attempts of 0.3 s, then a good one."""
+    """A failed attempt of 1.2 s, then a good one."""
     path = os.path.abspath(f"failures-{time.time_ns()}")
-    good = client.submit(fail, 0.3, 0, path, 2, retries=3, pure=False).result()
+    good = client.submit(fail, 1.2, 0, path, 1, retries=3, pure=False).result()
     return {"failed_time": read_failures(path), "spans": [good], "n_tasks": 1}
 
 
@@ -73,13 +75,16 @@ def _wait_outside() -> list:
 def tasks_that_secede(client: Any, _: Any) -> dict[str, float]:
     """Two tasks leave their threads and wait for eight naps: their wait is no computing."""
     waits = client.gather([client.submit(_wait_outside, pure=False) for _ in range(2)])
+    time.sleep(1.0)
     return {"spans": [span for spans in waits for span in spans]}
 
 
 @scenario("compute_time", "idle_time", before=lambda client: _started(client, 2.0, 0.5))
 def work_from_before(client: Any, futures: list) -> dict[str, float]:
-    """The clock goes on 0.5 s after two naps of two seconds started."""
-    return {"spans": client.gather(futures)}
+    """The clock starts 0.5 s after two naps of two seconds, and stops a second after them."""
+    spans = client.gather(futures)
+    time.sleep(1.0)
+    return {"spans": spans}
 
 
 @scenario(
@@ -89,7 +94,8 @@ def work_from_before(client: Any, futures: list) -> dict[str, float]:
     after=lambda client, kept: {"spans": client.gather(kept)},
 )
 def work_that_goes_on(client: Any, kept: list) -> None:
-    """The clock goes off 0.5 s after two naps of a second and a half started."""
+    """The clock stops 0.5 s after two naps of a second and a half started, after idle 0.5 s."""
+    time.sleep(0.5)
     kept += _started(client, 1.5, 0.5)
 
 
