@@ -87,8 +87,7 @@ def same_definitions(
     DataFrame
         The runs, with NaN in place of values of other definitions.
     """
-    own = record.get(VERSIONS) or {}
-    own = json.loads(own) if isinstance(own, str) else own
+    own = _decoded(record.get(VERSIONS))
     for metric in metrics:
         if metric in runs:
             runs = _without(runs, metric, _versions(runs, metric) != own.get(metric, 1))
@@ -120,7 +119,7 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
     for arm, runs in arms.items():
         if "quality" not in runs:
             continue
-        notes = [value if isinstance(value, Mapping) else {} for value in runs["quality"]]
+        notes = [_decoded(value) for value in runs["quality"]]
         for metric in metrics:
             for kind in COMPARED_KINDS:
                 n_runs = sum(kind in note.get(metric, "").split() for note in notes)
@@ -136,5 +135,11 @@ def _versions(table: pd.DataFrame, metric: str) -> NDArray[np.int64]:
     """Return the version of a metric's definition in each run."""
     if VERSIONS not in table:
         return np.ones(len(table), np.int64)
-    maps = table[VERSIONS]
-    return np.array([m.get(metric, 1) if isinstance(m, Mapping) else 1 for m in maps], np.int64)
+    return np.array([_decoded(value).get(metric, 1) for value in table[VERSIONS]], np.int64)
+
+
+def _decoded(value: Any) -> Mapping[str, Any]:
+    """Return the value of a JSON field: a mapping in tables, a text in records, or missing."""
+    if isinstance(value, str):
+        value = json.loads(value or "{}")
+    return value if isinstance(value, Mapping) else {}

@@ -79,8 +79,8 @@ class Run(RunTables):
         Returns
         -------
         DataFrame
-            Columns: kind ("absent", "estimated", "cut", "unfinished", "disturbed" or "lost"),
-            names of the metrics concerned, and text. Empty if no limit is known.
+            Columns: kind ("absent", "estimated", "cut", "unfinished", "disturbed", "unmeasured"
+            or "lost"), names of the metrics concerned, and text.
         """
         rows = json.loads(self.tree.attrs.get("quality") or "[]")
         rows += [{"kind": "lost", "metrics": [], "text": line} for line in self.capture_errors]

@@ -109,7 +109,13 @@ def stacks(frames: list, nodes: list[int]) -> bytes:
     return zlib.compress(json.dumps({"frames": frames, "nodes": nodes}).encode())
 
 
-def record(folder: Path, *segments: dict[str, Any], killed: bool = False, **tail: Any) -> Path:
+def record(
+    folder: Path,
+    *segments: dict[str, Any],
+    killed: bool = False,
+    capture: str = "full",
+    **tail: Any,
+) -> Path:
     """Write a recording and return its path."""
     writer = RecordingWriter(folder, new_id())
     writer.head(
@@ -118,7 +124,7 @@ def record(folder: Path, *segments: dict[str, Any], killed: bool = False, **tail
         workload="t.made[size=1]",
         category="t",
         params={"size": 1},
-        capture="full",
+        capture=capture,
     )
     for each in segments:
         writer.segment(each)

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
+from benchkit.analysis.metric_limits import quality_warnings
+from benchkit.analysis.regression.history import DEFAULT_METRICS
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
 from benchkit.formatting import Table
@@ -74,6 +78,14 @@ class Night:
         return [record for record in self.records if record["outcome"] not in ("ok", "skipped")]
 
     @property
+    def limits(self) -> list[str]:
+        """Limits of the runs that a verdict on them must consider, a line each."""
+        runs = pd.DataFrame(self.records)
+        if not len(runs) or "environment" not in runs:
+            return []
+        return quality_warnings(dict(list(runs.groupby("environment"))), DEFAULT_METRICS)
+
+    @property
     def sentence(self) -> str:
         """One-sentence summary of the night."""
         kinds = [event["kind"] for event in self.events]
@@ -104,7 +116,8 @@ class Night:
             for regression in self.regressions
             if regression.is_open
         ]
-        return "\n".join([*lines, *(f"  failed: {text}" for text in self.failures)])
+        lines += [f"  failed: {text}" for text in self.failures]
+        return "\n".join([*lines, *(f"  limited: {text}" for text in self.limits)])
 
     def _repr_html_(self) -> str:
         rows = [
@@ -113,6 +126,7 @@ class Night:
             if regression.is_open
         ]
         rows += [{"state": "failed", "regression": text} for text in self.failures]
+        rows += [{"state": "limited", "regression": text} for text in self.limits]
         return f"<p>{html.escape(self.sentence)}</p>{Table(rows).to_html() if rows else ''}"
 
 

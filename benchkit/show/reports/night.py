@@ -56,6 +56,9 @@ def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
     if night.failures:
         lines += ["", "### Failed steps", ""]
         lines += [f"- {markdown.text(text)}" for text in night.failures]
+    if night.limits:
+        lines += ["", "### Limits of the runs", ""]
+        lines += [f"- {markdown.text(text)}" for text in night.limits]
     open_regressions = [regression for regression in night.regressions if regression.is_open]
     if open_regressions:
         lines += ["", "### Open regressions", ""]

@@ -12,6 +12,7 @@ from benchkit.formatting import counted, format_quantity
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.memory import MIN_SAMPLED, sampled_share
 from benchkit.store.build.processes import increases, process_ids
+from benchkit.store.schema import METRICS
 
 __all__ = ["BY_WALL_CLOCK", "Note", "as_rows", "kinds_by_metric", "quality_notes"]
 
@@ -22,6 +23,25 @@ LONGEST_GAP_S = 0.5
 #: Processor cores used by processes that are not workers above which they are mentioned.
 OTHER_CORES = 0.5
 MEMORY = ("memory_mean", "memory_peak")
+#: Metrics that a run without prices or without seceded tasks does not need.
+OPTIONAL = ("cost", "seceded_time")
+FULL_ONLY = ("n_tasks_recomputed", "memory_trimmed", "seceded_time")
+UNKNOWN = "the capture was off or incomplete"
+_SHORT = "the run was too short for the samples of Dask's monitor, which are 0.5 s apart"
+_RELEASE = "this release of Dask does not measure it"
+#: Name of a metric -> why it is absent, unless another note says so.
+REASONS = {
+    "gil_contention_mean": "gilknocker is not installed on the workers, or the run was short",
+    "scheduler_cpu_mean": _SHORT,
+    "scheduler_memory_peak": _SHORT,
+    "serialize_time": _RELEASE,
+    "p2p_bytes": _RELEASE,
+    "memory_trimmed": "a worker did not report it",
+    "transfer_bytes": "no worker reported it",
+    "network_bytes": "the workers' system does not count it",
+    "disk_bytes": "the workers' system does not count it",
+    "cpu_time": "the workers' system does not count it",
+}
 #: Metrics that place samples and events by the scheduler's wall clock: unknown if it was set.
 BY_WALL_CLOCK = (
     "memory_mean",
@@ -78,7 +98,8 @@ def quality_notes(
     Returns
     -------
     list of Note
-        Kinds are "absent", "estimated", "cut", "unfinished" and "disturbed".
+        Kinds are "absent", "estimated", "cut", "unfinished", "disturbed", and "unmeasured" for
+        what no run with this capture level, release and cluster has.
     """
     notes = _clock(facts)
     if "workers" in groups:
@@ -88,7 +109,7 @@ def quality_notes(
         notes += _losses(groups, metrics)
         notes += _tasks(groups, metrics, facts)
         notes += _neighbours(groups["workers"], metrics, facts)
-    return notes
+    return notes + _unmeasured(metrics, notes, facts)
 
 
 def _clock(facts: CaptureFacts) -> list[Note]:
@@ -251,6 +272,22 @@ def _other_cores(workers: xr.Dataset) -> float:
     return max(0.0, float(busy - own)) / elapsed if elapsed > 0 else 0.0
 
 
+def _unmeasured(metrics: Mapping[str, float], notes: list[Note], facts: CaptureFacts) -> list[Note]:
+    """Return a note for each reason why metrics are absent that no other note explains."""
+    explained = {name for note in notes for name in note.metrics}
+    by_reason: dict[str, list[str]] = {}
+    for name in METRICS:
+        if name in metrics or name in explained or name in OPTIONAL:
+            continue
+        light_only = name in FULL_ONLY and not facts.full
+        reason = "only at capture level full" if light_only else REASONS.get(name, UNKNOWN)
+        by_reason.setdefault(reason, []).append(name)
+    return [
+        Note("unmeasured", tuple(names), f"{', '.join(names)}: {reason}")
+        for reason, names in by_reason.items()
+    ]
+
+
 def kinds_by_metric(notes: list[Note]) -> dict[str, str]:
     """Return the kinds of notes on each metric, for the run's record.
 
@@ -262,11 +299,11 @@ def kinds_by_metric(notes: list[Note]) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        Kinds, sorted and separated by spaces, by name of the metric.
+        Kinds, sorted and separated by spaces, by name of the metric; without "unmeasured".
     """
     kinds: dict[str, set[str]] = {}
     for note in notes:
-        for metric in note.metrics:
+        for metric in note.metrics if note.kind != "unmeasured" else ():
             kinds.setdefault(metric, set()).add(note.kind)
     return {metric: " ".join(sorted(words)) for metric, words in kinds.items()}
 

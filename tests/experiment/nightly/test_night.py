@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchkit.experiment.nightly.night import Night
+from benchkit.show.reports.night import night_markdown
 from benchkit.store.store import Store
 
 
@@ -11,3 +12,15 @@ def test_night_changes_are_sorted_by_importance(tmp_path):
     events = [{"kind": kind, "nth": nth} for nth, kind in enumerate(kinds)]
     night = Night("2026-01-02T00:00:00+00:00", Store(tmp_path / "store"), events=events)
     assert [event["nth"] for event in night.changes] == [2, 5, 4, 3, 1]
+
+
+def test_night_names_limits_of_its_runs(tmp_path):
+    record = {"outcome": "ok", "quality": '{"duration": "disturbed"}', "workload": "w"}
+    records = [{**record, "environment": "tip"}, {**record, "environment": "tip", "quality": "{}"}]
+    night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"), records=records)
+
+    text = "duration: 1 of 2 runs of tip disturbed; `Run.quality` says by what"
+    assert night.limits == [text]
+    assert f"limited: {text}" in repr(night)
+    assert "### Limits of the runs" in night_markdown(night)
+    assert Night("2026-01-02T00:00:00", Store(tmp_path / "store")).limits == []

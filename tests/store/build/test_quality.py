@@ -10,6 +10,7 @@ from helpers.synthetic_recordings import MB, OFF, ON, group, record, segment, wo
 
 from benchkit.store.build.quality import Note, kinds_by_metric
 from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.schema import METRICS
 
 STEPS = np.arange(ON - 1, OFF + 1, 0.25)
 
@@ -51,8 +52,10 @@ def healthy(**changes):
 
 
 def notes_of(folder, *segments, **tail):
+    """Return the run, and kind, text and metrics of its notes on what could have been measured."""
     tree = run_from_recording(record(folder, *segments, **tail))
-    return tree, [(n["kind"], n["text"], n["metrics"]) for n in json.loads(tree.attrs["quality"])]
+    notes = [note for note in json.loads(tree.attrs["quality"]) if note["kind"] != "unmeasured"]
+    return tree, [(note["kind"], note["text"], note["metrics"]) for note in notes]
 
 
 def test_quality_notes_of_healthy_run_are_empty(tmp_path):
@@ -223,6 +226,20 @@ def test_quality_notes_of_set_clock_name_absent_metrics(tmp_path):
     assert notes[0][1].startswith("the scheduler's clock was set by -5.00 s during the run")
     assert [name for name in notes[0][2] if name in tree.data_vars] == []
     assert "memory_peak" in notes[0][2]
+
+
+@pytest.mark.parametrize("level", ["light", "full"])
+def test_quality_notes_explain_each_absent_metric(level, tmp_path):
+    tree = run_from_recording(record(tmp_path, healthy(), capture=level))
+    notes = json.loads(tree.attrs["quality"])
+    texts = {name: note["text"] for note in notes for name in note["metrics"]}
+
+    absent = {name for name in METRICS if name not in tree.data_vars} - {"cost", "seceded_time"}
+    assert absent == set(texts)
+    assert texts["gil_contention_mean"].endswith(
+        "gilknocker is not installed on the workers, or the run was short"
+    )
+    assert ("only at capture level full" in texts["n_tasks_recomputed"]) == (level == "light")
 
 
 def test_quality_notes_count_lost_workers(tmp_path):
