@@ -18,6 +18,7 @@ from helpers.dashboard_server import (
     served,
     text_of,
     wait_for_plots,
+    zoom,
 )
 from helpers.history_data import SLOWER
 from helpers.running_experiment import EXPERIMENT
@@ -175,11 +176,7 @@ def test_task_stream_zooms_a_million_tasks(page, tmp_path, artifacts, a_run):
         wait_for_plots(page, 1)
         page.screenshot(path=artifacts / "dashboard-million.png")
 
-        page.mouse.move(600, 500)
-        for _ in range(17):  # each wheel step zooms to two thirds of the time
-            page.mouse.wheel(0, -200)
-            page.wait_for_timeout(30)
-        page.wait_for_function(f"{RECTANGLES} > 100")
+        zoom(page, "What did each thread do?", f"{RECTANGLES} > 100")
         assert page.evaluate(RECTANGLES) <= 4000
         page.screenshot(path=artifacts / "dashboard-million-zoomed.png")
 
