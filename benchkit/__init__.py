@@ -28,7 +28,6 @@ _NAMES = {
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
     "bisect": "benchkit.experiment.bisect.api",
-    "collect": "benchkit.measure.discovery",
     "compare": "benchkit.analysis.compare.compare_runs",
     "dataset": "benchkit.measure.data.dataset",
     "expect": "benchkit.measure.checks",

@@ -95,11 +95,10 @@ def make_data(folders: tuple[str, ...], name: str, size: str) -> None:
     Example:
       benchkit data make tpch --size tiny
     """
-    from benchkit.experiment.paths import folders_of
+    from benchkit.experiment.paths import collect_workloads
     from benchkit.measure.data.dataset import dataset
-    from benchkit.measure.discovery import collect
 
-    collect(folders_of("workloads", folders))  # workload files declare recipes
+    collect_workloads(folders)  # workload files declare recipes
     made = dataset(name, size=size)
     click.echo(f"{made.label}  {made.url or made.path}")
 

@@ -104,11 +104,10 @@ def _workloads(
 ) -> list[dict[str, Any]]:
     """Return a row per variant; broken files are rows too, with their reason."""
     from benchkit.experiment.environment.lookup import find_environment
-    from benchkit.experiment.paths import folders_of
+    from benchkit.experiment.paths import collect_workloads, folders_of
     from benchkit.experiment.run.estimate import size_text
-    from benchkit.measure.discovery import collect
 
-    collection = collect(folders_of("workloads", folders))
+    collection = collect_workloads(folders)
     arm = find_environment(environment, folders_of("environments", environment_folders))
     rows = [
         {

@@ -19,13 +19,12 @@ import benchkit
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
-from benchkit.experiment.paths import folders_of
+from benchkit.experiment.paths import collect_workloads
 from benchkit.experiment.run.kernel import MeasuringKernel
 from benchkit.formatting import format_bytes, format_seconds
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.dataset import data_folder
-from benchkit.measure.discovery import collect
 from benchkit.store.store import Store
 
 __all__ = ["CheckResult", "run_checks"]
@@ -138,7 +137,7 @@ def _extra(name: str) -> Callable[[], tuple[str, str]]:
 
 
 def _workloads() -> tuple[str, str]:
-    collection = collect(folders_of("workloads"))
+    collection = collect_workloads()
     variants = collection.variants()
     if collection.broken:
         return "trouble", f"{len(collection.broken)} broken files, first {collection.broken[0]}"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import benchkit
 from benchkit.errors import UsageError
+from benchkit.measure.discovery import Collection, collect
+from benchkit.measure.folders import checked_folders
 
-__all__ = ["file_name", "folders_of", "notebook_path", "shipped"]
+__all__ = ["collect_workloads", "file_name", "folders_of", "notebook_path", "shipped"]
 
 
 def shipped(kind: str) -> Path:
@@ -30,32 +32,55 @@ def shipped(kind: str) -> Path:
 
 
 def folders_of(kind: str, given: Sequence[str | Path] = ()) -> list[Path]:
-    """Return the folders to search: those given, else ``./<kind>``, else the shipped folder.
+    """Return the folders to search: those given, else ``./<kind>``, and the shipped folder.
 
     Parameters
     ----------
     kind : {"workloads", "environments", "notebooks"}
         Content of the folders.
-    given : sequence of path
-        Folders that the user selected.
+    given : path, text or sequence of them
+        Folders that the user selected; see `benchkit.measure.folders.as_list`. Given folders of
+        workloads are the only ones: the others of an experiment take long.
 
     Returns
     -------
     list of path
-        At least one folder.
+        At least one folder; a name in several is that of the first.
 
     Raises
     ------
     UsageError
-        A given folder does not exist.
+        A given folder does not exist, or is above the working directory.
     """
-    if given:
-        for folder in given:
-            if not Path(folder).is_dir():
-                raise UsageError(f"{folder}: no such folder of {kind}")
-        return [Path(folder) for folder in given]
-    folder = Path(kind)
-    return [folder if folder.is_dir() else shipped(kind)]
+    own = (
+        checked_folders(given, kind) if given else [path for path in [Path(kind)] if path.is_dir()]
+    )
+    if given and kind == "workloads":
+        return own
+    known = {path.resolve() for path in own}
+    return own if shipped(kind).resolve() in known else [*own, shipped(kind)]
+
+
+def collect_workloads(folders: Sequence[str | Path] = ()) -> Collection:
+    """Return the workloads of folders.
+
+    Parameters
+    ----------
+    folders : path, text or sequence of them
+        By default ``./workloads`` and the shipped folder.
+
+    Returns
+    -------
+    Collection
+        Workloads and broken files.
+
+    Raises
+    ------
+    UsageError
+        A given folder does not exist, or is above the working directory.
+    """
+    chosen = folders_of("workloads", folders)
+    return collect(chosen, chosen[-1] if len(chosen) > 1 and not folders else None)
 
 
 def notebook_path(name: str) -> Path:

@@ -20,8 +20,10 @@ from types import ModuleType
 
 import cloudpickle
 
+from benchkit.measure.arguments import as_list
 from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload, UsageError
 from benchkit.measure.expression import matcher
+from benchkit.measure.folders import workload_files
 from benchkit.measure.html_table import html_table
 from benchkit.measure.workloads import Variant, Workload
 
@@ -62,10 +64,13 @@ class Collection:
         By name, in the order of their files.
     broken : list of BrokenFile
         Files without workloads because of an error.
+    shipped : set of str
+        Names of the workloads that come with benchkit, next to those of the user.
     """
 
     workloads: dict[str, Workload] = field(default_factory=dict)
     broken: list[BrokenFile] = field(default_factory=list)
+    shipped: set[str] = field(default_factory=set)
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, int | str, str]] = [
@@ -91,7 +96,8 @@ class Collection:
         Parameters
         ----------
         name : str
-            The parameters in brackets may be in any order and incomplete.
+            The full name of a variant, or a workload with some of its parameters in brackets,
+            in any order; ``*`` matches any characters.
 
         Returns
         -------
@@ -104,16 +110,13 @@ class Collection:
             Nothing matches; the message has similar names.
         """
         base, _, inside = name.partition("[")
-        if "*" in name:
+        matching = self.workloads[base].variants() if base in self.workloads else []
+        matching = [v for v in matching if name == v.name] or [
+            variant for variant in matching if variant.has_parameters(inside.removesuffix("]"))
+        ]
+        if not matching and "*" in name:
             matches = matcher(f"name:{name}")
             matching = [variant for variant in self.variants() if matches(variant)]
-        else:
-            wanted = {part.strip() for part in inside.rstrip("]").split(",") if part.strip()}
-            matching = [
-                variant
-                for variant in (self.workloads[base].variants() if base in self.workloads else [])
-                if wanted <= {f"{key}={value}" for key, value in variant.params.items()}
-            ]
         if not matching:
             known = [variant.name for variant in self.variants()]
             raise UnknownWorkload(name, known if inside else [*self.workloads, *known])
@@ -125,7 +128,8 @@ class Collection:
         Parameters
         ----------
         names : sequence of str
-            See `find`; empty: all variants.
+            See `find`; empty: all variants. Without an expression the shipped workloads are not
+            selected, if there are others.
         expression : str, optional
             See `benchkit.measure.expression.matcher`.
 
@@ -139,8 +143,12 @@ class Collection:
         UnknownWorkload, InvalidSelectionError
             A name does not exist; the expression is invalid or selects nothing.
         """
-        selected = [variant for name in names for variant in self.find(name)]
-        selected = selected if names else self.variants()
+        selected = [variant for name in as_list(names, "workloads") for variant in self.find(name)]
+        if not names:
+            selected = self.variants()
+            if expression is None:
+                own = [v for v in selected if v.workload.name not in self.shipped]
+                selected = own or selected
         if expression is not None:
             matches = matcher(expression)
             selected = [variant for variant in selected if matches(variant)]
@@ -152,14 +160,20 @@ class Collection:
         return list(dict.fromkeys(selected))
 
 
-def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
+def collect(
+    folders: str | Path | Sequence[str | Path] = (), shipped: Path | None = None
+) -> Collection:
     """Import the workload files of folders and of installed plugins.
 
     Parameters
     ----------
     folders : path or sequence of path
-        Searched recursively. Files and folders whose name begins with ``_`` or ``.`` are skipped;
-        workload files may import them as helpers from their own folder.
+        Searched recursively for files that import benchkit. Files and folders whose name begins
+        with ``_`` or ``.`` are skipped; workload files may import them as helpers from their own
+        folder.
+    shipped : path, optional
+        Which of the folders is that of benchkit: a workload of another folder replaces one of the
+        same name in it.
 
     Returns
     -------
@@ -172,14 +186,12 @@ def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
         A folder does not exist.
     """
     collection = Collection()
-    for folder in [folders] if isinstance(folders, (str, Path)) else folders:
+    for folder in as_list(folders, "workloads"):
         root = Path(folder)
         if not root.is_dir():
             raise UsageError(f"{folder}: no such folder of workloads")
-        for path in sorted(root.rglob("*.py")):
-            parts = path.relative_to(root).parts
-            if not any(part.startswith(("_", ".")) for part in parts):
-                _add_file(collection, path)
+        for path in workload_files(root):
+            _add_file(collection, path, root == shipped)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             _add_module(collection, point.load(), f"entry point {point.name}")
@@ -189,10 +201,10 @@ def collect(folders: str | Path | Sequence[str | Path] = ()) -> Collection:
     return collection
 
 
-def _add_file(collection: Collection, path: Path) -> None:
+def _add_file(collection: Collection, path: Path, shipped: bool = False) -> None:
     try:
         module = _import_file(path.resolve())
-        _add_module(collection, module, str(path))
+        _add_module(collection, module, str(path), shipped)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -244,12 +256,15 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _add_module(collection: Collection, module: ModuleType, origin: str) -> None:
+def _add_module(
+    collection: Collection, module: ModuleType, origin: str, shipped: bool = False
+) -> None:
     for value in list(vars(module).values()):
         if not isinstance(value, Workload) or value.main.__module__ != module.__name__:
             continue
         other = collection.workloads.get(value.name)
-        if other is value:
+        is_replaced = shipped and value.name not in collection.shipped
+        if other is value or (other is not None and is_replaced):
             continue
         if other is not None:
             place = f"{other.path}:{other.line}"
@@ -257,6 +272,8 @@ def _add_module(collection: Collection, module: ModuleType, origin: str) -> None
             collection.broken.append(BrokenFile(origin, value.line, reason))
             continue
         collection.workloads[value.name] = value
+        if shipped:
+            collection.shipped.add(value.name)
 
 
 def _broken_file(path: Path, error: BaseException) -> BrokenFile:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchkit.measure.arguments import check_run_arguments
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.discovery import collect
 from benchkit.measure.errors import UsageError
@@ -19,7 +21,7 @@ def measure(
     workload: str,
     *,
     workloads: Sequence[str | Path] = (),
-    folder: str | Path,
+    folder: str | Path = "",
     params: Mapping[str, Any] | None = None,
     cluster: Mapping[str, Any] | None = None,
     clusters: Mapping[str, Mapping[str, Any]] | None = None,
@@ -38,7 +40,7 @@ def measure(
     workloads : sequence of path
         Folders with workload files.
     folder : path
-        Folder for the recording.
+        Folder for the recording; empty: a temporary one.
     params : mapping, optional
         Parameters to bind that are not part of a declared variant.
     cluster, clusters : mapping, optional
@@ -58,6 +60,7 @@ def measure(
     UnknownWorkload, InvalidParameterError, InvalidClusterError, UsageError
         A name or an option does not exist.
     """
+    check_run_arguments(scale=scale, capture=capture, deadline_s=deadline_s)
     collection = collect(workloads)
     if params:
         base = workload.partition("[")[0]
@@ -70,7 +73,7 @@ def measure(
     return execute(
         variants[0],
         ClusterSpec.from_dict(cluster),
-        folder=folder,
+        folder=folder or tempfile.mkdtemp(),
         scale=scale,
         capture=capture,
         deadline_s=deadline_s,

@@ -298,6 +298,18 @@ class Workload:
         return html_table(self.name, texts.items())
 
 
+def _is_list_of(text: str, parts: list[str]) -> bool:
+    """Return whether a text is a list, separated by commas, of some of the parts."""
+    text = text.strip()
+    if not text or text in parts:
+        return True
+    return any(
+        text.startswith(f"{part},")
+        and _is_list_of(text[len(part) + 1 :], [other for other in parts if other != part])
+        for part in parts
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Variant:
     """A workload with its parameters bound.
@@ -330,10 +342,25 @@ class Variant:
         names = []
         for tag in self.workload.tags:
             name, _, inside = tag.partition("[")
-            wanted = {part.strip() for part in inside.rstrip("]").split(",") if part.strip()}
-            if wanted <= {f"{key}={value}" for key, value in self.params.items()}:
+            if self.has_parameters(inside.removesuffix("]")):
                 names.append(name)
         return tuple(names)
+
+    def has_parameters(self, text: str) -> bool:
+        """Return whether the variant has the parameters of a text.
+
+        Parameters
+        ----------
+        text : str
+            ``method=p2p,chunks=(100, 100)``: some of the parameters in any order; values may
+            contain commas.
+
+        Returns
+        -------
+        bool
+            True for an empty text.
+        """
+        return _is_list_of(text, [f"{key}={value}" for key, value in self.params.items()])
 
     def missing_packages(self) -> list[str]:
         """Return the required modules that cannot be imported here.

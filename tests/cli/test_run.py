@@ -57,7 +57,7 @@ def fine(client, scale, *, n, word):
     return client.submit(sum, [n, 1])
 """
     )
-    (folder / "broken.py").write_text("x = 1\nraise ValueError('no')\n")
+    (folder / "broken.py").write_text("import benchkit\nraise ValueError('no')\n")
     return str(folder)
 
 

@@ -13,12 +13,13 @@ from benchkit.errors import InvalidParameterError, UsageError, did_you_mean
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
-from benchkit.experiment.paths import folders_of
+from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import NULL_ARM, Arm, read_plan
 from benchkit.experiment.run.sweep import expand
-from benchkit.measure.discovery import BrokenFile, collect
+from benchkit.measure.arguments import as_list
+from benchkit.measure.discovery import BrokenFile
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
 from benchkit.store.store import Store
@@ -107,7 +108,7 @@ def workloads(select: str | None = None, folders: Sequence[str | Path] = ()) -> 
     DataFrame
         One row per variant, indexed by full name.
     """
-    variants = collect(folders_of("workloads", folders)).select((), select)
+    variants = collect_workloads(folders).select((), select)
     rows = {
         variant.name: (
             variant.workload.category,
@@ -127,7 +128,8 @@ class Selection:
     Parameters
     ----------
     names : sequence of str
-        Names of workloads or variants, globs allowed; empty for all workloads.
+        Names of workloads or variants, globs allowed; empty for all workloads. This and other
+        lists may be given as text, see `benchkit.measure.arguments.as_list`.
     select : str, optional
         Expression that narrows the selection, with the syntax of ``pytest -k``.
     folders : sequence of path
@@ -152,6 +154,10 @@ class Selection:
     environment_folders: Sequence[str | Path] = ()
     null: bool = False
     sweeps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("names", "folders", "environments", "environment_folders"):
+            object.__setattr__(self, name, as_list(getattr(self, name), name))
 
 
 def plan_experiment(
@@ -185,7 +191,7 @@ def plan_experiment(
         An environment or another argument is invalid.
     """
     workload_folders = folders_of("workloads", selection.folders)
-    collection = collect(workload_folders)
+    collection = collect_workloads(selection.folders)
     selected = collection.select(selection.names, selection.select)
     variants = with_parameters(selected, selection.params)
     arms = _arms(selection)

@@ -22,8 +22,8 @@ from benchkit.analysis.run.baseline import metrics_against_previous
 from benchkit.analysis.run.noise import run_noise
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
-from benchkit.experiment.paths import folders_of
-from benchkit.measure.discovery import Collection, collect
+from benchkit.experiment.paths import collect_workloads
+from benchkit.measure.discovery import Collection
 from benchkit.store.run import Run
 from benchkit.store.store import Store
 
@@ -277,7 +277,7 @@ def workload_catalogue() -> Collection:
         The workloads; empty if the folder is missing: measured workloads are shown without it.
     """
     try:
-        return collect(folders_of("workloads"))
+        return collect_workloads()
     except BenchkitError:
         return Collection()
 
