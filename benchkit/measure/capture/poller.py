@@ -104,6 +104,10 @@ class SchedulerPoller:
             if address not in workers:
                 plugin.remove_worker(scheduler, address, moment=times.get(("remove", address)))
         self.workers_before = workers
+        self.poll_tasks()
+
+    def poll_tasks(self) -> None:
+        """Record new task groups and failed tasks, of which the scheduler keeps the last 100."""
         if self.tasks and self.event_log.counting:
             self._poll_groups()
             self._poll_failures()
@@ -163,15 +167,18 @@ class SchedulerPoller:
         if not new:
             return
         self.last_failure = new[0]
+        # Also groups that the scheduler has forgotten.
+        observed = {group.name: group for group in self.groups.members}
         for failure in reversed(new):
             task = self.scheduler.tasks.get(failure.key)
-            group = self.scheduler.task_groups.get(key_split_group(failure.key))
+            name = key_split_group(failure.key)
+            group = self.scheduler.task_groups.get(name) or observed.get(name)
             if task is not None:
-                self.groups.counts[self.groups.number(task.group)][1] += 1
-            elif group is not None:
+                group = task.group
+            if group is not None:
                 self.groups.counts[self.groups.number(group)][1] += 1
             else:
-                self.released_failures[key_split_group(failure.key)] += 1
+                self.released_failures[name] += 1
             address = next(iter(failure.erred_on), None)
             self.event_log.add_failure(
                 failure if task is None else task,
@@ -206,7 +213,9 @@ class SchedulerPoller:
     def _count(self) -> None:
         for number, group in enumerate(self.groups.members):
             counts = self.groups.counts[number]
-            counts[0] = _ended(group) - self.ended_before.get(group, 0) + counts[1]
+            counts[0] = _ended(group) - self.ended_before.get(group, 0)
+            if hasattr(group, "_types"):
+                counts[0] += counts[1]
             if self.scattered is not None and not hasattr(group, "_types"):
                 counts[0] -= self.scattered.by_group[group.name]
 
@@ -243,8 +252,11 @@ class SchedulerPoller:
 
 
 def _ended(group: Any) -> int:
-    """Return the number of tasks of a group that produced a result."""
-    types = getattr(group, "_types", None)  # since 2024.6: number of results by type
+    """Return the number of tasks of a group that produced a result.
+
+    Before 2024.6 failed tasks are contained: a task that was forgotten looks the same.
+    """
+    types = getattr(group, "_types", None)  # number of results by type
     if types is not None:
         return sum(types.values())
-    return int(group.states["memory"] + group.states["forgotten"])
+    return int(sum(group.states[state] for state in ("memory", "erred", "forgotten")))

@@ -39,7 +39,7 @@ __all__ = ["CapturePlugin"]
 
 #: Seconds between samples. Heartbeats, every 0.5 s or more, limit the real resolution.
 SAMPLE_TICK_S = 0.25
-#: At level "light" the scheduler itself is sampled as often as its monitor, every second tick.
+#: At level "light" every second tick is a sample: heartbeats are 0.5 s apart.
 LIGHT_TICKS = 2
 #: Seconds between polls of a worker: the data lost when the worker dies.
 WORKER_POLL_INTERVAL_S = 5.0
@@ -212,6 +212,7 @@ class CapturePlugin(ClusterHooks):
         self.t_on = self.report_poller.start = time()
         steady = monotonic()
         self._guarded(self.running_tasks.start, self.t_on)
+        self.n_ticks = -1  # the first sample is a full one
         self._sample()
         return {
             "t_on": self.t_on,
@@ -331,13 +332,15 @@ class CapturePlugin(ClusterHooks):
             self._guarded(self.poller.poll)
 
     def _sample(self) -> None:
+        self.n_ticks += 1
+        if self.event_log.counting and self.level == "light" and self.n_ticks % LIGHT_TICKS:
+            if self.poller is not None:
+                self._guarded(self.poller.poll_tasks)
+            return
         self._poll()
         self._guarded(self.stream.flush, MIN_TASKS_PER_FLUSH)
         self._guarded(self.samples.sample_workers)
-        self.n_ticks += 1
-        is_edge = not self.event_log.counting
-        if self.level == "full" or is_edge or self.n_ticks % LIGHT_TICKS == 0:
-            self._guarded(self.samples.sample_scheduler)
+        self._guarded(self.samples.sample_scheduler)
         if self.event_log.counting:
             self._guarded(self.running_tasks.sample)
         self._guarded(self._count_captures)

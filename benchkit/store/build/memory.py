@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchkit.store.build.processes import process_ids
 
-__all__ = ["MIN_SAMPLED", "cluster_memory", "sampled_share"]
+__all__ = ["MIN_SAMPLED", "cluster_memory", "mean_uncertainty", "sampled_share"]
 
 Array = NDArray[np.float64]
 
@@ -50,6 +50,12 @@ class _Process:
         early = max(0.0, min(self.time[0], self.end) - self.begin) * self.rss[0]
         late = max(0.0, self.end - max(self.time[-1], self.begin)) * self.rss[-1]
         return float(ends[1] - ends[0] + early + late)
+
+    def uncertainty(self) -> float:
+        """Return B s by which the integral may be wrong: a step may be anywhere between samples."""
+        begins, ends = np.maximum(self.time[:-1], self.begin), np.minimum(self.time[1:], self.end)
+        seconds = np.maximum(ends - begins, 0.0)
+        return float((np.abs(np.diff(self.rss)) * seconds).sum() / 2)
 
     def peaks(self) -> list[tuple[float, float, float]]:
         """Return the peaks reached in the cluster, each with begin and end of its interval."""
@@ -132,6 +138,26 @@ def sampled_share(groups: Mapping[str, xr.Dataset], duration: float) -> float:
     held = _held_s(workers, ids, duration)
     processes = _processes(workers, groups["memory_samples"], ids, duration)
     return sum(process.sampled_s() for process in processes.values()) / held if held else 1.0
+
+
+def mean_uncertainty(groups: Mapping[str, xr.Dataset], duration: float) -> float:
+    """Return the largest error of ``memory_mean`` in B, if memory changes once between samples.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        Groups ``workers`` and ``memory_samples`` of a run.
+    duration : float
+        Seconds between clock on and clock off.
+
+    Returns
+    -------
+    float
+        0 if memory is constant.
+    """
+    workers = groups["workers"]
+    processes = _processes(workers, groups["memory_samples"], process_ids(workers), duration)
+    return sum(process.uncertainty() for process in processes.values()) / duration
 
 
 def _held_s(workers: xr.Dataset, ids: NDArray[np.int64], duration: float) -> float:

@@ -224,14 +224,16 @@ def _occupancy(
 
 
 def _mean_in_window(ends: np.ndarray, values: np.ndarray, duration: float) -> float | None:
-    """Return the mean of values of intervals, weighted by their seconds in the window.
+    """Return the mean of values of intervals in the window, weighted by their seconds.
 
-    `ends`, shape (time, ...), are the ends of the intervals; each begins at the end before it. None
-    if less than half of the window is known, or the window is shorter than two intervals.
+    `ends`, shape (time, ...), are the ends of the intervals; each begins at the end before it. An
+    interval across an edge of the window contains what was outside: it counts, by its seconds in
+    the window, only if less than half of the window lies in other intervals. None if less than half
+    of the window is known, or the window is shorter than two intervals.
     """
     if duration < 2 * MONITOR_S or not ends.size:
         return None
-    total = weight = 0.0
+    sums = np.zeros((2, 2))  # intervals inside, and all; seconds times value, and seconds
     columns = ends.reshape(len(ends), -1).T, values.reshape(len(values), -1).T
     n_known = 0
     for end, value in zip(*columns, strict=True):
@@ -243,9 +245,13 @@ def _mean_in_window(ends: np.ndarray, values: np.ndarray, duration: float) -> fl
         starts = np.append(stops[0] - MONITOR_S, stops[:-1])
         seconds = np.minimum(stops, duration) - np.maximum(starts, 0.0)
         seconds = np.maximum(seconds, 0.0)
-        total += float((value[known][first] * seconds).sum())
-        weight += float(seconds.sum())
-    return total / weight if weight > n_known * duration / 2 else None
+        inside = np.where((starts >= 0) & (stops <= duration), seconds, 0.0)
+        for row, weights in enumerate((inside, seconds)):
+            sums[row] += (value[known][first] * weights).sum(), weights.sum()
+    for total, weight in sums:
+        if weight > n_known * duration / 2:
+            return float(total / weight)
+    return None
 
 
 def _traffic(transfers: xr.Dataset) -> dict[str, float]:

@@ -10,7 +10,7 @@ import xarray as xr
 
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.build.facts import CaptureFacts
-from benchkit.store.build.memory import MIN_SAMPLED, sampled_share
+from benchkit.store.build.memory import MIN_SAMPLED, mean_uncertainty, sampled_share
 from benchkit.store.build.processes import increases, process_ids
 from benchkit.store.schema import METRICS
 
@@ -142,6 +142,10 @@ def _sampling(
     if share < 1 - MENTIONED:
         text = f"memory was sampled during {share:.1%} of the workers' time"
         notes.append(Note("estimated", MEMORY, text))
+    mean, error = metrics["memory_mean"], mean_uncertainty(groups, duration)
+    if error > MENTIONED * mean:
+        text = f"memory_mean may be wrong by {error / mean:.0%}: memory changed between two samples"
+        notes.append(Note("estimated", ("memory_mean",), text))
     bound = metrics.get("memory_peak_bound", metrics["memory_peak"])
     if bound > metrics["memory_peak"] * (1 + MENTIONED):
         low, high = (format_quantity(value, "B") for value in (metrics["memory_peak"], bound))

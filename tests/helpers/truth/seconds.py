@@ -45,19 +45,19 @@ def adaptive_workers(client: Any, _: Any) -> dict[str, float]:
 
 @scenario("failed_time", "compute_time")
 def tasks_that_fail(client: Any, _: Any) -> dict[str, float]:
-    """Two tasks that raise after 1.2 s; Dask takes 0.03 s more for each error."""
+    """Two tasks that raise after 1.8 s; Dask takes 0.03 s more for each error."""
     from distributed import wait
 
     path = os.path.abspath(f"failures-{time.time_ns()}")
-    wait(client.map(fail, [1.2] * 2, range(2), path=path, pure=False))
+    wait(client.map(fail, [1.8] * 2, range(2), path=path, pure=False))
     return {"failed_time": read_failures(path), "spans": []}
 
 
 @scenario("failed_time", "compute_time", "n_tasks")
 def tasks_that_are_retried(client: Any, _: Any) -> dict[str, float]:
-    """A failed attempt of 1.2 s, then a good one."""
+    """A failed attempt of 1.8 s, then a good one."""
     path = os.path.abspath(f"failures-{time.time_ns()}")
-    good = client.submit(fail, 1.2, 0, path, 1, retries=3, pure=False).result()
+    good = client.submit(fail, 1.8, 0, path, 1, retries=3, pure=False).result()
     return {"failed_time": read_failures(path), "spans": [good], "n_tasks": 1}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.synthetic_recordings import MB, NAN
 
-from benchkit.store.build.memory import cluster_memory, sampled_share
+from benchkit.store.build.memory import cluster_memory, mean_uncertainty, sampled_share
 from benchkit.store.build.shape import shaped
 
 DURATION = 10.0
@@ -128,3 +128,12 @@ def test_sampled_share_counts_each_process_once():
     assert sampled_share(groups_of(samples, process_ids=(7, 7)), DURATION) == pytest.approx(
         0.5, abs=0.01
     )
+
+
+def test_mean_uncertainty_is_half_of_each_step_times_its_interval():
+    """100 MB within 0.5 s, once up and once down: 50 MB s in 10 s."""
+    samples = [(0, t, rss) for t, rss in ((-1, 100), (2, 100), (2.5, 200), (4, 200), (4.5, 100))]
+    groups = groups_of([*samples, (0, 11, 100)], process_ids=(0,), joined=(-5,), left=(NAN,))
+
+    assert mean_uncertainty(groups, DURATION) == pytest.approx(2 * 100 * MB * 0.5 / 2 / DURATION)
+    assert mean_uncertainty(groups_of(constant(0, 1) + constant(1, 2)), DURATION) == 0
