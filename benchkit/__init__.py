@@ -28,6 +28,7 @@ _NAMES = {
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
     "bisect": "benchkit.experiment.bisect.api",
+    "collect": "benchkit.measure.discovery",
     "compare": "benchkit.analysis.compare.compare_runs",
     "dataset": "benchkit.measure.data.dataset",
     "expect": "benchkit.measure.checks",

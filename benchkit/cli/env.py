@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from benchkit.experiment.environment.cache import Built
     from benchkit.experiment.environment.environment import Environment
 
-__all__ = ["env"]
+__all__ = ["env", "print_replaced"]
 
 
 @click.group()
@@ -28,8 +28,24 @@ def _folders(function: Callable[..., Any]) -> Callable[..., Any]:
         "folders",
         multiple=True,
         metavar="DIR",
-        help="Folder of environment files; default ./environments.",
+        help="Folder of environments; default ./environments and shipped ones.",
     )(function)
+
+
+def print_replaced(folders: Sequence[Path]) -> None:
+    """Print a note for each environment file that another one of the same name replaces.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        Folders of environment files; the first file of a name is used.
+    """
+    from benchkit.experiment.environment.lookup import environment_files, list_environments
+
+    used = list_environments(folders)
+    for path in environment_files(folders):
+        if path != used[path.stem]:
+            click.echo(f"note: {used[path.stem]} replaces {path}", err=True)
 
 
 def _load_environment(name: str, folders: tuple[str, ...], *, check: bool = True) -> Environment:
@@ -53,7 +69,9 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
     from benchkit.experiment.paths import folders_of
     from benchkit.formatting import Table, format_bytes
 
-    rows = environment_rows(folders_of("environments", folders))
+    searched = folders_of("environments", folders)
+    print_replaced(searched)
+    rows = environment_rows(searched)
     if as_json:
         print_json(rows)
         return

@@ -66,8 +66,7 @@ def list_command(
     """
     shown: Sequence[Mapping[str, Any]]
     if what == "runs":
-        filters = {**tags, "outcome": outcome}
-        frame = _runs(store, expression, since=since, **filters)
+        frame = _runs(store, expression, since=since, outcome=outcome, tags=tags or None)
         if as_json:
             print_json(_as_records(frame))
             return
@@ -108,6 +107,8 @@ def _workloads(
     from benchkit.experiment.run.estimate import size_text
 
     collection = collect_workloads(folders)
+    for name in collection.replaced:
+        click.echo(f"note: {name} of ./workloads replaces the shipped one", err=True)
     arm = find_environment(environment, folders_of("environments", environment_folders))
     rows = [
         {
@@ -119,7 +120,9 @@ def _workloads(
             "available": not variant.missing_packages(),
             "reason": ", ".join(variant.missing_packages()),
         }
-        for variant in collection.select((), expression)
+        for variant in (
+            collection.variants() if expression is None else collection.select((), expression)
+        )
     ]
     for broken in collection.broken:
         where = f"{broken.path}:{broken.line}"
@@ -179,6 +182,7 @@ def _as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per environment; the environment of benchkit is first."""
+    from benchkit.cli.env import print_replaced
     from benchkit.errors import BenchkitError
     from benchkit.experiment.environment.environment import CURRENT
     from benchkit.experiment.environment.lookup import find_environment, list_environments
@@ -186,6 +190,7 @@ def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
 
     folders = folders_of("environments", environment_folders)
     rows = []
+    print_replaced(folders)
     for name in [CURRENT, *list_environments(folders)]:
         try:
             environment = find_environment(name, folders)

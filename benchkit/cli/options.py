@@ -131,7 +131,7 @@ def common(*names: str) -> Callable[..., Any]:
         ],
         "workloads": [
             click.option("--workloads", "folders", multiple=True, metavar="DIR",
-                         help="Folder of workload files; default ./workloads."),
+                         help="Folder of workloads; default ./workloads and shipped ones."),
         ],
         "environment": [
             click.option("-e", "environment", default="current", show_default=True, metavar="ENV",
@@ -139,7 +139,7 @@ def common(*names: str) -> Callable[..., Any]:
         ],
         "environments": [
             click.option("--environments", "environment_folders", multiple=True, metavar="DIR",
-                         help="Folder of environment files; default ./environments."),
+                         help="Folder of environments; default ./environments and shipped ones."),
         ],
         "select": [
             click.option("-k", "expression", metavar="EXPR",

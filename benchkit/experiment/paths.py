@@ -7,8 +7,8 @@ from pathlib import Path
 
 import benchkit
 from benchkit.errors import UsageError
+from benchkit.measure.arguments import list_of
 from benchkit.measure.discovery import Collection, collect
-from benchkit.measure.folders import checked_folders
 
 __all__ = ["collect_workloads", "file_name", "folders_of", "notebook_path", "shipped"]
 
@@ -31,43 +31,43 @@ def shipped(kind: str) -> Path:
     return inside if inside.is_dir() else package.parent / kind
 
 
-def folders_of(kind: str, given: Sequence[str | Path] = ()) -> list[Path]:
-    """Return the folders to search: those given, else ``./<kind>``, and the shipped folder.
+def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list[Path]:
+    """Return the folders to search: those given, else ``./<kind>`` and the shipped folder.
 
     Parameters
     ----------
     kind : {"workloads", "environments", "notebooks"}
         Content of the folders.
-    given : path, text or sequence of them
-        Folders that the user selected; see `benchkit.measure.folders.as_list`. Given folders of
-        workloads are the only ones: the others of an experiment take long.
+    given : path or sequence of path
+        Folders that the user selected.
 
     Returns
     -------
     list of path
-        At least one folder; a name in several is that of the first.
+        At least one folder. The shipped folder is last.
 
     Raises
     ------
     UsageError
-        A given folder does not exist, or is above the working directory.
+        A given folder does not exist.
     """
-    own = (
-        checked_folders(given, kind) if given else [path for path in [Path(kind)] if path.is_dir()]
-    )
-    if given and kind == "workloads":
-        return own
-    known = {path.resolve() for path in own}
-    return own if shipped(kind).resolve() in known else [*own, shipped(kind)]
+    chosen = [Path(folder) for folder in list_of(given, kind)]
+    for folder in chosen:
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: no such folder of {kind}")
+    own = Path(kind)
+    if chosen or not own.is_dir():
+        return chosen or [shipped(kind)]
+    return [own] if own.resolve() == shipped(kind).resolve() else [own, shipped(kind)]
 
 
-def collect_workloads(folders: Sequence[str | Path] = ()) -> Collection:
-    """Return the workloads of folders.
+def collect_workloads(given: str | Path | Sequence[str | Path] = ()) -> Collection:
+    """Collect the workloads of the user and, unless folders are given, the shipped ones.
 
     Parameters
     ----------
-    folders : path, text or sequence of them
-        By default ``./workloads`` and the shipped folder.
+    given : path or sequence of path
+        Folders that the user selected.
 
     Returns
     -------
@@ -77,10 +77,12 @@ def collect_workloads(folders: Sequence[str | Path] = ()) -> Collection:
     Raises
     ------
     UsageError
-        A given folder does not exist, or is above the working directory.
+        A folder does not exist, or contains the working directory.
     """
-    chosen = folders_of("workloads", folders)
-    return collect(chosen, chosen[-1] if len(chosen) > 1 and not folders else None)
+    folders = folders_of("workloads", given)
+    if len(folders) == 2 and not list_of(given, "workloads"):
+        return collect(folders[:1], shipped=folders[1])
+    return collect(folders)
 
 
 def notebook_path(name: str) -> Path:

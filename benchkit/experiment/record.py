@@ -19,7 +19,6 @@ from typing import Any
 from distributed import default_client
 
 from benchkit.errors import StoreError, UsageError
-from benchkit.measure.arguments import check_run_arguments
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.description import describe
@@ -85,7 +84,6 @@ def record(
     >>> recorded.run.metrics["duration"]  # doctest: +SKIP
     """
     source = Prometheus.from_environment(prometheus)
-    check_run_arguments(workload=workload, capture=capture, tags=tags)
     if parse_capture(capture)[1]:
         raise UsageError(
             f"record: capture {capture!r}: extra files are recorded by `benchkit run` only; "

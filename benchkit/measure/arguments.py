@@ -1,4 +1,8 @@
-"""Check arguments that the command line, Python and notebooks take, before anything is written."""
+"""Check arguments that commands, Python functions and notebooks share: one function per kind.
+
+``papermill -p NAME VALUE`` passes text where a notebook expects a list, and a number where the text
+looks like one. Each function returns the value to use, or raises an error of one line.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,31 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
-from benchkit.measure.artifacts import parse_capture
-from benchkit.measure.errors import InvalidParameterError, UsageError
+from benchkit.measure.errors import UsageError
 
-__all__ = ["as_list", "check_run_arguments"]
+__all__ = [
+    "check_count",
+    "check_mapping",
+    "check_scale",
+    "check_seconds",
+    "check_tags",
+    "check_text",
+    "list_of",
+]
 
 
-def as_list(value: Any, name: str) -> list[Any]:
-    """Return a list that may be given as text: papermill and shells pass text only.
+def list_of(value: Any, name: str) -> list[Any]:
+    """Return a list argument; one text, path or object counts as a list of one.
 
     Parameters
     ----------
-    value : str, path or iterable
-        A text is one item, or a JSON list.
+    value : sequence, str, path or object
+        The argument. Text that begins with ``[`` must be a JSON list; empty text is an empty list.
     name : str
-        Name of the argument, for errors.
+        Name of the argument, for the message.
 
     Returns
     -------
@@ -32,73 +44,203 @@ def as_list(value: Any, name: str) -> list[Any]:
     Raises
     ------
     UsageError
-        The value is neither.
+        The value is a mapping or a number or contains one, or is not valid JSON.
 
     Examples
     --------
-    >>> as_list("tip", "environments"), as_list('["tip", "release"]', "environments")
+    >>> list_of("tip", "environments"), list_of('["tip", "release"]', "environments")
     (['tip'], ['tip', 'release'])
     """
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            return list(json.loads(value))
-        except json.JSONDecodeError as error:
-            raise UsageError(f"{name}: {value!r} is no list in JSON: {error}") from error
-    if isinstance(value, (str, os.PathLike)):
-        return [value]
-    if not isinstance(value, Iterable):
-        raise UsageError(f"{name}: {value!r} is a {type(value).__name__}: give a list of names")
-    return list(value)
+    items = value
+    if isinstance(value, str):
+        items = [value] if value.strip() else []
+        if value.lstrip().startswith("["):
+            try:
+                items = json.loads(value)
+            except ValueError as error:
+                raise _not_a_list(value, name) from error
+    elif value is None:
+        return []
+    elif isinstance(value, os.PathLike) or not isinstance(value, Iterable):
+        items = [value]
+    items = [value] if isinstance(value, (Mapping, bytes)) else list(items)
+    for item in items:
+        if item is None or isinstance(item, (Mapping, bytes, bool, Real)):
+            raise _not_a_list(value, name)
+    return items
 
 
-def check_run_arguments(
-    *,
-    repeats: Any = 1,
-    scale: Any = 1.0,
-    capture: Any = "full",
-    deadline_s: Any = None,
-    tags: Any = None,
-    workload: Any = "adhoc",
-) -> None:
-    """Check the arguments of a measurement.
+def _not_a_list(value: Any, name: str) -> UsageError:
+    return UsageError(
+        f"{name}={value!r}: must be a list of texts; with papermill: "
+        f"-y '{{{name}: [first, second]}}'"
+    )
+
+
+def check_text(value: Any, name: str) -> str:
+    """Return an argument that must be text and not empty.
 
     Parameters
     ----------
-    repeats : int
-        Number of runs, 1 or more.
-    scale : float
-        Above 0 and up to 1.
-    capture : str
-        See `benchkit.measure.artifacts.parse_capture`.
-    deadline_s : float, optional
-        Time limit in s, above 0.
-    tags : mapping of str to str, optional
-        Values of other types are stored as text.
-    workload : str
-        Name for the run.
+    value : str
+        The argument.
+    name : str
+        Name of the argument, for the message.
+
+    Returns
+    -------
+    str
+        The same text.
 
     Raises
     ------
-    UsageError, InvalidParameterError
-        An argument is invalid; the message says what would be valid.
+    UsageError
+        The value is not text, or is empty.
     """
-    if type(repeats) is not int or repeats < 1:
-        raise UsageError(f"repeats {repeats!r}: must be a whole number, 1 or more")
-    if not _is_number(scale) or not 0 < scale <= 1:
-        raise InvalidParameterError(f"scale {scale!r}: choose a number above 0 and up to 1")
-    if deadline_s is not None and not (_is_number(deadline_s) and deadline_s > 0):
-        raise UsageError(f"deadline_s {deadline_s!r}: must be a number of seconds above 0")
-    if not isinstance(capture, str):
-        raise UsageError(f"capture {capture!r}: must be a text, such as 'full'")
-    parse_capture(capture)
-    if tags is not None and not isinstance(tags, Mapping):
-        raise UsageError(f"tags {tags!r}: must be a mapping, such as {{'variant': 'A'}}")
-    for name in tags or ():
-        if not isinstance(name, str) or not name:
-            raise UsageError(f"tags {tags!r}: the name {name!r} must be a text")
-    if not isinstance(workload, str) or not workload.strip():
-        raise UsageError(f"workload {workload!r}: must be a name, such as 'etl'")
+    if not isinstance(value, str):
+        raise UsageError(f"{name}={value!r}: must be text; with papermill: -r {name} VALUE")
+    if not value.strip():
+        raise UsageError(f"{name}={value!r}: is empty: give a name")
+    return value
+
+
+def check_scale(scale: Any) -> float:
+    """Return a share of the full size of the data.
+
+    Parameters
+    ----------
+    scale : float
+        Above 0 and up to 1.
+
+    Returns
+    -------
+    float
+        The same number.
+
+    Raises
+    ------
+    UsageError
+        The value is not a number in this range.
+    """
+    if _is_number(scale) and 0 < scale <= 1:
+        return float(scale)
+    raise UsageError(f"scale={scale!r}: must be a number above 0 and up to 1")
+
+
+def check_count(value: Any, name: str, least: int = 1) -> int:
+    """Return a whole number.
+
+    Parameters
+    ----------
+    value : int
+        The argument.
+    name : str
+        Name of the argument, for the message.
+    least : int, default 1
+        Smallest allowed value.
+
+    Returns
+    -------
+    int
+        The same number.
+
+    Raises
+    ------
+    UsageError
+        The value is not a whole number, or less than `least`.
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+        return int(value)
+    raise UsageError(f"{name}={value!r}: must be a whole number, {least} or more")
+
+
+def check_seconds(value: Any, name: str) -> float | None:
+    """Return a time limit.
+
+    Parameters
+    ----------
+    value : float or None
+        Seconds; None for no limit.
+    name : str
+        Name of the argument, for the message.
+
+    Returns
+    -------
+    float or None
+        The same number.
+
+    Raises
+    ------
+    UsageError
+        The value is not a positive number.
+    """
+    if value is None or (_is_number(value) and 0 < value < math.inf):
+        return value
+    raise UsageError(f"{name}={value!r}: must be a number of seconds above 0")
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_mapping(value: Any, name: str) -> dict[str, Any]:
+    """Return a mapping argument.
+
+    Parameters
+    ----------
+    value : mapping or None
+        The argument; None is empty.
+    name : str
+        Name of the argument, for the message.
+
+    Returns
+    -------
+    dict
+        A copy.
+
+    Raises
+    ------
+    UsageError
+        The value is not a mapping, or a key is not text or is empty.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise UsageError(
+            f"{name}={value!r}: must be a dict; with papermill: -y '{{{name}: {{key: value}}}}'"
+        )
+    for key in value:
+        if not isinstance(key, str) or not key.strip():
+            raise UsageError(f"{name}: key {key!r} must be text and not empty")
+    return dict(value)
+
+
+def check_tags(tags: Any) -> dict[str, Any]:
+    """Return the tags of a run as JSON values.
+
+    Parameters
+    ----------
+    tags : mapping of str or None
+        NumPy scalars become Python numbers; other objects become text.
+
+    Returns
+    -------
+    dict
+        Tag -> value.
+
+    Raises
+    ------
+    UsageError
+        The value is not a mapping, or a key is not text.
+    """
+    return {key: _json_value(value) for key, value in check_mapping(tags, "tags").items()}
+
+
+def _json_value(value: Any) -> Any:
+    if getattr(value, "shape", None) == ():  # a NumPy scalar
+        value = value.item()
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return value

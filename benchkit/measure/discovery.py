@@ -1,6 +1,8 @@
 """Collect workloads from folders of plain Python files, as pytest collects tests.
 
-A file that fails to import is reported with path and line; the others are collected. Each file gets
+Only files that import benchkit and name ``workload`` or ``recipe``, themselves or through a helper
+file next to them, are executed. A
+file that fails to import is reported with path and line; the others are collected. Each file gets
 a unique module name, so that two folders may have files of the same name. Its functions are pickled
 by value, so that workers do not need the file.
 """
@@ -9,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -20,16 +24,17 @@ from types import ModuleType
 
 import cloudpickle
 
-from benchkit.measure.arguments import as_list
+from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload, UsageError
 from benchkit.measure.expression import matcher
-from benchkit.measure.folders import workload_files
 from benchkit.measure.html_table import html_table
 from benchkit.measure.workloads import Variant, Workload
 
 __all__ = ["BrokenFile", "Collection", "collect"]
 
 ENTRY_POINTS = "benchkit.workloads"
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+([^#\n]+)", re.MULTILINE)
+_DECLARES = re.compile(r"\b(?:workload|recipe)\b")
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,20 @@ class Collection:
         By name, in the order of their files.
     broken : list of BrokenFile
         Files without workloads because of an error.
-    shipped : set of str
-        Names of the workloads that come with benchkit, next to those of the user.
+    folders : list of path
+        Folders that were searched.
+    n_own : int, optional
+        Number of workloads from the user's folder; the shipped ones follow. None if there is only
+        one kind.
+    replaced : list of str
+        Names of shipped workloads that a file of the user replaces.
     """
 
     workloads: dict[str, Workload] = field(default_factory=dict)
     broken: list[BrokenFile] = field(default_factory=list)
-    shipped: set[str] = field(default_factory=set)
+    folders: list[Path] = field(default_factory=list)
+    n_own: int | None = None
+    replaced: list[str] = field(default_factory=list)
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, int | str, str]] = [
@@ -90,14 +102,19 @@ class Collection:
         """
         return [variant for item in self.workloads.values() for variant in item.variants()]
 
+    def _own_first(self) -> tuple[list[Variant], list[Variant]]:
+        """Return the variants of the user, and all variants."""
+        own = list(self.workloads.values())[: self.n_own]
+        return [variant for item in own for variant in item.variants()], self.variants()
+
     def find(self, name: str) -> list[Variant]:
         """Return the variants of a workload name, a variant name, or a glob.
 
         Parameters
         ----------
         name : str
-            The full name of a variant, or a workload with some of its parameters in brackets,
-            in any order; ``*`` matches any characters.
+            The parameters in brackets may be in any order and incomplete. A glob selects shipped
+            workloads only if it matches none of the user's.
 
         Returns
         -------
@@ -109,18 +126,36 @@ class Collection:
         UnknownWorkload
             Nothing matches; the message has similar names.
         """
+        check_text(name, "workload")
         base, _, inside = name.partition("[")
-        matching = self.workloads[base].variants() if base in self.workloads else []
-        matching = [v for v in matching if name == v.name] or [
-            variant for variant in matching if variant.has_parameters(inside.removesuffix("]"))
-        ]
-        if not matching and "*" in name:
-            matches = matcher(f"name:{name}")
-            matching = [variant for variant in self.variants() if matches(variant)]
-        if not matching:
-            known = [variant.name for variant in self.variants()]
-            raise UnknownWorkload(name, known if inside else [*self.workloads, *known])
-        return matching
+        if base in self.workloads:
+            variants = self.workloads[base].variants()
+            exact = [variant for variant in variants if variant.name == name]
+            matching = exact or [v for v in variants if v.has_values(inside.removesuffix("]"))]
+            if matching:
+                return matching
+        if "*" in name:
+            matches = matcher(name, glob=True)
+            for variants in self._own_first():
+                matching = [variant for variant in variants if matches(variant)]
+                if matching:
+                    return matching
+        known = [variant.name for variant in self.variants()]
+        raise UnknownWorkload(name, known if inside else [*self.workloads, *known])
+
+    def require(self) -> None:
+        """Raise an error if there are no workloads at all.
+
+        Raises
+        ------
+        InvalidSelectionError
+            With the folders and the first file that could not be imported.
+        """
+        if self.workloads and (self.n_own != 0 or not self.broken):
+            return
+        folders = ", ".join(map(str, self.folders)) or "no folder"
+        reason = str(self.broken[0]) if self.broken else "no file there declares one with benchkit"
+        raise InvalidSelectionError(f"no workloads in {folders}: {reason}")
 
     def select(self, names: Sequence[str] = (), expression: str | None = None) -> list[Variant]:
         """Return the variants of `names` that match the expression, each once.
@@ -128,52 +163,62 @@ class Collection:
         Parameters
         ----------
         names : sequence of str
-            See `find`; empty: all variants. Without an expression the shipped workloads are not
-            selected, if there are others.
+            See `find`; empty: all variants.
         expression : str, optional
             See `benchkit.measure.expression.matcher`.
 
         Returns
         -------
         list of Variant
-            In the order of `names`, or of the files without `names`.
+            In the order of `names`, or of the files without `names`. Without `names` the workloads
+            of the user are selected; shipped ones if none of these match.
 
         Raises
         ------
         UnknownWorkload, InvalidSelectionError
             A name does not exist; the expression is invalid or selects nothing.
         """
-        selected = [variant for name in as_list(names, "workloads") for variant in self.find(name)]
-        if not names:
-            selected = self.variants()
-            if expression is None:
-                own = [v for v in selected if v.workload.name not in self.shipped]
-                selected = own or selected
-        if expression is not None:
-            matches = matcher(expression)
-            selected = [variant for variant in selected if matches(variant)]
-            if not selected:
-                raise InvalidSelectionError(
-                    f"-k {expression!r} selects none of {len(self.variants())} variants: "
-                    "see `benchkit list workloads`"
-                )
-        return list(dict.fromkeys(selected))
+        pools: Sequence[list[Variant]] = self._own_first()
+        if names:
+            pools = [[variant for name in names for variant in self.find(name)]]
+        if expression is None:
+            return list(dict.fromkeys(pools[0] or pools[-1]))
+        matches = matcher(expression)
+        if not self.workloads:
+            self.require()
+        for pool in pools:
+            selected = [variant for variant in pool if matches(variant)]
+            if selected:
+                return list(dict.fromkeys(selected))
+        raise InvalidSelectionError(
+            f"-k {expression!r} selects none of {len(self.variants())} variants: "
+            f"{self._tag_hint(expression) or 'see `benchkit list workloads`'}"
+        )
+
+    def _tag_hint(self, expression: str) -> str:
+        """Return a hint if a word of the expression is a tag or a category."""
+        for word in re.findall(r"[\w.-]+", expression):
+            for kind, known in (
+                ("tag", {tag for variant in self.variants() for tag in variant.tags}),
+                ("category", {item.category for item in self.workloads.values()}),
+            ):
+                if word in known and f":{word}" not in expression:
+                    return f"did you mean '{kind}:{word}'?"
+        return ""
 
 
 def collect(
-    folders: str | Path | Sequence[str | Path] = (), shipped: Path | None = None
+    folders: str | Path | Sequence[str | Path] = (), *, shipped: str | Path | None = None
 ) -> Collection:
     """Import the workload files of folders and of installed plugins.
 
     Parameters
     ----------
     folders : path or sequence of path
-        Searched recursively for files that import benchkit. Files and folders whose name begins
-        with ``_`` or ``.`` are skipped; workload files may import them as helpers from their own
-        folder.
+        Searched recursively. Files and folders whose name begins with ``_`` or ``.`` are skipped;
+        workload files may import them as helpers from their own folder.
     shipped : path, optional
-        Which of the folders is that of benchkit: a workload of another folder replaces one of the
-        same name in it.
+        Folder of further workloads. A workload of the same name in `folders` replaces them.
 
     Returns
     -------
@@ -183,28 +228,82 @@ def collect(
     Raises
     ------
     UsageError
-        A folder does not exist.
+        A folder does not exist, or contains the working directory.
     """
-    collection = Collection()
-    for folder in as_list(folders, "workloads"):
-        root = Path(folder)
-        if not root.is_dir():
-            raise UsageError(f"{folder}: no such folder of workloads")
-        for path in workload_files(root):
-            _add_file(collection, path, root == shipped)
+    collection = Collection(folders=[Path(folder) for folder in list_of(folders, "workloads")])
+    for folder in collection.folders:
+        _add_folder(collection, folder)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             _add_module(collection, point.load(), f"entry point {point.name}")
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             collection.broken.append(BrokenFile(f"entry point {point.name}", 0, reason))
+    if shipped is not None:
+        others = Collection()
+        _add_folder(others, Path(shipped))
+        collection.n_own = len(collection.workloads)
+        collection.replaced = [name for name in others.workloads if name in collection.workloads]
+        for name, item in others.workloads.items():
+            collection.workloads.setdefault(name, item)
+        collection.broken += others.broken
     return collection
 
 
-def _add_file(collection: Collection, path: Path, shipped: bool = False) -> None:
+def _add_folder(collection: Collection, root: Path) -> None:
+    if not root.is_dir():
+        raise UsageError(f"{root}: no such folder of workloads")
+    here, place = Path.cwd().resolve(), root.resolve()
+    if place in here.parents or place == place.parent:
+        raise UsageError(
+            f"{root}: contains the working directory: give the folder of the workload files"
+        )
+    paths = []
+    for folder, names, files in os.walk(root):
+        # Installed packages are no workloads, although some of them import benchkit.
+        names[:] = [
+            name
+            for name in names
+            if not name.startswith(("_", "."))
+            and name not in ("node_modules", "site-packages")
+            and not Path(folder, name, "pyvenv.cfg").exists()
+        ]
+        paths += [
+            Path(folder, name)
+            for name in files
+            if name.endswith(".py") and not name.startswith(("_", "."))
+        ]
+    for path in sorted(paths):
+        if _may_declare(path):
+            _add_file(collection, path)
+
+
+def _may_declare(path: Path) -> bool:
+    """Return whether a file, with its helpers, imports benchkit and names what declares."""
+    text = "\n".join(_texts(path, set()))
+    return "benchkit" in _imported(text) and _DECLARES.search(text) is not None
+
+
+def _texts(path: Path, seen: set[Path]) -> Iterator[str]:
+    """Yield the text of a file and of the helper files next to it that it imports."""
+    if path in seen or not path.is_file():
+        return
+    seen.add(path)
+    text = path.read_text(encoding="utf-8", errors="replace")
+    yield text
+    for name in sorted(_imported(text)):
+        if name.startswith("_"):
+            yield from _texts(path.with_name(f"{name}.py"), seen)
+
+
+def _imported(text: str) -> set[str]:
+    return {name for line in _IMPORT.findall(text) for name in re.findall(r"\w+", line)}
+
+
+def _add_file(collection: Collection, path: Path) -> None:
     try:
         module = _import_file(path.resolve())
-        _add_module(collection, module, str(path), shipped)
+        _add_module(collection, module, str(path))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -256,15 +355,12 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _add_module(
-    collection: Collection, module: ModuleType, origin: str, shipped: bool = False
-) -> None:
+def _add_module(collection: Collection, module: ModuleType, origin: str) -> None:
     for value in list(vars(module).values()):
         if not isinstance(value, Workload) or value.main.__module__ != module.__name__:
             continue
         other = collection.workloads.get(value.name)
-        is_replaced = shipped and value.name not in collection.shipped
-        if other is value or (other is not None and is_replaced):
+        if other is value:
             continue
         if other is not None:
             place = f"{other.path}:{other.line}"
@@ -272,8 +368,6 @@ def _add_module(
             collection.broken.append(BrokenFile(origin, value.line, reason))
             continue
         collection.workloads[value.name] = value
-        if shipped:
-            collection.shipped.add(value.name)
 
 
 def _broken_file(path: Path, error: BaseException) -> BrokenFile:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.measure.arguments import check_run_arguments
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.discovery import collect
 from benchkit.measure.errors import UsageError
@@ -21,7 +19,7 @@ def measure(
     workload: str,
     *,
     workloads: Sequence[str | Path] = (),
-    folder: str | Path = "",
+    folder: str | Path,
     params: Mapping[str, Any] | None = None,
     cluster: Mapping[str, Any] | None = None,
     clusters: Mapping[str, Mapping[str, Any]] | None = None,
@@ -40,7 +38,7 @@ def measure(
     workloads : sequence of path
         Folders with workload files.
     folder : path
-        Folder for the recording; empty: a temporary one.
+        Folder for the recording.
     params : mapping, optional
         Parameters to bind that are not part of a declared variant.
     cluster, clusters : mapping, optional
@@ -60,7 +58,6 @@ def measure(
     UnknownWorkload, InvalidParameterError, InvalidClusterError, UsageError
         A name or an option does not exist.
     """
-    check_run_arguments(scale=scale, capture=capture, deadline_s=deadline_s)
     collection = collect(workloads)
     if params:
         base = workload.partition("[")[0]
@@ -73,7 +70,7 @@ def measure(
     return execute(
         variants[0],
         ClusterSpec.from_dict(cluster),
-        folder=folder or tempfile.mkdtemp(),
+        folder=folder,
         scale=scale,
         capture=capture,
         deadline_s=deadline_s,

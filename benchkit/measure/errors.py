@@ -35,7 +35,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     name : str
         The unknown name.
     known : iterable of str
-        Names that exist.
+        Names that exist; `name` itself is never suggested.
     otherwise : str
         Text to return if no name is similar.
 
@@ -44,7 +44,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     str
         ``did you mean 'x'?``, or `otherwise`.
     """
-    similar = get_close_matches(name, list(known), n=1)
+    similar = get_close_matches(name, [other for other in known if other != name], n=1)
     return f"did you mean {similar[0]!r}?" if similar else otherwise
 
 
@@ -95,7 +95,7 @@ class UnknownWorkload(UsageError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
-        known = list(dict.fromkeys(known))
+        known = [other for other in dict.fromkeys(known) if other != name]
         nearest = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
         nearest = f"; the nearest are {nearest}" if nearest else ""
         hint = did_you_mean(name, known, f"see `benchkit list workloads`{nearest}")

@@ -17,19 +17,24 @@ __all__ = ["matcher"]
 
 Predicate = Callable[[Any], bool]
 
-_TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
+# The brackets of a variant's name may contain spaces and parentheses: chunks=(100, 100).
+_TOKEN = re.compile(
+    r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()\[]*\[.*?\](?=[\s()]|$)|[^\s()]+))", re.DOTALL
+)
 #: The profile that contains all variants.
 COMPLETE_PROFILE = "release"
 _FIELDS = ("category", "name", "profile", "tag")
 
 
-def matcher(expression: str) -> Predicate:
+def matcher(expression: str, *, glob: bool = False) -> Predicate:
     """Return a function that returns whether a variant is selected.
 
     Parameters
     ----------
     expression : str
         For example ``"category:array and not slow"`` or ``"tag:quick or join.*"``.
+    glob : bool, default False
+        Read the whole text as a glob for names.
 
     Returns
     -------
@@ -45,6 +50,10 @@ def matcher(expression: str) -> Predicate:
     --------
     >>> chosen = matcher("category:array and not square")
     """
+    if not isinstance(expression, str):
+        raise InvalidSelectionError(f"-k {expression!r}: must be text, such as 'category:array'")
+    if glob:
+        return lambda variant: _name_matches(variant.name, expression)
     return _Parser(expression).parse()
 
 
@@ -108,7 +117,7 @@ class _Parser:
 
     def parse_term(self, text: str) -> Predicate:
         key, colon, value = text.partition(":")
-        if not colon:
+        if not colon or "[" in key:  # the colon is in a parameter's value
             return lambda v: _name_matches(v.name, text)
         if key not in _FIELDS:
             self.index -= 1

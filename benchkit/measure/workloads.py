@@ -264,7 +264,8 @@ class Workload:
         Parameters
         ----------
         **params
-            Values, also undeclared ones; other parameters take their first value.
+            Values, also undeclared ones; other parameters take their first value. A list, as JSON
+            and YAML have it, becomes a tuple where the declared values are tuples.
 
         Returns
         -------
@@ -281,6 +282,8 @@ class Workload:
                 known = list(self.parameters)
                 hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
                 raise InvalidParameterError(f"{self.name} has no parameter {name!r}: {hint}")
+            if isinstance(self.parameters[name][0], tuple):
+                params[name] = _with_tuples(params[name])
         first = {name: values[0] for name, values in self.parameters.items()}
         return Variant(self, {**first, **params})
 
@@ -296,18 +299,6 @@ class Workload:
             "file": f"{self.path}:{self.line}",
         }
         return html_table(self.name, texts.items())
-
-
-def _is_list_of(text: str, parts: list[str]) -> bool:
-    """Return whether a text is a list, separated by commas, of some of the parts."""
-    text = text.strip()
-    if not text or text in parts:
-        return True
-    return any(
-        text.startswith(f"{part},")
-        and _is_list_of(text[len(part) + 1 :], [other for other in parts if other != part])
-        for part in parts
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,25 +333,25 @@ class Variant:
         names = []
         for tag in self.workload.tags:
             name, _, inside = tag.partition("[")
-            if self.has_parameters(inside.removesuffix("]")):
+            if self.has_values(inside.removesuffix("]")):
                 names.append(name)
         return tuple(names)
 
-    def has_parameters(self, text: str) -> bool:
-        """Return whether the variant has the parameters of a text.
+    def has_values(self, text: str) -> bool:
+        """Return whether the variant has the parameter values that a text names.
 
         Parameters
         ----------
         text : str
-            ``method=p2p,chunks=(100, 100)``: some of the parameters in any order; values may
-            contain commas.
+            The part between the brackets of a name, in any order, possibly incomplete. Values may
+            contain commas and brackets: ``chunks=(100, 100),axis=0``.
 
         Returns
         -------
         bool
-            True for an empty text.
+            True also for an empty text.
         """
-        return _is_list_of(text, [f"{key}={value}" for key, value in self.params.items()])
+        return _consists_of(text, [f"{key}={value}" for key, value in self.params.items()])
 
     def missing_packages(self) -> list[str]:
         """Return the required modules that cannot be imported here.
@@ -380,6 +371,23 @@ class Variant:
 
     def __repr__(self) -> str:
         return f"<Variant {self.name}>"
+
+
+def _consists_of(text: str, items: list[str]) -> bool:
+    """Return whether a text is some of the items, joined by commas."""
+    text = text.strip()
+    if not text or text in items:
+        return True
+    for item in items:
+        rest = text.removeprefix(item).lstrip()
+        if text.startswith(item) and rest.startswith(","):
+            if _consists_of(rest[1:], [other for other in items if other != item]):
+                return True
+    return False
+
+
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _is_importable(name: str) -> bool:

@@ -57,7 +57,7 @@ def fine(client, scale, *, n, word):
     return client.submit(sum, [n, 1])
 """
     )
-    (folder / "broken.py").write_text("import benchkit\nraise ValueError('no')\n")
+    (folder / "broken.py").write_text("from benchkit import workload\nraise ValueError('no')\n")
     return str(folder)
 
 

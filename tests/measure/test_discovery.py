@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchkit.measure.discovery import collect
-from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload
+from benchkit.measure.errors import InvalidSelectionError, UnknownWorkload, UsageError
 from benchkit.measure.expression import matcher
 
 
@@ -22,7 +22,9 @@ def folder(tmp_path):
         "def right(result, *, chunks):\n"
         "    expect(result, equals=3)\n"
     )
-    (tmp_path / "bad.py").write_text("import benchkit\n\nraise RuntimeError('no luck')\n")
+    (tmp_path / "bad.py").write_text(
+        "from benchkit import workload\n\nraise RuntimeError('no luck')\n"
+    )
     return tmp_path
 
 
@@ -71,74 +73,135 @@ def test_matcher_reports_position_of_error():
         matcher("array and (")
 
 
-DECLARATION = """
-from benchkit.measure import workload
-@workload(category="own", variants={{"value": {values}}})
-def item(client, scale, *, value):
-    return value
-@item.check
-def right(result):
-    pass
-"""
+def declare(folder, *names, values="[(100, 100), (400, 25)]"):
+    """Write a file `mine.py` with workloads that have a parameter `chunks`."""
+    folder.mkdir(exist_ok=True)
+    text = "from benchkit import workload\n"
+    for name in names:
+        text += f"@workload(variants={{'chunks': {values}, 'axis': [0, 1]}}, tags=['ported'])\n"
+        text += f"def {name}(client, scale, *, chunks, axis):\n    return 1\n"
+    (folder / "mine.py").write_text(text)
+    return folder
+
+
+VALUES = [(1, 2), (1,), [1, 2], "x,y", "[1]", "*", "a]b", "a=b", "s3://b/c", "", None, 1e-9]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_find_returns_variant_for_its_own_name(tmp_path, value):
+    found = collect(declare(tmp_path / "w", "total", values=repr(VALUES)))
+    name = f"mine.total[chunks={value},axis=1]"
+
+    assert [variant.name for variant in found.find(name)] == [name]
+    if value != "*":  # a glob in an expression
+        assert [variant.name for variant in found.select((), name)] == [name]
 
 
 @pytest.mark.parametrize(
-    "value", [(100, 100), (1,), [1, 2], "x,y", "[1]", "*", "a=b", "a]b", "", None, {"k": 1}]
+    "name", ["mine.total[axis=1, chunks=(400, 25)]", "mine.total[chunks=(400, 25),axis=1"]
 )
-def test_find_selects_variants_of_any_value(value, tmp_path):
-    """Chunks and axes are tuples; the name that `list` prints selects the variant."""
-    (tmp_path / "w.py").write_text(DECLARATION.format(values=[value, "other"]))
-    collection = collect(tmp_path)
-    assert collection.broken == []
-    variants = collection.variants()
+def test_find_accepts_any_order_of_parameters(tmp_path, name):
+    found = collect(declare(tmp_path / "w", "total"))
 
-    for variant in variants:
-        assert collection.find(variant.name) == [variant]
-    assert len(collection.find("own.item")) == 2
+    (variant,) = found.find(name)
+    assert variant.params == {"chunks": (400, 25), "axis": 1}
 
 
-def test_find_accepts_some_parameters_in_any_order(tmp_path):
-    text = DECLARATION.format(values=["(1, 2)", "p"]).replace("*, value", "*, value, n=(1, 2)")
-    text = text.replace('variants={"value"', 'variants={"n": [(1, 2), 3], "value"')
-    (tmp_path / "w.py").write_text(text)
-    collection = collect(tmp_path)
+def test_find_accepts_incomplete_parameters(tmp_path):
+    found = collect(declare(tmp_path / "w", "total"))
 
-    assert [v.name for v in collection.find("own.item[value=p, n=(1, 2)]")] == [
-        "own.item[n=(1, 2),value=p]"
-    ]
-    assert len(collection.find("own.item[n=3]")) == 2
-    with pytest.raises(UnknownWorkload):
-        collection.find("own.item[n=(1, 3)]")
+    assert [v.params["axis"] for v in found.find("mine.total[chunks=(400, 25)]")] == [0, 1]
 
 
-def test_collect_executes_only_files_that_import_benchkit(tmp_path):
-    (tmp_path / "deploy.py").write_text("open(__file__ + '.ran', 'w').close()\n")
-    (tmp_path / "venv" / "lib").mkdir(parents=True)
-    (tmp_path / "venv" / "pyvenv.cfg").touch()
-    (tmp_path / "venv" / "lib" / "x.py").write_text("import benchkit; raise RuntimeError\n")
-    (tmp_path / "_shared.py").write_text("from benchkit.measure import workload\n")
-    through_helper = DECLARATION.format(values=[1]).replace("benchkit.measure", "_shared")
-    (tmp_path / "w.py").write_text(through_helper)
+def test_find_never_suggests_the_same_name():
+    error = UnknownWorkload("mine.total", ["mine.total", "mine.totals"])
 
-    collection = collect(tmp_path)
-
-    assert list(collection.workloads) == ["own.item"]
-    assert collection.broken == []
-    assert not (tmp_path / "deploy.py.ran").exists()
+    assert str(error) == "no workload named 'mine.total': did you mean 'mine.totals'?"
 
 
-def test_collect_prefers_own_workload_to_shipped_one(tmp_path):
-    own, shipped = tmp_path / "own", tmp_path / "shipped"
-    for folder, values in ((own, [1]), (shipped, [1, 2])):
-        folder.mkdir()
-        (folder / "w.py").write_text(DECLARATION.format(values=values))
-    other = DECLARATION.format(values=[1]).replace('category="own"', 'category="other"')
-    (shipped / "other.py").write_text(other)
+def test_bind_makes_tuples_of_lists(tmp_path):
+    workload = collect(declare(tmp_path / "w", "total")).workloads["mine.total"]
 
-    collection = collect([own, shipped], shipped)
+    assert workload.bind(chunks=[7, [8]]).params["chunks"] == (7, (8,))
 
-    assert collection.broken == []
-    assert collection.shipped == {"other.item"}
-    assert [variant.name for variant in collection.select()] == ["own.item[value=1]"]
-    assert len(collection.select(["other.item"])) == 1
-    assert len(collection.select((), "other or own")) == 2
+
+def test_select_suggests_tag(tmp_path):
+    found = collect(declare(tmp_path / "w", "total"))
+
+    with pytest.raises(InvalidSelectionError, match="did you mean 'tag:ported'"):
+        found.select((), "ported")
+
+
+def test_collect_executes_only_files_that_declare(tmp_path):
+    folder = declare(tmp_path / "w", "total")
+    write = f"open({str(tmp_path / 'written')!r}, 'w').write('x')\n"
+    (folder / "deploy.py").write_text(write)
+    (folder / "analysis.py").write_text("import benchkit\n" + write)
+    (folder / "comment.py").write_text("# for benchkit: workload\n" + write)
+    for installed in ("venv/lib", "site-packages", ".git", "_private"):
+        (folder / installed).mkdir(parents=True)
+        (folder / installed / "other.py").write_text("from benchkit import workload\n" + write)
+    (folder / "venv" / "pyvenv.cfg").touch()
+
+    found = collect(folder)
+
+    assert list(found.workloads) == ["mine.total"]
+    assert found.broken == []
+    assert not (tmp_path / "written").exists()
+
+
+def test_collect_follows_helper_that_declares(tmp_path):
+    (tmp_path / "_own.py").write_text("from benchkit import workload\nquery = workload\n")
+    (tmp_path / "asks.py").write_text(
+        "from _own import query\n@query\ndef first(client, scale):\n    return 1\n"
+    )
+
+    assert list(collect(tmp_path).workloads) == ["asks.first"]
+
+
+@pytest.mark.parametrize("place", ["..", ".", "/"])
+def test_collect_refuses_folder_above_working_one(tmp_path, monkeypatch, place):
+    (tmp_path / "project").mkdir()
+    declare(tmp_path / "project", "total")
+    monkeypatch.chdir(tmp_path / "project")
+
+    if place == ".":
+        assert list(collect(place).workloads) == ["mine.total"]
+    else:
+        with pytest.raises(UsageError, match=r"contains the working directory"):
+            collect(place)
+
+
+def test_collect_puts_own_workloads_first(tmp_path):
+    own, shipped = declare(tmp_path / "own", "total"), declare(tmp_path / "s", "total", "other")
+    (shipped / "array.py").write_text(
+        "from benchkit import workload\n@workload\ndef small(client, scale):\n    return 1\n"
+    )
+    found = collect(own, shipped=shipped)
+
+    assert list(found.workloads) == ["mine.total", "array.small", "mine.other"]
+    assert found.replaced == ["mine.total"]
+    assert found.broken == []
+    assert found.workloads["mine.total"].path == str(own / "mine.py")
+    assert {v.workload.name for v in found.select()} == {"mine.total"}
+    assert {v.workload.name for v in found.select(["array.*"])} == {"array.small"}
+    assert {v.workload.name for v in found.select((), "tag:ported")} == {"mine.total"}
+    assert {v.workload.name for v in found.select((), "category:array")} == {"array.small"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no workloads in w: no file there declares one with benchkit"),
+        ("from benchkit import workload\n1 / 0\n", "no workloads in w: w/a.py:2: ZeroDivisionErr"),
+    ],
+)
+def test_require_names_reason_for_empty_folder(tmp_path, monkeypatch, text, message):
+    (tmp_path / "w").mkdir()
+    if text:
+        (tmp_path / "w" / "a.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(InvalidSelectionError) as caught:
+        collect("w").require()
+    assert str(caught.value).startswith(message)

@@ -19,7 +19,6 @@ from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
-from benchkit.measure.arguments import as_list
 from benchkit.store.schema import METRICS
 
 __all__ = [
@@ -53,8 +52,7 @@ def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
     UsageError
         A metric is unknown.
     """
-    metrics = as_list(metrics, "metrics")
-    if metrics == ["all"]:
+    if list(metrics) == ["all"]:
         return tuple(name for name, metric in METRICS.items() if metric.better)
     for name in metrics:
         if name not in METRICS:

@@ -18,11 +18,11 @@ from benchkit.experiment.bisect.search import Search
 from benchkit.experiment.bisect.session import Bisection
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment
-from benchkit.experiment.paths import folders_of
+from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.api import with_parameters
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import read_plan
-from benchkit.measure.discovery import collect
+from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
@@ -103,8 +103,7 @@ def plan_bisection(
     metric = target.metric
     if metric != OUTCOME:
         check_metrics([metric])
-    folders = folders_of("workloads", target.folders)
-    variant = _one_variant(target.workload, folders, target.params)
+    variant = _one_variant(target.workload, target.folders, target.params)
     options = {**options, "id": options.get("id") or new_id()}
     run_store = store if isinstance(store, Store) else Store(store)
     measured = {name: options[name] for name in MEASUREMENT_OPTIONS if name in options}
@@ -128,15 +127,22 @@ def plan_bisection(
         "ends": [list(pair) for pair in ends],
         "base": str(base.path or base.name),
         "asked": target.workload,
-        "folders": [str(folder) for folder in target.folders],
-        "environment_folders": [str(folder) for folder in target.environment_folders],
+        "folders": [str(path) for path in list_of(target.folders, "folders")],
+        "environment_folders": [
+            str(path) for path in list_of(target.environment_folders, "environment_folders")
+        ],
         "params": dict(target.params),
         "deadline_s": options.get("deadline_s"),
     }
     options["tags"] = {**(options.get("tags") or {}), TAG: options["id"]}
     options["arguments"] = {**(options.get("arguments") or {}), PLAN_KEY: stored}
     experiment = Experiment(
-        store=run_store, arms=[], variants=[variant], folders=folders, repeats=0, **options
+        store=run_store,
+        arms=[],
+        variants=[variant],
+        folders=folders_of("workloads", target.folders),
+        repeats=0,
+        **options,
     )
     return Bisection(experiment, builds, Search(len(candidates), **search_options), metric, ends)
 
@@ -186,6 +192,8 @@ def bisect(
     --------
     >>> bisect("array.ols", package="dask", good="2024.1.0", bad="2026.8.0")  # doctest: +SKIP
     """
+    for name, end in (("good", good), ("bad", bad)):
+        check_text(end, name)
     names = {item.name for item in fields(Target)} & set(options)
     target = Target(workload, **{name: options.pop(name) for name in names})
     base = find_environment(environment, folders_of("environments", target.environment_folders))
@@ -234,8 +242,8 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
     )
 
 
-def _one_variant(name: str, folders: Sequence[Path], params: Mapping[str, Any]) -> Variant:
-    variants = with_parameters(collect(folders).select((name,)), params)
+def _one_variant(name: str, folders: Sequence[str | Path], params: Mapping[str, Any]) -> Variant:
+    variants = with_parameters(collect_workloads(folders).select((name,)), params)
     if len(variants) > 1:
         raise UsageError(
             f"{name!r} selects {len(variants)} variants: select one, such as '{variants[0].name}'"

@@ -12,7 +12,27 @@ from benchkit.experiment.environment.file import EnvironmentFile, read_environme
 from benchkit.experiment.environment.validate import check_environment
 from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 
-__all__ = ["find_environment", "list_environments"]
+__all__ = ["environment_files", "find_environment", "list_environments"]
+
+
+def environment_files(folders: Sequence[Path]) -> list[Path]:
+    """Return the environment files of folders, in their order.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        Folders to search, without those inside of them.
+
+    Returns
+    -------
+    list of path
+        Files; several may have the same name.
+    """
+    return [
+        path
+        for folder in folders
+        for path in sorted([*Path(folder).glob("*.yaml"), *Path(folder).glob("*.yml")])
+    ]
 
 
 def list_environments(folders: Sequence[Path]) -> dict[str, Path]:
@@ -29,9 +49,8 @@ def list_environments(folders: Sequence[Path]) -> dict[str, Path]:
         Name -> file.
     """
     files: dict[str, Path] = {}
-    for folder in folders:
-        for path in sorted([*Path(folder).glob("*.yaml"), *Path(folder).glob("*.yml")]):
-            files.setdefault(path.stem, path)
+    for path in environment_files(folders):
+        files.setdefault(path.stem, path)
     return files
 
 
@@ -84,11 +103,8 @@ def _load(path: Path, folders: Sequence[Path], visited: tuple[Path, ...]) -> lis
     base = file.content.get("extends")
     if base in (None, CURRENT):
         return [file]
-    known = {
-        name: other
-        for name, other in list_environments(folders).items()
-        if other.resolve() != path.resolve()
-    }
+    others = [other for other in environment_files(folders) if other.resolve() != path.resolve()]
+    known = {other.stem: other for other in reversed(others)}
     if base == path.stem and base not in known:
         raise InvalidEnvironmentError(f"{file.where('extends')}: extends itself")
     parent = known.get(base)

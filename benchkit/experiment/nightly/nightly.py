@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.compare.compare_runs import check_metrics
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
 from benchkit.analysis.regression.judge import Judgement, judge_night
 from benchkit.analysis.regression.regression import read_ledger
@@ -27,7 +26,6 @@ from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.measure.arguments import as_list, check_run_arguments
 from benchkit.measure.workloads import Variant
 from benchkit.store.index.query import parse_moment
 from benchkit.store.store import Store
@@ -101,9 +99,6 @@ def nightly(
     --------
     >>> benchkit.nightly(select="profile:nightly", environments=["tip"])  # doctest: +SKIP
     """
-    metrics = check_metrics(metrics)
-    environments = as_list(environments, "environments")
-    check_run_arguments(repeats=repeats, scale=scale, capture=capture, tags=tags)
     run_store = store if isinstance(store, Store) else Store(store)
     moment = parse_moment(night) if night else datetime.now(timezone.utc)
     result = Night(moment.replace(tzinfo=None, microsecond=0).isoformat(), run_store)

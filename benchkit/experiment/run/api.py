@@ -18,7 +18,7 @@ from benchkit.experiment.run.events import finished_records
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import NULL_ARM, Arm, read_plan
 from benchkit.experiment.run.sweep import expand
-from benchkit.measure.arguments import as_list
+from benchkit.measure.arguments import check_count, check_mapping, list_of
 from benchkit.measure.discovery import BrokenFile
 from benchkit.measure.workloads import Variant
 from benchkit.store.run import Run
@@ -101,14 +101,15 @@ def workloads(select: str | None = None, folders: Sequence[str | Path] = ()) -> 
     select : str, optional
         Expression to select variants, with the syntax of ``pytest -k``.
     folders : sequence of path, optional
-        Folders of workload files; by default ``./workloads``, else the shipped ones.
+        Folders of workload files; by default ``./workloads`` and the shipped ones.
 
     Returns
     -------
     DataFrame
         One row per variant, indexed by full name.
     """
-    variants = collect_workloads(folders).select((), select)
+    collection = collect_workloads(folders)
+    variants = collection.variants() if select is None else collection.select((), select)
     rows = {
         variant.name: (
             variant.workload.category,
@@ -128,18 +129,17 @@ class Selection:
     Parameters
     ----------
     names : sequence of str
-        Names of workloads or variants, globs allowed; empty for all workloads. This and other
-        lists may be given as text, see `benchkit.measure.arguments.as_list`.
+        Names of workloads or variants, globs allowed; empty for all workloads.
     select : str, optional
         Expression that narrows the selection, with the syntax of ``pytest -k``.
     folders : sequence of path
-        Folders of workload files; by default ``./workloads``, else the shipped ones.
+        Folders of workload files; by default ``./workloads`` and the shipped ones.
     params : mapping of str to object
         Values of workload parameters.
     environments : sequence of str or Environment
         The arms, the baseline first.
     environment_folders : sequence of path
-        Folders of environment files; by default ``./environments``, else the shipped ones.
+        Folders of environment files; by default ``./environments`` and the shipped ones.
     null : bool, default False
         Add the baseline once more, as the null arm.
     sweeps : mapping of str to sequence
@@ -154,10 +154,6 @@ class Selection:
     environment_folders: Sequence[str | Path] = ()
     null: bool = False
     sweeps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("names", "folders", "environments", "environment_folders"):
-            object.__setattr__(self, name, as_list(getattr(self, name), name))
 
 
 def plan_experiment(
@@ -190,8 +186,9 @@ def plan_experiment(
     InvalidEnvironmentError, UsageError
         An environment or another argument is invalid.
     """
-    workload_folders = folders_of("workloads", selection.folders)
+    options["repeats"] = check_count(options.get("repeats", 1), "repeats")
     collection = collect_workloads(selection.folders)
+    collection.require()
     selected = collection.select(selection.names, selection.select)
     variants = with_parameters(selected, selection.params)
     arms = _arms(selection)
@@ -204,15 +201,15 @@ def plan_experiment(
         "environments": [arm.environment.name for arm in arms[: len(selection.environments)]],
         "null": selection.null,
         "sweeps": {key: list(values) for key, values in selection.sweeps.items()},
-        "environment_folders": [str(folder) for folder in selection.environment_folders],
-        "folders": [str(folder) for folder in selection.folders],
+        "environment_folders": _texts(selection.environment_folders, "environment_folders"),
+        "folders": _texts(selection.folders, "folders"),
         "params": dict(selection.params),
     }
     experiment = Experiment(
         store=store if isinstance(store, Store) else Store(store),
         arms=arms,
         variants=variants,
-        folders=workload_folders,
+        folders=folders_of("workloads", selection.folders),
         arguments={**arguments, **options.pop("arguments", {})},
         **options,
     )
@@ -262,6 +259,10 @@ def resume_experiment(
     )
 
 
+def _texts(paths: str | Path | Sequence[str | Path], name: str) -> list[str]:
+    return [str(path) for path in list_of(paths, name)]
+
+
 #: Fields of a selection that have the same name in a stored plan.
 _SAME_NAMES = ("names", "folders", "params", "environments", "environment_folders", "null")
 
@@ -303,6 +304,7 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
     InvalidParameterError
         No selected workload has the parameter, or the value has a wrong type.
     """
+    params = check_mapping(params, "params")
     available = {name for variant in variants for name in variant.workload.parameters}
     for name in params:
         if name not in available:
@@ -317,6 +319,8 @@ def with_parameters(variants: Sequence[Variant], params: Mapping[str, Any]) -> l
             types = {type(example) for example in declared[name]}
             if types == {float}:
                 types.add(int)
+            if types == {tuple}:
+                types.add(list)
             if type(value) not in types:
                 example = declared[name][0]
                 raise InvalidParameterError(

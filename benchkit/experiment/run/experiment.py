@@ -25,7 +25,6 @@ from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.formatting import Table
-from benchkit.measure.arguments import check_run_arguments
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
@@ -98,13 +97,6 @@ class Experiment:
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_run_arguments(
-            repeats=self.repeats,
-            scale=self.scale,
-            capture=self.capture,
-            deadline_s=self.deadline_s,
-            tags=self.tags,
-        )
         plan_measurements([arm.name for arm in self.arms], {}, 0, order=self.order)  # only checks
 
     @cached_property
@@ -306,7 +298,7 @@ class Experiment:
                 {
                     "workload": measurement.variant,
                     "params": self._params(measurement.variant),
-                    "workloads": self._folders_of(measurement.variant),
+                    "workloads": [str(Path(folder).resolve()) for folder in self.folders],
                     "recordings": str(self.recordings.resolve()),
                     "cluster": dict(environment.cluster),
                     "clusters": {k: dict(v) for k, v in environment.clusters.items()},
@@ -320,12 +312,6 @@ class Experiment:
         except KernelError as error:
             kernel_error = error
         return self._store_run(run_id, measurement, metadata, kernel_error)
-
-    def _folders_of(self, name: str) -> list[str]:
-        """Return the folder that declares a variant; all folders if a plugin declares it."""
-        file = Path(self._variant(name).workload.path).resolve()
-        folders = [Path(folder).resolve() for folder in self.folders]
-        return [str(f) for f in folders if file.is_relative_to(f)] or [str(f) for f in folders]
 
     def _params(self, name: str) -> dict[str, Any]:
         """Return the parameters of a variant; empty if its workload declares it."""

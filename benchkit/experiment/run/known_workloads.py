@@ -69,7 +69,7 @@ def load_known(folders: Iterable[Path], scale: float = 1.0) -> dict[str, KnownWo
     Parameters
     ----------
     folders : iterable of path
-        Folders of workload files.
+        Folders of workload files; the first is preferred.
     scale : float, default 1.0
         Scale of the experiment. The files hold for full size only.
 
@@ -84,7 +84,7 @@ def load_known(folders: Iterable[Path], scale: float = 1.0) -> dict[str, KnownWo
         A file is not the output of `benchkit list noise --json`.
     """
     workloads: dict[str, KnownWorkload] = {}
-    for folder in folders if scale == 1 else ():
+    for folder in reversed(list(folders)) if scale == 1 else ():
         path = Path(folder) / FILE
         if not path.is_file():
             continue

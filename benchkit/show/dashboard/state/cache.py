@@ -269,7 +269,7 @@ def newest_attributes(runs: pd.DataFrame) -> dict[str, Any]:
 
 @pn.cache(max_items=1)
 def workload_catalogue() -> Collection:
-    """Return the workloads of ``./workloads``, else the shipped ones; collected once.
+    """Return the workloads of ``./workloads`` and the shipped ones; collected once.
 
     Returns
     -------
