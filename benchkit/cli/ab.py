@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchkit.cli.options import MEASUREMENT, as_json_text, common, has_failures, print_json
-from benchkit.errors import UsageError
+from benchkit.errors import NotEnoughRuns, UsageError
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
@@ -141,7 +141,12 @@ def ab(
         click.echo(f"skipped {policy.n_settled} runs: verdict already decided", err=True)
     if not quiet and policy.n_over_budget:
         click.echo(f"skipped {policy.n_over_budget} runs: budget used up", err=True)
-    comparison = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
+    try:
+        comparison = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
+    except NotEnoughRuns:
+        if interrupted:
+            sys.exit(INTERRUPTED)
+        raise
     if as_json:
         print_json(comparison.to_records())
     else:

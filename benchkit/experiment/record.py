@@ -185,6 +185,7 @@ class Recorder:
 
     def _begin(self, description: dict[str, Any]) -> None:
         self.id = new_id()
+        self.store.create()
         # In the store: if this process is killed, the next check makes a run from the saved data.
         folder = Path(self.store.path) / "tmp" / "recordings"
         try:

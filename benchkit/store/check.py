@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -16,15 +15,10 @@ from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.catalogue import Catalogue
+from benchkit.store.manifest import STORE_FILE
 from benchkit.store.runfile.file import encode_run, read_record, run_name
 
 __all__ = ["CheckReport", "inspect_store"]
-
-_ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_STORE_FILE = re.compile(
-    rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|(?:marks|ledger)/{_ID}\.json|index/new/{_ID}\.json"
-    rf"|index/{_ID}\.parquet|experiments/.*|trash/.*"
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +123,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
     n_readable = 0
     adopted, orphans, unreadable, strangers = [], [], [], []
     for name in files.walk():
-        if not _STORE_FILE.fullmatch(name):
+        if not STORE_FILE.fullmatch(name):
             strangers.append(name)
         elif name.startswith(("marks/", "ledger/")):
             unreadable += _json_problems(files, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -18,12 +19,20 @@ from benchkit.errors import AlreadyStored, InvalidStoreError
 from benchkit.measure.run_ids import new_id
 from benchkit.store.files import LocalFiles
 
-__all__ = ["FORMAT_VERSION", "default_store", "read_meta", "write_meta"]
+__all__ = ["FORMAT_VERSION", "STORE_FILE", "default_store", "read_meta", "write_meta"]
 
 #: Newest version of the format that this release reads, and the version that it writes.
 FORMAT_VERSION = 1
 _FORMAT = "benchkit-store"
 _NAME = "store.json"
+_ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+#: Names of the files of a store, relative to its folder; those in ``tmp`` are not included.
+STORE_FILE = re.compile(
+    rf"store\.json|runs/\d{{4}}-\d{{2}}/{_ID}\.nc|(?:marks|ledger)/{_ID}\.json|index/new/{_ID}\.json"
+    rf"|index/{_ID}\.parquet|experiments/.*|trash/.*"
+)
+#: Folders that a store may have before its first run.
+_UNFINISHED_FOLDERS = {"experiments", "index", "ledger", "marks", "runs", "tmp"}
 
 
 def default_store() -> str:
@@ -54,7 +63,8 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
     Returns
     -------
     dict
-        Empty if the folder can become a new store.
+        Empty if the folder can become a new store, or is one without its store.json: an
+        interrupted command left only files of a store.
 
     Raises
     ------
@@ -86,18 +96,31 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
 
 
 def _check_new_store(files: LocalFiles, create: bool) -> None:
-    """Raise unless the folder is missing or empty and a store may be created there."""
+    """Raise unless a store may be created there, or has only lost its store.json."""
     root = files.root
     if not create and not root.exists():
         raise InvalidStoreError(f"{root}: no store there: `benchkit run` creates one")
     # Ignore tmp/: a writer that is creating the store writes its draft there, then store.json.
     entries = [entry for entry in os.listdir(root) if entry != "tmp"] if root.is_dir() else []
-    if entries and not files.exists(_NAME):
+    has_parts = bool(entries) or (root / "tmp" / "recordings").is_dir()
+    if files.exists(_NAME) or (has_parts and _is_unfinished(files, entries)):
+        return
+    if entries:
         raise InvalidStoreError(
             f"{root}: not a store (no {_NAME}), and not empty: give an empty or a new folder"
         )
     if not create:
         raise InvalidStoreError(f"{root}: an empty folder, not a store: `benchkit run` creates one")
+
+
+def _is_unfinished(files: LocalFiles, entries: list[str]) -> bool:
+    """Return whether a folder holds only files of a store, as a killed command leaves them."""
+    experiments = files.root / "experiments"
+    return (
+        set(entries) <= _UNFINISHED_FOLDERS
+        and all(STORE_FILE.fullmatch(name) for name in files.walk())
+        and all(re.fullmatch(_ID, path.name) for path in experiments.glob("*"))
+    )
 
 
 def write_meta(files: LocalFiles) -> dict[str, Any]:

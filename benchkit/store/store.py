@@ -58,7 +58,14 @@ class Store(StoreReader):
     def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
         return Store, (self.path,)  # a worker process reads the files itself
 
-    def _create_if_missing(self) -> None:
+    def create(self) -> None:
+        """Write ``store.json`` unless it exists; must come before any other file of the store.
+
+        Raises
+        ------
+        StoreError
+            The file could not be written.
+        """
         if not self._meta:
             self._meta = write_meta(self.files)
 
@@ -87,7 +94,7 @@ class Store(StoreReader):
             The tree is not a run.
         """
         run_id, record, data = encode_run(tree)
-        self._create_if_missing()
+        self.create()
         try:
             self.files.create(run_name(run_id), data)
         except AlreadyStored:
@@ -122,7 +129,7 @@ class Store(StoreReader):
         UsageError
             A tree is not a run.
         """
-        self._create_if_missing()
+        self.create()
         records = []
         try:
             for tree in trees:
@@ -156,7 +163,7 @@ class Store(StoreReader):
         StoreError
             The event could not be written.
         """
-        self._create_if_missing()
+        self.create()
         return add_event(self.files, kind, facts)
 
     def mark(self, kind: str, *, reason: str = "", by: str = "", **what: Any) -> str:
@@ -192,7 +199,7 @@ class Store(StoreReader):
         if kind == "undo" and not self.files.exists(f"marks/{mark['mark']}.json"):
             raise UsageError(f"mark undo: no mark {mark['mark']!r} in {self.path}")
         data = encode_mark(mark)
-        self._create_if_missing()
+        self.create()
         self.files.create(f"marks/{mark['id']}.json", data)
         return str(mark["id"])
 
@@ -210,7 +217,7 @@ class Store(StoreReader):
             Number of copied runs.
         """
         other = to if isinstance(to, Store) else Store(to)
-        other._create_if_missing()
+        other.create()
         n_copied = 0
         for folder in ("runs", "marks", "ledger", "experiments"):
             for name in self.files.walk(folder):
@@ -246,6 +253,8 @@ class Store(StoreReader):
         CheckReport
             Problems found and repairs made.
         """
+        if repair and self.path.is_dir():
+            self.create()
         return inspect_store(self.files, self.catalogue, repair=repair)
 
     def prune(self, ids: Iterable[str]) -> int:

@@ -1,8 +1,10 @@
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -189,3 +191,36 @@ def b_fine(client, scale):
     assert done.returncode == 3
     outcomes = [row["outcome"] for row in json.loads(done.stdout)]
     assert outcomes == ["infrastructure", "infrastructure", "ok"]  # repeated once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_run_stopped_at_once_leaves_usable_store(tmp_path, folder, how):
+    arguments = ["bad.fine", "--workloads", folder, "--store", str(tmp_path / "new"), "-q"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchkit", "run", *arguments],
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while not list(tmp_path.glob("new/*")):
+        time.sleep(0.002)
+    process.send_signal(how)
+    assert process.wait(60) == (130 if how == signal.SIGINT else -how)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # the measuring process of a killed command
+
+    assert benchkit("list", "runs", "--store", str(tmp_path / "new")).returncode == 0
+    assert benchkit("run", *arguments).returncode == 0
+
+
+@pytest.mark.parametrize("command", [["run"], ["ab", "baseline", "no-stealing"], ["nightly"]])
+def test_commands_without_workloads_exit_with_2(tmp_path, command):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "a.py").write_text("from benchkit import workload\n1 / 0\n")
+    arguments = ["--workloads", str(tmp_path / "w"), "--store", str(tmp_path / "new")]
+    done = benchkit(*command, *arguments)
+
+    assert done.returncode == 2
+    reason = f"no workloads in {tmp_path}/w: {tmp_path}/w/a.py:2: ZeroDivisionError"
+    assert done.stderr.startswith(f"error: {reason}")
+    assert [path.name for path in tmp_path.iterdir()] == ["w"]

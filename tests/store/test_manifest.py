@@ -104,3 +104,38 @@ def test_store_rejects_invalid_manifest_in_one_line(tmp_path, text, message):
 def test_store_rejects_bucket_in_one_line():
     with pytest.raises(InvalidStoreError, match="s3://bucket/prefix: stores in buckets"):
         Store("s3://bucket/prefix")
+
+
+RUN = "019dc0de-0000-7000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"experiments/{RUN}/plan.json"],
+        [f"experiments/{RUN}/kernel-base.log", f"runs/2026-11/{RUN}.nc"],
+        [f"tmp/recordings/{RUN}.recording/head.json"],
+        [f"marks/{RUN}.json"],
+    ],
+)
+@pytest.mark.parametrize("create", [True, False])
+def test_store_adopts_folder_with_files_of_a_store_only(tmp_path, names, create):
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    store = Store(tmp_path, create=create)
+
+    store.create()
+
+    assert json.loads((tmp_path / "store.json").read_bytes())["format"] == "benchkit-store"
+
+
+@pytest.mark.parametrize(
+    "name", ["runs/1/events.json", "experiments/mine/a.py", "index/book.txt", "models/a.bin"]
+)
+def test_store_rejects_folder_with_similar_names(tmp_path, name):
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text("")
+
+    with pytest.raises(InvalidStoreError, match=r"no store\.json.*empty or a new folder"):
+        Store(tmp_path)

@@ -183,6 +183,7 @@ class Experiment:
         Planned, Started, Finished or Skipped
             `Planned` comes first. `Started` is followed by one `Finished` for each attempt.
         """
+        self.store.create()
         self.folder.mkdir(parents=True, exist_ok=True)
         estimate, policy = self.estimate, self.stop_policy
         self._write_plan()
