@@ -19,9 +19,11 @@ from typing import Any
 from distributed import default_client
 
 from benchkit.errors import StoreError, UsageError
+from benchkit.measure.arguments import check_tags, check_text
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.description import describe
+from benchkit.measure.errors import error_summary
 from benchkit.measure.outcomes import RECORDED_STEP, classify_error
 from benchkit.measure.prometheus.session import Prometheus, record_prometheus
 from benchkit.measure.provenance import collect_provenance
@@ -74,8 +76,8 @@ def record(
     Raises
     ------
     UsageError
-        There is no client, or an asynchronous client in a plain ``with``; `capture` is invalid; or
-        `prometheus` is neither an address nor ``scrape``.
+        There is no client, or an asynchronous client in a plain ``with``; or an argument is
+        invalid.
 
     Examples
     --------
@@ -89,7 +91,9 @@ def record(
             f"record: capture {capture!r}: extra files are recorded by `benchkit run` only; "
             "use full, light or off"
         )
-    return Recorder(client, workload, dict(tags or {}), store, capture, environment, source)
+    check_text(workload, "workload")
+    check_text(environment, "environment")
+    return Recorder(client, workload, check_tags(tags), store, capture, environment, source)
 
 
 class Recorder:
@@ -225,10 +229,9 @@ class Recorder:
             if error
             else ""
         )
-        lines = str(error).strip().splitlines() if error else []
         self._writer.tail(
             outcome=classify_error(error, RECORDED_STEP, self._scheduler_alive) if error else "ok",
-            error=": ".join([type(error).__name__, *lines[:1]]) if error else "",
+            error=error_summary(error) if error else "",
             traceback=trace,
             phase="workload" if error else "",
             t_on=observer.t_on,

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchkit.measure.arguments import check_text
 from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import UsageError, did_you_mean
 
@@ -40,14 +41,14 @@ def parse_capture(text: str) -> tuple[str, tuple[str, ...]]:
     Raises
     ------
     UsageError
-        The level or an extra does not exist.
+        The text is empty, or the level or an extra does not exist.
 
     Examples
     --------
     >>> parse_capture("light+memray")
     ('light', ('memray',))
     """
-    level, *extras = text.split("+")
+    level, *extras = check_text(text, "capture").split("+")
     for name, choices in ((level, LEVELS), *((extra, EXTRAS) for extra in extras)):
         if name not in choices:
             hint = did_you_mean(name, choices, f"there are {', '.join(choices)}")

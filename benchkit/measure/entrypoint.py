@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchkit.measure.arguments import check_mapping, check_text
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.discovery import collect
 from benchkit.measure.errors import UsageError
@@ -58,6 +59,9 @@ def measure(
     UnknownWorkload, InvalidParameterError, InvalidClusterError, UsageError
         A name or an option does not exist.
     """
+    check_text(workload, "workload")
+    params, clusters = check_mapping(params, "params"), check_mapping(clusters, "clusters")
+    facts = check_mapping(facts, "facts")
     collection = collect(workloads)
     if params:
         base = workload.partition("[")[0]

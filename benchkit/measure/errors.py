@@ -66,7 +66,10 @@ def error_summary(error: BaseException) -> str:
     >>> error_summary(ValueError("bad shape"))
     'ValueError: bad shape'
     """
-    lines = str(error).strip().splitlines()
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # of the __str__ of a foreign class
+        lines = ["its message cannot be printed"]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 

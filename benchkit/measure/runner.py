@@ -19,6 +19,7 @@ from dask.base import persist
 from distributed import wait
 from distributed.client import futures_of
 
+from benchkit.measure.arguments import check_scale, check_seconds
 from benchkit.measure.artifacts import collect_extras, parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.reuse import reused_cluster
@@ -30,11 +31,7 @@ from benchkit.measure.deadline import (
     describe_unfinished_tasks,
     stacks_of,
 )
-from benchkit.measure.errors import (
-    DeadlinePassed,
-    InvalidClusterError,
-    error_summary,
-)
+from benchkit.measure.errors import DeadlinePassed, InvalidClusterError, error_summary
 from benchkit.measure.outcomes import classify_error
 from benchkit.measure.prometheus.session import Prometheus, record_prometheus
 from benchkit.measure.provenance import collect_provenance
@@ -99,6 +96,8 @@ def execute(
     ------
     InvalidClusterError
         The class of the cluster or an option does not exist.
+    UsageError
+        The scale, the capture or the deadline is invalid.
     KeyboardInterrupt
         The user interrupted the run; its recording is removed.
     """
@@ -126,10 +125,11 @@ class _Execution:
         self.variant, self.workload = variant, variant.workload
         self.spec = cluster.merged(_cluster_options(self.workload.cluster, shapes))
         self.spec.check()
-        self.fraction, self.capture = scale, capture
+        self.fraction, self.capture = check_scale(scale), capture
         self.level, self.extras = parse_capture(capture)
         self.prometheus = prometheus
-        self.deadline_s = deadline_s or self.workload.deadline_s or DEFAULT_DEADLINE_S
+        limit = check_seconds(deadline_s, "deadline_s")
+        self.deadline_s = limit or self.workload.deadline_s or DEFAULT_DEADLINE_S
         self.facts = facts
         self.id = facts.pop("id", None) or new_id()
         self.writer = RecordingWriter(folder, self.id)

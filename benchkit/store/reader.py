@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.errors import InvalidStoreError, UnknownRun, UsageError, did_you_mean
+from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.run_ids import is_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.arrow import order_by_time, plain_array, table_to_frame
@@ -112,7 +113,7 @@ class StoreReader:
         UnreadableRun
             A file is damaged.
         """
-        return [self.open(run_id, groups) for run_id in run_ids]
+        return [self.open(run_id, groups) for run_id in list_of(run_ids, "run_ids")]
 
     def file(self, run_id: str) -> Path:
         """Return the path of the NetCDF file of a run.
@@ -173,6 +174,8 @@ class StoreReader:
         UnknownRun
             No run has this id, or several ids begin with it.
         """
+        if run_id != "":
+            check_text(run_id, "run")
         if is_id(run_id) and self.files.exists(run_name(run_id)):
             return run_id
         ids = self.ids()
@@ -270,6 +273,7 @@ class StoreReader:
             A column or filter does not exist.
         """
         filters = {name: value for name, value in filters.items() if value is not None}
+        columns = None if columns is None else list_of(columns, "columns")
         fields = self._field_names({*(columns or ()), *filters})
         for name in columns or ():
             if name not in fields:

@@ -16,6 +16,7 @@ import xarray as xr
 
 from benchkit.errors import AlreadyStored, StoreError, UsageError
 from benchkit.formatting import Table, counted, format_bytes
+from benchkit.measure.arguments import list_of
 from benchkit.store.check import CheckReport, inspect_store
 from benchkit.store.ledger import add_event
 from benchkit.store.manifest import write_meta
@@ -277,7 +278,7 @@ class Store(StoreReader):
         """
         moved = []
         try:
-            for run_id in ids:
+            for run_id in list_of(ids, "ids"):
                 name = run_name(run_id)
                 if self.files.exists(name):
                     self.files.move(name, f"trash/{name}")

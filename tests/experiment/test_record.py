@@ -158,3 +158,43 @@ def test_record_rejects_unwritable_store(tmp_path):
         recorder = benchkit.record(client, store=store)
         with pytest.raises(StoreError, match="could not be written"), recorder:
             pass
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workload": ""}, "workload='': is empty"),
+        ({"workload": 7}, "workload=7: must be text"),
+        ({"tags": "x"}, "tags='x': must be a dict"),
+        ({"environment": 3}, "environment=3: must be text"),
+        ({"capture": None}, "capture=None: must be text"),
+    ],
+)
+def test_record_refuses_invalid_argument(tmp_path, options, message):
+    with pytest.raises(UsageError) as caught:
+        benchkit.record(object(), store=tmp_path / "store", **options)
+
+    assert str(caught.value).startswith(message)
+    assert not (tmp_path / "store").exists()
+
+
+def test_record_keeps_error_that_cannot_be_printed(tmp_path):
+    class UnprintableError(Exception):
+        def __str__(self):
+            return self.args[1]
+
+    with LocalCluster(processes=False, **OPTIONS) as cluster, Client(cluster) as client:
+        with pytest.raises(UnprintableError), benchkit.record(client, store=tmp_path) as recorded:
+            raise UnprintableError("only one")
+
+    error = recorded.run.tree.attrs["error"]
+    assert error == "UnprintableError: its message cannot be printed"
+
+
+def test_record_by_address_names_the_address(tmp_path):
+    with LocalCluster(processes=False, **OPTIONS) as cluster:
+        address = cluster.scheduler_address
+        with Client(address) as client, benchkit.record(client, store=tmp_path) as recorded:
+            client.submit(sum, [1]).result()
+
+    assert recorded.run.record["cluster"] == address

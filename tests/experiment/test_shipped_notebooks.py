@@ -1,5 +1,7 @@
 """Each shipped notebook runs from top to bottom under papermill."""
 
+import re
+
 import nbformat
 import papermill
 import pytest
@@ -33,6 +35,33 @@ def test_measure_notebook_stores_its_run(tmp_path):
 
     (outcome,) = Store(tmp_path / "store", create=False).runs()["outcome"]
     assert outcome == "ok"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("measure", {"scale": "big"}, "scale='big': must be a number above 0 and up to 1"),
+        ("measure", {"deadline_s": "ten"}, "deadline_s='ten': must be a number of seconds above 0"),
+        (
+            "nightly",
+            {"environments": '["tipp"]'},
+            "no environment named 'tipp': did you mean 'tip'",
+        ),
+        ("nightly", {"metrics": "durration"}, "no metric named 'durration'"),
+    ],
+)
+def test_notebook_with_invalid_parameter_keeps_nothing(tmp_path, name, parameters, message):
+    with pytest.raises(papermill.PapermillExecutionError, match=re.escape(message)):
+        execute(name, tmp_path, store=str(tmp_path / "store"), **parameters)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.slow
+def test_run_notebook_refuses_number_for_run(tmp_path, a_run):
+    Store(tmp_path / "store").add(a_run)
+    with pytest.raises(papermill.PapermillExecutionError, match="run=12345: must be text"):
+        execute("run", tmp_path, store=str(tmp_path / "store"), run=12345)
 
 
 @pytest.mark.slow

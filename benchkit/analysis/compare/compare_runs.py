@@ -19,6 +19,7 @@ from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
+from benchkit.measure.arguments import list_of
 from benchkit.store.schema import METRICS
 
 __all__ = [
@@ -40,7 +41,8 @@ def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
     Parameters
     ----------
     metrics : sequence of str
-        Names of metrics, or ``["all"]`` for every metric that has a better direction.
+        Names of metrics, or ``["all"]`` for every metric that has a better direction; one text
+        is a list of one.
 
     Returns
     -------
@@ -50,14 +52,17 @@ def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     UsageError
-        A metric is unknown.
+        A metric is unknown, or there is none.
     """
-    if list(metrics) == ["all"]:
+    metrics = list_of(metrics, "metrics")
+    if metrics == ["all"]:
         return tuple(name for name, metric in METRICS.items() if metric.better)
     for name in metrics:
         if name not in METRICS:
             hint = did_you_mean(name, METRICS, "see `benchkit list metrics`")
             raise UsageError(f"no metric named {name!r}: {hint}")
+    if not metrics:
+        raise UsageError("metrics: is empty: name one, such as 'duration'")
     return tuple(dict.fromkeys(metrics))
 
 

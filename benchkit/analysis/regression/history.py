@@ -23,6 +23,7 @@ from benchkit.analysis.changepoint.detect import (
     detect_many,
     latest_night,
 )
+from benchkit.analysis.compare.compare_runs import check_metrics
 from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.segments import find_segments
@@ -310,6 +311,11 @@ def build_history(
     History
         A series for each metric, workload, environment, host, scale and capture with values.
 
+    Raises
+    ------
+    UsageError
+        A metric is unknown.
+
     Notes
     -----
     A night is all runs with the same tag ``night``, which `benchkit nightly` sets; runs without
@@ -321,6 +327,7 @@ def build_history(
     >>> store = benchkit.Store()  # doctest: +SKIP
     >>> build_history(store.runs(), marks=store.marks()).changes  # doctest: +SKIP
     """
+    metrics = check_metrics(metrics)
     columns = (*SERIES_FIELDS, *COMPARABLE_FIELDS, "category", "packages_hash")
     runs = nightly_runs(runs, columns)
     times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)

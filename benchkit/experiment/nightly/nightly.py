@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from benchkit.analysis.compare.compare_runs import check_metrics
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
 from benchkit.analysis.regression.judge import Judgement, judge_night
 from benchkit.analysis.regression.regression import read_ledger
@@ -26,6 +27,7 @@ from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
+from benchkit.measure.arguments import check_count, list_of
 from benchkit.measure.workloads import Variant
 from benchkit.store.index.query import parse_moment
 from benchkit.store.store import Store
@@ -93,19 +95,22 @@ def nightly(
     Raises
     ------
     UnknownWorkload, InvalidSelectionError, UsageError
-        A requested workload, selection or environment does not exist.
+        A requested workload, selection, environment or metric does not exist, or another argument
+        is invalid.
 
     Examples
     --------
     >>> benchkit.nightly(select="profile:nightly", environments=["tip"])  # doctest: +SKIP
     """
+    metrics = check_metrics(metrics)
+    requested = [*list_of(environments, "environments"), *list_of(control, "control")]
+    check_count(repeats, "repeats")
     run_store = store if isinstance(store, Store) else Store(store)
     moment = parse_moment(night) if night else datetime.now(timezone.utc)
     result = Night(moment.replace(tzinfo=None, microsecond=0).isoformat(), run_store)
     arms: dict[str, Environment] = {}
     if measure:
-        requested = list(dict.fromkeys([*environments, *([control] if control else [])]))
-        arms = _built(requested, environment_folders, result)
+        arms = _built(list(dict.fromkeys(requested)), environment_folders, result)
         if not arms:
             raise UsageError(f"no environment could be built: {'; '.join(result.failures)}")
         experiment, broken = plan_experiment(

@@ -155,6 +155,10 @@ class Selection:
     null: bool = False
     sweeps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("names", "folders", "environments", "environment_folders"):
+            object.__setattr__(self, name, list_of(getattr(self, name), name))
+
 
 def plan_experiment(
     selection: Selection, *, store: Store | str | Path | None = None, **options: Any
@@ -201,8 +205,8 @@ def plan_experiment(
         "environments": [arm.environment.name for arm in arms[: len(selection.environments)]],
         "null": selection.null,
         "sweeps": {key: list(values) for key, values in selection.sweeps.items()},
-        "environment_folders": _texts(selection.environment_folders, "environment_folders"),
-        "folders": _texts(selection.folders, "folders"),
+        "environment_folders": [str(folder) for folder in selection.environment_folders],
+        "folders": [str(folder) for folder in selection.folders],
         "params": dict(selection.params),
     }
     experiment = Experiment(
@@ -259,16 +263,14 @@ def resume_experiment(
     )
 
 
-def _texts(paths: str | Path | Sequence[str | Path], name: str) -> list[str]:
-    return [str(path) for path in list_of(paths, name)]
-
-
 #: Fields of a selection that have the same name in a stored plan.
 _SAME_NAMES = ("names", "folders", "params", "environments", "environment_folders", "null")
 
 
 def _arms(selection: Selection) -> list[Arm]:
     folders = folders_of("environments", selection.environment_folders)
+    if not selection.environments:
+        raise UsageError("environments: is empty: name one, such as 'current'")
     arms = [_arm(environment, folders) for environment in selection.environments]
     baseline = arms[0].environment
     for environment, point in expand(baseline, selection.sweeps) if selection.sweeps else ():

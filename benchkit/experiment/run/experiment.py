@@ -25,6 +25,8 @@ from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.formatting import Table
+from benchkit.measure.arguments import check_scale, check_seconds, check_tags
+from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
@@ -74,7 +76,7 @@ class Experiment:
     Raises
     ------
     UsageError
-        Two arms have the same name, or the order is unknown.
+        Two arms have the same name, or an option is unknown or invalid.
     """
 
     store: Store
@@ -97,6 +99,11 @@ class Experiment:
     _kernels: dict[str, MeasuringKernel] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_scale(self.scale)
+        check_seconds(self.deadline_s, "deadline_s")
+        check_seconds(self.budget_s, "budget_s")
+        parse_capture(self.capture)
+        self.tags = check_tags(self.tags)
         plan_measurements([arm.name for arm in self.arms], {}, 0, order=self.order)  # only checks
 
     @cached_property
@@ -334,8 +341,8 @@ class Experiment:
         path = self.recordings / f"{run_id}.recording"
         if not (path / "head.json").exists():
             shutil.rmtree(path, ignore_errors=True)
-            reason = str(kernel_error) if kernel_error else "the notebook ended without a recording"
-            path = self._write_failure(metadata, measurement, reason)
+            error = kernel_error or KernelError("raised", "the notebook ended without a recording")
+            path = self._write_failure(metadata, measurement, error)
         elif kernel_error is not None and not (path / "tail.json").exists():
             self._write_tail(path, kernel_error)
         tree = run_from_recording(path)
@@ -348,7 +355,7 @@ class Experiment:
         return json.loads(tree.attrs["record"])
 
     def _write_failure(
-        self, metadata: dict[str, Any], measurement: Measurement, reason: str
+        self, metadata: dict[str, Any], measurement: Measurement, error: KernelError
     ) -> Path:
         """Write a recording for a kernel that left none."""
         variant = self._variant(measurement.variant)
@@ -362,7 +369,8 @@ class Experiment:
             scale=self.scale,
             capture=self.capture,
         )
-        writer.tail(outcome="infrastructure", error=reason, phase="kernel")
+        outcome = "failed" if error.is_usage_error else "infrastructure"
+        writer.tail(outcome=outcome, error=str(error), phase="kernel")
         return writer.path
 
     def _write_tail(self, path: Path, error: KernelError) -> None:

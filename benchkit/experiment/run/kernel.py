@@ -20,7 +20,7 @@ from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-from benchkit.errors import BenchkitError
+from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
 from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import CURRENT, Environment
@@ -90,6 +90,12 @@ class KernelError(BenchkitError):
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
         super().__init__(message)
+
+    @property
+    def is_usage_error(self) -> bool:
+        """Whether a cell refused an argument: a mistake of the user, so that a retry is useless."""
+        names = {"UsageError", *(cls.__name__ for cls in UsageError.__subclasses__())}
+        return self.kind == "raised" and str(self).partition(":")[0] in names
 
 
 class _SingleKernelSpec(KernelSpecManager):

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.environment import Environment
+from benchkit.measure.arguments import check_text
 
 __all__ = [
     "NULL_ARM",
@@ -178,6 +179,7 @@ def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[s
     UsageError
         No experiment matches, or several match the beginning of the id.
     """
+    check_text(experiment, "experiment")
     folder = Path(store) / "experiments"
     plans = {path.parent.name: path for path in sorted(folder.glob("*/plan.json"))}
     if having:

@@ -45,7 +45,7 @@ def describe(
     workers : {"new", "restarted", "as found"}
         State of the workers.
     label : str
-        Class or address of the cluster; by default the name of the class.
+        Class or address of the cluster; by default those of the client.
     kwargs : mapping, optional
         Arguments that the cluster was started with.
 
@@ -57,7 +57,7 @@ def describe(
     infos = list(worker_infos(client).values())
     limits = [info.get("memory_limit") or 0 for info in infos]
     return {
-        "class": label or type(client.cluster).__name__,
+        "class": label or _name(client),
         "kwargs": dict(kwargs or {}),
         "workers": workers,
         "n_workers": len(infos),
@@ -68,6 +68,13 @@ def describe(
         "nannies": bool(infos) and all(info.get("nanny") for info in infos),
         "versions": _versions(client),
     }
+
+
+def _name(client: Client) -> str:
+    """Return the class of the client's cluster, or the address that the client was given."""
+    if client.cluster is not None:
+        return type(client.cluster).__name__
+    return str(client.scheduler_info()["address"])
 
 
 def _versions(client: Client) -> dict[str, Any]:

@@ -127,7 +127,8 @@ def import_sqlite(
 
 def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.is_file():
-        raise InvalidImportError(f"{path}: no such file: give a benchmark.db")
+        problem = "a folder" if path.is_dir() else "no such file"
+        raise InvalidImportError(f"{path}: {problem}: give a benchmark.db")
     try:
         # Open read-only: the folder of the file may not be writable.
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
