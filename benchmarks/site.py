@@ -33,7 +33,7 @@ CASES = [(40, 30, 2.0, 60.0), (200, 180, 60.0, 60.0)]
 
 def fill(store: Store, n_workloads: int, n_nights: int) -> None:
     rng = np.random.default_rng(0)
-    store._create_if_missing()
+    store.create()
     records = []
     for place in range(n_workloads):
         name = f"made.w{place:03d}[kind=a]"

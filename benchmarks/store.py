@@ -69,7 +69,7 @@ def write(path: Path, n_runs: int, encode: bool, ready: Any, latencies: Any) -> 
     run = make_run(n_samples=60, n_workers=4, n_tasks=500)
     store, times = Store(path), []
     data = encode_tree(run)
-    store._create_if_missing()
+    store.create()
     ready.wait()
     for _ in range(n_runs):
         start = time.perf_counter()
@@ -134,7 +134,7 @@ def one_run(folder: Path) -> None:
 def catalogue(folder: Path, n_records: int) -> None:
     rng = np.random.default_rng(0)
     store = Store(folder / f"catalogue-{n_records}")
-    store._create_if_missing()
+    store.create()
     new = store.path / "index" / "new"
     new.mkdir(parents=True)
     for index in range(n_records):  # write directly: `add` would call fsync for each

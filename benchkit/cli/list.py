@@ -65,8 +65,17 @@ def list_command(
       benchkit list noise --json > workloads/facts.json
     """
     shown: Sequence[Mapping[str, Any]]
+    empty = ""
     if what == "runs":
-        frame = _runs(store, expression, since=since, outcome=outcome, tags=tags or None)
+        filters = {"since": since, "outcome": outcome, "tags": tags or None}
+        frame = _runs(store, expression, **filters)
+        if frame.empty:
+            from benchkit.store.selector import explain_no_runs
+            from benchkit.store.store import Store
+
+            run_store = Store(store, create=False)
+            reason = explain_no_runs(run_store, filters)
+            empty = reason or (f"none of {len(run_store)} runs matches" if len(run_store) else "")
         if as_json:
             print_json(_as_records(frame))
             return
@@ -89,7 +98,7 @@ def list_command(
         short = {"workloads": _short_workload, "noise": _short_noise}.get(what)
         shown = rows if short is None else [short(row) for row in rows]
     if not shown:
-        click.echo(_EMPTY.get(what, f"no {what}"), err=True)
+        click.echo(empty or _EMPTY.get(what, f"no {what}"), err=True)
         return
     on_terminal = sys.stdout.isatty()
     click.echo(Table(shown).to_text(width=get_terminal_size().columns if on_terminal else None))

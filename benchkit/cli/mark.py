@@ -111,10 +111,16 @@ def accept(
     The argument is the id of a regression (see `benchkit regressions`), or a workload.
     """
     from benchkit.analysis.regression.regression import read_ledger
+    from benchkit.errors import UsageError, did_you_mean
     from benchkit.store.store import Store
 
     run_store = Store(store, create=False)
-    for regression in read_ledger(run_store.events(), run_store.marks()):
+    regressions = read_ledger(run_store.events(), run_store.marks())
+    if "." not in what and what not in (regression.id for regression in regressions):
+        known = [regression.id for regression in regressions]
+        hint = did_you_mean(what, known, "see `benchkit regressions`")
+        raise UsageError(f"mark accept {what}: neither a regression nor a workload: {hint}")
+    for regression in regressions:
         if regression.id == what:
             history = {"environment": regression.environment, "host": regression.host}
             _write(

@@ -23,9 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchkit.errors import UsageError, did_you_mean
+from benchkit.measure.arguments import list_of
 from benchkit.measure.run_ids import new_id
 from benchkit.store.index.arrow import decode_json, map_texts
 from benchkit.store.index.query import columns_needed, matching, parse_moment
+from benchkit.store.schema import METRICS
 
 __all__ = [
     "KINDS",
@@ -97,8 +99,12 @@ def new_mark(kind: str, *, reason: str = "", by: str = "", **what: Any) -> dict[
         raise UsageError(f"mark exclude: select runs by {', '.join(_SELECTORS)}")
     if kind == "rename" and what.setdefault("field", "workload") not in RENAMED_FIELDS:
         raise UsageError(f"mark rename: field must be one of {', '.join(RENAMED_FIELDS)}")
+    metric = what.get("metric")
+    if metric is not None and metric not in (*METRICS, "outcome", "source_hash"):
+        hint = did_you_mean(str(metric), METRICS, "see `benchkit list metrics`")
+        raise UsageError(f"mark {kind}: no metric named {metric!r}: {hint}")
     if "runs" in what:
-        what["runs"] = [what["runs"]] if isinstance(what["runs"], str) else list(what["runs"])
+        what["runs"] = list_of(what["runs"], "runs")
     for name in ("since", "before", "at"):
         if name in what:
             what[name] = parse_moment(what[name]).isoformat()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from benchkit.errors import InvalidSelectionError, did_you_mean
+from benchkit.errors import InvalidSelectionError, NotEnoughRuns, did_you_mean
 from benchkit.store.store import Store
 
-__all__ = ["parse_selection", "select_runs"]
+__all__ = ["explain_no_runs", "parse_selection", "select_runs"]
 
 #: Keys of a selection -> arguments of `Store.runs`.
 _FIELDS = {
@@ -36,7 +37,8 @@ def parse_selection(text: str) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        ``key:value`` separated by commas; also ``tag:name=value`` and ``param:name=value``.
+        ``key:value`` separated by commas; also ``tag:name=value`` and ``param:name=value``, whose
+        values may contain commas.
 
     Returns
     -------
@@ -51,30 +53,46 @@ def parse_selection(text: str) -> dict[str, Any]:
     Examples
     --------
     >>> parse_selection("env:main,tag:variant=A,since:7d")
-    {'environment': 'main', 'variant': 'A', 'since': '7d'}
+    {'environment': 'main', 'tags': {'variant': 'A'}, 'since': '7d'}
     """
     filters: dict[str, Any] = {}
-    for part in text.split(","):
+    for part in _parts(text):
         key, colon, value = (word.strip() for word in part.partition(":"))
         if not colon or not value:
             raise InvalidSelectionError(
                 f"selection {text!r}: {part!r} must be KEY:VALUE, as in env:main"
             )
+        target = filters
         if key in ("tag", "param"):
             name, equals, value = value.partition("=")
             if not equals:
                 raise InvalidSelectionError(
                     f"selection {text!r}: {part!r} must be {key}:NAME=VALUE"
                 )
+            target = filters.setdefault(f"{key}s", {})
         elif key in _FIELDS:
             name = _FIELDS[key]
         else:
             hint = did_you_mean(key, [*_FIELDS, "tag", "param"], f"use {', '.join(_FIELDS)}, tag")
             raise InvalidSelectionError(f"selection {text!r}: unknown key {key!r}: {hint}")
-        if name in filters:
+        if name in target:
             raise InvalidSelectionError(f"selection {text!r}: {name} is given twice")
-        filters[name] = value
+        target[name] = value
     return filters
+
+
+def _parts(text: str) -> list[str]:
+    """Split at commas, except those in brackets or in the value of a tag or parameter."""
+    parts: list[str] = []
+    for part in text.split(","):
+        last = parts[-1] if parts else ""
+        is_open = last.count("[") > last.count("]") or last.count("(") > last.count(")")
+        has_key = part.partition(":")[0].strip() in (*_FIELDS, "tag", "param")
+        if is_open or (last.lstrip().startswith(("tag:", "param:")) and not has_key):
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 def select_runs(store: Store, text: str) -> pd.DataFrame:
@@ -96,6 +114,8 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     ------
     InvalidSelectionError
         The selection is invalid.
+    NotEnoughRuns
+        A part of the selection matches no run by itself.
     UsageError
         A time is invalid, or no run has the tag.
     """
@@ -106,4 +126,51 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     for name in ("experiment", "git_commit"):  # the beginning of an id or commit is enough
         if name in filters and "*" not in filters[name]:
             filters[name] += "*"
-    return store.runs(filters.pop("workload", None), **filters)
+    runs = store.runs(**filters)
+    reason = explain_no_runs(store, filters) if runs.empty else ""
+    if reason:
+        raise NotEnoughRuns(reason)
+    return runs
+
+
+def explain_no_runs(store: Store, filters: Mapping[str, Any]) -> str:
+    """Return which filter matches no run by itself, with the values that exist.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    filters : mapping
+        Arguments of `Store.runs`.
+
+    Returns
+    -------
+    str
+        Empty if the store has no runs, or if each filter matches some.
+    """
+    single = [
+        (name, key, value)
+        for name, wanted in filters.items()
+        if name not in ("since", "until") and wanted is not None
+        for key, value in (wanted.items() if isinstance(wanted, Mapping) else [("", wanted)])
+    ]
+    for name, key, value in single if len(store) else ():
+        alone: dict[str, Any] = {name: {key: value} if key else value}
+        if len(store.runs(columns=["id"], **alone)):
+            continue
+        column = store.runs(columns=[name])[name].dropna()
+        values = [item.get(key) for item in column] if key else list(column)
+        known = list(dict.fromkeys(str(item) for item in values if item is not None))
+        word = next((word for word, field in _FIELDS.items() if field == name), name)
+        what = f"{name[:-1]}:{key}={value}" if key else f"{word}:{str(value).removesuffix('*')}"
+        noun = f"values of {key}" if key else _PLURALS.get(name, f"{name}s")
+        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+        hint = did_you_mean(str(value), known, "")
+        shown = hint or f"{noun} here: {', '.join(known[-8:]) or 'none'}{more}"
+        return f"{what} matches no runs{': ' if hint else '; '}{shown}"
+    return ""
+
+
+#: Plurals that are not the name of the field with an s.
+_PLURALS = {"category": "categories", "dask": "releases of dask", "python": "releases of Python",
+            "distributed": "releases of distributed", "git_commit": "commits"}  # fmt: skip

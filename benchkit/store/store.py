@@ -7,20 +7,21 @@ the two writes of `add` leaves a complete run file, which `check` adds to the in
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
-from benchkit.errors import AlreadyStored, StoreError, UsageError
+from benchkit.errors import AlreadyStored, StoreError, UsageError, did_you_mean
 from benchkit.formatting import Table, counted, format_bytes
 from benchkit.measure.arguments import list_of
 from benchkit.store.check import CheckReport, inspect_store
+from benchkit.store.index.query import columns_needed, matching
 from benchkit.store.ledger import add_event
 from benchkit.store.manifest import write_meta
-from benchkit.store.marks import encode_mark, new_mark
+from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
 from benchkit.store.reader import StoreReader
 from benchkit.store.runfile.file import encode_run, read_record, run_name
 
@@ -188,7 +189,7 @@ class Store(StoreReader):
         Raises
         ------
         UsageError
-            The mark could not be applied.
+            The mark could not be applied, or applies to no run of the store.
 
         Examples
         --------
@@ -200,9 +201,36 @@ class Store(StoreReader):
         if kind == "undo" and not self.files.exists(f"marks/{mark['mark']}.json"):
             raise UsageError(f"mark undo: no mark {mark['mark']!r} in {self.path}")
         data = encode_mark(mark)
+        self._check_mark(mark)
         self.create()
         self.files.create(f"marks/{mark['id']}.json", data)
         return str(mark["id"])
+
+    def _check_mark(self, mark: Mapping[str, Any]) -> None:
+        """Raise if the names in a mark match no run, neither as stored nor after renames."""
+        where = dict(mark.get("where") or {})
+        workload = mark.get("workload")
+        if mark["kind"] == "rename" and mark["field"] == "environment":
+            where["environment"] = mark["from"]
+        elif mark["kind"] == "rename" and mark["field"] == "workload":
+            workload = mark["from"]
+        if mark["kind"] == "undo" or not (where or workload):
+            return
+        marks = active_marks(self.marks())
+        columns = {"id", "started", "category", "environment", "params", "workload"}
+        columns |= columns_needed(where) | mark_columns(marks)
+        stored = self.catalogue.table(columns)
+        tables = [stored, apply_marks(stored, marks)]
+        if not stored.num_rows or any(
+            matching(table, workload=workload, where=where).any() for table in tables
+        ):
+            return
+        wanted = ", ".join(f"{name}={value}" for name, value in where.items())
+        names = [str(name) for table in tables for name in table["workload"].unique().to_pylist()]
+        names += [name.partition("[")[0] for name in names]
+        hint = did_you_mean(str(workload), names, "see `benchkit list runs`")
+        what = f"{workload!r} {wanted}".strip() if workload else wanted
+        raise UsageError(f"mark {mark['kind']}: {what}: matches no runs: {hint}")
 
     def copy(self, to: Store | str | Path) -> int:
         """Copy all runs, marks and experiments to another store.

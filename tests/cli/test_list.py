@@ -51,7 +51,7 @@ def test_list_runs_of_empty_store_prints_hint(run, tmp_path):
     Store(tmp_path / "s").compact()
     (tmp_path / "s").mkdir(exist_ok=True)
     store = Store(tmp_path / "s")
-    store._create_if_missing()
+    store.create()
 
     assert json.loads(run("list", "runs", "--store", store.path, "--json").stdout) == []
     done = run("list", "runs", "--store", store.path)
@@ -80,6 +80,10 @@ def test_list_runs_filters(run, tmp_path, a_run):
     assert found("-k", "not sum") == 0
     assert found("--tag", "way=A", "--since", "1h", "--outcome", "ok") == 1
     assert found("--tag", "way=B") == 0
+    empty = run("list", "runs", "--store", store.path, "--outcome", "good")
+    assert empty.stderr == "outcome:good matches no runs; outcomes here: ok\n"
+    empty = run("list", "runs", "--store", store.path, "-k", "join")
+    assert empty.stderr == "none of 1 runs matches\n"
 
 
 def test_list_noise_has_needed_runs(run, tmp_path, a_run):

@@ -113,3 +113,13 @@ def test_mark_requires_reason(store):
     done = call(store, "mark", "exclude", "--workload", "array.*")
     assert done.exit_code == 2
     assert "--reason" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["4dcd78124f", "array.smu"])
+def test_mark_accept_refuses_unknown_name(store, what):
+    done = call(store, "mark", "accept", what, "-m", "typo")
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: mark accept")
+    assert what in done.stderr
+    assert store.marks() == []

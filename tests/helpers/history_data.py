@@ -50,7 +50,7 @@ def fill(
     """
     rng = np.random.default_rng(1)
     store = Store(path)
-    store._create_if_missing()
+    store.create()
     names = [*_NAMES, *(f"more.work_{i:02d}" for i in range(n_more)), SLOWER, FASTER, FAILING, NEW]
     base = {name: float(rng.uniform(2, 60)) for name in names}
     noise = {name: float(rng.uniform(0.008, 0.03)) for name in names}

@@ -33,7 +33,9 @@ def make_run(
 ) -> xr.DataTree:
     """Return a run. `facts` are fields of the record or metrics; `attrs` are added as they are."""
     base_name, _, brackets = workload.partition("[")
-    params = dict(pair.split("=") for pair in brackets.rstrip("]").split(",") if pair)
+    params = facts.pop("params", None) or dict(
+        pair.split("=") for pair in brackets.rstrip("]").split(",") if pair
+    )
     record: dict[str, Any] = {
         "id": new_id(),
         "workload": workload,

@@ -138,7 +138,7 @@ def test_build_site_keeps_old_site_after_a_crash(store, tmp_path, monkeypatch):
 
 
 def test_build_site_of_empty_store(tmp_path):
-    Store(tmp_path / "store")._create_if_missing()
+    Store(tmp_path / "store").create()
     page = build_site(Store(tmp_path / "store"), tmp_path / "out")
 
     assert "0 workloads" in page.read_text()

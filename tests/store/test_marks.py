@@ -34,7 +34,6 @@ def test_runs_without_marks_are_comparable(filled):
         ({"before": "2026-08-06", "workload": THIN}, [1, 4]),
         ({"before": "2026-08-06", "where": {"environment": "dev-*"}}, [4, 5]),
         ({"before": "2026-08-06", "where": {"variant": "B"}}, [2, 4]),
-        ({"before": "2026-08-06", "where": {"variant": "Z"}}, []),
         ({"before": "2026-08-06", "where": {"chunks": "thin"}}, [1, 4]),
         ({}, [1, 2, 3, 4, 5, 6]),
     ],
@@ -44,6 +43,37 @@ def test_bankruptcy_excludes_selected_earlier_runs(filled, what, days):
 
     assert excluded_days(filled) == days
     assert set(filled.runs(comparable=False)["reason"]) <= {"new disks"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "message"),
+    [
+        ("bankruptcy", {"where": {"variant": "Z"}}, "mark bankruptcy: variant=Z: matches no runs"),
+        (
+            "accept",
+            {"workload": "frame.jion"},
+            "'frame.jion': matches no runs: did you mean",
+        ),
+        ("exclude", {"workload": "x.*"}, "mark exclude: 'x.*': matches no runs: see `benchkit"),
+        ("rename", {"from_": "frame.jo", "to": "b"}, "mark rename: 'frame.jo': matches no runs"),
+        (
+            "rename",
+            {"from_": "mainn", "to": "b", "field": "environment"},
+            "mark rename: environment=mainn: matches no runs",
+        ),
+        (
+            "accept",
+            {"workload": "frame.join", "metric": "durration"},
+            "mark accept: no metric named 'durration': did you mean 'duration'?",
+        ),
+    ],
+)
+def test_mark_refuses_names_that_match_no_run(filled, kind, what, message):
+    with pytest.raises(UsageError) as caught:
+        filled.mark(kind, **what)
+
+    assert message in str(caught.value)
+    assert filled.marks() == []
 
 
 def test_bankruptcy_keeps_later_runs(filled, make_run):
@@ -182,10 +212,10 @@ def test_mark_rejects_values_that_are_not_json(filled):
 
 def test_mark_writes_every_kind(filled):
     what = {
-        "accept": {"workload": "x"},
+        "accept": {"workload": "frame.join"},
         "bankruptcy": {},
-        "exclude": {"workload": "x"},
-        "rename": {"from": "x", "to": "y"},
+        "exclude": {"workload": "frame.*"},
+        "rename": {"from": "frame.join", "to": "y"},
     }
     made = {kind: filled.mark(kind, by="me", **what[kind]) for kind in KINDS if kind != "undo"}
     made["undo"] = filled.mark("undo", mark=made["rename"])

@@ -1,6 +1,6 @@
 import pytest
 
-from benchkit.errors import InvalidSelectionError
+from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError
 from benchkit.store.selector import parse_selection, select_runs
 
 
@@ -33,3 +33,73 @@ def test_parse_selection_rejects_invalid_text(text, message):
         parse_selection(text)
 
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "filters"),
+    [
+        ("tag:scale=10GB", {"tags": {"scale": "10GB"}}),
+        ("param:n=1,tag:n=2", {"params": {"n": "1"}, "tags": {"n": "2"}}),
+        ("tag:label=a,b,env:main", {"tags": {"label": "a,b"}, "environment": "main"}),
+        ("tag:path=C:\\d,x:y", {"tags": {"path": "C:\\d,x:y"}}),
+        ("workload:a.b[x=(1, 2),y=3],env:main", {"workload": "a.b[x=(1, 2),y=3]",
+                                                 "environment": "main"}),
+    ],
+)  # fmt: skip
+def test_parse_selection_keeps_tags_apart_and_commas_together(text, filters):
+    assert parse_selection(text) == filters
+
+
+FIELDS = ["scale", "cluster", "version", "host", "dask", "python", "environment", "arm", "block"]
+
+
+@pytest.mark.parametrize("name", [*FIELDS, "seed", "cost", "duration", "workload", "since"])
+def test_select_runs_reads_tag_named_like_field(store, make_run, name):
+    for size in ("10GB", "100GB"):
+        store.add(make_run(groups=False, tags={name: size}))
+
+    assert list(select_runs(store, f"tag:{name}=10GB")["tags"]) == [{name: "10GB"}]
+    assert list(store.runs(tags={name: "100GB"})["tags"]) == [{name: "100GB"}]
+
+
+def test_select_runs_reads_tuple_of_parameter(store, make_run):
+    names = ["mine.sum[chunks=(1, 2)]", "mine.sum[chunks=(3,)]"]
+    for name, chunks in zip(names, [[1, 2], [3]], strict=True):
+        store.add(make_run(name, groups=False, params={"chunks": chunks}))
+
+    for name, value in zip(names, ["(1, 2)", "(3,)"], strict=True):
+        assert list(select_runs(store, f"param:chunks={value}")["workload"]) == [name]
+        assert list(select_runs(store, f"workload:{name}")["workload"]) == [name]
+
+
+def test_runs_of_variant_named_with_star_are_its_own(store, make_run):
+    for value in ("*", "ab"):
+        store.add(make_run(f"mine.sum[glob={value}]", groups=False))
+
+    assert list(store.runs("mine.sum[glob=*]")["workload"]) == ["mine.sum[glob=*]"]
+    assert len(store.runs("mine.sum[glob=?b]")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("env:nope", "env:nope matches no runs; environments here: main, dev-2026.9"),
+        ("env:mainn,since:30d", "env:mainn matches no runs: did you mean 'main'?"),
+        ("tag:variant=Z", "tag:variant=Z matches no runs; values of variant here: A, B"),
+        ("category:x", "category:x matches no runs; categories here: array, frame"),
+    ],
+)
+def test_select_runs_names_what_exists(filled, text, message):
+    with pytest.raises(NotEnoughRuns) as caught:
+        select_runs(filled, text)
+
+    assert str(caught.value) == message
+
+
+def test_select_runs_refuses_unknown_tag(filled):
+    with pytest.raises(UsageError, match=r"^'varian' is not a tag of these runs: did you mean"):
+        select_runs(filled, "tag:varian=A")
+
+
+def test_select_runs_may_be_empty_for_a_time(filled):
+    assert select_runs(filled, "env:main,until:2026-01-01").empty

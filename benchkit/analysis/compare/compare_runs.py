@@ -105,9 +105,10 @@ def compare(
     Raises
     ------
     NotEnoughRuns
-        Baseline and contenders have no workload in common that has a value of a metric.
+        A set is empty, or baseline and contenders have no workload in common that has a value of
+        a metric.
     UsageError
-        A metric is unknown.
+        A metric is unknown, or a contender has the same runs as the baseline.
 
     Examples
     --------
@@ -116,6 +117,7 @@ def compare(
     """
     chosen = check_metrics(metrics)
     sets = dict(contender) if isinstance(contender, Mapping) else {names[1]: contender}
+    _check_sets({names[0]: baseline, **sets})
     tables = [baseline, *sets.values(), *([null] if null is not None else [])]
     tables, limits = newest_definitions(tables, chosen)
     baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
@@ -161,6 +163,19 @@ def compare(
         _points={index: row["points"] for index, row in enumerate(rows)},
         _ids={index: row["ids"] for index, row in enumerate(rows)},
     )
+
+
+def _check_sets(sets: Mapping[str, pd.DataFrame]) -> None:
+    """Raise if a set is empty, or if a contender is the same runs as the baseline, the first."""
+    (first, baseline), *others = sets.items()
+    for name, runs in sets.items():
+        if runs.empty:
+            raise NotEnoughRuns(f"{name}: no runs are selected")
+    for name, runs in others:
+        if "id" in runs and set(runs["id"]) == set(baseline["id"]):
+            raise UsageError(
+                f"{first} and {name} are the same {len(runs)} runs: select two different sets"
+            )
 
 
 def compare_experiment(

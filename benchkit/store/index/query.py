@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchkit.errors import UsageError, did_you_mean
-from benchkit.store.index.arrow import decode_json, map_texts
+from benchkit.store.index.arrow import decode_json
 from benchkit.store.schema import RECORD_FIELDS
 
 __all__ = ["check_names", "columns_needed", "matching", "parse_moment", "workload_matcher"]
@@ -119,15 +119,15 @@ def columns_needed(names: Iterable[str]) -> set[str]:
     return columns
 
 
-def check_names(table: pa.Table, names: Iterable[str], fields: Collection[str]) -> None:
+def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[str]) -> None:
     """Check that each filter is a field, or a tag or parameter of at least one run.
 
     Parameters
     ----------
     table : Table
         Rows of the index.
-    names : iterable of str
-        Names of filters.
+    filters : mapping
+        Filters by name; ``tags`` and ``params`` hold mappings.
     fields : collection of str
         Names of all fields.
 
@@ -137,19 +137,25 @@ def check_names(table: pa.Table, names: Iterable[str], fields: Collection[str]) 
         A name is neither; the message suggests the nearest name. Not raised for an empty store,
         which has no tags to compare with.
     """
-    others = [name for name in names if name not in fields]
-    if not others or not table.num_rows:
+    if not table.num_rows:
         return
-    keys = {
-        key
-        for column in ("tags", "params")
-        for decoded in {*map(tuple, filter(None, map_texts(table[column], decode_json)))}
-        for key in decoded
-    }
-    for name in others:
-        if name not in keys:
-            hint = did_you_mean(name, [*fields, *keys], "see `benchkit list metrics`")
-            raise UsageError(f"{name!r} is not a field, tag or parameter of these runs: {hint}")
+    others = [name for name in filters if name not in fields]
+    for columns, names, noun in (
+        (("tags", "params"), others, "field, tag or parameter"),
+        (("tags",), filters.get("tags", ()), "tag"),
+        (("params",), filters.get("params", ()), "parameter"),
+    ):
+        keys = {key for column in columns for key in _keys(table[column])} if names else set()
+        for name in names:
+            if name not in keys:
+                known = [*fields, *keys] if names is others else keys
+                shown = ", ".join(sorted(keys)[:8]) or "none"
+                hint = did_you_mean(name, known, f"{noun.rpartition(' ')[2]}s here: {shown}")
+                raise UsageError(f"{name!r} is not a {noun} of these runs: {hint}")
+
+
+def _keys(column: pa.ChunkedArray) -> set[str]:
+    return {key for text in pc.unique(column).to_pylist() for key in decode_json(text or "{}")}
 
 
 def matching(
@@ -191,7 +197,12 @@ def matching(
         keep &= _flags(pc.is_in(table["id"], value_set=pa.array(list(runs), pa.string())))
     if workload is not None:
         patterns = [workload] if isinstance(workload, str) else list(workload)
-        tests = [workload_matcher(pattern) for pattern in patterns]
+        names = set(pc.unique(table["workload"]).to_pylist())
+        tests = [
+            # A variant's name may contain a star: its own name is not a glob.
+            pattern.__eq__ if "[" in pattern and pattern in names else workload_matcher(pattern)
+            for pattern in patterns
+        ]
         keep &= _texts(table["workload"], lambda name: any(test(name) for test in tests))
     for time, compare in ((since, pc.greater_equal), (before, pc.less)):
         if time is not None:
@@ -241,7 +252,12 @@ def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
 def _in_json(column: pa.ChunkedArray, key: str, test: Callable[[str], bool]) -> np.ndarray:
     def matches(text: str) -> bool:
         decoded = decode_json(text)
-        return key in decoded and test(_command_line_text(decoded[key]))
+        if key not in decoded:
+            return False
+        value = decoded[key]  # JSON has lists only, also for tuples
+        return test(_command_line_text(value)) or (
+            isinstance(value, list) and test(str(tuple(value)))
+        )
 
     return _texts(column, matches)
 

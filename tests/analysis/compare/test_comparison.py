@@ -144,3 +144,15 @@ def test_comparison_outputs_escape_names():
     assert all(value is None or value == value for row in records for value in row.values())
     assert "<script>" not in report._repr_html_()
     assert "&lt;script&gt;" in report._repr_html_()
+
+
+def test_compare_refuses_the_same_runs_twice():
+    frame = arm_runs()
+    with pytest.raises(UsageError, match=r"^baseline and contender are the same .* runs"):
+        compare(frame, frame.copy())
+
+
+def test_compare_names_empty_set():
+    frame = arm_runs()
+    with pytest.raises(NotEnoughRuns, match=r"^B: no runs are selected$"):
+        compare(frame, {"B": frame.iloc[:0]})

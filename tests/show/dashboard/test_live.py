@@ -28,7 +28,7 @@ EXPERIMENT = "01a20f7d-3ece-729d-98cf-2e770a0e00d3"
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     store = Store(tmp_path / "store")
-    store._create_if_missing()
+    store.create()
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
     return store
 
