@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 
-from benchkit.formatting import Table
+__all__ = ["code", "cut", "fenced", "text"]
 
-__all__ = ["code", "cut", "fenced", "table", "text"]
+#: A complete code block, or any other line.
+_PARTS = re.compile(r"^(`{3,}).*\n(?:.*\n)*?\1$|^.*$", re.MULTILINE)
 
 
 def text(value: object) -> str:
@@ -68,47 +68,27 @@ def fenced(value: str, language: str = "text") -> str:
     return f"{fence}{language}\n{value.rstrip()}\n{fence}"
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Distinct names of the columns.
-    rows : iterable of sequence of str
-        The cells of each row, as Markdown.
-
-    Returns
-    -------
-    list of str
-        Lines of Markdown.
-    """
-    table = Table([dict(zip(names, row, strict=True)) for row in rows], names)
-    return table.to_markdown(escape=False).split("\n")
-
-
-def cut(lines: Sequence[str], most: int, *, rest: str = "and {n} more lines") -> str:
-    """Join lines to a text of a maximum size.
+def cut(text: str, most: int) -> str:
+    """Cut a text at the end of a line, or of a code block, to a maximum size.
 
     GitHub rejects comments above 65,536 characters and discards step summaries above 1 MiB.
 
     Parameters
     ----------
-    lines : sequence of str
-        The lines.
+    text : str
+        Markdown.
     most : int
         Maximum size of the text in bytes.
-    rest : str
-        Last line if lines were omitted; ``{n}`` is their number.
 
     Returns
     -------
     str
-        The text, with a line end.
+        The text, with a line end; its last line names the number of omitted lines.
     """
+    parts = [match[0] for match in _PARTS.finditer(text.rstrip("\n"))]
     size = 0
-    for i, line in enumerate(lines):
-        size += len(line.encode()) + 1
-        if size > most - 100 and i < len(lines) - 1:
-            return "\n".join([*lines[:i], "", rest.format(n=len(lines) - i)]) + "\n"
-    return "\n".join(lines) + "\n"
+    for i, part in enumerate(parts):
+        size += len(part.encode()) + 1
+        if size > most - 100 and i < len(parts) - 1:
+            return "\n".join([*parts[:i], "", f"and {len(parts) - i} more lines"]) + "\n"
+    return "\n".join(parts) + "\n"

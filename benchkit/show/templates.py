@@ -1,4 +1,8 @@
-"""Render the Jinja templates in the folders of this package; values are escaped for HTML."""
+"""Render the Jinja templates in the folders of this package.
+
+Values in HTML are escaped. Templates of Markdown escape with the filters ``text``, ``code`` and
+``fenced``, the functions of `benchkit.show.markdown`.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from benchkit.show import markdown
 
 __all__ = ["render_template"]
 
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
+        autoescape=select_autoescape(["html", "svg", "xml"]),
         undefined=StrictUndefined,
         trim_blocks=True,
     )
+    environment.filters |= {name: getattr(markdown, name) for name in ("text", "code", "fenced")}
+    return environment
 
 
 def render_template(name: str, **values: Any) -> str:

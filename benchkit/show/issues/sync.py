@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from benchkit.analysis.regression.regression import FAILING, Regression
 from benchkit.formatting import format_change
 from benchkit.show import markdown
+from benchkit.show.templates import render_template
 from benchkit.store.schema import METRICS
 
 __all__ = ["LABEL", "Issue", "issue_body", "issue_title", "marker", "sync_issues"]
@@ -235,70 +236,19 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
     str
         At most 65,000 bytes of Markdown, with the hidden markers first.
     """
-    reported = max((str(event["id"]) for event in _events(members)), default="")
-    hidden = f"<!-- benchkit:told:{reported} -->"
-    lines = [marker(members[0].workload, members[0].metric), hidden, ""]
     current = [regression for regression in members if regression.is_open] or members[:1]
-    for regression in current:
-        lines += _section(regression, site)
-    past = [regression for regression in members if regression not in current]
-    if past:
-        lines += ["", "### Earlier regressions", ""]
-        lines += [f"- {each.state}: {markdown.text(each.title)}" for each in past]
-    return markdown.cut(lines, MOST_BYTES)
-
-
-def _section(regression: Regression, site: str | None) -> list[str]:
-    metric = METRICS[regression.metric].long_name if regression.metric in METRICS else "outcome"
-    confirmation = (
-        "confirmed by measuring both builds again, interleaved"
-        if regression.confirmed
-        else "not measured again"
+    metric = members[0].metric
+    body = render_template(
+        "issues/issue.md",
+        marker=marker(members[0].workload, metric),
+        reported=max((str(event["id"]) for event in _events(members)), default=""),
+        metric_name=METRICS[metric].long_name if metric in METRICS else "outcome",
+        current=current,
+        past=[regression for regression in members if regression not in current],
+        most_changes=MOST_CHANGES,
+        site=site,
     )
-    rows = [
-        ("workload", markdown.code(regression.workload)),
-        ("metric", f"{markdown.code(regression.metric)}, {metric}"),
-        ("size", markdown.text(regression.size)),
-        ("since the night", f"{regression.night[:16]} UTC (detected {regression.seen[:16]})"),
-        ("environment", markdown.code(regression.environment)),
-        ("host", markdown.code(regression.host)),
-        ("cause", f"{markdown.text(regression.cause)}: {markdown.text(regression.reason)}"),
-        ("state", f"{regression.state}; {confirmation}"),
-    ]
-    lines = ["", *markdown.table(["property", "value"], rows), ""]
-    facts = regression.facts
-    if facts.get("explanation"):
-        lines += [f"**Causes:** {markdown.text(facts['explanation'])}", ""]
-    if facts.get("error"):
-        lines += ["**Error**", markdown.fenced(str(facts["error"])[:4000]), ""]
-    lines += _changes(facts.get("changed") or [])
-    if facts.get("bisect"):
-        lines += ["**Find the commit:**", markdown.fenced(str(facts["bisect"]), "console"), ""]
-    runs = facts.get("runs") or {}
-    for side in ("before", "after"):
-        if runs.get(side):
-            lines.append(f"Runs {side}: {', '.join(markdown.code(name) for name in runs[side])}  ")
-    if site:
-        lines += [
-            "",
-            f"[All nights of this regression]({site.rstrip('/')}/regressions/{regression.id}.html)",
-        ]
-    return lines
-
-
-def _changes(changed: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not changed:
-        return []
-    rows = []
-    for change in changed[:MOST_CHANGES]:
-        name = markdown.code(f"{change['kind']} {change['name']}")
-        if str(change.get("link", "")).startswith("https://"):
-            name += f" ([compare]({change['link']}))"
-        rows.append((name, markdown.code(change["before"]), markdown.code(change["after"])))
-    lines = ["**Differences between the builds**", ""]
-    lines += markdown.table(["change", "before", "after"], rows)
-    more = len(changed) - len(rows)
-    return [*lines, "", *([f"and {more} more", ""] if more > 0 else [])]
+    return markdown.cut(body, MOST_BYTES)
 
 
 def _labels(members: Sequence[Regression]) -> list[str]:
@@ -317,19 +267,8 @@ def _last_reported(body: str) -> str:
 
 
 def _comment(events: Sequence[Mapping[str, Any]], members: Sequence[Regression]) -> str:
-    lines = []
     by_id = {regression.id: regression for regression in members}
-    for event in events:
-        regression = by_id.get(str(event.get("regression")))
-        where = f"{markdown.code(event['environment'])} on {markdown.code(event['host'])}"
-        details = ""
-        if regression and event["kind"] in ("opened", "grown"):
-            details = f": {markdown.text(regression.size)}"
-        elif event["kind"] == "ended":
-            details = f" ({markdown.text(event['reason'])})"
-        night = str(event["seen"])[:16]
-        lines.append(f"- night {night}: **{event['kind']}** in {where}{details}")
-    if not any(regression.is_open for regression in members):
-        states = ", ".join(sorted({regression.state for regression in members}))
-        lines += ["", f"Closed: no regression of this metric is open ({states})."]
-    return markdown.cut(lines, MOST_BYTES)
+    is_open = any(regression.is_open for regression in members)
+    ended = [] if is_open else sorted({regression.state for regression in members})
+    text = render_template("issues/comment.md", events=events, by_id=by_id, ended=ended)
+    return markdown.cut(text, MOST_BYTES)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from benchkit.analysis.regression.history import History
-from benchkit.analysis.regression.regression import Regression
 from benchkit.experiment.nightly.night import Night
 from benchkit.show import markdown
+from benchkit.show.templates import render_template
 
 __all__ = ["night_markdown", "open_series", "workflow_commands"]
 
@@ -16,66 +13,26 @@ __all__ = ["night_markdown", "open_series", "workflow_commands"]
 MOST_BYTES = 900_000
 
 
-def night_markdown(night: Night, *, most_bytes: int = MOST_BYTES) -> str:
+def night_markdown(night: Night) -> str:
     """Return the results of a night as Markdown, changed rows first, cut to a maximum size.
 
     Parameters
     ----------
     night : Night
         Return value of `benchkit.nightly`.
-    most_bytes : int, default 900000
-        Maximum size in bytes; the text ends with the number of lines that do not fit.
 
     Returns
     -------
     str
         Markdown.
     """
-    by_id = {regression.id: regression for regression in night.regressions}
-    lines = [f"## {markdown.text(night.sentence)}", ""]
-    if night.changes:
-        lines += ["### Changes", ""]
-        rows = [_row(event, by_id.get(str(event.get("regression")))) for event in night.changes]
-        lines += markdown.table(
-            ["event", "workload", "metric", "size", "environment", "cause"], rows
-        )
-    if night.failed:
-        lines += ["", "### Failed runs", ""]
-        lines += markdown.table(
-            ["workload", "environment", "outcome", "error"],
-            [
-                (
-                    markdown.code(run["workload"]),
-                    markdown.code(run.get("environment") or ""),
-                    markdown.text(run["outcome"]),
-                    markdown.text(str(run.get("error") or "")[:300]),
-                )
-                for run in night.failed
-            ],
-        )
-    if night.failures:
-        lines += ["", "### Failed steps", ""]
-        lines += [f"- {markdown.text(text)}" for text in night.failures]
-    if night.limits:
-        lines += ["", "### Limits of the runs", ""]
-        lines += [f"- {markdown.text(text)}" for text in night.limits]
-    open_regressions = [regression for regression in night.regressions if regression.is_open]
-    if open_regressions:
-        lines += ["", "### Open regressions", ""]
-        lines += markdown.table(
-            ["workload", "metric", "size", "since", "environment"],
-            [
-                (
-                    markdown.code(each.workload),
-                    markdown.code(each.metric),
-                    markdown.text(each.size),
-                    each.night[:10],
-                    markdown.code(each.environment),
-                )
-                for each in open_regressions
-            ],
-        )
-    return markdown.cut(lines, most_bytes)
+    text = render_template(
+        "reports/night.md",
+        night=night,
+        by_id={regression.id: regression for regression in night.regressions},
+        open=[regression for regression in night.regressions if regression.is_open],
+    )
+    return markdown.cut(text, MOST_BYTES)
 
 
 def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[str, int]]:
@@ -101,22 +58,6 @@ def open_series(night: Night, history: History, *, most: int = 6) -> list[tuple[
         if row is not None:
             series.append((f"**{markdown.text(regression.title)}**", row))
     return series[:most]
-
-
-def _row(event: Mapping[str, Any], regression: Regression | None) -> tuple[str, ...]:
-    ratio = event.get("ratio")
-    size = f"{100 * (ratio - 1):+.1f} %" if ratio else ""
-    if regression is not None:
-        size = regression.size
-    cause = (event.get("facts") or {}).get("explanation") or event.get("reason") or ""
-    return (
-        f"**{event['kind'].replace('_', ' ')}**",
-        markdown.code(event["workload"]),
-        markdown.code(event["metric"]),
-        markdown.text(size),
-        markdown.code(event["environment"]),
-        markdown.text(cause),
-    )
 
 
 def workflow_commands(night: Night) -> list[str]:

@@ -15,7 +15,7 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
-from benchkit.formatting import MISSING, counted, format_change, format_quantity
+from benchkit.formatting import MISSING, Table, counted, format_change, format_quantity
 from benchkit.show import markdown
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import filtered, metric_select, select
@@ -178,14 +178,13 @@ def _as_markdown(rows: pd.DataFrame) -> io.StringIO:
     names = ("state", "workload", "environment", "host", "value", "change", "since")
     cells = [
         {
-            **row,
+            **{name: markdown.text(row[name]) for name in names},
             "value": format_quantity(row["value"], row["units"]),
             "change": format_change(1 + row["change"]),
         }
         for row in rows.to_dict("records")
     ]
-    lines = [[markdown.text(row[name]) for name in names] for row in cells]
-    return io.StringIO("\n".join(markdown.table(names, lines)) + "\n")
+    return io.StringIO(Table(cells, names).to_markdown(escape=False) + "\n")
 
 
 def _never_ok(find: str, night: int) -> list[tuple[dict[str, Any], str]]:
