@@ -55,6 +55,25 @@ def _load_environment(name: str, folders: tuple[str, ...], *, check: bool = True
     return find_environment(name, folders_of("environments", folders), check=check)
 
 
+def _load_valid(name: str, folders: tuple[str, ...]) -> Environment:
+    """Return an environment after checking it; its cluster class may be absent here."""
+    from benchkit.errors import InvalidEnvironmentError
+    from benchkit.experiment.environment.build import find_build
+    from benchkit.experiment.environment.validate import check_settings
+
+    try:
+        environment = _load_environment(name, folders)
+    except InvalidEnvironmentError as error:
+        if "cannot be imported" not in str(error):
+            raise
+        click.echo(f"warning: {error}", err=True)
+        return _load_environment(name, folders, check=False)
+    built = find_build(environment) if environment.needs_building else None
+    if built is not None:
+        check_settings(environment, {**built.settings(), "packages": built.packages})
+    return environment
+
+
 @env.command("list")
 @_folders
 @common("json")
@@ -133,7 +152,7 @@ def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
     """
     from benchkit.experiment.environment.describe import show_rows
 
-    environment = _load_environment(name, folders, check=False)
+    environment = _load_valid(name, folders)
     rows = show_rows(environment)
     if as_json:
         print_json(rows)
@@ -188,7 +207,7 @@ def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
     """
     from benchkit.experiment.environment.describe import differences
 
-    first, second = (_load_environment(name, folders, check=False) for name in (a, b))
+    first, second = (_load_valid(name, folders) for name in (a, b))
     rows = differences(first, second)
     if as_json:
         print_json(rows)

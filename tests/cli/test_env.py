@@ -148,3 +148,29 @@ def test_env_build_diff_and_remove(folders):
     assert {row["name"] for row in rows("list") if row["built"]} == {"one"}
     assert env("remove", "one").exit_code == 0
     assert env("show", "one").stderr.startswith("one is not built")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dask: {distributed.worker.memory.target: false}\n", "should be nested"),
+        ("cluster: {kwargs: {n_workers: 2}}\n", "LocalCluster has no option 'kwargs'"),
+        ("dask: {dask: {dataframe: {convert-string: false}}}\n", "directly below `dask:`"),
+    ],
+)
+@pytest.mark.parametrize("command", [["env", "show"], ["env", "diff", "base"], ["run", "-e"]])
+def test_commands_refuse_the_same_mistakes(folders, command, text, message):
+    (folders / "wrong.yaml").write_text(text)
+    done = CliRunner().invoke(root, [*command, "wrong"])
+
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_env_show_warns_of_absent_cluster_class(folders):
+    (folders / "cloud.yaml").write_text("cluster: {class: no_cloud.Cluster, n_workers: 3}\n")
+    done = CliRunner().invoke(root, ["env", "show", "cloud"])
+
+    assert done.exit_code == 0
+    assert "no_cloud.Cluster" in done.stdout
+    assert "warning: environments/cloud.yaml:1: cluster class" in done.stderr

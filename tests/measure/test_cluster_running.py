@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import time
 import weakref
@@ -128,3 +129,25 @@ def test_open_cluster_restarts_workers_with_nannies():
 
     assert len(after) == 1
     assert not set(after.values()) & set(before.values())
+
+
+def test_open_cluster_ends_constructor_that_never_returns(tmp_path, monkeypatch):
+    (tmp_path / "endless.py").write_text(
+        "import time\nclass EndlessCluster:\n    def __init__(self):\n        time.sleep(600)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = ClusterSpec("endless.EndlessCluster")
+
+    with (
+        pytest.raises(ClusterError, match="did not start: DeadlinePassed"),
+        open_cluster(spec, timeout_s=0.2),
+    ):
+        pass
+
+
+def test_open_cluster_connects_by_scheduler_file(tmp_path):
+    with LocalCluster(**IN_PROCESS, protocol="tcp", dashboard_address=None) as cluster:
+        path = tmp_path / "sched.json"
+        path.write_text(json.dumps(cluster.scheduler.identity(), default=str))
+        with open_cluster(ClusterSpec(address=str(path))) as opened:
+            assert opened.client.scheduler.address == cluster.scheduler_address

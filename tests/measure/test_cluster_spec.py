@@ -118,3 +118,39 @@ def test_check_uses_signature_of_coiled(coiled, monkeypatch):
         ClusterSpec("coiled.Cluster", {"worker_memry": "8 GiB"})
     )
     ClusterSpec("coiled.Cluster", {"worker_memory": "8 GiB"}).check()
+
+
+@pytest.mark.parametrize("name", ["scheduler_file", "scheduler_ip", "asynchronous", "loop"])
+def test_check_refuses_options_that_a_local_cluster_cannot_use(name):
+    with pytest.raises(InvalidClusterError, match=f"LocalCluster has no option '{name}': "):
+        ClusterSpec(kwargs={name: "x"}).check()
+
+
+def test_check_refuses_scheduler_file_for_any_class():
+    spec = ClusterSpec("dask.distributed.SSHCluster", {"scheduler_file": "s.json"})
+
+    with pytest.raises(InvalidClusterError, match="is given by `address`"):
+        spec.check()
+
+
+def test_scheduler_address_reads_scheduler_file(tmp_path):
+    path = tmp_path / "sched.json"
+    path.write_text('{"type": "Scheduler", "address": "tcp://10.0.0.1:8786"}')
+    spec = ClusterSpec.from_dict({"address": str(path)})
+
+    assert spec.scheduler_address() == "tcp://10.0.0.1:8786"
+    assert spec.check() is None
+    assert ClusterSpec(address="tcp://x:1").scheduler_address() == "tcp://x:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "No such file"), ("{", "not JSON"), ("[]", "has an address"), ("{}", "has an address")],
+)
+def test_check_refuses_scheduler_file_without_address(tmp_path, text, message):
+    path = tmp_path / "sched.json"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(InvalidClusterError, match=message):
+        ClusterSpec(address=str(path)).check()

@@ -185,6 +185,11 @@ def _read(
     if "conda" in files or "requirements" in files:
         _read_packages(imported, files)
     if "dask" in files and (settings := _load_yaml(files["dask"])):
+        unread = settings.pop("dask", None)
+        if unread is not None:
+            imported.warnings.append(
+                f"{files['dask']}: 'dask' is left out: Dask reads no setting below this name"
+            )
         imported.content["dask"] = settings
     _read_cluster(imported, files.get("cluster"), base)
     return imported

@@ -7,10 +7,9 @@ the signature of its cluster class. No cluster is started.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any
 
 from benchkit.errors import InvalidEnvironmentError, did_you_mean
@@ -22,15 +21,21 @@ from benchkit.measure.cluster.spec import LOCAL_CLUSTER
 __all__ = ["check_clusters", "check_environment", "check_settings", "own_settings"]
 
 #: Other projects with settings in Dask's configuration, which are not checked.
-_OTHER_PROJECTS = (
+_OTHER_PROJECTS = {
+    "benchkit",
+    "cloudprovider",
     "coiled",
+    "cuda",
     "gateway",
     "jobqueue",
     "kubernetes",
-    "cloudprovider",
-    "benchkit",
+    "labextension",
+    "sql",
     "xarray",
-)
+    "yarn",
+}
+#: Setting below ``dask: {benchkit: ...}`` with a list of further names that are not checked.
+OTHER_SETTINGS = "other-settings"
 
 
 @lru_cache(maxsize=1)
@@ -80,12 +85,18 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
         A setting does not exist in the Dask of the environment.
     """
     known = {_normalize(name): name for name in settings["known"]}
-    open_ = {_normalize(name) for name in settings["open"]}
-    packages = settings["packages"]
+    # Below `logging` are names of loggers, with dots.
+    open_ = {_normalize(name) for name in (*settings["open"], "logging")}
     roots = {name.split(".")[0] for name in known}
-    version = f"distributed {packages['distributed']}"
+    version = f"distributed {settings['packages']['distributed']}"
+    own = environment.dask.get("benchkit")
+    declared = own.get(OTHER_SETTINGS, ()) if isinstance(own, Mapping) else ()
+    if not isinstance(declared, (list, tuple)):
+        where = environment.where("dask", "benchkit", OTHER_SETTINGS)
+        raise InvalidEnvironmentError(f"{where}: {OTHER_SETTINGS} must be a list of names")
+    others = _OTHER_PROJECTS.union(declared)
     for root, inner in environment.dask.items():
-        if _normalize(root) not in roots and _is_of_other_project(root, roots, packages):
+        if root in others:
             continue
         for keys in _names({root: inner}, (), open_):
             name, where = ".".join(keys), environment.where("dask", *keys)
@@ -96,6 +107,14 @@ def check_settings(environment: Environment, settings: Mapping[str, Any]) -> Non
                 )
             if _normalize(name) not in known and _normalize(name) not in roots:
                 hint = _hint(name, known)
+                if name == "dask" and isinstance(inner, Mapping):
+                    *_, deepest = _names(inner, (), open_)
+                    hint = f"write {'.'.join(deepest)!r} directly below `dask:`"
+                elif len(keys) == 1:
+                    hint += (
+                        "; settings of another project are declared by "
+                        f"benchkit: {{{OTHER_SETTINGS}: [{name}]}}"
+                    )
                 raise InvalidEnvironmentError(f"{where}: {version} has no setting {name!r}: {hint}")
 
 
@@ -111,19 +130,6 @@ def _names(
 def _normalize(name: str) -> str:
     """Return a name as Dask compares it: ``work_stealing`` is ``work-stealing``."""
     return name.replace("_", "-")
-
-
-def _is_of_other_project(root: str, roots: Iterable[str], packages: Mapping[str, str]) -> bool:
-    """Return whether a top-level name belongs to another project, known or installed."""
-    if root in _OTHER_PROJECTS:
-        return True
-    if did_you_mean(root, roots, ""):
-        return False
-    names = (root.replace("-", "_"), f"dask_{root.replace('-', '_')}")
-    return any(
-        _normalize(name) in packages or (name.isidentifier() and find_spec(name) is not None)
-        for name in names
-    )
 
 
 def _hint(name: str, known: Mapping[str, str]) -> str:
@@ -155,12 +161,8 @@ def check_clusters(environment: Environment, problems: list[tuple[list[str], str
         return
     keys, message = problems[0]
     named = re.search(r"has no option '([^']+)'", message)
-    if named:
-        option = named[1]
-    elif message.startswith("memory_limit"):
-        option = "memory_limit"
-    else:
-        option = "class"
+    named = named or re.match(r"(memory_limit|n_workers|threads_per_worker|address)\b", message)
+    option = named[1] if named else "class"
     cls = str(environment.cluster.get("class", LOCAL_CLUSTER))
     if cls.startswith("coiled.") and "cannot be imported" in message:
         message += "; pip install 'benchkit[coiled]' installs it"

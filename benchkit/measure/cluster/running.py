@@ -16,6 +16,7 @@ from distributed.comm.addressing import resolve_address
 
 from benchkit.measure.cluster.description import describe, worker_infos
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import ClusterError, error_summary
 
 __all__ = ["RunningCluster", "open_cluster"]
@@ -77,9 +78,10 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
     try:
         try:
             if spec.address is not None:
-                client, workers = _connect(spec.address, timeout_s)
+                client, workers = _connect(spec.scheduler_address(), timeout_s)
             else:
-                cluster = _start(spec)
+                with deadline(timeout_s, "starting the cluster"):  # some constructors never return
+                    cluster = _start(spec)
                 client = Client(cluster, timeout=timeout_s)
                 workers = "new"
                 _await_workers(client, cluster, spec, timeout_s)

@@ -7,11 +7,13 @@ before anything starts.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -19,14 +21,23 @@ from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 from distributed.system import MEMORY_LIMIT
 
-from benchkit.measure.errors import (
-    InvalidClusterError,
-    did_you_mean,
-)
+from benchkit.measure.errors import InvalidClusterError, did_you_mean
 
 __all__ = ["LOCAL_CLUSTER", "ClusterSpec"]
 
 LOCAL_CLUSTER = "dask.distributed.LocalCluster"
+_RUNNING = "a running scheduler is given by `address`, which takes the scheduler file, too"
+#: Options that workers or LocalCluster accept, but that a cluster ignores or waits on for ever.
+_USELESS_OPTIONS = {
+    "scheduler_file": _RUNNING,
+    "scheduler_ip": _RUNNING,
+    "nthreads": "use threads_per_worker",
+    "dashboard": "use worker_dashboard_address",
+    "nanny": "use processes",
+    "asynchronous": "benchkit opens the cluster itself",
+    "loop": "benchkit opens the cluster itself",
+    "start": "benchkit opens the cluster itself",
+}
 #: B. Workloads take 5 to 20 s with 1 GiB per thread.
 DEFAULT_MEMORY_PER_THREAD = 2**30
 
@@ -42,7 +53,8 @@ class ClusterSpec:
     kwargs : dict
         Keyword arguments of the class.
     address : str, optional
-        Address of a running scheduler; `class_name` and `kwargs` are then unused.
+        Address of a running scheduler, or its scheduler file (JSON); `class_name` and `kwargs` are
+        then unused.
 
     Examples
     --------
@@ -150,6 +162,32 @@ class ClusterSpec:
         """The address, or the name of the class."""
         return self.address or self.class_name
 
+    def scheduler_address(self) -> str:
+        """Return the address of the running scheduler, read from its scheduler file if needed.
+
+        Returns
+        -------
+        str
+            Such as ``tcp://127.0.0.1:8786``.
+
+        Raises
+        ------
+        InvalidClusterError
+            The file does not exist, or does not contain an address.
+        """
+        address = str(self.address)
+        path = Path(address).expanduser()
+        if "://" in address or not (path.suffix == ".json" or path.is_file()):
+            return address
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not JSON"
+            raise InvalidClusterError(f"address {address!r}: scheduler file: {reason}") from error
+        if not isinstance(content, dict) or not isinstance(content.get("address"), str):
+            raise InvalidClusterError(f"address {address!r}: a scheduler file has an address")
+        return str(content["address"])
+
     def factory(self) -> Callable[..., Any]:
         """Import the class.
 
@@ -198,17 +236,25 @@ class ClusterSpec:
         Raises
         ------
         InvalidClusterError
-            The class or an option does not exist.
+            The class or an option does not exist, the class cannot use the option, or a scheduler
+            file cannot be read.
         """
         if self.address is not None:
+            self.scheduler_address()
             return
         factory = self.factory()
-        known = _keywords(factory)
-        if known is not None:
-            for name in self.kwargs:
-                if name not in known:
-                    hint = did_you_mean(name, known, f"it takes {', '.join(sorted(known))}")
-                    raise InvalidClusterError(f"{self.class_name} has no option {name!r}: {hint}")
+        known = _keywords(factory, self.kwargs)
+        for name in self.kwargs:
+            is_checked = self.is_local or name == "scheduler_file"
+            hint = _USELESS_OPTIONS.get(name, "") if is_checked else ""
+            if hint or (known is not None and name not in known):
+                names = known or set()
+                hint = hint or did_you_mean(name, names, f"it takes {', '.join(sorted(names))}")
+                raise InvalidClusterError(f"{self.class_name} has no option {name!r}: {hint}")
+        for name in ("n_workers", "threads_per_worker") if self.is_local else ():
+            value = self.kwargs.get(name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidClusterError(f"{name} is {value!r}: must be a whole number, 1 or more")
         if "memory_limit" in self.kwargs and isinstance(self.kwargs["memory_limit"], str):
             try:
                 parse_bytes(self.kwargs["memory_limit"])
@@ -221,7 +267,7 @@ class ClusterSpec:
             _check_coiled_login()
 
 
-def _keywords(factory: Callable[..., Any]) -> set[str] | None:
+def _keywords(factory: Callable[..., Any], kwargs: Mapping[str, Any]) -> set[str] | None:
     """Return the keyword arguments of a class; None if it accepts all."""
     parameters = inspect.signature(factory).parameters
     known = {
@@ -234,8 +280,8 @@ def _keywords(factory: Callable[..., Any]) -> set[str] | None:
     if getattr(factory, "__name__", "") == "LocalCluster":
         from distributed import Nanny, Worker
 
-        # LocalCluster passes unknown arguments to its workers.
-        for cls in (Nanny, Worker):
+        # LocalCluster passes unknown arguments to its workers, which have nannies in processes.
+        for cls in (Worker,) if kwargs.get("processes") is False else (Nanny, Worker):
             known |= set(inspect.signature(cls.__init__).parameters) - {"self", "kwargs"}
         return known
     return None

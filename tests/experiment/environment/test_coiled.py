@@ -120,3 +120,14 @@ def test_translate_conda_spec_reasons():
     assert "build 'py311_0'" in translate_conda_spec("numpy=1.26=py311_0").reason
     assert "cannot express version" in translate_conda_spec("numpy 1.7|1.8").reason
     assert translate_conda_spec("pip").reason == ""
+
+
+def test_import_leaves_out_settings_that_dask_does_not_read(reference, tmp_path):
+    (reference / "AB_two.dask.yaml").write_text("dask: {dataframe: {query-planning: true}}\n")
+
+    imported = {e.name: e for e in import_reference(reference, tmp_path / "environments")}
+
+    assert imported["two"].content["dask"] == {}
+    assert (
+        "'dask' is left out: Dask reads no setting below this name" in imported["two"].warnings[-1]
+    )

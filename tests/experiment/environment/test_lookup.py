@@ -58,6 +58,15 @@ def error_of(load, text, **others):
         ("clusters:\n  spill:\n    class: x.Y\n", ":3: clusters.spill: class belongs to `cluster`"),
         ("cluster:\n  n_workers: 1\n  n_threads: 2\n", ":3: dask.distributed.LocalCluster has no"),
         ("cluster: {memory_limit: lots}\n", ":1: memory_limit"),
+        (
+            "cluster:\n  n_workers: 1\n  scheduler_file: s.json\n",
+            ":3: dask.distributed.LocalCluster has no option 'scheduler_file': a running scheduler "
+            "is given by `address`, which takes the scheduler file, too",
+        ),
+        ("cluster: {\nnthreads: 2}\n", ":2: dask.distributed.LocalCluster has no option 'nthre"),
+        ("cluster:\n  n_workers: 0\n", ":2: n_workers is 0: must be a whole number, 1 or more"),
+        ("cluster: {processes: false, env: {A: b}}\n", "has no option 'env'"),
+        ("cluster:\n  address: none.json\n", ":2: address 'none.json': scheduler file: No such"),
         ("cluster:\n\n  class: dask.distributed.LocalClster\n", ":3: cluster class"),
         ("clusters:\n  a: {n_workers: 1}\n  b: {n_wokers: 1}\n", "did you mean 'n_workers'"),
     ],
@@ -81,6 +90,17 @@ def test_find_environment_reports_line_of_mistake(load, text, message):
         ("dask: {distribute: {}}\n", "has no setting 'distribute': did you mean 'distributed'?"),
         ("dask: {distributed.scheduler.work-stealing: 0}\n", "should be nested: distributed: {"),
         ("dask: {unknown: {a: 1}}\n", "has no setting 'unknown'"),
+        (
+            "dask:\n  dask: {dataframe: {convert-string: false}}\n",
+            ":2: distributed VERSION has no setting 'dask': "
+            "write 'dataframe.convert-string' directly below `dask:`",
+        ),
+        ("dask: {pandas: {mode: {copy_on_write: true}}}\n", "has no setting 'pandas'"),
+        ("dask: {json: {a: 1}}\n", "has no setting 'json'"),
+        ("dask: {numpy: 1}\n", "has no setting 'numpy'"),
+        ("dask: {acmee: {x: 1}}\n", "declared by benchkit: {other-settings: [acmee]}"),
+        ("dask: {benchkit: {other-settings: [acme]}, acmee: 1}\n", "has no setting 'acmee'"),
+        ("dask: {benchkit: {other-settings: 3}, acme: 1}\n", ":1: other-settings must be a list"),
     ],
 )
 def test_find_environment_rejects_unknown_dask_setting(load, text, message):
@@ -97,9 +117,18 @@ def test_find_environment_accepts_open_settings(load):
         "    nanny: {pre-spawn-environ: {OMP_NUM_THREADS: 4, MY_OWN: x}}\n"
         "    scheduler: {work_stealing: false, default-task-durations: {mine: 1s}}\n"
         "  coiled: {anything: 1}\n"
+        "  logging: {distributed.nanny: debug}\n"
+        "  benchkit: {other-settings: [acme]}\n"
+        "  acme: {x: {y: 1}}\n"
     )
 
     assert environment.dask["distributed"]["worker"]["resources"] == {"GPU": 2}
+
+
+def test_find_environment_accepts_benchkit_settings(load):
+    assert load("dask: {benchkit: {worker-price: 0.1}}\n").dask == {
+        "benchkit": {"worker-price": 0.1}
+    }
 
 
 def test_find_environment_merges_extended_files(load):
