@@ -295,7 +295,7 @@ class Table:
     names : sequence of str, optional
         Columns in order; by default those of the first row, except columns without any value.
     align_numbers : bool, default True
-        Align columns of numbers to the right; applies to text and rich.
+        Align columns of numbers, with their titles, to the right.
     """
 
     def __init__(
@@ -366,7 +366,8 @@ class Table:
         str
             The table, without a line end after its last row.
         """
-        lines = [f"| {' | '.join(self.names)} |", "|" + " --- |" * len(self.names)]
+        rules = "".join(" ---: |" if right else " --- |" for right in self._align_right)
+        lines = [f"| {' | '.join(self.names)} |", f"|{rules}"]
         for row in self.cells:
             if escape:
                 row = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in row]
@@ -381,11 +382,17 @@ class Table:
         str
             The table; markup in cells is escaped.
         """
-        left = "style='text-align:left'"
-        head = "".join(f"<th {left}>{html.escape(name)}</th>" for name in self.names)
-        rows = [[f"<td {left}>{html.escape(cell)}</td>" for cell in row] for row in self.cells]
-        body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+        def line(tag: str, cells: Sequence[str]) -> str:
+            sides = ("right" if right else "left" for right in self._align_right)
+            texts = (
+                f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
+                for side, cell in zip(sides, cells, strict=True)
+            )
+            return f"<tr>{''.join(texts)}</tr>"
+
+        body = "".join(line("td", row) for row in self.cells)
+        return f"<table><thead>{line('th', self.names)}</thead><tbody>{body}</tbody></table>"
 
     _repr_html_ = to_html
 

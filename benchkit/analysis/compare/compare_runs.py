@@ -345,8 +345,10 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects) -> pd.DataFrame:
         [{k: v for k, v in row.items() if k not in ("points", "ids")} for row in rows]
     )
     frame["row"] = range(len(rows))
-    frame["baseline"] = [_median(row["points"]["baseline"]) for row in rows]
-    frame["contender_value"] = [_median(row["points"]["contender"]) for row in rows]
+    levels = [
+        _levels(row["points"], float(ratio)) for row, ratio in zip(rows, effects.ratio, strict=True)
+    ]
+    frame[["baseline", "contender_value"]] = levels
     for name in (
         *("ratio", "low", "high", "p", "q", "needed", "selected_low", "selected_high"),
         *("hodges_lehmann", "null_moved", "n_baseline", "n_contender"),
@@ -373,9 +375,20 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects) -> pd.DataFrame:
     )
 
 
-def _median(values: np.ndarray) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else math.nan
+def _levels(points: Mapping[str, np.ndarray], ratio: float) -> tuple[float, float]:
+    """Return the levels of baseline and contender whose quotient is the ratio of the statistics.
+
+    Medians would contradict the ratio in sign if arms are noisy or the null arm differs. A ratio
+    of means (runs with values of 0) is that of arithmetic means; without a ratio both are means.
+    """
+    arms = [points["baseline"], points.get("null", np.zeros(0))]
+    sides = [np.concatenate(arms), points["contender"]]
+    sides = [values[np.isfinite(values)] for values in sides]
+    if (np.concatenate(sides) > 0).all():
+        means = [float(np.exp(np.log(side).mean())) if len(side) else math.nan for side in sides]
+    else:
+        means = [float(side.mean()) if len(side) else math.nan for side in sides]
+    return means[0], means[0] * ratio if means[0] and math.isfinite(ratio) else means[1]
 
 
 def _noise(points: Mapping[str, np.ndarray]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from benchkit.analysis.stats.effects import Effects
 from benchkit.formatting import Table, counted, format_change, format_quantity
 from benchkit.values import json_safe
 
-__all__ = ["Comparison", "comparison_warnings"]
+__all__ = ["Comparison", "comparison_warnings", "text_row"]
 
 #: A row of a comparison: its number, or the row with the column ``row``.
 Row: TypeAlias = "int | Mapping[str, Any] | pd.Series"
@@ -32,7 +32,9 @@ class Comparison:
     ----------
     frame : DataFrame
         A row per contender, workload and metric; changed rows first, the largest change first.
-        ``ratio`` is contender / baseline with its interval ``low`` to ``high``; ``verdict`` and
+        ``ratio`` is contender / baseline with its interval ``low`` to ``high``; ``baseline`` and
+        ``contender_value`` are levels with exactly this ratio: of positive values, the geometric
+        mean of the baseline and its null arm, and that times ``ratio``. ``verdict`` and
         ``worse`` classify it, ``needed`` is the number of further runs for a verdict.
         ``null_ratio`` is the null arm / baseline (NaN without a null arm), ``noise`` the
         coefficient of variation of a run, pooled over the arms (NaN for too few runs).
@@ -78,6 +80,13 @@ class Comparison:
     def testable(self) -> bool:
         """Whether any row has the two runs a side that a verdict requires."""
         return bool(self.frame["p"].notna().any())
+
+    @property
+    def title(self) -> str:
+        """Names of the arms: ``no-stealing against baseline``."""
+        *first, last = self.contenders
+        names = " and ".join([", ".join(first), last] if first else [last])
+        return f"{names} against {self.baseline}"
 
     @property
     def sentence(self) -> str:
@@ -172,8 +181,7 @@ class Comparison:
             Aligned columns.
         """
         frame = self.frame if all_rows else self.frame[self.frame["verdict"] != "same"]
-        rows = [_text_row(row, self) for row in frame.to_dict("records")]
-        lines = [self._table(rows).to_text()] if rows else []
+        lines = [_table(replace(self, frame=frame)).to_text()] if len(frame) else []
         hidden = len(self.frame) - len(frame)
         if hidden:
             lines.append(f"and {hidden} that are the same within ±{self.same:.0%}")
@@ -192,9 +200,16 @@ class Comparison:
         str
             The sentence, the warnings and the table.
         """
-        lines = [self.sentence, "", *(f"> **{text}**" for text in self.warnings), ""]
-        rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
-        table = self._table(rows).to_markdown().split("\n")
+        title = self.title.replace("<", "&lt;")
+        lines = [
+            f"**{title}**",
+            "",
+            self.sentence,
+            "",
+            *(f"> {text}" for text in self.warnings),
+            "",
+        ]
+        table = _table(self).to_markdown().split("\n")
         size = sum(len(line.encode()) + 1 for line in lines)
         for place, line in enumerate(table):
             size += len(line.encode()) + 1
@@ -215,15 +230,9 @@ class Comparison:
         return [json_safe(row) for row in self.frame.to_dict("records")]
 
     def _repr_html_(self) -> str:
-        rows = [_text_row(row, self) for row in self.frame.to_dict("records")]
-        if not rows:
-            return f"<p>{html.escape(self.sentence)}</p>"
-        warnings = "".join(f"<p><b>{html.escape(text)}</b></p>" for text in self.warnings)
-        return f"<p>{html.escape(self.sentence)}</p>{warnings}{self._table(rows).to_html()}"
-
-    def _table(self, rows: list[dict[str, Any]]) -> Table:
-        names = [name for name in rows[0] if name != "contender" or len(self.contenders) > 1]
-        return Table(rows, names, align_numbers=False)
+        lines = [f"<h4>{html.escape(self.title)}</h4>", f"<p>{html.escape(self.sentence)}</p>"]
+        lines += [f"<p>Note: {html.escape(text)}</p>" for text in self.warnings]
+        return "".join(lines) + (_table(self).to_html() if len(self.frame) else "")
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *self.warnings, self.to_table()])
@@ -233,8 +242,22 @@ def _index(row: Row) -> int:
     return int(row["row"] if isinstance(row, (Mapping, pd.Series)) else row)
 
 
-def _text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
-    """Return a row of the table as text."""
+def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
+    """Return a row of a comparison as text, by title of the column.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of `Comparison.frame`.
+    comparison : Comparison
+        The comparison.
+
+    Returns
+    -------
+    dict of str to str
+        The columns of values have the names of the arms; with several contenders the second is
+        ``contender value``, because the column ``contender`` has the name.
+    """
     interval = ""
     if not math.isnan(row["low"]):
         low, high = (
@@ -248,18 +271,32 @@ def _text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
         verdict = f"undecided: {row['needed']} more runs needed"
     sign = "▲ " if row["worse"] else "▼ " if row["changed"] else ""
     failed = row["n_failed_baseline"] + row["n_failed_contender"]
-    return {
-        "contender": str(row["contender"]),
+    several = len(comparison.contenders) > 1
+    names = {
         "workload": str(row["workload"]),
+        **({"contender": str(row["contender"])} if several else {}),
         "metric": str(row["metric"]),
-        comparison.baseline: format_quantity(row["baseline"], row["unit"]),
-        "now": format_quantity(row["contender_value"], row["unit"]),
+    }
+    results = {
         "change": format_change(row["ratio"]),
         f"{comparison.level:.0%} interval": interval,
         "verdict": sign + verdict,
         "runs": f"{row['n_baseline']} + {row['n_contender']}"
         + (f", {failed} failed" if failed else ""),
     }
+    titles = [comparison.baseline, "contender value" if several else comparison.contenders[0]]
+    roles = ("baseline", "contender")
+    values = {
+        f"{title} ({role})" if title in {**names, **results} else title: format_quantity(
+            row[column], row["unit"]
+        )
+        for title, role, column in zip(titles, roles, ("baseline", "contender_value"), strict=True)
+    }
+    return {**names, **values, **results}
+
+
+def _table(comparison: Comparison) -> Table:
+    return Table([text_row(row, comparison) for row in comparison.frame.to_dict("records")])
 
 
 #: Columns that make two sets of runs incomparable when they differ -> name in a warning.

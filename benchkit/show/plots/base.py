@@ -6,6 +6,7 @@ a figure needs no theme.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,7 +15,7 @@ from typing import Any, Literal
 
 import xarray as xr
 from bokeh.core.properties import expr, value
-from bokeh.models import ColumnDataSource, Line, Stack, VArea
+from bokeh.models import ColumnDataSource, DataRange1d, Line, Range1d, Scatter, Stack, VArea
 from bokeh.models.annotations import Legend, LegendItem, Span, Title
 from bokeh.models.glyph import Glyph
 from bokeh.models.renderers import GlyphRenderer
@@ -25,6 +26,7 @@ from benchkit.store.run import Run
 
 __all__ = [
     "INK",
+    "add_cut_arrows",
     "add_glyph",
     "add_limit",
     "add_stack",
@@ -136,6 +138,39 @@ def add_glyph(
         else:
             fig.add_layout(Legend(items=[item]))
     return renderer
+
+
+def add_cut_arrows(fig: figure, source: ColumnDataSource, x_range: DataRange1d | Range1d) -> None:
+    """Draw an arrow at the end of the x axis for each interval that continues beyond it.
+
+    Parameters
+    ----------
+    fig : figure
+        The figure.
+    source : ColumnDataSource
+        Rows with the columns ``label``, ``low``, ``high`` and ``colour``.
+    x_range : DataRange1d or Range1d
+        The x axis; no interval continues beyond an automatic range.
+    """
+    if not isinstance(x_range, Range1d):
+        return
+    inset = 0.008 * (x_range.end - x_range.start)
+    ends = (
+        ("low", -1, x_range.start, x_range.start + inset),
+        ("high", 1, x_range.end, x_range.end - inset),
+    )
+    columns: dict[str, list[Any]] = {"x": [], "label": [], "angle": [], "colour": []}
+    for end, side, limit, x in ends:
+        for label, end_value, colour in zip(
+            *(source.data[name] for name in ("label", end, "colour")), strict=True
+        ):
+            if side * end_value > side * limit:
+                row = (x, label, -side * math.pi / 2, colour)
+                for cells, cell in zip(columns.values(), row, strict=True):
+                    cells.append(cell)
+    look: dict[str, Any] = {"line_color": "colour", "fill_color": "colour", "size": 9}
+    arrow = Scatter(x="x", y="label", marker="triangle", angle="angle", **look)
+    add_glyph(fig, arrow, ColumnDataSource(columns, name="cut"))
 
 
 def add_stack(

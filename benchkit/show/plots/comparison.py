@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.show.plots.base import (
     INK,
+    add_cut_arrows,
     add_glyph,
     empty_figure,
     make_figure,
@@ -143,7 +144,7 @@ def forest_plot(
     -------
     figure
         Change in % of the baseline, one row per workload in the order of the comparison. The
-        grey band is the null arm against the baseline; an interval that touches it is noise.
+        grey band is the null arm against the baseline: noise. An arrow: the interval continues.
     """
     frame, hidden = _rows(comparison, metric)
     question = f"Which workloads changed in {metric_label(metric)}?"
@@ -153,6 +154,7 @@ def forest_plot(
     changed = frame["changed"]
     low = frame["low"].where(~changed, frame["selected_low"])
     high = frame["high"].where(~changed, frame["selected_high"])
+    x_range = _x_range(frame["ratio"], [low, high, frame["null_low"], frame["null_high"]])
     source = ColumnDataSource(
         {
             **_columns(frame, labels),
@@ -176,19 +178,20 @@ def forest_plot(
         "Which changed?",
         f"change against {comparison.baseline} (%)",
         *(labels, share_y),
-        x_range=_x_range(frame["ratio"], [low, high, frame["null_low"], frame["null_high"]]),
+        x_range=x_range,
         tools="xpan,xwheel_zoom,reset,save",
     )
     band = HBar(
         y="label", left="null_low", right="null_high", height=0.9, fill_color=OTHER,
         fill_alpha=0.28, line_color=None,
     )  # fmt: skip
-    add_glyph(fig, band, source, legend="baseline against itself")
+    add_glyph(fig, band, source, legend=f"{comparison.baseline} against itself (null arm)")
     add_glyph(fig, Segment(**_INTERVAL, line_color="colour", line_width=2.2), source)
     dot = Scatter(
         x="change", y="label", marker="marker", size=9, line_color="colour", fill_color="colour"
     )
     dots = add_glyph(fig, dot, source)
+    add_cut_arrows(fig, source, x_range)
     fig.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
     fig.add_tools(
         HoverTool(
@@ -323,7 +326,7 @@ def heat_map(
 def raw_points(
     comparison: Comparison, metric: str = "duration", *, share_y: figure | None = None
 ) -> figure:
-    """Draw each run as a share of the median of the baseline, with arms one above the other.
+    """Draw each run as a share of the value of the baseline, with arms one above the other.
 
     Parameters
     ----------
@@ -345,12 +348,16 @@ def raw_points(
         return empty_figure(question, _NO_ROWS)
     labels = _labels(frame, comparison)
     heights = {"baseline": 0.24, "null": 0.0, "contender": -0.24}
-    colours = {"baseline": UNCHANGED, "null": OTHER, "contender": "#aa3377"}
-    legend = {"baseline": comparison.baseline, "null": "null arm", "contender": "contender"}
+    colours = {"baseline": UNCHANGED, "null": None, "contender": "#aa3377"}
+    legend = {
+        "baseline": comparison.baseline,
+        "null": f"{comparison.baseline} again (null arm)",
+        "contender": " or ".join(comparison.contenders),
+    }
     fig = _rows_figure(
         _title(question, hidden),
         "What did each run measure?",
-        f"share of the median of {comparison.baseline} (%)",
+        f"share of the value of {comparison.baseline} (%)",
         *(labels, share_y),
         tools="xpan,xwheel_zoom,reset,save",
     )
@@ -369,13 +376,14 @@ def raw_points(
             columns["rank"] += [rank] * count
         if columns["x"]:
             dot = Scatter(
-                x="x", y="y", size=7, fill_color=colours[arm], fill_alpha=0.75, line_color=None
-            )
+                x="x", y="y", size=7, fill_color=colours[arm], fill_alpha=0.75,
+                line_color=colours[arm] or UNCHANGED,
+            )  # fmt: skip
             source = ColumnDataSource(columns, name="runs")
             add_glyph(fig, dot, source, legend=legend[arm], name=legend[arm])
     fig.add_tools(
         HoverTool(
-            tooltips=[("workload", "@label"), ("arm", "$name"), ("of the median", "@x{0.0} %")]
+            tooltips=[("workload", "@label"), ("arm", "$name"), ("of the baseline", "@x{0.0} %")]
         )
     )
     fig.add_layout(Span(location=100, dimension="height", line_color=INK, line_width=1))

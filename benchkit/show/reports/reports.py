@@ -87,12 +87,13 @@ def ab_report(
     MissingExtra
         The plotting packages are not installed.
     """
-    plan_id = read_plan(store.path, experiment)["id"]
+    plan = read_plan(store.path, experiment)
+    plan_id, arms = plan["id"], ", ".join(arm["name"] for arm in plan["arms"])
     parameters: dict[str, Any] = {"store": _full_path(store), "experiment": plan_id}
     if metrics:
         parameters["metrics"] = list(metrics)
     output = Path(folder or _report_folder(store, plan_id)) / "ab.html"
-    return notebook_report("ab", parameters, output, title="A/B comparison")
+    return notebook_report("ab", parameters, output, title=f"A/B comparison: {arms}")
 
 
 def nightly_report(store: Store, night: str, output: str | Path) -> Path:

@@ -156,3 +156,55 @@ def test_compare_names_empty_set():
     frame = arm_runs()
     with pytest.raises(NotEnoughRuns, match=r"^B: no runs are selected$"):
         compare(frame, {"B": frame.iloc[:0]})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_compare_values_agree_with_change(seed):
+    report = compare(
+        arm_runs("A", seed=seed, noise=0.5),
+        {"B": arm_runs("B", seed=seed + 100, noise=0.5)},
+        null=arm_runs("null", seed=seed + 200, noise=0.5),
+    )
+    quotient = report.frame["contender_value"] / report.frame["baseline"]
+
+    assert quotient.to_numpy() == pytest.approx(report.frame["ratio"].to_numpy(), rel=1e-12)
+
+
+def test_compare_values_are_geometric_means():
+    sides = {"A": arm_runs("A", 2), "B": arm_runs("B", 2), "null": arm_runs("null", 2)}
+    for name, values in (("A", [1.0, 4.0]), ("B", [2.0, 32.0]), ("null", [4.0, 16.0])):
+        sides[name] = sides[name][sides[name]["workload"] == "x.w00"].assign(duration=values)
+    report = compare(sides["A"], {"B": sides["B"]}, null=sides["null"], metrics=["duration"])
+    (row,) = report.frame.to_dict("records")
+
+    assert row["baseline"] == pytest.approx(4.0)  # the null arm is part of the baseline
+    assert row["contender_value"] == pytest.approx(8.0)
+    assert row["ratio"] == pytest.approx(2.0)
+
+
+def test_compare_values_with_zeros_are_means():
+    sides = [arm_runs(arm, 2, workloads=["x.w00"]) for arm in "AB"]
+    sides[0]["duration"], sides[1]["duration"] = [0.0, 2.0], [3.0, 3.0]
+    (row,) = compare(*sides, metrics=["duration"]).frame.to_dict("records")
+
+    assert (row["baseline"], row["contender_value"], row["ratio"]) == pytest.approx((1, 3, 3))
+
+
+def test_comparison_table_names_both_arms():
+    report = compare(
+        arm_runs("A"), {"B": arm_runs("B")}, names=("change", "contender"), metrics=["duration"]
+    )
+    header = report.to_table(all_rows=True).splitlines()[0].split("  ")
+
+    assert report.title == "B against change"
+    assert [name.strip() for name in header if name.strip()][:5] == [
+        *("workload", "metric", "change (baseline)", "B", "change"),
+    ]
+
+
+def test_comparison_title_names_all_contenders():
+    arms = {name: arm_runs(name) for name in "BCD"}
+    report = compare(arm_runs("A"), arms, names=("A", "contender"), metrics=["duration"])
+
+    assert report.title == "B, C and D against A"
+    assert "| workload | contender | metric | A | contender value |" in report.to_markdown()

@@ -1,11 +1,14 @@
 """Figures of comparisons show the same values as the report."""
 
+import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from bokeh.models.annotations import ColorBar
 from helpers.arm_runs import WORKLOADS, arm_runs
 from helpers.run_trees import run_tree
+from scipy.stats import gmean
 
 from benchkit import plots
 from benchkit.analysis.compare.compare_runs import compare
@@ -62,6 +65,11 @@ def test_forest_plot_range_cuts_very_wide_interval():
     fig = plots.forest_plot(replace(report, frame=frame), "duration")
 
     assert 20 < fig.x_range.end < 60
+    (arrows,) = (r for r in fig.renderers if r.data_source.name == "cut")
+    assert list(arrows.data_source.data["label"]) == ["x.w11"]
+    (x,) = arrows.data_source.data["x"]
+    assert 0.97 * fig.x_range.end < x < fig.x_range.end
+    assert list(arrows.data_source.data["angle"]) == [pytest.approx(-math.pi / 2)]
 
 
 def test_heat_map_shows_probability_of_each_change(report):
@@ -98,9 +106,10 @@ def test_comparison_plots_share_rows(report):
 def test_raw_points_contain_run_ids(report):
     fig = plots.raw_points(report, "duration")
     table = arm_runs("A", seed=1).set_index("id")
+    both = pd.concat([table, arm_runs("null", seed=3)])
     (baseline,) = (r for r in fig.renderers if r.name == "baseline")
     data = baseline.data_source.data
-    middle = table.groupby("workload")["duration"].median()
+    middle = both.groupby("workload")["duration"].agg(gmean)
 
     assert len(set(data["id"])) == len(data["id"]) == 5 * len(WORKLOADS)
     for run_id, share, label in zip(data["id"], data["x"], data["label"], strict=True):

@@ -70,7 +70,7 @@ def view(state: dict[str, str]) -> Viewable:
         keys = {name: state[name] for name in (*SIDES, *FILTERS) if name in state}
         return cause_of_change(store, comparison, runs, state, address("compare", **keys))
     return ui.column(
-        ui.page_head(f"{' and '.join(comparison.contenders)} against {comparison.baseline}"),
+        ui.page_head(comparison.title),
         *(_interim(store, state["experiment"]) if state.get("experiment") else ()),
         filtered_comparison(make, state, _measured(comparison, runs)),
         # Opening runs takes seconds the first time.

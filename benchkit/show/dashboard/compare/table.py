@@ -14,8 +14,8 @@ import pandas as pd
 import panel as pn
 from panel.viewable import Viewable
 
-from benchkit.analysis.compare.comparison import Comparison
-from benchkit.formatting import MISSING, format_change, format_quantity
+from benchkit.analysis.compare.comparison import Comparison, text_row
+from benchkit.formatting import MISSING, format_change
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.clicks import (
     CLICK_HELP,
@@ -45,9 +45,10 @@ MOST_ROWS = 300
 #: Largest number of rows shown without scrolling.
 VISIBLE_ROWS = 20
 _TERMS = {
-    "change": "median of the arm against the median of the baseline",
-    "interval": "95 % of such intervals contain the true change; wider for rows selected because "
-    "they changed",
+    "change": "of the contender against the baseline and its null arm: the quotient of the two "
+    "values, which are geometric means",
+    "95% interval": "95 % of such intervals contain the true change; wider for rows selected "
+    "because they changed",
     "null": "the baseline against itself, measured in turns with the other arms: noise",
     "noise": "spread of the runs of one arm: coefficient of variation of one run",
     "runs": "of the baseline (with the null arm) + of the arm",
@@ -217,14 +218,14 @@ def _rows(comparison: Comparison, keys: Mapping[str, str]) -> tuple[list[str], l
     table = comparison_table(first).reset_index()
     # Omit columns that are empty or equal in all rows: they take space from the names.
     is_omitted = {
-        "arm": len(comparison.contenders) == 1,
         "metric": bool(keys.get("metric")),
         "note": not table["note"].astype(bool).any(),
     }
     titles = [str(name) for name in table.columns if not is_omitted.get(str(name))]
     rows = []
-    for row in table.to_dict("records"):
-        target = address("compare", **keys, workload=row["workload"], arm=row["arm"])
+    arms = first.frame["contender"]
+    for arm, row in zip(arms, table.to_dict("records"), strict=True):
+        target = address("compare", **keys, workload=row["workload"], arm=arm)
         rows.append([link(row["workload"], target), *(str(row[name]) for name in titles[1:])])
     return titles, rows
 
@@ -245,27 +246,12 @@ def comparison_table(comparison: Comparison) -> pd.DataFrame:
     has_null = comparison.frame["null_ratio"].notna().any()
     rows = []
     for row in comparison.frame.to_dict("records"):
-        changed = row["changed"]
-        low, high = (
-            (row["selected_low"], row["selected_high"]) if changed else (row["low"], row["high"])
-        )
-        symbol = "▲ " if row["worse"] else "▼ " if changed else ""
-        more = f": {row['needed']} more runs needed" if row["needed"] > 0 else ""
-        null = {"null": format_change(row["null_ratio"])} if has_null else {}
         noise = row["noise"]
         rows.append(
             {
-                "workload": row["workload"],
-                "arm": row["contender"],
-                "metric": row["metric"],
-                "baseline": format_quantity(row["baseline"], row["unit"]),
-                "now": format_quantity(row["contender_value"], row["unit"]),
-                "change": format_change(row["ratio"]),
-                "interval": f"{format_change(low)} to {format_change(high)}",
-                "verdict": f"{symbol}{row['verdict']}{more}",
-                **null,
+                **text_row(row, comparison),
+                **({"null": format_change(row["null_ratio"])} if has_null else {}),
                 "noise": f"± {noise:.1%}".replace("%", " %") if np.isfinite(noise) else MISSING,
-                "runs": f"{row['n_baseline']} + {row['n_contender']}",
                 "note": row["note"],
             }
         )
