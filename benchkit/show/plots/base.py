@@ -154,11 +154,9 @@ def add_cut_arrows(fig: figure, source: ColumnDataSource, x_range: DataRange1d |
     """
     if not isinstance(x_range, Range1d):
         return
-    inset = 0.008 * (x_range.end - x_range.start)
-    ends = (
-        ("low", -1, x_range.start, x_range.start + inset),
-        ("high", 1, x_range.end, x_range.end - inset),
-    )
+    first, last = float(x_range.start), float(x_range.end)  # type: ignore[arg-type]
+    inset = 0.008 * (last - first)
+    ends = (("low", -1, first, first + inset), ("high", 1, last, last - inset))
     columns: dict[str, list[Any]] = {"x": [], "label": [], "angle": [], "colour": []}
     for end, side, limit, x in ends:
         for label, end_value, colour in zip(
