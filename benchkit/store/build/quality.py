@@ -201,10 +201,13 @@ def _time(metrics: Mapping[str, float], facts: CaptureFacts) -> list[Note]:
         if not facts.full:
             text += " at capture level light"
         notes.append(Note("absent", (*names, "seceded_time"), text))
+    if metrics.get("failed_time"):
+        text = "failed_time contains the handling of each error, some hundredths of a second"
+        notes.append(Note("estimated", ("failed_time", "idle_time"), text))
     if "failed_time" not in metrics:
         text = "attempts failed or may have failed, and their seconds were not measured"
         notes.append(Note("absent", ("failed_time", "idle_time"), text))
-    elif "idle_time" not in metrics and not notes:
+    elif "idle_time" not in metrics and "compute_time" in metrics and not facts.n_actors:
         text = "tasks computed longer than the workers' threads lasted: idle_time is not known"
         notes.append(Note("absent", ("idle_time",), text))
     return notes
