@@ -6,7 +6,33 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["clean_text", "flatten", "json_safe"]
+__all__ = ["clean_text", "flatten", "json_safe", "split_at_commas"]
+
+
+def split_at_commas(text: str) -> list[str]:
+    """Split a text at the commas that are not in brackets.
+
+    Parameters
+    ----------
+    text : str
+        Values of the command line.
+
+    Returns
+    -------
+    list of str
+        At least one part, without spaces around it.
+
+    Examples
+    --------
+    >>> split_at_commas("(1, 2), [3, 4],5")
+    ['(1, 2)', '[3, 4]', '5']
+    """
+    parts = [""]
+    for piece in text.split(","):
+        last = parts[-1]
+        is_open = any(last.count(a) > last.count(b) for a, b in ("()", "[]", "{}"))
+        parts[-1:] = [f"{last},{piece}"] if is_open else [last, piece]
+    return [part.strip() for part in parts[1:]]
 
 
 def clean_text(value: Any) -> str:

@@ -82,6 +82,9 @@ def run(
         runs = experiment.store.runs()
         click.echo(Table([run_row(record, runs) for record in records]).to_text())
         click.echo(f"stored in {experiment.store.path}", err=True)
+    for record in records:
+        for line in experiment.store.open(record["id"], groups=()).capture_errors:
+            click.echo(f"warning: {record['workload']}: not captured: {line}", err=True)
     if interrupted:
         sys.exit(INTERRUPTED)
     if has_failures(records):

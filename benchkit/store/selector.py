@@ -9,6 +9,7 @@ import pandas as pd
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, did_you_mean
 from benchkit.store.store import Store
+from benchkit.values import split_at_commas
 
 __all__ = ["explain_no_runs", "parse_selection", "select_runs"]
 
@@ -84,11 +85,9 @@ def parse_selection(text: str) -> dict[str, Any]:
 def _parts(text: str) -> list[str]:
     """Split at commas, except those in brackets or in the value of a tag or parameter."""
     parts: list[str] = []
-    for part in text.split(","):
-        last = parts[-1] if parts else ""
-        is_open = last.count("[") > last.count("]") or last.count("(") > last.count(")")
+    for part in split_at_commas(text):
         has_key = part.partition(":")[0].strip() in (*_FIELDS, "tag", "param")
-        if is_open or (last.lstrip().startswith(("tag:", "param:")) and not has_key):
+        if parts and parts[-1].startswith(("tag:", "param:")) and not has_key:
             parts[-1] += f",{part}"
         else:
             parts.append(part)

@@ -224,3 +224,34 @@ def test_commands_without_workloads_exit_with_2(tmp_path, command):
     reason = f"no workloads in {tmp_path}/w: {tmp_path}/w/a.py:2: ZeroDivisionError"
     assert done.stderr.startswith(f"error: {reason}")
     assert [path.name for path in tmp_path.iterdir()] == ["w"]
+
+
+@pytest.mark.slow
+def test_run_binds_tuple_and_prints_what_was_not_captured(tmp_path):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "mine.py").write_text(
+        "from benchkit import workload\n"
+        "@workload(variants={'shape': [(1, 2), (3,)]})\n"
+        "def size(client, scale, *, shape):\n"
+        "    assert isinstance(shape, tuple)\n"
+        "    return client.submit(len, shape).result()\n"
+        "@size.check\n"
+        "def _(result, scale, *, shape):\n"
+        "    assert result == len(shape)\n"
+    )
+    (tmp_path / "memray.py").write_text("raise ImportError('not here')\n")
+    arguments = ["--workloads", "w", "--store", "store", "-q", "--json"]
+    options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": _path(tmp_path)}}
+    done = benchkit(
+        "run", "mine.size[shape=(1, 2)]", *arguments, "--capture", "full+memray", **options
+    )
+    bound = benchkit("run", "mine.size", "--set", "shape=[5, 6, 7]", *arguments, **options)
+
+    assert [row["outcome"] for row in json.loads(done.stdout)] == ["ok"]
+    assert "warning: mine.size[shape=(1, 2)]: not captured: memray: ImportError" in done.stderr
+    rows = [(row["workload"], row["outcome"]) for row in json.loads(bound.stdout)]
+    assert rows == [("mine.size[shape=(5, 6, 7)]", "ok")]
+
+
+def _path(folder):
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))

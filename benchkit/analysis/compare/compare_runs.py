@@ -117,7 +117,7 @@ def compare(
     """
     chosen = check_metrics(metrics)
     sets = dict(contender) if isinstance(contender, Mapping) else {names[1]: contender}
-    _check_sets({names[0]: baseline, **sets})
+    _check_sets(names[0], baseline, sets)
     tables = [baseline, *sets.values(), *([null] if null is not None else [])]
     tables, limits = newest_definitions(tables, chosen)
     baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
@@ -165,16 +165,15 @@ def compare(
     )
 
 
-def _check_sets(sets: Mapping[str, pd.DataFrame]) -> None:
-    """Raise if a set is empty, or if a contender is the same runs as the baseline, the first."""
-    (first, baseline), *others = sets.items()
-    for name, runs in sets.items():
+def _check_sets(name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame]) -> None:
+    """Raise if a set is empty, or if a contender is the same runs as the baseline."""
+    for other, runs in [(name, baseline), *sets.items()]:
         if runs.empty:
-            raise NotEnoughRuns(f"{name}: no runs are selected")
-    for name, runs in others:
+            raise NotEnoughRuns(f"{other}: no runs are selected")
+    for other, runs in sets.items():
         if "id" in runs and set(runs["id"]) == set(baseline["id"]):
             raise UsageError(
-                f"{first} and {name} are the same {len(runs)} runs: select two different sets"
+                f"{name} and {other} are the same {len(runs)} runs: select two different sets"
             )
 
 

@@ -322,10 +322,10 @@ class Experiment:
         return self._store_run(run_id, measurement, metadata, kernel_error)
 
     def _params(self, name: str) -> dict[str, Any]:
-        """Return the parameters of a variant; empty if its workload declares it."""
+        """Return the parameters of a variant, tuples as lists; empty if they are declared."""
         variant = self._variant(name)
         is_declared = any(name == other.name for other in variant.workload.variants())
-        return {} if is_declared else dict(variant.params)
+        return {} if is_declared else json.loads(json.dumps(dict(variant.params)))
 
     def _variant(self, name: str) -> Variant:
         return next(variant for variant in self.variants if variant.name == name)

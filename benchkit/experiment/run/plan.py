@@ -185,11 +185,12 @@ def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[s
     if having:
         plans = {name: path for name, path in plans.items() if having in _arguments(path)}
     ids = sorted(plans)
+    noun = having or "experiment"
     matches = ids[-1:] if experiment == "latest" else [i for i in ids if i.startswith(experiment)]
     if len(matches) != 1:
-        count = f"{len(matches)} experiments" if matches else "no experiment"
-        hint = f": the latest are {', '.join(ids[-5:])}" if ids else ""
-        raise UsageError(f"experiment {experiment!r}: {count} of that id in {store}{hint}")
+        count = f"{len(matches)} {noun}s" if matches else f"no {noun}"
+        hint = f"the latest are {', '.join(ids[-5:])}" if ids else "it has none"
+        raise UsageError(f"{noun} {experiment!r}: {count} of that id in {store}: {hint}")
     content = json.loads(plans[matches[0]].read_text(encoding="utf-8"))
     return {"id": matches[0], **content}
 

@@ -11,6 +11,7 @@ import yaml
 
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.experiment.environment.environment import Environment
+from benchkit.values import split_at_commas
 
 __all__ = ["expand", "parse_sweeps"]
 
@@ -49,7 +50,7 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
         if part not in _PARTS:
             hint = did_you_mean(part, _PARTS, f"use {', '.join(_PARTS)}")
             raise UsageError(f"--sweep {text!r}: cannot set {part!r}: {hint}")
-        pieces = [piece.strip() for piece in values.split(",")]
+        pieces = split_at_commas(values)
         if not dot or not rest or not equals or not all(pieces):
             raise UsageError(f"--sweep {text!r}: must be PART.NAME=VALUE,VALUE,...")
         if key.strip() in sweeps:
@@ -61,8 +62,12 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
 def _value(text: str, part: str) -> Any:
     if part == "variables":
         return text
-    # YAML writes infinity as `.inf`; Dask's own configuration uses `inf`.
-    return float("inf") if text == "inf" else yaml.safe_load(text)
+    if text == "inf":  # as in Dask's own configuration; YAML writes `.inf`
+        return float("inf")
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--sweep: value {text!r} is not YAML") from error
 
 
 def expand(

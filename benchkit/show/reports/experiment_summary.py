@@ -13,6 +13,7 @@ from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
 from benchkit.formatting import format_seconds
+from benchkit.measure.arguments import check_count
 from benchkit.store.store import Store
 
 __all__ = [
@@ -67,7 +68,7 @@ def explain_changes(
     rows = comparison.frame[
         comparison.frame["changed"] & (comparison.frame["metric"] == "duration")
     ]
-    for row in rows.head(most).itertuples():
+    for row in rows.head(check_count(most, "explain", least=0)).itertuples():
         yield explain_change(store, runs, comparison, str(row.workload), str(row.contender))
 
 

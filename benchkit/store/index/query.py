@@ -142,8 +142,8 @@ def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[
     others = [name for name in filters if name not in fields]
     for columns, names, noun in (
         (("tags", "params"), others, "field, tag or parameter"),
-        (("tags",), filters.get("tags", ()), "tag"),
-        (("params",), filters.get("params", ()), "parameter"),
+        (("tags",), _names(filters, "tags"), "tag"),
+        (("params",), _names(filters, "params"), "parameter"),
     ):
         keys = {key for column in columns for key in _keys(table[column])} if names else set()
         for name in names:
@@ -152,6 +152,11 @@ def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[
                 shown = ", ".join(sorted(keys)[:8]) or "none"
                 hint = did_you_mean(name, known, f"{noun.rpartition(' ')[2]}s here: {shown}")
                 raise UsageError(f"{name!r} is not a {noun} of these runs: {hint}")
+
+
+def _names(filters: Mapping[str, Any], column: str) -> list[str]:
+    wanted = filters.get(column)
+    return list(wanted) if isinstance(wanted, Mapping) else []
 
 
 def _keys(column: pa.ChunkedArray) -> set[str]:

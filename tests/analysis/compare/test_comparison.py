@@ -150,6 +150,8 @@ def test_compare_refuses_the_same_runs_twice():
     frame = arm_runs()
     with pytest.raises(UsageError, match=r"^baseline and contender are the same .* runs"):
         compare(frame, frame.copy())
+    with pytest.raises(UsageError, match=r"^env:a and env:a are the same"):
+        compare(frame, {"env:a": frame}, names=("env:a", "contender"))
 
 
 def test_compare_names_empty_set():

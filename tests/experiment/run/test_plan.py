@@ -64,3 +64,5 @@ def test_read_plan_accepts_beginning_of_id(tmp_path):
         read_plan(tmp_path, "01")
     with pytest.raises(UsageError, match="no experiment of that id"):
         read_plan(tmp_path, "zz")
+    with pytest.raises(UsageError, match=r"^bisection 'latest': no bisection of .*: it has none"):
+        read_plan(tmp_path, "latest", having="bisection")

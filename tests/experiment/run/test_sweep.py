@@ -38,6 +38,7 @@ def test_expand_combines_all_values():
     [
         ("clster.n_workers=2", "cannot set 'clster': did you mean 'cluster'?"),
         ("cluster=2", "must be PART.NAME=VALUE"),
+        ("cluster.n_workers=[2", r"value '\[2' is not YAML"),
         ("cluster.n_workers=", "must be PART.NAME=VALUE"),
         ("cluster.n_workers=2,,4", "must be PART.NAME=VALUE"),
     ],
@@ -45,3 +46,9 @@ def test_expand_combines_all_values():
 def test_parse_sweeps_rejects_invalid_text(text, message):
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):
         parse_sweeps([text])
+
+
+def test_parse_sweeps_keeps_lists_together():
+    sweeps = parse_sweeps(["cluster.worker_vm_types=[a, b],[c]"])
+
+    assert sweeps == {"cluster.worker_vm_types": [["a", "b"], ["c"]]}
