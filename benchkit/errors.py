@@ -49,7 +49,24 @@ __all__ = [
     "UsageError",
     "WrongAnswer",
     "did_you_mean",
+    "install_command",
 ]
+
+
+def install_command(extra: str) -> str:
+    """Return the shell command that installs an extra of benchkit.
+
+    Parameters
+    ----------
+    extra : str
+        Name of the extra.
+
+    Returns
+    -------
+    str
+        Command with the distribution's name: `benchkit` on the package index is another project.
+    """
+    return f"pip install 'dask-benchkit[{extra}]'"
 
 
 class AlreadyStored(BenchkitError):
@@ -125,4 +142,4 @@ class MissingExtra(UsageError):
 
     def __init__(self, extra: str, package: str) -> None:
         self.extra = extra
-        super().__init__(f"{package} is not installed: run pip install 'benchkit[{extra}]'")
+        super().__init__(f"{package} is not installed: run {install_command(extra)}")

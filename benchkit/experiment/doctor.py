@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import benchkit
-from benchkit.errors import BenchkitError
+from benchkit.errors import BenchkitError, install_command
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import collect_workloads
@@ -129,8 +129,7 @@ def _extra(name: str) -> Callable[[], tuple[str, str]]:
             except PackageNotFoundError:
                 missing.append(package)
         if missing:
-            hint = f"pip install 'benchkit[{name}]'"
-            return "absent", f"{', '.join(missing)} not installed: {hint}"
+            return "absent", f"{', '.join(missing)} not installed: {install_command(name)}"
         return "ok", ", ".join(_EXTRAS[name])
 
     return check

@@ -20,7 +20,13 @@ from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import resolve
 from benchkit.experiment.environment.python import choose_python
-from benchkit.experiment.environment.requirements import DASK, Requirement, as_of, parse_requirement
+from benchkit.experiment.environment.requirements import (
+    DASK,
+    OWN_NAMES,
+    Requirement,
+    as_of,
+    parse_requirement,
+)
 from benchkit.measure.provenance import installed_packages
 
 __all__ = ["CandidateEnvironments"]
@@ -67,7 +73,7 @@ class CandidateEnvironments:
         self._own = {
             name: version
             for name, version in installed_packages().items()
-            if name not in ("benchkit", *DASK) and "+" not in version
+            if name not in (*DASK, *OWN_NAMES) and "+" not in version
         }
         self.pinned = dict(pinned) if pinned is not None else self._choose_versions()
 

@@ -24,7 +24,7 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import conda_content, create_conda, install, resolve
 from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.experiment.environment.python import choose_python
-from benchkit.experiment.environment.requirements import as_of, source_states
+from benchkit.experiment.environment.requirements import DASK, OWN_NAMES, as_of, source_states
 from benchkit.experiment.environment.validate import (
     check_clusters,
     check_environment,
@@ -187,7 +187,7 @@ def _preferred() -> dict[str, str]:
     return {
         name: version
         for name, version in installed_packages().items()
-        if name not in ("dask", "distributed", "benchkit") and "+" not in version
+        if name not in (*DASK, *OWN_NAMES) and "+" not in version
     }
 
 

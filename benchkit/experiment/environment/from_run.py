@@ -9,13 +9,13 @@ from typing import Any
 
 from benchkit.errors import EnvironmentBuildError
 from benchkit.experiment.environment.environment import Environment
-from benchkit.experiment.environment.requirements import git_address, parse_requirement
+from benchkit.experiment.environment.requirements import OWN_NAMES, git_address, parse_requirement
 from benchkit.measure.provenance import REDACTED
 
 __all__ = ["environment_of_run"]
 
 #: Packages that each kernel gets anyway, or that are not on an index.
-_NOT_PINNED = ("benchkit", "pip", "setuptools", "wheel", "uv")
+_NOT_PINNED = (*OWN_NAMES, "pip", "setuptools", "wheel", "uv")
 
 
 def environment_of_run(

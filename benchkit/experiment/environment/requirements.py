@@ -23,6 +23,7 @@ from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 
 __all__ = [
     "DASK",
+    "OWN_NAMES",
     "Requirement",
     "as_of",
     "git_address",
@@ -37,6 +38,8 @@ __all__ = [
 OLD_RELEASE_DAYS = 365
 #: Packages whose release dates an environment.
 DASK = ("dask", "distributed")
+#: Names of benchkit in the package lists of runs; the second one until November 2026.
+OWN_NAMES = ("dask-benchkit", "benchkit")
 #: Folders that are no part of the source.
 _NOT_SOURCE = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_modules", ".tox"}
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
-from benchkit.errors import InvalidEnvironmentError, did_you_mean
+from benchkit.errors import InvalidEnvironmentError, did_you_mean, install_command
 from benchkit.experiment.environment import probe
 from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.cluster.check import cluster_problems
@@ -165,5 +165,5 @@ def check_clusters(environment: Environment, problems: list[tuple[list[str], str
     option = named[1] if named else "class"
     cls = str(environment.cluster.get("class", LOCAL_CLUSTER))
     if cls.startswith("coiled.") and "cannot be imported" in message:
-        message += "; pip install 'benchkit[coiled]' installs it"
+        message += f"; {install_command('coiled')} installs it"
     raise InvalidEnvironmentError(f"{environment.where(*keys, option)}: {message}")

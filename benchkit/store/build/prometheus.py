@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from benchkit.errors import install_command
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window
 from benchkit.store.variables import COORDINATES
@@ -112,7 +113,7 @@ def assemble_prometheus(recording: Recording, window: Window) -> dict[str, xr.Da
     except ImportError:
         recording.problems.append(
             "prometheus: prometheus-client is not installed, cannot read the scraped texts: "
-            "pip install 'benchkit[prometheus]'"
+            f"{install_command('prometheus')}"
         )
     except (KeyError, TypeError, ValueError, IndexError, zlib.error) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
