@@ -119,6 +119,7 @@ class _Writer:
             "last": str(times[-1])[:10] if len(times) else "–",
             "made": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "version": __version__,
+            "page_name": page_name,
         }
 
     def write(self) -> None:
@@ -135,15 +136,14 @@ class _Writer:
         self._page("regressions.html", "regressions.html", "Regressions", regressions=regressions)
         for regression in self.data.regressions:
             self._regression(regression)
-        self._failures()
-        marks = [{**mark, "fields": _mark_fields(mark)} for mark in self.data.marks]
-        self._page(
-            "machines.html", "machines.html", "Machines", rows=self.data.machines(), marks=marks
-        )
+        failures = self.data.failures()
+        self._page("failures.html", "failures.html", "Failures", **failures, symbols=_SYMBOLS)
+        tables = {"rows": self.data.machines(), "marks": self.data.marks}
+        self._page("machines.html", "machines.html", "Machines", **tables)
         items = feed_items(self.data.regressions, self.address)
         feed = {"title": self.title, "address": self.address}
         self._put("feed.json", json_feed(items, **feed))
-        (self.folder / "feed.xml").write_bytes(rss_feed(items, **feed))
+        self._put("feed.xml", rss_feed(items, **feed))
 
     def _put(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")
@@ -163,38 +163,10 @@ class _Writer:
 
     def _overview(self) -> None:
         self._script("overview", "benchkitOverview", self.data.overview())
-        by_id = {regression.id: regression for regression in self.data.regressions}
-        workloads = set(self.data.workloads)
-        news = []
-        for event in self.data.news:
-            regression = by_id.get(str(event.get("regression")))
-            ratio = event.get("ratio")
-            size = f": {event['metric']} {100 * (ratio - 1):+.1f} %" if ratio else ""
-            name = event["workload"]
-            page = f"w/{page_name(name)}.html" if name in workloads else ""
-            news.append(
-                {
-                    "state": event["kind"],
-                    "title": regression.title if regression else f"{name}{size}",
-                    "page": f"regressions/{regression.id}.html" if regression else page,
-                    "where": f"{event['environment']} on {event['host']}",
-                }
-            )
-        self._page(
-            "index.html",
-            "index.html",
-            "Overview",
-            open=[_list_item(each) for each in self.data.regressions if each.is_open],
-            news=sorted(news, key=lambda item: item["state"] == "set_aside"),
-            sentence=self._sentence(),
-            pages=[(name, page_name(name)) for name in self.data.workloads],
-        )
-
-    def _sentence(self) -> str:
-        n_open = sum(regression.is_open for regression in self.data.regressions)
-        n_workloads = len(self.data.workloads)
-        open_text = f"{n_open or 'no'} open regression{'' if n_open == 1 else 's'}"
-        return f"{n_workloads} workloads; {open_text}. Last night: {self.common['last']}."
+        news = sorted(self.data.news, key=lambda event: event["kind"] == "set_aside")
+        regressions = {regression.id: regression for regression in self.data.regressions}
+        lists = {"workloads": self.data.workloads, "news": news, "regressions": regressions}
+        self._page("index.html", "index.html", "Overview", **lists)
 
     def _workload(self, name: str) -> None:
         page = page_name(name)
@@ -205,47 +177,19 @@ class _Writer:
             "workload.html",
             name,
             workload=name,
-            page=page,
             category=content["series"][0]["category"] if content["series"] else "",
             **self.data.source(name),
         )
 
     def _regression(self, regression: Regression) -> None:
-        recorded = regression.facts
-        facts = {name: recorded.get(name) for name in ("explanation", "error", "bisect")}
-        facts["changed"] = [{"link": "", **row} for row in recorded.get("changed") or []]
-        runs = recorded.get("runs")
-        facts["runs"] = {"before": [], "after": [], **runs} if runs else None
         self._page(
             f"regressions/{regression.id}.html",
             "regression.html",
             regression.title,
-            regression=_fields(regression),
-            page=page_name(regression.workload),
-            facts=facts,
-            parts=[_part(row) for row in recorded.get("parts") or []],
+            regression=regression,
+            facts=regression.facts,
+            parts=[_part(row) for row in regression.facts.get("parts") or []],
         )
-
-    def _failures(self) -> None:
-        failures = self.data.failures()
-        rows = [{**row, "page": page_name(row["workload"])} for row in failures["rows"]]
-        nights = failures["nights"]
-        self._page(
-            "failures.html", "failures.html", "Failures", rows=rows, nights=nights, symbols=_SYMBOLS
-        )
-
-
-def _list_item(regression: Regression) -> dict[str, str]:
-    where = f"{regression.environment} on {regression.host}"
-    page = f"regressions/{regression.id}.html"
-    return {"state": regression.state, "title": regression.title, "page": page, "where": where}
-
-
-def _fields(regression: Regression) -> dict[str, Any]:
-    """Return a regression as values for a template; missing reasons are empty strings."""
-    fields = {name: getattr(regression, name) for name in regression.__dataclass_fields__}
-    events = [{"reason": "", **event} for event in regression.events]
-    return {**fields, "title": regression.title, "size": regression.size, "events": events}
 
 
 def _part(row: Mapping[str, Any]) -> dict[str, str]:
@@ -257,9 +201,3 @@ def _part(row: Mapping[str, Any]) -> dict[str, str]:
             value = f"+{text}" if value > 0 else text
         texts[str(name)] = "–" if value is None else str(value)
     return texts
-
-
-def _mark_fields(mark: Mapping[str, Any]) -> str:
-    """Return the fields of a mark that have no column of their own."""
-    columns = ("id", "kind", "by", "reason")
-    return ", ".join(f"{name}={value}" for name, value in mark.items() if name not in columns)

@@ -7,10 +7,9 @@ runs are not escaped here: the page templates do that.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +21,7 @@ from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
+from benchkit.analysis.regression.status import series_label
 from benchkit.errors import UnreadableRun
 from benchkit.store.index.query import workload_matcher
 from benchkit.store.marks import active_marks
@@ -44,6 +44,8 @@ SITE_METRICS = (
 )
 #: Columns that identify the build of a run; each combination is stored once.
 _BUILD = ("python", "dask", "distributed", "git_commit", "packages_hash")
+#: Number of nights on the page of failures.
+FAILURE_NIGHTS = 90
 #: Number of nights in the sparklines of the overview.
 SPARK_NIGHTS = 60
 
@@ -117,10 +119,7 @@ class SiteData:
         return {
             "workload": name,
             "series": series,
-            "metrics": {
-                metric: {"unit": METRICS[metric].units, "name": METRICS[metric].long_name}
-                for metric in self._metrics(runs)
-            },
+            "metrics": _metric_terms(self._metrics(runs)),
             "nights": [_second(time) for time in self.history.times],
             "runs": {
                 "id": runs["id"].tolist(),
@@ -144,7 +143,14 @@ class SiteData:
                 for regression in self.regressions
                 if regression.workload == name
             ],
-            "marks": [_mark(mark) for mark in self.marks if _selects(mark, name)],
+            "marks": [
+                {
+                    **{field: str(mark.get(field) or "") for field in ("kind", "by", "reason")},
+                    "at": str(mark.get("at") or mark.get("before") or ""),
+                }
+                for mark in self.marks
+                if _selects(mark, name)
+            ],
         }
 
     def source(self, name: str) -> dict[str, str]:
@@ -180,7 +186,7 @@ class SiteData:
         """
         latest = self.history.latest_night()
         opened = {
-            (each.workload, each.environment, each.host, each.metric): each
+            (each.workload, each.environment, each.host, each.metric): each.id
             for each in reversed(self.regressions)
             if each.is_open
         }
@@ -192,7 +198,6 @@ class SiteData:
             values = self.history.values[place, -SPARK_NIGHTS:]
             changes = self.history.changes[place]
             series = (about["workload"], about["environment"], about["host"], metric)
-            regression = opened.get(series)
             row.setdefault("metrics", {})[metric] = {
                 "spark": _short(values),
                 "steps": [
@@ -204,40 +209,31 @@ class SiteData:
                 "ratio": _digits(latest.ratio[place]),
                 "units": _digits(latest.units[place], 2),
                 "change": self._last_change(about, changes[-1]) if changes else None,
-                "regression": regression.id if regression else None,
+                "regression": opened.get(series),
                 "worse": worse_direction(metric),
             }
             row["outcome"] = str(self.history.outcomes[key, -1])
         names = {metric for row in rows.values() for metric in row["metrics"]}
         return {
             "rows": sorted(rows.values(), key=lambda row: (row["workload"], row["environment"])),
-            "metrics": {
-                name: {"unit": METRICS[name].units, "name": METRICS[name].long_name}
-                for name in self.metrics
-                if name in names
-            },
+            "metrics": _metric_terms(name for name in self.metrics if name in names),
         }
 
-    def failures(self, most_nights: int = 90) -> dict[str, Any]:
+    def failures(self) -> dict[str, Any]:
         """Return the outcomes by night of each series in which at least one run failed.
-
-        Parameters
-        ----------
-        most_nights : int, default 90
-            Maximum number of nights, the latest ones.
 
         Returns
         -------
         dict
             ``nights`` and ``rows``, most failures first.
         """
-        outcomes = self.history.outcomes[:, -most_nights:]
+        outcomes = self.history.outcomes[:, -FAILURE_NIGHTS:]
         bad = ~np.isin(outcomes, ("", "ok", "skipped"))
         rows = [
             {**self._about(int(key)), "outcomes": outcomes[key].tolist(), "n": int(bad[key].sum())}
             for key in np.flatnonzero(bad.any(axis=1))
         ]
-        nights = [str(time)[:10] for time in self.history.times[-most_nights:]]
+        nights = [str(time)[:10] for time in self.history.times[-FAILURE_NIGHTS:]]
         return {"nights": nights, "rows": sorted(rows, key=lambda row: -row["n"])}
 
     def machines(self) -> list[dict[str, Any]]:
@@ -282,7 +278,7 @@ class SiteData:
 
     def _about(self, key: int) -> dict[str, Any]:
         about = {str(name): json_safe(value) for name, value in self._keys.loc[key].items()}
-        return {**about, "label": _label(about)}
+        return {**about, "label": series_label(about)}
 
     def _metrics(self, runs: pd.DataFrame) -> list[str]:
         return [name for name in self.metrics if name in runs and runs[name].notna().any()]
@@ -361,11 +357,9 @@ def page_name(workload: str) -> str:
     return f"{stem}--{hashlib.sha256(workload.encode()).hexdigest()[:6]}"
 
 
-def _label(about: Mapping[str, Any]) -> str:
-    label = f"{about['environment']} on {about['host']}"
-    if about["scale"] not in (None, 1.0):
-        label += f", scale {about['scale']:g}"
-    return label if about["capture"] in (None, "full") else f"{label}, capture {about['capture']}"
+def _metric_terms(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the unit and the long name of metrics."""
+    return {name: {"unit": METRICS[name].units, "name": METRICS[name].long_name} for name in names}
 
 
 def _coded(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
@@ -402,14 +396,3 @@ def _selects(mark: Mapping[str, Any], workload: str) -> bool:
     """Return whether a mark can select runs of a workload."""
     pattern = mark.get("workload")
     return not pattern or workload_matcher(str(pattern))(workload)
-
-
-def _mark(mark: Mapping[str, Any]) -> dict[str, str]:
-    selectors = {k: v for k, v in mark.items() if k not in ("id", "kind", "by", "reason")}
-    return {
-        "kind": str(mark["kind"]),
-        "by": str(mark.get("by") or ""),
-        "reason": str(mark.get("reason") or ""),
-        "about": json.dumps(selectors),
-        "at": str(mark.get("at") or mark.get("before") or ""),
-    }

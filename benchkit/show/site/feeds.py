@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timezone
 from email.utils import format_datetime
 from typing import Any
-from xml.etree import ElementTree
 
 from benchkit.analysis.regression.regression import Regression
+from benchkit.show.templates import render_template
 from benchkit.store.index.query import parse_moment
 
 __all__ = ["feed_items", "json_feed", "rss_feed"]
@@ -91,7 +90,7 @@ def json_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -
     return json.dumps(feed, indent=1)
 
 
-def rss_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> bytes:
+def rss_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) -> str:
     """Return items as RSS 2.0.
 
     Parameters
@@ -105,28 +104,15 @@ def rss_feed(items: Sequence[Mapping[str, Any]], *, title: str, address: str) ->
 
     Returns
     -------
-    bytes
-        XML in UTF-8.
+    str
+        XML.
     """
-    root = ElementTree.Element("rss", version="2.0")
-    channel = ElementTree.SubElement(root, "channel")
-    for name, value in (
-        ("title", title),
-        ("link", f"{address}index.html"),
-        ("description", "Performance regressions that opened, grew and recovered"),
-    ):
-        ElementTree.SubElement(channel, name).text = value
-    for item in items:
-        node = ElementTree.SubElement(channel, "item")
-        ElementTree.SubElement(node, "title").text = _xml(item["title"])
-        ElementTree.SubElement(node, "link").text = item["url"]
-        ElementTree.SubElement(node, "guid", isPermaLink="false").text = item["id"]
-        ElementTree.SubElement(node, "description").text = _xml(item["content_text"])
-        moment = item["date"].astimezone(timezone.utc)
-        ElementTree.SubElement(node, "pubDate").text = format_datetime(moment)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    functions = {"format_datetime": format_datetime, "printable": _printable}
+    return render_template(
+        "site/files/feed.xml", items=items, title=title, address=address, **functions
+    )
 
 
-def _xml(text: str) -> str:
+def _printable(text: str) -> str:
     """Return a text without the control characters that XML does not allow."""
     return "".join(c for c in text if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff"))
