@@ -6,18 +6,18 @@ a figure needs no theme.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import xarray as xr
 from bokeh.core.properties import expr, value
-from bokeh.models import ColumnDataSource, DataRange1d, Line, Range1d, Scatter, Stack, VArea
-from bokeh.models.annotations import Legend, LegendItem, Span, Title
+from bokeh.models import ColumnDataSource, HoverTool, Line, Stack, VArea
+from bokeh.models.annotations import ColorBar, Legend, LegendItem, Span, Title
 from bokeh.models.glyph import Glyph
+from bokeh.models.mappers import ColorMapper
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
@@ -26,7 +26,7 @@ from benchkit.store.run import Run
 
 __all__ = [
     "INK",
-    "add_cut_arrows",
+    "add_colour_bar",
     "add_glyph",
     "add_limit",
     "add_stack",
@@ -101,7 +101,14 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> figure:
 
 
 def add_glyph(
-    fig: figure, glyph: Glyph, source: Any, *, legend: str = "", **options: Any
+    fig: figure,
+    glyph: Glyph,
+    source: Any,
+    *,
+    legend: str = "",
+    tips: Sequence[tuple[str, str]] = (),
+    hover: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> GlyphRenderer:
     """Add a glyph to a figure.
 
@@ -118,6 +125,10 @@ def add_glyph(
         The columns of the glyph.
     legend : str, optional
         Text of its legend entry; by default it has none.
+    tips : sequence of (str, str), optional
+        Label and text of each line of its tooltip; by default it has none.
+    hover : mapping of str to object, optional
+        Further properties of the `HoverTool`.
     **options : object
         Properties of the renderer.
 
@@ -130,6 +141,8 @@ def add_glyph(
         source = ColumnDataSource(source)
     options = {"nonselection_glyph": None, "muted_glyph": None, **options}
     renderer = fig.add_glyph(source, glyph, **options)
+    if tips:
+        fig.add_tools(HoverTool(renderers=[renderer], tooltips=list(tips), **(hover or {})))
     if legend:
         item = LegendItem(label=value(legend), renderers=[renderer])
         if fig.legend:
@@ -138,37 +151,6 @@ def add_glyph(
         else:
             fig.add_layout(Legend(items=[item]))
     return renderer
-
-
-def add_cut_arrows(fig: figure, source: ColumnDataSource, x_range: DataRange1d | Range1d) -> None:
-    """Draw an arrow at the end of the x axis for each interval that continues beyond it.
-
-    Parameters
-    ----------
-    fig : figure
-        The figure.
-    source : ColumnDataSource
-        Rows with the columns ``label``, ``low``, ``high`` and ``colour``.
-    x_range : DataRange1d or Range1d
-        The x axis; no interval continues beyond an automatic range.
-    """
-    if not isinstance(x_range, Range1d):
-        return
-    first, last = float(x_range.start), float(x_range.end)  # type: ignore[arg-type]
-    inset = 0.008 * (last - first)
-    ends = (("low", -1, first, first + inset), ("high", 1, last, last - inset))
-    columns: dict[str, list[Any]] = {"x": [], "label": [], "angle": [], "colour": []}
-    for end, side, limit, x in ends:
-        for label, end_value, colour in zip(
-            *(source.data[name] for name in ("label", end, "colour")), strict=True
-        ):
-            if side * end_value > side * limit:
-                row = (x, label, -side * math.pi / 2, colour)
-                for cells, cell in zip(columns.values(), row, strict=True):
-                    cells.append(cell)
-    look: dict[str, Any] = {"line_color": "colour", "fill_color": "colour", "size": 9}
-    arrow = Scatter(x="x", y="label", marker="triangle", angle="angle", **look)
-    add_glyph(fig, arrow, ColumnDataSource(columns, name="cut"))
 
 
 def add_stack(
@@ -191,6 +173,33 @@ def add_stack(
     for i, (colour, label) in enumerate(zip(colours, legend, strict=True)):
         area = VArea(x="time", y1=sums[i], y2=sums[i + 1], fill_color=colour, fill_alpha=0.85)
         add_glyph(fig, area, source, legend=label, name=names[i])
+
+
+def add_colour_bar(fig: figure, mapper: ColorMapper, unit: str, **options: Any) -> ColorBar:
+    """Add the scale of a colour mapper to the right of a figure.
+
+    Parameters
+    ----------
+    fig : figure
+        The figure.
+    mapper : ColorMapper
+        The colours.
+    unit : str
+        Title of the scale.
+    **options : object
+        Further properties of the scale.
+
+    Returns
+    -------
+    ColorBar
+        The scale.
+    """
+    look: dict[str, Any] = {"major_label_text_color": INK, "background_fill_alpha": 0.0}
+    bar = ColorBar(
+        color_mapper=mapper, title=unit, title_text_color=INK, width=10, **look, **options
+    )
+    fig.add_layout(bar, "right")
+    return bar
 
 
 def add_limit(fig: figure, heights: Iterable[float], legend: str) -> None:

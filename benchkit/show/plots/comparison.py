@@ -6,6 +6,7 @@ Worse is red and up, better is blue and down: position and symbol show it in add
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,14 @@ from bokeh.models import (
     Scatter,
     Segment,
 )
-from bokeh.models.annotations import ColorBar, Span
+from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.show.plots.base import (
     INK,
-    add_cut_arrows,
+    add_colour_bar,
     add_glyph,
     empty_figure,
     make_figure,
@@ -190,23 +191,39 @@ def forest_plot(
     dot = Scatter(
         x="change", y="label", marker="marker", size=9, line_color="colour", fill_color="colour"
     )
-    dots = add_glyph(fig, dot, source)
-    add_cut_arrows(fig, source, x_range)
+    _add_cut_arrows(fig, source, x_range)
     fig.add_layout(Span(location=0, dimension="height", line_color=INK, line_width=1))
-    fig.add_tools(
-        HoverTool(
-            renderers=[dots],
-            tooltips=[
-                ("workload", "@label"),
-                ("change", "@change{+0.0} %"),
-                ("interval", "@low{+0.0} to @high{+0.0} %"),
-                ("verdict", "@verdict"),
-                ("runs", "@runs"),
-            ],
-        )
-    )
+    tips = [
+        ("workload", "@label"),
+        ("change", "@change{+0.0} %"),
+        ("interval", "@low{+0.0} to @high{+0.0} %"),
+        ("verdict", "@verdict"),
+        ("runs", "@runs"),
+    ]
+    add_glyph(fig, dot, source, tips=tips)
     place_legend(fig, "below")
     return fig
+
+
+def _add_cut_arrows(fig: figure, source: ColumnDataSource, x_range: DataRange1d | Range1d) -> None:
+    """Draw an arrow at the end of the x axis for each interval that continues beyond it."""
+    if not isinstance(x_range, Range1d):
+        return
+    first, last = float(x_range.start), float(x_range.end)  # type: ignore[arg-type]
+    inset = 0.008 * (last - first)
+    ends = (("low", -1, first, first + inset), ("high", 1, last, last - inset))
+    columns: dict[str, list[Any]] = {"x": [], "label": [], "angle": [], "colour": []}
+    for end, side, limit, x in ends:
+        for label, end_value, colour in zip(
+            *(source.data[name] for name in ("label", end, "colour")), strict=True
+        ):
+            if side * end_value > side * limit:
+                row = (x, label, -side * math.pi / 2, colour)
+                for cells, cell in zip(columns.values(), row, strict=True):
+                    cells.append(cell)
+    look: dict[str, Any] = {"line_color": "colour", "fill_color": "colour", "size": 9}
+    arrow = Scatter(x="x", y="label", marker="triangle", angle="angle", **look)
+    add_glyph(fig, arrow, ColumnDataSource(columns, name="cut"))
 
 
 def _x_range(effects: pd.Series, ends: list[pd.Series]) -> DataRange1d | Range1d:
@@ -286,17 +303,12 @@ def heat_map(
         x="x", y="label", width=0.96, height=0.92, line_color=None,
         fill_color={"field": "value", "transform": mapper},
     )  # fmt: skip
-    cells = add_glyph(fig, cell, source)
-    fig.add_tools(
-        HoverTool(
-            renderers=[cells],
-            tooltips=[
-                ("workload", "@label"),
-                ("beyond", "@beyond %"),
-                ("probability", "@probability{0.0} %"),
-            ],
-        )
-    )
+    tips = [
+        ("workload", "@label"),
+        ("beyond", "@beyond %"),
+        ("probability", "@probability{0.0} %"),
+    ]
+    add_glyph(fig, cell, source, tips=tips)
     fig.xaxis.ticker = list(range(0, n_columns))
     from_middle = [*reversed(range(len(steps))), *range(len(steps))]
     every = 2 if share_y is None else 4
@@ -309,17 +321,9 @@ def heat_map(
     fig.xgrid.grid_line_color = None
     if share_y is not None:  # no room: the title explains colours, tooltips show probabilities
         return fig
-    bar = ColorBar(
-        color_mapper=mapper,
-        ticker=BasicTicker(desired_num_ticks=5),
-        width=10,
-        major_label_text_color=INK,
-        background_fill_alpha=0,
-        title="probability",
-        title_text_color=INK,
-        formatter=CustomJSTickFormatter(code=read_script("probability_tick")),
-    )
-    fig.add_layout(bar, "right")
+    ticks = CustomJSTickFormatter(code=read_script("probability_tick"))
+    ticker = BasicTicker(desired_num_ticks=5)
+    add_colour_bar(fig, mapper, "probability", ticker=ticker, formatter=ticks)
     return fig
 
 

@@ -16,7 +16,6 @@ from bokeh.models import (
     ColumnDataSource,
     CustomJSTickFormatter,
     DataRange1d,
-    HoverTool,
     Line,
     Range1d,
     Scatter,
@@ -203,15 +202,12 @@ def _draw_runs(series: SeriesFigure, ok: pd.DataFrame) -> list[GlyphRenderer]:
                 "line_color": _POINT, "fill_color": _POINT if comparable else None,
                 "fill_alpha": 0.45, "line_alpha": 0.6}  # fmt: skip
         selected = Scatter(**look | {"line_color": INK, "line_width": 2})
-        options: dict[str, Any] = {} if small else {"selection_glyph": selected, "legend": legend}
-        dots = add_glyph(fig, Scatter(**look), source, **options)
-        renderers.append(dots)
-        if small:
-            continue
         tips = [("night", "@night"), ("value", "@value"), ("build", "@build"), ("run", "@short")]
         if not comparable:
             tips.append(("set aside", "@reason"))
-        fig.add_tools(HoverTool(renderers=[dots], tooltips=tips, point_policy="snap_to_data"))
+        options: dict[str, Any] = {"selection_glyph": selected, "legend": legend, "tips": tips}
+        options["hover"] = {"point_policy": "snap_to_data"}
+        renderers.append(add_glyph(fig, Scatter(**look), source, **({} if small else options)))
     if n_outside:
         text = f"{counted(n_outside, 'run')} beyond this axis"
         label = Label(
@@ -260,12 +256,9 @@ def _draw_failures(series: SeriesFigure, runs: pd.DataFrame) -> list[GlyphRender
         name="failures",
     )
     cross = Scatter(x="x", y="y", marker="x", size=11, line_width=2.5, line_color=WORSE)
-    legend = "" if series.small else "no result"
-    crosses = add_glyph(series.figure, cross, source, legend=legend, level="overlay")
     tips = [("night", "@night"), ("outcome", "@outcome"), ("error", "@error"), ("build", "@build")]
-    if not series.small:
-        series.figure.add_tools(HoverTool(renderers=[crosses], tooltips=tips))
-    return [crosses]
+    options: dict[str, Any] = {} if series.small else {"legend": "no result", "tips": tips}
+    return [add_glyph(series.figure, cross, source, level="overlay", **options)]
 
 
 def _draw_medians(series: SeriesFigure) -> None:

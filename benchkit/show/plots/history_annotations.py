@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from bokeh.models import ColumnDataSource, HoverTool, Scatter, Segment
+from bokeh.models import ColumnDataSource, Scatter, Segment
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
@@ -38,6 +38,7 @@ BUILD = {
     "git_commit": "commit",
     "packages_hash": "packages",
 }
+_OVER_LINES = {"line_policy": "interp"}
 _UPRIGHT: dict[str, Any] = {"x0": "x", "y0": "bottom", "x1": "x", "y1": "top"}
 #: Width of the label of a change, as a share of the figure.
 LABEL_WIDTH = 0.1
@@ -120,7 +121,7 @@ def draw_changes(series: SeriesFigure) -> None:
     mark = Scatter(
         x="x", y="top", marker="marker", size=9, line_color="colour", fill_color="colour"
     )
-    marks = add_glyph(fig, mark, source)
+    add_glyph(fig, mark, source, tips=() if small else [("change", "@tip")])
     # Near the right end a label would extend beyond the figure: place it to the left.
     lines = _label_lines([change.index / len(history.times) for change in changes])
     heights = top - 0.06 * height * lines
@@ -134,8 +135,6 @@ def draw_changes(series: SeriesFigure) -> None:
             text_color=INK, text_font_size="12px", text_baseline="middle",
             text_align="right" if is_late else "left", x_offset=-9 if is_late else 9,
         )  # fmt: skip
-    if not small:
-        fig.add_tools(HoverTool(renderers=[marks], tooltips=[("change", "@tip")]))
 
 
 def _label_lines(places: Sequence[float]) -> NDArray[np.int64]:
@@ -199,9 +198,9 @@ def draw_builds(series: SeriesFigure, runs: pd.DataFrame) -> None:
         name="builds",
     )
     tick = Segment(**_UPRIGHT, line_color=SERIES[3], line_width=4)
-    ticks = add_glyph(series.figure, tick, source, legend="changed packages")
-    tooltips = [("night", "@night"), ("changed", "@tip")]
-    series.figure.add_tools(HoverTool(renderers=[ticks], tooltips=tooltips, line_policy="interp"))
+    tooltip = [("night", "@night"), ("changed", "@tip")]
+    legend = "changed packages"
+    add_glyph(series.figure, tick, source, legend=legend, tips=tooltip, hover=_OVER_LINES)
 
 
 def draw_restarts(
@@ -240,12 +239,9 @@ def draw_restarts(
         name="restarts",
     )
     line = Segment(**_UPRIGHT, line_color=SERIES[5], line_width=1.5)
-    lines = add_glyph(series.figure, line, source, legend="" if series.small else "restart")
-    tooltips = [("night", "@night"), ("restart", "@tip")]
-    if not series.small:
-        series.figure.add_tools(
-            HoverTool(renderers=[lines], tooltips=tooltips, line_policy="interp")
-        )
+    tips = [("night", "@night"), ("restart", "@tip")]
+    options: dict[str, Any] = {"legend": "restart", "tips": tips, "hover": _OVER_LINES}
+    add_glyph(series.figure, line, source, **({} if series.small else options))
 
 
 def _selects_any(mark: Mapping[str, Any], runs: pd.DataFrame) -> bool:

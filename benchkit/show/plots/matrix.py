@@ -20,11 +20,10 @@ from bokeh.models import (
     Rect,
     Text,
 )
-from bokeh.models.annotations import ColorBar
 from bokeh.plotting import figure as Figure
 from numpy.typing import NDArray
 
-from benchkit.show.plots.base import INK, add_glyph, make_figure, retitle
+from benchkit.show.plots.base import INK, add_colour_bar, add_glyph, make_figure, retitle
 
 __all__ = ["Matrix"]
 
@@ -84,14 +83,12 @@ class Matrix:
         self._pairs = ColumnDataSource(name="pairs")
         self._numbers, self._missing = ColumnDataSource(), ColumnDataSource()
         self._as_boxes = len(names) <= MOST_NAMES
-        self._bar = ColorBar(color_mapper=self._mapper, title_text_color=INK, width=10)
-        self._bar.major_label_text_color, self._bar.background_fill_alpha = INK, 0.0
-        self._fill(cells, unit)
+        self._fill(cells)
         draw = self._draw_boxes if self._as_boxes else self._draw_image
         self._hover = HoverTool(tooltips=self._tooltips(tips))
         self.figure = draw(self._title(title))
         self.figure.add_tools(self._hover)
-        self.figure.add_layout(self._bar, "right")
+        self._bar = add_colour_bar(self.figure, self._mapper, unit)
 
     def show(self, title: str, cells: Cells, unit: str, tips: Tips) -> None:
         """Draw other numbers of the same pairs.
@@ -107,7 +104,8 @@ class Matrix:
         tips : sequence of (str, str)
             Lines of the tooltip of a pair: label and format.
         """
-        self._fill(cells, unit)
+        self._fill(cells)
+        self._bar.title = unit
         retitle(self.figure, self._title(title))
         self._hover.tooltips = self._tooltips(tips)
 
@@ -120,11 +118,10 @@ class Matrix:
         ends = ("@source", "@destination") if self._as_boxes else ("$y{custom}", "$x{custom}")
         return [("from", ends[0]), ("to", ends[1]), *tips]
 
-    def _fill(self, cells: Cells, unit: str) -> None:
+    def _fill(self, cells: Cells) -> None:
         values = np.asarray(cells["value"], float)
         most = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
         self._mapper.update(low=-most if self._signed else 0, high=most)
-        self._bar.title = unit
         if not self._as_boxes:
             self._pairs.data = {name: [array.astype("f4")] for name, array in cells.items()}
             return

@@ -9,11 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
+from bokeh.models import ColumnDataSource, DataRange1d, Line, Scatter
 from bokeh.plotting import figure
 
 from benchkit.formatting import GIB
-from benchkit.show.plots.base import empty_figure, make_figure, place_legend, read_group, to_tree
+from benchkit.show.plots.base import (
+    add_glyph,
+    empty_figure,
+    make_figure,
+    place_legend,
+    read_group,
+    to_tree,
+)
 from benchkit.show.theme import OTHER
 from benchkit.store.run import Run
 
@@ -49,30 +56,19 @@ def memory_overlay(runs: Sequence[Run | xr.DataTree], names: Sequence[str]) -> f
         if data is None:
             continue
         spilled = np.nan_to_num(data["spilled"].values) / GIB
-        source = ColumnDataSource(
-            {
-                "time": data["time"].values,
-                "process": data["process"].values / GIB,
-                "spilled": spilled,
-            }
-        )
-        line = fig.line(
-            "time", "process", source=source, color=colour, line_width=2, legend_label=name
-        )
-        if spilled.any():
-            fig.line(
-                "time", "spilled", source=source, color=colour, line_dash="dashed",
-                legend_label=f"{name}, spilled",
-            )  # fmt: skip
+        columns = {"time": data["time"].values, "process": data["process"].values / GIB}
+        source = ColumnDataSource({**columns, "spilled": spilled})
         tips = [("run", name), ("time", "@time{0.0} s"), ("memory", "@process{0.00} GiB")]
         tips += [("spilled", "@spilled{0.00} GiB")]
-        fig.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+        line = Line(x="time", y="process", line_color=colour, line_width=2)
+        add_glyph(fig, line, source, legend=name, tips=tips, hover={"mode": "vline"})
+        if spilled.any():
+            dashes = Line(x="time", y="spilled", line_color=colour, line_dash="dashed")
+            add_glyph(fig, dashes, source, legend=f"{name}, spilled")
         tree = to_tree(run)
         end = float(tree["duration"]) if "duration" in tree.data_vars else np.nan
         if np.isfinite(end):
-            fig.scatter(
-                [end], [0.0], marker="triangle", size=11, color=colour, line_color=OTHER,
-                legend_label=f"end of {name}",
-            )  # fmt: skip
+            mark = Scatter(marker="triangle", size=11, fill_color=colour, line_color=OTHER)
+            add_glyph(fig, mark, {"x": [end], "y": [0.0]}, legend=f"end of {name}")
     place_legend(fig)
     return fig

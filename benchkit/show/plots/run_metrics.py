@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, NumeralTickFormatter
-from bokeh.models.renderers import DataRenderer
 from bokeh.plotting import figure
 
 from benchkit.formatting import GIB, MIB, short_group
@@ -89,8 +88,8 @@ def memory_by_kind(run: Run | xr.DataTree, worker: int | None = None) -> figure:
         add_glyph(fig, line, {"time": span, "limit": [limit, limit]}, legend="limit")
     tips = [("time", "@time{0.0} s")]
     tips += [(_KINDS[kind], f"@{kind}{{0.00}} GiB") for kind in reversed(kinds)]
-    invisible = add_glyph(fig, Line(x="time", y=kinds[0], line_alpha=0), source)
-    fig.add_tools(HoverTool(renderers=[invisible], tooltips=tips, mode="vline"))
+    invisible = Line(x="time", y=kinds[0], line_alpha=0)
+    add_glyph(fig, invisible, source, tips=tips, hover={"mode": "vline"})
     place_legend(fig)
     return fig
 
@@ -211,14 +210,13 @@ def _draw_sums(
     y_range = y_range or DataRange1d(start=0)
     fig = make_figure(title, "time (s)", label, height=200, y_range=y_range)
     source = ColumnDataSource(columns)
-    lines: list[DataRenderer] = []
-    for name, colour in zip(names, SERIES, strict=False):
-        line = Line(x="time", y=name, line_color=colour, line_width=1.6)
-        lines.append(add_glyph(fig, line, source, legend=legend[name]))
     tips = [("time", "@time{0.0} s")]
     unit = label.partition("(")[2].rstrip(")")
     tips += [(legend[name], f"@{name}{{0,0.0}} {unit}".rstrip()) for name in names]
-    fig.add_tools(HoverTool(renderers=lines[:1], tooltips=tips, mode="vline"))
+    for name, colour in zip(names, SERIES, strict=False):
+        line = Line(x="time", y=name, line_color=colour, line_width=1.6)
+        add_glyph(fig, line, source, legend=legend[name], tips=tips, hover={"mode": "vline"})
+        tips = []  # the tooltip of the first line has the values of all
     place_legend(fig)
     return fig
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.models import ColumnDataSource, Line, Scatter, Segment
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.show.plots.base import INK, empty_figure, make_figure, place_legend
+from benchkit.show.plots.base import INK, add_glyph, empty_figure, make_figure, place_legend
 from benchkit.show.plots.labels import metric_label, shorten
 from benchkit.show.theme import SERIES
 
@@ -71,31 +71,20 @@ def sweep_plot(
         rows = rows.sort_values("position")
         name = f"{workload}, {other}" if other else str(workload)
         percent = {side: (rows[side] - 1) * 100 for side in ("ratio", "low", "high")}
-        source = ColumnDataSource(
-            {
-                "x": rows["position"],
-                **percent,
-                "name": [name] * len(rows),
-                "verdict": rows["verdict"],
-            }
-        )
-        fig.line(
-            "x",
-            "ratio",
-            source=source,
-            color=colour,
-            line_width=1.8,
-            legend_label=shorten(name, 40),
-        )
-        fig.segment("x", "low", "x", "high", source=source, color=colour, line_width=1.2)
-        dots = fig.scatter("x", "ratio", source=source, color=colour, size=7)
+        names = {"name": [name] * len(rows), "verdict": rows["verdict"]}
+        source = ColumnDataSource({"x": rows["position"], **percent, **names})
+        line = Line(x="x", y="ratio", line_color=colour, line_width=1.8)
+        add_glyph(fig, line, source, legend=shorten(name, 40))
+        interval = Segment(x0="x", y0="low", x1="x", y1="high", line_color=colour, line_width=1.2)
+        add_glyph(fig, interval, source)
+        dot = Scatter(x="x", y="ratio", line_color=colour, fill_color=colour, size=7)
         tips = [
             ("workload", "@name"),
             ("change", "@ratio{+0.0} %"),
             ("interval", "@low{+0.0} to @high{+0.0} %"),
             ("verdict", "@verdict"),
         ]
-        fig.add_tools(HoverTool(renderers=[dots], tooltips=tips))
+        add_glyph(fig, dot, source, tips=tips)
     fig.add_layout(Span(location=0, dimension="width", line_color=INK, line_width=1))
     fig.xaxis.ticker = list(range(len(levels)))
     fig.xaxis.major_label_overrides = {i: str(value) for i, value in enumerate(levels)}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import ColumnDataSource, HoverTool, Image, LinearColorMapper, Quad, Range1d
+from bokeh.models import ColumnDataSource, Image, LinearColorMapper, Quad, Range1d
 from bokeh.plotting import figure
 
 from benchkit.analysis.run.timeline import TaskTimeline
@@ -164,7 +164,7 @@ class TaskStream:
             self._selected = own if own < len(self.shown) else len(self.shown) + 1
             self._colour[:] = len(self.shown)
             self._colour[selected] = self._selected
-        window: Any = self._x_range
+        window: Any = self.figure.x_range
         self.show_window(float(window.start), float(window.end))
 
     @property
@@ -280,7 +280,6 @@ class TaskStream:
         title = f"What did each thread do? ({format_count(self.n_tasks)} tasks{unseen})"
         n_lanes = len(self.threads)
         margin = 0.02 * (right - left)
-        self._x_range = Range1d(start=left - margin, end=right + margin)
         names = [self._names[i] for i in self.shown]
         if len(self.groups) > len(self.shown):
             names.append("other groups")
@@ -290,7 +289,7 @@ class TaskStream:
             "time (s)",
             "thread" if self.per_row == 1 else f"thread ({self.per_row} per row of pixels)",
             height=int(np.clip(height, 180, 640)),
-            x_range=self._x_range,
+            x_range=Range1d(start=left - margin, end=right + margin),
             y_range=(-0.6, n_lanes - 0.4),
             active_scroll="xwheel_zoom",
         )
@@ -306,14 +305,13 @@ class TaskStream:
         sides: dict[str, Any] = {side: side for side in ("left", "right", "top", "bottom")}
         # The outline keeps tasks visible that are shorter than 1/1000 of the window.
         quads = Quad(**sides, fill_color="colour", line_color="colour", line_alpha=0.6)
-        bars = add_glyph(fig, quads, self._rectangle_source)
         tips = [
             ("group", "@group"),
             ("start", "@left{0.000} s"),
             ("duration", "@ms{0,0.0} ms"),
             ("thread", "@thread"),
         ]
-        fig.add_tools(HoverTool(renderers=[bars], tooltips=tips))
+        add_glyph(fig, quads, self._rectangle_source, tips=tips)
         fig.ygrid.grid_line_color = None
         invisible = ColumnDataSource({side: [np.nan] for side in sides})
         for name, colour in zip(names, self.colours, strict=False):

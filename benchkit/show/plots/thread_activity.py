@@ -13,7 +13,6 @@ import xarray as xr
 from bokeh.models import (
     ColumnDataSource,
     DataRange1d,
-    HoverTool,
     Line,
     Range1d,
     RangeTool,
@@ -118,9 +117,9 @@ class BusyThreads:
         add_stack(fig, self._source, names, [ACTIVITY_COLOURS[name] for name in names], names)
         n_threads = int(tree.attrs.get("n_threads") or 0)
         add_limit(fig, [n_threads] if n_threads else [], "all threads")
-        line = add_glyph(fig, Line(x="time", y=names[0], line_alpha=0), self._source)
+        invisible = Line(x="time", y=names[0], line_alpha=0)
         tips = [("time", "@time{0.00} s"), *((name, f"@{{{name}}}{{0.00}}") for name in names)]
-        fig.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+        add_glyph(fig, invisible, self._source, tips=tips, hover={"mode": "vline"})
         place_legend(fig)
         return fig
 
@@ -236,14 +235,10 @@ def mark_events(fig: figure, run: Run, worker: int | None = None) -> None:
             "colour": events["topic"].map(_EVENT_COLOURS),
         }
     )
-    dots = add_glyph(
-        fig,
-        Scatter(
-            x="time", y="y", marker="triangle", size=10, line_color="colour", fill_color="colour"
-        ),
-        source,
-        legend="events" if n_events <= MOST_EVENTS else f"first {MOST_EVENTS} of {n_events} events",
+    dot = Scatter(
+        x="time", y="y", marker="triangle", size=10, line_color="colour", fill_color="colour"
     )
     tips = [("event", "@topic"), ("worker", "@worker"), ("time", "@time{0.00} s")]
     tips.append(("details", "@text"))
-    fig.add_tools(HoverTool(renderers=[dots], tooltips=tips))
+    legend = "events" if n_events <= MOST_EVENTS else f"first {MOST_EVENTS} of {n_events} events"
+    add_glyph(fig, dot, source, legend=legend, tips=tips)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from bokeh.models import CustomJSHover, FixedTicker, HoverTool, Image, LinearColorMapper, Quad
-from bokeh.models.annotations import ColorBar
+from bokeh.models import CustomJSHover, FixedTicker, Image, LinearColorMapper, Quad
 from bokeh.plotting import figure
 
 from benchkit.formatting import GIB
 from benchkit.show.plots.base import (
     INK,
+    add_colour_bar,
     add_glyph,
     empty_figure,
     make_figure,
@@ -83,7 +83,6 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
         "value": [grid[::-1].astype("f4")], "worker": [index[::-1]], "x": [begin], "y": [0.0],
         "dw": [end - begin], "dh": [float(count)],
     }  # fmt: skip
-    cells = add_glyph(fig, image, columns)
     heights = [count - i - 0.5 for i in range(count)]  # the first worker at the top
     fig.yaxis.ticker = FixedTicker(ticks=heights)
     fig.yaxis.major_label_overrides = dict(zip(heights, names, strict=True))
@@ -98,11 +97,8 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
         (label, f"@value{{{number_format}}} {unit}"),
     ]
     name_of = CustomJSHover(args={"names": names}, code="return names[Math.round(value)]")
-    tool = HoverTool(renderers=[cells], tooltips=tips, formatters={"@worker": name_of})
-    fig.add_tools(tool)
-    bar = ColorBar(color_mapper=mapper, title=unit, title_text_color=INK, width=10)
-    bar.major_label_text_color, bar.background_fill_alpha = INK, 0.0
-    fig.add_layout(bar, "right")
+    add_glyph(fig, image, columns, tips=tips, hover={"formatters": {"@worker": name_of}})
+    add_colour_bar(fig, mapper, unit)
     return fig
 
 
