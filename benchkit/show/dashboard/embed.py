@@ -31,6 +31,7 @@ from benchkit.show.plots.task_stream import TaskStream
 from benchkit.show.plots.thread_activity import BusyThreads, mark_events, window_strip
 from benchkit.show.plots.transfers import transfer_matrix
 from benchkit.show.reports.html import silent
+from benchkit.show.templates import render_template
 from benchkit.store.run import Run
 
 __all__ = ["RunPanel"]
@@ -101,16 +102,9 @@ class RunPanel(pn.viewable.Viewer):
 
     def _page(self, figures: list[Plot]) -> str:
         script, place = components(column(*figures, sizing_mode="stretch_width"))
-        scripts = "\n".join(
-            f"<script>{text}</script>"
-            for text in Resources(mode="inline", components=["bokeh"]).js_raw
-        )
-        return silent(
-            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>{escape(self._run.workload)}</title>"
-            "<style>:root { color-scheme: light dark; } body { margin: 0; }</style>"
-            f"{scripts}</head><body>{place}{script}</body></html>"
-        )
+        parts = {"title": self._run.workload, "place": place, "script": script}
+        scripts = Resources(mode="inline", components=["bokeh"]).js_raw
+        return silent(render_template("dashboard/embed.html", **parts, scripts=scripts))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         figures = self.figures()

@@ -11,8 +11,6 @@ from pathlib import Path
 import panel as pn
 from panel.viewable import Viewable
 
-from benchkit.show.dashboard.web.placeholder import placeholder
-
 __all__ = [
     "CLICK_ROW_SCRIPT",
     "CLICK_RUN_SCRIPT",
@@ -89,11 +87,8 @@ def page(
     """
     template = pn.Template(_TEMPLATE)
     template.location = True
-    template.add_variable("page_title", title)
-    template.add_variable("styles", _PAGE_STYLES)
-    template.add_variable("placeholder", placeholder(name))
-    template.add_variable("script", _SCRIPT)
-    template.add_variable("current", current)
-    template.add_variable("navigation", navigation)
+    variables = {"page_title": title, "view_name": name, "styles": _PAGE_STYLES, "script": _SCRIPT}
+    for key, value in {**variables, "current": current, "navigation": navigation}.items():
+        template.add_variable(key, value)
     template.add_panel("view", view)
     return template
