@@ -6,6 +6,8 @@ import html
 import re
 from typing import Any
 
+from markupsafe import Markup
+
 __all__ = ["escape", "escape_with_code"]
 
 
@@ -30,7 +32,7 @@ def escape(value: Any) -> str:
     return html.escape(str(value), quote=True)
 
 
-def escape_with_code(text: str) -> str:
+def escape_with_code(text: str) -> Markup:
     """Escape a text and make its backquoted parts `<code>` elements.
 
     Parameters
@@ -40,12 +42,12 @@ def escape_with_code(text: str) -> str:
 
     Returns
     -------
-    str
+    Markup
         HTML.
 
     Examples
     --------
     >>> escape_with_code("`benchkit run` adds <1 run>")
-    '<code>benchkit run</code> adds &lt;1 run&gt;'
+    Markup('<code>benchkit run</code> adds &lt;1 run&gt;')
     """
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)))

@@ -13,8 +13,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from benchkit.show import markdown
+from benchkit.show.escape import escape_with_code
 
-__all__ = ["render_template"]
+__all__ = ["load_macros", "render_template"]
 
 
 @lru_cache(maxsize=1)
@@ -26,6 +27,7 @@ def _environment() -> Environment:
         trim_blocks=True,
     )
     environment.filters |= {name: getattr(markdown, name) for name in ("text", "code", "fenced")}
+    environment.filters["with_code"] = escape_with_code
     return environment
 
 
@@ -45,3 +47,19 @@ def render_template(name: str, **values: Any) -> str:
         The rendered text.
     """
     return _environment().get_template(name).render(values)
+
+
+def load_macros(name: str) -> Any:
+    """Load the macros of a template.
+
+    Parameters
+    ----------
+    name : str
+        Path of the template, as for `render_template`.
+
+    Returns
+    -------
+    object
+        The macros as attributes; each is a function that returns text.
+    """
+    return _environment().get_template(name).module

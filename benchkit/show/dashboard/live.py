@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import panel as pn
+from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
@@ -25,7 +26,7 @@ from benchkit.experiment.run.status import (
 )
 from benchkit.formatting import MISSING, format_change, format_seconds
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import Markup, span
+from benchkit.show.dashboard.components.markup import span
 from benchkit.show.dashboard.components.metrics import metric_terms
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address

@@ -23,7 +23,8 @@ from benchkit.measure.run_ids import new_id
 from benchkit.show.dashboard.compare import explanation
 from benchkit.show.dashboard.compare import page as compare_page
 from benchkit.show.dashboard.compare import table as compare_table
-from benchkit.show.dashboard.compare.page import EXAMPLES, _content_or_error
+from benchkit.show.dashboard.compare.page import EXAMPLES
+from benchkit.show.dashboard.components.ui import guard
 from benchkit.store.selector import parse_selection
 from benchkit.store.store import Store
 
@@ -156,9 +157,9 @@ def test_failed_part_becomes_error_message():
     def damaged():
         raise KeyError("<b>group</b>")
 
-    (message,) = _content_or_error(damaged, "The causes cannot be shown")
+    message = guard(damaged, "The causes cannot be shown")
 
-    assert _content_or_error(lambda: [3], "The differences cannot be shown") == [3]
+    assert guard(lambda: 3, "The differences cannot be shown") == 3
     assert "The causes cannot be shown" in message.object
     assert "KeyError" in message.object
     assert "<b>group" not in message.object

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED
 from benchkit.formatting import MISSING, format_change, format_quantity, format_seconds, short_group
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import Markup, link
+from benchkit.show.dashboard.components.markup import link
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.state.cache import cached, open_run
 from benchkit.show.dashboard.state.url import address

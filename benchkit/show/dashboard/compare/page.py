@@ -17,11 +17,11 @@ from benchkit.formatting import counted
 from benchkit.show.dashboard.compare.explanation import cause_of_change
 from benchkit.show.dashboard.compare.table import FILTERS, SIDES, filtered_comparison
 from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.metrics import measured_metrics
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.show.reports import experiment_summary
-from benchkit.store.schema import METRICS
 from benchkit.store.selector import select_runs
 from benchkit.store.store import Store
 
@@ -87,9 +87,8 @@ def _comparison(
         runs = store.runs(experiment=f"{experiment}*")
 
         def compare_arms(metric: str) -> Comparison:
-            metrics = tuple(dict.fromkeys([metric, *USUAL_METRICS]))
             return cached(
-                lambda: compare_experiment(runs, experiment, metrics=metrics),
+                lambda: compare_experiment(runs, experiment, metrics=_with_usual(metric)),
                 *("experiment", experiment, metric),
             )
 
@@ -98,10 +97,9 @@ def _comparison(
     a, b = select_runs(store, baseline), select_runs(store, contender)
 
     def compare_selections(metric: str) -> Comparison:
-        metrics = tuple(dict.fromkeys([metric, *USUAL_METRICS]))
         names = (baseline, "contender")
         return cached(
-            lambda: compare(a, {contender: b}, metrics=metrics, names=names),
+            lambda: compare(a, {contender: b}, metrics=_with_usual(metric), names=names),
             # The hour is part of the key: an age such as 7d is relative to the current time.
             *("selections", baseline, contender, metric, f"{pd.Timestamp.now():%Y-%m-%d %H}"),
         )
@@ -112,6 +110,10 @@ def _comparison(
         for name, side in ((baseline, a), (contender, b))
     ]
     return compare_selections, pd.concat(latest)
+
+
+def _with_usual(metric: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([metric, *USUAL_METRICS]))
 
 
 def _interim(store: Store, experiment: str) -> list[Viewable]:
@@ -132,11 +134,7 @@ def _interim(store: Store, experiment: str) -> list[Viewable]:
 
 def _measured(comparison: Comparison, runs: pd.DataFrame) -> list[str]:
     """Return the measured metrics that have a direction, and the requested metric."""
-    names = [
-        name
-        for name in METRICS
-        if worse_direction(name) and name in runs and runs[name].notna().any()
-    ]
+    names = [name for name in measured_metrics(runs) if worse_direction(name)]
     return list(dict.fromkeys([*names, comparison.metrics[0]]))
 
 
@@ -206,7 +204,7 @@ def _causes(store: Store, runs: pd.DataFrame, comparison: Comparison) -> list[Vi
     """Return explanations of the largest changes, pairs of runs, and differences of arms."""
     key = "\n".join([*comparison.contenders, comparison.sentence, *sorted(runs["id"])])
 
-    def explanations() -> list[Viewable]:
+    def explanations() -> Viewable:
         rows = cached(
             lambda: list(
                 experiment_summary.explain_changes(store, runs, comparison, most=EXPLAINED)
@@ -218,9 +216,9 @@ def _causes(store: Store, runs: pd.DataFrame, comparison: Comparison) -> list[Vi
             title = f"{row.workload} in {row.contender}"
             content.append(ui.heading(title, row.explanation.sentence))
             content.append(ui.figure(waterfall(row.explanation)))
-        return content
+        return ui.column(*content)
 
-    def arm_differences() -> list[Viewable]:
+    def arm_differences() -> Viewable:
         arms = cached(
             lambda: experiment_summary.arm_differences(store, runs, comparison),
             *("arm differences", key),
@@ -233,18 +231,10 @@ def _causes(store: Store, runs: pd.DataFrame, comparison: Comparison) -> list[Vi
                 if len(table)
                 else ui.paragraph("No recorded difference.")
             )
-        return content
+        return ui.column(*content)
 
     return [
-        *_content_or_error(explanations, _NO_CAUSES),
+        ui.guard(explanations, _NO_CAUSES),
         *_pairs(runs, comparison),
-        *_content_or_error(arm_differences, "The differences cannot be shown"),
+        ui.guard(arm_differences, "The differences cannot be shown"),
     ]
-
-
-def _content_or_error(make: Callable[[], list[Viewable]], title: str) -> list[Viewable]:
-    """Return the result of `make`; if it fails, a message instead."""
-    try:
-        return make()
-    except Exception as error:  # damaged runs raise various errors
-        return [ui.error_message(title, error)]

@@ -22,7 +22,7 @@ from benchkit.show.dashboard.components.clicks import (
     open_on_row_click,
     open_on_run_click,
 )
-from benchkit.show.dashboard.components.filters import filtered, select
+from benchkit.show.dashboard.components.filters import filtered, find_field, has_words, select
 from benchkit.show.dashboard.components.markup import link
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.state.url import address
@@ -89,9 +89,7 @@ def filtered_comparison(
         "metric": metric,
         "verdict": verdict,
         "category": select("Category", category_options, state.get("category"), width=150),
-        "find": pn.widgets.TextInput(
-            name="Find", width=190, placeholder="part of a name", value=state.get("find", "")
-        ),
+        "find": find_field(state),
         "order": select("Order", _ORDERS, state.get("order"), width=220),
     }
     sides = {name: state[name] for name in SIDES if name in state}
@@ -144,8 +142,7 @@ def _body(
     names = frame["workload"].astype(str)
     if values["category"]:
         keep &= names.map(_category) == values["category"]
-    for word in values["find"].lower().split():
-        keep &= names.str.lower().str.contains(word, regex=False)
+    keep &= names.map(lambda name: has_words(name, values["find"]))
     shown = replace(comparison, frame=_ordered(frame[keep], values["order"]))
     note = _hidden(frame[~keep])
     if len(shown.frame) > MOST_ROWS:

@@ -12,7 +12,7 @@ from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.state.url import write_address
 from benchkit.store.schema import METRICS
 
-__all__ = ["filtered", "metric_select", "select"]
+__all__ = ["filtered", "find_field", "has_words", "metric_select", "select"]
 
 
 def select(
@@ -47,6 +47,45 @@ def select(
     if value not in values:
         value = values[0] if default is None else default
     return pn.widgets.Select(name=name, options=options, value=value, width=width)
+
+
+def find_field(
+    state: Mapping[str, str], placeholder: str = "part of a name", width: int = 190
+) -> pn.widgets.TextInput:
+    """Return a field for words to find.
+
+    Parameters
+    ----------
+    state : mapping of str to str
+        The address; ``find`` is the initial text.
+    placeholder : str, optional
+        Text shown in the empty field.
+    width : int, default 190
+        Width in pixels.
+
+    Returns
+    -------
+    panel.widgets.TextInput
+        The field.
+    """
+    text = state.get("find", "")
+    return pn.widgets.TextInput(name="Find", placeholder=placeholder, value=text, width=width)
+
+
+def has_words(name: str, find: str) -> bool:
+    """Return whether a name contains every word of a text, ignoring case.
+
+    Parameters
+    ----------
+    name, find : str
+        Name, and words separated by spaces.
+
+    Returns
+    -------
+    bool
+        True if it does, also without words.
+    """
+    return all(word in name.lower() for word in find.lower().split())
 
 
 def metric_select(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from benchkit.formatting import MISSING, OUTCOME_WORDS
 from benchkit.show.dashboard.state.url import address
@@ -13,9 +14,7 @@ from benchkit.show.escape import escape
 
 __all__ = [
     "NO_FAILURE",
-    "Markup",
     "code",
-    "escaped",
     "link",
     "outcome_text",
     "run_link",
@@ -26,28 +25,6 @@ __all__ = [
 
 #: Outcomes that do not count as failures.
 NO_FAILURE = ("ok", "skipped")
-
-
-class Markup(str):
-    """HTML; `benchkit.show.dashboard.components.ui` escapes any other text."""
-
-    __slots__ = ()
-
-
-def escaped(value: Any) -> str:
-    """Return text as HTML.
-
-    Parameters
-    ----------
-    value : object
-        Text, or `Markup`, which is returned unchanged.
-
-    Returns
-    -------
-    str
-        HTML.
-    """
-    return value if isinstance(value, Markup) else escape(value)
 
 
 def link(text: str, target: str, *, label: str = "", kind: str = "") -> Markup:
@@ -109,7 +86,7 @@ def span(text: str, kind: str = "", *, title: str = "") -> Markup:
     """
     more = f" class='{escape(kind)}'" if kind else ""
     more += f" title='{escape(title)}'" if title else ""
-    return Markup(f"<span{more}>{escaped(text)}</span>")
+    return Markup(f"<span{more}>{escape(text)}</span>")
 
 
 def code(text: str) -> Markup:

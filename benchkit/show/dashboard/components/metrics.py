@@ -10,11 +10,27 @@ import pandas as pd
 from benchkit.formatting import MISSING, format_quantity
 from benchkit.store.schema import METRICS
 
-__all__ = ["metric_term", "metric_terms", "metric_text"]
+__all__ = ["measured_metrics", "metric_term", "metric_terms", "metric_text"]
 
 #: Unit in the metrics table -> words.
 _UNITS = {"s": "seconds", "B": "bytes", "%": "per cent", "1": "a number", "USD": "US dollars"}
 _BETTER = {"lower": "less is better", "higher": "more is better"}
+
+
+def measured_metrics(runs: pd.DataFrame) -> list[str]:
+    """Return the metrics that at least one run has.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Records of runs.
+
+    Returns
+    -------
+    list of str
+        Names, in the order of the metrics table.
+    """
+    return [name for name in METRICS if name in runs and runs[name].notna().any()]
 
 
 def metric_term(name: str) -> str:

@@ -13,9 +13,7 @@ from panel.viewable import Viewable
 
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import ui
-from benchkit.show.dashboard.components.markup import escaped
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
-from benchkit.show.escape import escape
 
 __all__ = ["download_button", "facts", "glossary", "html_table", "table"]
 
@@ -23,8 +21,6 @@ __all__ = ["download_button", "facts", "glossary", "html_table", "table"]
 RELEASE_MS = 1000
 #: Approximate height of a table row, in rem.
 ROW_HEIGHT_REM = 1.9
-#: Attributes that give a scrolling table the keyboard focus.
-_FOCUSABLE = "tabindex='0' role='group' aria-label='table'"
 
 
 def facts(rows: Mapping[str, Any]) -> pn.pane.HTML:
@@ -40,11 +36,7 @@ def facts(rows: Mapping[str, Any]) -> pn.pane.HTML:
     panel.pane.HTML
         The table.
     """
-    markup = "".join(
-        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
-        for name, value in rows.items()
-    )
-    return ui.html_pane(f"<table>{markup}</table>")
+    return ui.html_pane(ui.ELEMENTS.facts(rows))
 
 
 def html_table(
@@ -72,15 +64,10 @@ def html_table(
     panel.pane.HTML
         The table.
     """
-    head = "".join(f"<th scope='col'>{escape(title)}</th>" for title in titles)
-    lines = [f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    rows = list(rows)
+    height = visible_rows * ROW_HEIGHT_REM if len(rows) > visible_rows else 0
     kind = "tight" if tight else "loose"
-    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
-    markup = f"<table class='{kind}'>{body}</table>"
-    if visible_rows and len(lines) > visible_rows:
-        style = f"max-height: {visible_rows * ROW_HEIGHT_REM}rem"
-        markup = f"<div class='tall' style='{style}' {_FOCUSABLE}>{markup}</div>"
-    return ui.html_pane(markup)
+    return ui.html_pane(ui.ELEMENTS.table(titles, rows, kind, height))
 
 
 def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> pn.pane.HTML:
@@ -98,11 +85,7 @@ def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> 
     panel.pane.HTML
         The list.
     """
-    markup = "".join(
-        f"<dt>{escape(term)}</dt><dd>{escape(definition)}</dd>"
-        for term, definition in terms.items()
-    )
-    return ui.html_pane(f"<details><summary>{escape(title)}</summary><dl>{markup}</dl></details>")
+    return ui.html_pane(ui.ELEMENTS.glossary(terms, title))
 
 
 def table(

@@ -7,6 +7,7 @@ scripts in the text; a test checks that no view uses them.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +16,11 @@ from bokeh.models.ui import UIElement
 from panel.viewable import Viewable
 
 from benchkit.errors import BenchkitError
-from benchkit.show.dashboard.components.markup import code, link, span
 from benchkit.show.dashboard.web.template import PANE_STYLES
-from benchkit.show.escape import escape, escape_with_code
+from benchkit.show.templates import load_macros
 
 __all__ = [
+    "ELEMENTS",
     "INTERIM_WARNING",
     "code_block",
     "column",
@@ -31,6 +32,7 @@ __all__ = [
     "guard",
     "heading",
     "html_pane",
+    "json_block",
     "link_line",
     "link_list",
     "message",
@@ -39,6 +41,8 @@ __all__ = [
     "set_paragraph",
 ]
 
+#: Macros that return elements as HTML.
+ELEMENTS = load_macros("dashboard/components/elements.html")
 #: Shown with verdicts on an experiment that is not complete.
 INTERIM_WARNING = (
     "Looking at interim results several times makes wrong verdicts more frequent than the "
@@ -77,7 +81,10 @@ def html_pane(markup: str) -> pn.pane.HTML:
     panel.pane.HTML
         The pane.
     """
-    return pn.pane.HTML(markup, stylesheets=[PANE_STYLES], sizing_mode="stretch_width", margin=0)
+    # Panel escapes the text by methods of `str`, which `Markup` replaces.
+    return pn.pane.HTML(
+        str(markup), stylesheets=[PANE_STYLES], sizing_mode="stretch_width", margin=0
+    )
 
 
 def paragraph(text: str, *, kind: str = "soft") -> pn.pane.HTML:
@@ -95,7 +102,7 @@ def paragraph(text: str, *, kind: str = "soft") -> pn.pane.HTML:
     panel.pane.HTML
         The paragraph.
     """
-    return html_pane(_paragraph(text, kind))
+    return html_pane(ELEMENTS.paragraph(text, kind))
 
 
 def set_paragraph(pane: pn.pane.HTML, text: str) -> None:
@@ -108,11 +115,7 @@ def set_paragraph(pane: pn.pane.HTML, text: str) -> None:
     text : str
         New text.
     """
-    pane.object = _paragraph(text, "soft")
-
-
-def _paragraph(text: str, kind: str) -> str:
-    return f"<p class='{escape(kind)}'>{escape_with_code(text)}</p>"
+    pane.object = str(ELEMENTS.paragraph(text, "soft"))
 
 
 def heading(text: str, below: str = "") -> pn.pane.HTML:
@@ -130,7 +133,7 @@ def heading(text: str, below: str = "") -> pn.pane.HTML:
     panel.pane.HTML
         The title.
     """
-    return html_pane(f"<h2>{escape(text)}</h2>{_paragraph(below, 'soft') if below else ''}")
+    return html_pane(ELEMENTS.heading(text, below))
 
 
 def page_head(
@@ -167,16 +170,9 @@ def page_head(
     panel.pane.HTML
         The head.
     """
-    markup = f"<h1>{escape(title)} {span(state, 'good' if good else 'bad')}</h1>"
-    if error:
-        markup += f"<p class='bad'>{escape(error)}</p>"
-    markup += "".join(f"<p class='soft'>{escape(line)}</p>" for line in lines if line)
-    tiles = ""
-    for label, value in (figures or {}).items():
-        below = (usual or {}).get(label)
-        more = f"<br><small class='soft'>{escape(below)}</small>" if below else ""
-        tiles += f"<div><b>{escape(value)}</b><br><small>{escape(label)}</small>{more}</div>"
-    return html_pane(markup + (f"<div class='tiles'>{tiles}</div>" if tiles else ""))
+    return html_pane(
+        ELEMENTS.page_head(title, state, good, lines, error, figures or {}, usual or {})
+    )
 
 
 def link_line(title: str, targets: Mapping[str, str]) -> pn.pane.HTML:
@@ -194,8 +190,7 @@ def link_line(title: str, targets: Mapping[str, str]) -> pn.pane.HTML:
     panel.pane.HTML
         The line.
     """
-    links = " · ".join(link(text, target) for target, text in targets.items())
-    return html_pane(f"<p><b>{escape(title)}</b>: {links}</p>")
+    return html_pane(ELEMENTS.link_line(title, targets))
 
 
 def link_list(targets: Mapping[str, str]) -> pn.pane.HTML:
@@ -211,8 +206,7 @@ def link_list(targets: Mapping[str, str]) -> pn.pane.HTML:
     panel.pane.HTML
         The list.
     """
-    markup = "".join(f"<li>{link(text, target)}</li>" for target, text in targets.items())
-    return html_pane(f"<ul style='columns: 20rem; list-style: none; padding: 0'>{markup}</ul>")
+    return html_pane(ELEMENTS.link_list(targets))
 
 
 def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> pn.pane.HTML:
@@ -232,13 +226,7 @@ def form(view: str, fields: Mapping[str, tuple[str, str]], button: str) -> pn.pa
     panel.pane.HTML
         The form.
     """
-    markup = "".join(
-        f"<label>{escape(label)}"
-        f"<input name='{escape(key)}' placeholder='{escape(example)}' required></label>"
-        for key, (label, example) in fields.items()
-    )
-    hidden = f"<input type='hidden' name='view' value='{escape(view)}'>"
-    return html_pane(f"<form method='get'>{hidden}{markup}<button>{escape(button)}</button></form>")
+    return html_pane(ELEMENTS.form(view, fields, button))
 
 
 def code_block(text: str, title: str = "") -> pn.pane.HTML:
@@ -256,12 +244,25 @@ def code_block(text: str, title: str = "") -> pn.pane.HTML:
     panel.pane.HTML
         The text.
     """
-    # Scrolling text needs keyboard focus.
-    focus = f"tabindex='0' role='group' aria-label='{escape(title or 'text')}'"
-    block = f"<pre {focus}>{escape(text)}</pre>"
-    if title:
-        block = f"<details><summary>{escape(title)}</summary>{block}</details>"
-    return html_pane(block)
+    return html_pane(ELEMENTS.code_block(text, title))
+
+
+def json_block(value: Any, title: str = "") -> pn.pane.HTML:
+    """Return a value as JSON with sorted keys.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+    title : str, optional
+        Title; the text is collapsed below it.
+
+    Returns
+    -------
+    panel.pane.HTML
+        The text.
+    """
+    return code_block(json.dumps(value, indent=1, sort_keys=True), title)
 
 
 def column_list(items: Sequence[str]) -> pn.pane.HTML:
@@ -277,8 +278,7 @@ def column_list(items: Sequence[str]) -> pn.pane.HTML:
     panel.pane.HTML
         The list.
     """
-    markup = "".join(f"<li>{escape(item)}</li>" for item in items)
-    return html_pane(f"<ul class='columns'>{markup}</ul>")
+    return html_pane(ELEMENTS.column_list(items))
 
 
 def message(title: str, text: str, command: str = "", *, back: bool = False) -> pn.pane.HTML:
@@ -298,12 +298,7 @@ def message(title: str, text: str, command: str = "", *, back: bool = False) -> 
     panel.pane.HTML
         The message.
     """
-    markup = f"<h2>{escape(title)}</h2><p>{escape_with_code(text)}</p>"
-    if command:
-        markup += f"<p>{code(command)}</p>"
-    if back:
-        markup += "<p><a href='?view=runs'>All runs</a></p>"
-    return html_pane(f"<div class='empty'>{markup}</div>")
+    return html_pane(ELEMENTS.message(title, text, command, back))
 
 
 def error_message(title: str, error: Exception) -> pn.pane.HTML:
@@ -325,13 +320,15 @@ def error_message(title: str, error: Exception) -> pn.pane.HTML:
     return message(title, str(error) if is_ours else f"{type(error).__name__}: {error}")
 
 
-def guard(make: Callable[[], Viewable]) -> Viewable:
+def guard(make: Callable[[], Viewable], title: str = "This part cannot be shown") -> Viewable:
     """Return a part of a page, or an error message in its place.
 
     Parameters
     ----------
     make : callable
         Returns the part.
+    title : str, optional
+        Title of the message.
 
     Returns
     -------
@@ -340,8 +337,8 @@ def guard(make: Callable[[], Viewable]) -> Viewable:
     """
     try:
         return make()
-    except Exception as error:
-        return error_message("This part cannot be shown", error)
+    except Exception as error:  # damaged runs raise various errors
+        return error_message(title, error)
 
 
 def deferred(make: Callable[[], list[Viewable]], title: str) -> pn.Column:

@@ -164,7 +164,7 @@ def _details(attributes: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Vie
     }
     for title, value in own.items():
         if value:
-            content += [ui.heading(title), ui.code_block(_json(value))]
+            content += [ui.heading(title), ui.json_block(value)]
     content += [
         ui.heading(f"{len(packages)} packages", "As installed for its newest run."),
         ui.column_list([f"{name} {version}" for name, version in sorted(packages.items())])
@@ -176,12 +176,8 @@ def _details(attributes: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Vie
         ("Environment variables that were set", "variables"),
     ):
         if value := _object(attributes, name):
-            content.append(ui.code_block(_json(value), title))
+            content.append(ui.json_block(value, title))
     return content
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=1, sort_keys=True)
 
 
 def _cluster(attributes: Mapping[str, Any]) -> dict[str, Any]:

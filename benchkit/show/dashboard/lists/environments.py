@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 import panel as pn
+import xarray as xr
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.environment_diff import differences
@@ -129,7 +129,9 @@ def _differences(runs: pd.DataFrame, first: str, second: str) -> list[Viewable]:
             text = f"None of the newest runs in {name!r} can be opened."
             return [ui.message("This cannot be compared", text)]
     try:
-        table = differences([_Metadata(sides[first])], [_Metadata(sides[second])])
+        # Attributes only: the comparison needs no groups of a run.
+        trees = [xr.DataTree(xr.Dataset(attrs=sides[name])) for name in (first, second)]
+        table = differences(trees[:1], trees[1:])
     except (BenchkitError, ValueError) as error:
         return [ui.message("This cannot be compared", str(error))]
     lines = [
@@ -151,12 +153,3 @@ def _differences(runs: pd.DataFrame, first: str, second: str) -> list[Viewable]:
         address("compare", **selections): "Compare the runs of both",
     }
     return [*content, ui.link_list(links)]
-
-
-class _Metadata:
-    """Input of `differences` made from the attributes of a run, without reading its groups."""
-
-    data_vars = ()
-
-    def __init__(self, attributes: Mapping[str, Any]) -> None:
-        self.attrs = attributes

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import panel as pn
+from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS
@@ -21,14 +22,13 @@ from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_cl
 from benchkit.show.dashboard.components.filters import filtered, metric_select
 from benchkit.show.dashboard.components.markup import (
     NO_FAILURE,
-    Markup,
     link,
     outcome_text,
     run_link,
     span,
     tone_of_outcome,
 )
-from benchkit.show.dashboard.components.metrics import metric_term, metric_text
+from benchkit.show.dashboard.components.metrics import measured_metrics, metric_term, metric_text
 from benchkit.show.dashboard.state.cache import (
     newest_attributes,
     noise_of,
@@ -135,7 +135,7 @@ def view(state: dict[str, str]) -> pn.Column:
             return ui.column(ui.page_head(name, lines=[line]), ui.link_list(links))
         return _unknown(name)
     attributes = newest_attributes(runs)
-    metrics = [metric for metric in METRICS if metric in runs and runs[metric].notna().any()]
+    metrics = measured_metrics(runs)
     content: list[Viewable] = [*_head(name, runs, variant, attributes)]
     if metrics:
         metric = metric_select(metrics, state.get("metric"))

@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import panel as pn
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.status import STATES
 from benchkit.formatting import MISSING, counted, format_quantity
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import filtered, metric_select, select
+from benchkit.show.dashboard.components.filters import (
+    filtered,
+    find_field,
+    has_words,
+    metric_select,
+    select,
+)
 from benchkit.show.dashboard.components.markup import (
     NO_FAILURE,
     link,
@@ -23,7 +28,7 @@ from benchkit.show.dashboard.components.markup import (
     span,
     tone_of_outcome,
 )
-from benchkit.show.dashboard.components.metrics import metric_term
+from benchkit.show.dashboard.components.metrics import measured_metrics, metric_term
 from benchkit.show.dashboard.lists import workload
 from benchkit.show.dashboard.state.cache import noise_of, runs_table, workload_catalogue
 from benchkit.show.dashboard.state.nights import all_nights, series_statuses_of, shown_metrics
@@ -135,27 +140,20 @@ def view(state: dict[str, str]) -> Viewable:
             "There are no runs, and there is no folder of workloads here:",
             "benchkit run -k tag:quick",
         )
-    metric = metric_select(_measured_metrics(), state.get("metric"), width=270)
+    metrics = measured_metrics(runs_table()) or ["duration"]
+    metric = metric_select(metrics, state.get("metric"), width=270)
     categories = sorted({row.category for row in workload_rows(metric.value)})
     category = {"all": "", **{name: name for name in categories}}
     show = {label: key for label, (key, _) in _SHOWN.items()}
     order = {label: key for label, (key, _) in _ORDERS.items()}
     widgets = {
         "metric": metric,
-        "find": pn.widgets.TextInput(
-            name="Find", placeholder="part of a name", value=state.get("find", ""), width=190
-        ),
+        "find": find_field(state),
         "category": select("Category", category, state.get("category"), width=150),
         "show": select("Show", show, state.get("show"), width=170),
         "order": select("Order", order, state.get("order"), width=190),
     }
     return filtered("workloads", widgets, _body)
-
-
-def _measured_metrics() -> list[str]:
-    """Return the metrics measured by runs of the store; without runs, the wall time."""
-    runs = runs_table()
-    return [name for name in METRICS if name in runs and runs[name].notna().any()] or ["duration"]
 
 
 def workload_rows(metric: str) -> list[Row]:
@@ -211,13 +209,12 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     rows = workload_rows(metric)
     is_shown = next(test for key, test in _SHOWN.values() if key == values["show"])
     order = next(test for key, test in _ORDERS.values() if key == values["order"])
-    words = values["find"].lower().split()
     shown = [
         row
         for row in rows
         if is_shown(row)
         and values["category"] in ("", row.category)
-        and all(word in row.name.lower() for word in words)
+        and has_words(row.name, values["find"])
     ]
     shown.sort(key=order)
     title = f"{counted(sum(row.n_runs > 0 for row in rows), 'workload')} measured"

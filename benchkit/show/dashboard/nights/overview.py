@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import panel as pn
+from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
@@ -18,8 +19,14 @@ from benchkit.analysis.regression.status import STATES, SeriesStatus, series_lab
 from benchkit.formatting import MISSING, Table, counted, format_change, format_quantity
 from benchkit.show import markdown
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.filters import filtered, metric_select, select
-from benchkit.show.dashboard.components.markup import NO_FAILURE, Markup, link, span
+from benchkit.show.dashboard.components.filters import (
+    filtered,
+    find_field,
+    has_words,
+    metric_select,
+    select,
+)
+from benchkit.show.dashboard.components.markup import NO_FAILURE, link, span
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.state.nights import all_nights, series_statuses_of, shown_metrics
 from benchkit.show.dashboard.state.url import address
@@ -73,12 +80,7 @@ def view(state: dict[str, str]) -> Viewable:
     widgets = {
         "night": night,
         "metric": metric,
-        "find": pn.widgets.TextInput(
-            name="Find",
-            placeholder="workload or environment",
-            value=state.get("find", ""),
-            width=260,
-        ),
+        "find": find_field(state, "workload or environment", 260),
         "show": select(
             "Show", _SHOWN, state.get("show"), width=200, default="all" if is_small else "news"
         ),
@@ -108,12 +110,8 @@ def _filtered(statuses: Sequence[SeriesStatus], find: str, show: str) -> list[Se
         status
         for status in statuses
         if (show == "all" or status.state not in QUIET)
-        and _matches(find, f"{status.about['workload']} {series_label(status.about)}")
+        and has_words(f"{status.about['workload']} {series_label(status.about)}", find)
     ]
-
-
-def _matches(find: str, name: str) -> bool:
-    return all(word in name.lower() for word in find.lower().split())
 
 
 def _body(values: Mapping[str, str]) -> list[Viewable]:
@@ -195,7 +193,7 @@ def _never_ok(find: str, night: int) -> list[tuple[dict[str, Any], str]]:
     series = []
     for _, failed in runs.groupby("key", sort=False):
         last = failed.iloc[-1].to_dict()
-        if _matches(find, f"{last['workload']} {series_label(last)}"):
+        if has_words(f"{last['workload']} {series_label(last)}", find):
             series.append((last, night_name(history.times[failed["night"].min()])[:10]))
     return series
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import panel as pn
+from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.environment_diff import differences
@@ -13,7 +12,8 @@ from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.errors import BenchkitError
 from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import tables, ui
-from benchkit.show.dashboard.components.markup import Markup, link
+from benchkit.show.dashboard.components.filters import filtered, select
+from benchkit.show.dashboard.components.markup import link
 from benchkit.show.dashboard.components.metrics import metric_terms
 from benchkit.show.dashboard.components.window_controls import window_controls
 from benchkit.show.dashboard.pair.task_groups import about_groups, group_table
@@ -133,16 +133,10 @@ def _update_with(
     window: PairWindow, timeline: TaskTimeline, busy: BusyThreads, stream: TaskStream
 ) -> None:
     """Make the plots of one run show the selected window and task group."""
-    shown_group = ""
 
     def show() -> None:
-        nonlocal shown_group
         busy.show_window(*(window.part or window.whole))
-        if shown_group != window.group:
-            shown_group = window.group
-            stream.choose(*window.groups_of(timeline))
-        else:
-            stream.show_window(*window.axis_ends)
+        stream.choose(*window.groups_of(timeline))
 
     show()
     window.subscribe(show)
@@ -150,17 +144,14 @@ def _update_with(
 
 def _transfers(runs: list[Run]) -> list[Viewable]:
     """Return the difference of the transfer matrices, below a select for the cell value."""
-    value = pn.widgets.Select(name="Cells show", options=VALUES, value="bytes", width=200)
-    place = ui.column(margin=0)
-
-    def draw(*events: Any) -> None:
-        plot = transfer_difference(runs[0].tree, runs[1].tree, str(value.value))
-        place[:] = [ui.figure(plot)]
-
-    draw()
-    value.param.watch(draw, "value")
+    a, b = (run.tree for run in runs)
+    cells = filtered(
+        "",
+        {"cells": select("Cells show", VALUES, "bytes", width=200)},
+        lambda values: [ui.figure(transfer_difference(a, b, values["cells"]))],
+    )
     below = "Of the whole runs, for any window; red and +: more in B, blue and −: less."
-    return [ui.heading("Transfers", below), value, place]
+    return [ui.heading("Transfers", below), cells]
 
 
 def _stacks(runs: list[Run]) -> list[Viewable]:

@@ -8,24 +8,25 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
-from bokeh.models.widgets.tables import NumberFormatter
 
 from benchkit.analysis.compare.run_pair import group_differences
-from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.components.filters import select
-from benchkit.show.dashboard.run.task_groups import group_tabulator
+from benchkit.show.dashboard.run.task_groups import (
+    BAR_HEIGHT,
+    BAR_WIDTH,
+    CLICKABLE,
+    COUNT,
+    SECONDS,
+    group_tabulator,
+)
 from benchkit.show.dashboard.state.pair_window import NAMES, PairWindow
 
 __all__ = ["about_groups", "group_table"]
 
-#: Size in pixels of the bar of a difference.
-BAR_WIDTH = 150
-BAR_HEIGHT = 12
 #: Divisor of thread-seconds -> unit of the values, and factor from seconds to this unit.
 UNITS = {"": ("s", 1.0), "task": ("ms per task", 1e3), "GiB": ("s per GiB", 1.0)}
 _DIVISORS = {"of all threads": "", "for each task": "task", "for each GiB of results": "GiB"}
-_CLICKABLE = ".tabulator-row { cursor: pointer; }"
 
 
 def about_groups(window: PairWindow) -> str:
@@ -90,8 +91,6 @@ def group_table(window: PairWindow) -> pn.Column:
 def _table(window: PairWindow, per: str) -> tuple[pn.widgets.Tabulator, Callable[[], object]]:
     """Return the table in one unit, and a function that updates it to window and group."""
     unit, scale = UNITS[per]
-    numbers = NumberFormatter(format="0,0.000", nan_format=MISSING)
-    counts = NumberFormatter(format="0,0", nan_format=MISSING)
     names: list[str] = []
     a, b = window.timelines
 
@@ -118,21 +117,17 @@ def _table(window: PairWindow, per: str) -> tuple[pn.widgets.Tabulator, Callable
     table = group_tabulator(
         frame,
         window,
-        stylesheets=[_CLICKABLE],
+        stylesheets=[CLICKABLE],
         layout="fit_data_table",
         formatters={
             "less · more": {"type": "html"},
-            **{name: numbers for name in frame if name.endswith(f"({unit})")},
-            **{name: counts for name in frame if name.startswith("tasks of")},
+            **{name: SECONDS for name in frame if name.endswith(f"({unit})")},
+            **{name: COUNT for name in frame if name.startswith("tasks of")},
         },
         widths={"task group": 260, "less · more": BAR_WIDTH + 16},
     )
 
-    def toggle_group(event: Any) -> None:
-        group = names[event.row]
-        window.select_group("" if group == window.group else group)
-
-    table.on_click(toggle_group)
+    table.on_click(lambda event: window.toggle_group(names[event.row]))
     return table, lambda: table.param.update(value=rows())
 
 

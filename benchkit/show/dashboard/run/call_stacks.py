@@ -9,6 +9,7 @@ from bokeh.plotting import figure
 from panel.viewable import Viewable
 
 from benchkit.show.dashboard.components import ui
+from benchkit.show.dashboard.components.filters import filtered
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.time_window import Window
 from benchkit.show.plots.base import has
@@ -125,16 +126,14 @@ def stack_difference(a: Run, b: Run) -> pn.Column:
     panel.Column
         The graph, below a checkbox for calls that only A has.
     """
+
+    def draw(values: dict[str, str]) -> list[Viewable]:
+        plot = flame_difference(a.tree, b.tree, show_removed=bool(values["only_a"]))
+        return [ui.figure(plot)]
+
     only_a = pn.widgets.Checkbox(name="Show calls that only A has", value=False)
-    place = ui.column()
-
-    def draw(*events: Any) -> None:
-        place[:] = [ui.figure(flame_difference(a.tree, b.tree, show_removed=bool(only_a.value)))]
-
-    draw()
-    only_a.param.watch(draw, "value")
     note = f"Widths are those of B; ▲ and red: more than in A, ▼ and blue: less. {_ZOOM_HELP}"
-    return ui.column(only_a, place, ui.paragraph(note))
+    return ui.column(filtered("", {"only_a": only_a}, draw), ui.paragraph(note))
 
 
 def _calls(plot: figure) -> dict[str, tuple[float, float]]:

@@ -50,8 +50,7 @@ def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
     ):
         value = json.loads(attrs.get(name) or "{}")
         if value:
-            text = json.dumps(value, indent=1, sort_keys=True)
-            content += [ui.heading(title), ui.code_block(text)]
+            content += [ui.heading(title), ui.json_block(value)]
     return ui.column(*content)
 
 

@@ -235,15 +235,9 @@ def _task_stream(window: Window) -> figure:
     """Return the task stream; updates with window and group."""
     stream = TaskStream(window.run.tree, window.timeline)
     window.share(stream.figure)
-    shown_group = ""
 
     def show() -> None:
-        nonlocal shown_group
-        if shown_group != window.group:
-            shown_group = window.group
-            stream.choose(*filter(None, [window.group]))
-        else:
-            stream.show_window(*window.axis_ends)
+        stream.choose(*window.groups_of(window.timeline))
 
     show()
     window.subscribe(show)

@@ -18,17 +18,17 @@ from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
 from benchkit.show.escape import escape
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
 
-__all__ = ["GroupTable", "choose_group", "group_tabulator"]
+__all__ = ["CLICKABLE", "COUNT", "SECONDS", "GroupTable", "choose_group", "group_tabulator"]
 
 PAGE_SIZE = 20
 #: Size in pixels of a bar by activity, and width of a column of numbers.
 BAR_WIDTH = 150
 BAR_HEIGHT = 12
 NUMBER_WIDTH = 85
-_SECONDS = NumberFormatter(format="0,0.000", nan_format=MISSING)
-_COUNT = NumberFormatter(format="0,0", nan_format=MISSING)
+SECONDS = NumberFormatter(format="0,0.000", nan_format=MISSING)
+COUNT = NumberFormatter(format="0,0", nan_format=MISSING)
 _MIB = NumberFormatter(format="0,0.00", nan_format=MISSING)
-_CLICKABLE = """
+CLICKABLE = """
 .tabulator-row { cursor: pointer; } .tabulator-cell svg { vertical-align: middle; }
 """
 
@@ -87,13 +87,13 @@ class GroupTable:
         self.view = group_tabulator(
             frame,
             window,
-            stylesheets=[WRAPPED_TITLES_STYLES, _CLICKABLE],
+            stylesheets=[WRAPPED_TITLES_STYLES, CLICKABLE],
             layout="fit_data",
             sizing_mode="stretch_width",
             formatters={
                 "by activity": {"type": "html"},
-                **{name: _COUNT for name in ("tasks", "raised", "retried")},
-                **{name: _SECONDS for name in frame if name.endswith("(s)")},
+                **{name: COUNT for name in ("tasks", "raised", "retried")},
+                **{name: SECONDS for name in frame if name.endswith("(s)")},
                 **{name: _MIB for name in frame if name.endswith("(MiB)")},
             },
             widths={
@@ -143,8 +143,7 @@ class GroupTable:
         return pd.DataFrame(shown)
 
     def _select(self, event: Any) -> None:
-        group = self._groups[event.row]
-        self._window.select_group("" if group == self._window.group else group)
+        self._window.toggle_group(self._groups[event.row])
 
 
 def group_tabulator(frame: pd.DataFrame, window: Window, **options: Any) -> pn.widgets.Tabulator:

@@ -300,6 +300,31 @@ class Window:
             self.options |= {"prefix": "", "frames": ""}
             self._run_locked(self._group_changed)
 
+    def groups_of(self, timeline: TaskTimeline) -> list[str]:
+        """Return the task groups of a timeline that are selected.
+
+        Parameters
+        ----------
+        timeline : TaskTimeline
+            Task timeline of a run of the page.
+
+        Returns
+        -------
+        list of str
+            Names of the groups; empty if all groups are shown.
+        """
+        return [self.group] if self.group else []
+
+    def toggle_group(self, group: str) -> None:
+        """Select a task group, or all groups if it is the selected group.
+
+        Parameters
+        ----------
+        group : str
+            Name of the group.
+        """
+        self.select_group("" if group == self.group else group)
+
     def set_options(self, **options: str) -> None:
         """Store keys of the address that no callback depends on.
 
