@@ -189,4 +189,4 @@ def test_run_head_shows_usual_values(nightly_store):
 
     row = usual.loc[METRICS["duration"].long_name]
     assert f"{row['change']} on {row['median before']}" in text
-    assert " on " not in text_of(pn.Column(run_page.head(page.run)))
+    assert row["change"] not in text_of(pn.Column(run_page.head(page.run)))
