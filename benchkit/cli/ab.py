@@ -134,8 +134,9 @@ def ab(
         print_plan(experiment)
     records, interrupted = measure(experiment, broken, quiet=quiet)
     if interrupted:
-        command = f"benchkit ab --resume {experiment.id[:13]}"
-        click.echo(f"interrupted: `{command}` continues", err=True)
+        command = f"`benchkit ab --resume {experiment.id[:13]}` continues"
+        text = command if experiment.is_stored else "nothing was measured"
+        click.echo(f"interrupted: {text}", err=True)
     policy = experiment.stop_policy
     if not quiet and policy.n_settled:
         click.echo(f"skipped {policy.n_settled} runs: verdict already decided", err=True)

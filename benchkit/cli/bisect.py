@@ -131,8 +131,9 @@ def bisect(
         _run(bisection, budget_s, quiet)
     except KeyboardInterrupt:
         interrupted = True
-        command = f"benchkit bisect --resume {bisection.experiment.id[:13]}"
-        click.echo(f"interrupted: `{command}` continues", err=True)
+        command = f"`benchkit bisect --resume {bisection.experiment.id[:13]}` continues"
+        text = command if bisection.experiment.is_stored else "nothing was measured"
+        click.echo(f"interrupted: {text}", err=True)
     except BenchkitError as error:
         if not git_step:
             raise

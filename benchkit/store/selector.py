@@ -83,11 +83,13 @@ def parse_selection(text: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas, except those in brackets or in the value of a tag or parameter."""
+    """Split at commas, except those in a value: in brackets, or without a key after them."""
     parts: list[str] = []
     for part in split_at_commas(text):
-        has_key = part.partition(":")[0].strip() in (*_FIELDS, "tag", "param")
-        if parts and parts[-1].startswith(("tag:", "param:")) and not has_key:
+        key, colon, _ = part.partition(":")
+        is_part = key.strip() in (*_FIELDS, "tag", "param") if colon else False
+        in_tag = parts and parts[-1].startswith(("tag:", "param:"))
+        if parts and not is_part and (in_tag or not colon):
             parts[-1] += f",{part}"
         else:
             parts.append(part)

@@ -25,6 +25,7 @@ def test_select_runs_accepts_beginning_of_commit(store, make_run):
         ("evn:main", "unknown key 'evn': did you mean 'env'?"),
         ("tag:A", "must be tag:NAME=VALUE"),
         ("env:a,env:b", "environment is given twice"),
+        ("env:a,evn:b", "unknown key 'evn': did you mean 'env'?"),
         ("env:", "must be KEY:VALUE"),
     ],
 )
@@ -39,6 +40,7 @@ def test_parse_selection_rejects_invalid_text(text, message):
     ("text", "filters"),
     [
         ("tag:scale=10GB", {"tags": {"scale": "10GB"}}),
+        ("arm:n=4,saturation=inf,env:a,b", {"arm": "n=4,saturation=inf", "environment": "a,b"}),
         ("param:n=1,tag:n=2", {"params": {"n": "1"}, "tags": {"n": "2"}}),
         ("tag:label=a,b,env:main", {"tags": {"label": "a,b"}, "environment": "main"}),
         ("tag:path=C:\\d,x:y", {"tags": {"path": "C:\\d,x:y"}}),

@@ -192,8 +192,8 @@ class Experiment:
         """
         self.store.create()
         self.folder.mkdir(parents=True, exist_ok=True)
-        estimate, policy = self.estimate, self.stop_policy
         self._write_plan()
+        estimate, policy = self.estimate, self.stop_policy
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, self.recordings, ignore_errors=True)
             stack.callback(self._close_kernels)
@@ -251,13 +251,17 @@ class Experiment:
         return Path(self.store.path) / "experiments" / self.id
 
     @property
+    def is_stored(self) -> bool:
+        """Whether the store has the plan, so that the experiment can be resumed."""
+        return (self.folder / "plan.json").exists()
+
+    @property
     def recordings(self) -> Path:
         """Folder of raw recordings that are not runs yet."""
         return Path(self.store.path) / "tmp" / "recordings" / self.id
 
     def _write_plan(self) -> None:
-        path = self.folder / "plan.json"
-        if path.exists():  # a resumed experiment: keep the complete plan
+        if self.is_stored:  # a resumed experiment: keep the complete plan
             return
         settings = {
             "words": dict(self.arguments),
@@ -276,7 +280,7 @@ class Experiment:
             "capture": self.capture,
             "tags": dict(self.tags),
         }
-        write_plan(path, self.plan, settings)
+        write_plan(self.folder / "plan.json", self.plan, settings)
 
     def _measure(
         self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
