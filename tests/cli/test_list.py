@@ -129,3 +129,29 @@ def test_help_loads_no_heavy_module():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip().endswith("[]")
+
+
+def test_list_keeps_shipped_files_and_names_replaced_ones(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "array.py").write_text(
+        "from benchkit import workload\n@workload\ndef basic_sum(client, scale):\n    'Own sum.'\n"
+    )
+    (tmp_path / "workloads" / "deploy.py").write_text("open('written', 'w')\n")
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "no-stealing.yaml").write_text("description: own\n")
+
+    workloads = run("list", "--json")
+    names = {row["name"]: row["description"] for row in json.loads(workloads.stdout)}
+    assert names["array.basic_sum"] == "Own sum."
+    assert "sched.tree" in names
+    assert not [name for name in names if name.startswith("array.basic_sum[")]
+    note = "note: array.basic_sum of ./workloads replaces the shipped one\n"
+    assert workloads.stderr == note
+    assert not (tmp_path / "written").exists()
+
+    environments = run("list", "environments", "--json")
+    found = {row["name"]: row["description"] for row in json.loads(environments.stdout)}
+    assert found["no-stealing"] == "own"
+    assert "baseline" in found
+    assert environments.stderr.startswith("note: environments/no-stealing.yaml replaces /")
