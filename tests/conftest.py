@@ -67,8 +67,9 @@ def a_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Return the path of Debian's Chromium; fail without it in CI, skip elsewhere."""
-    found = shutil.which("chromium")
+    """Return the path of Chromium or Chrome; fail without them in CI, skip elsewhere."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
         if os.environ.get("CI"):
             pytest.fail("chromium is not installed: apt-get install chromium")
