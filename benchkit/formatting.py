@@ -21,6 +21,7 @@ __all__ = [
     "MISSING",
     "OUTCOME_WORDS",
     "Table",
+    "columns_of_numbers",
     "counted",
     "format_bytes",
     "format_change",
@@ -285,6 +286,29 @@ def short_names(groups: Iterable[str]) -> dict[str, str]:
 _NUMBER = re.compile(r"^[+−±-]?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
 
 
+def columns_of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
+    """Return for each column whether its cells are numbers, with or without units, or empty.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str
+        Cells of each row.
+
+    Returns
+    -------
+    list of bool
+        Empty without rows; False for a column without any number.
+    """
+    return [
+        any(cells) and all(_NUMBER.match(cell) or not cell for cell in cells)
+        for cells in zip(*rows, strict=True)
+    ]
+
+
+#: Cells of at most this many characters, such as intervals, have one line in HTML.
+_ONE_LINE = 24
+
+
 class Table:
     """Rows that can be rendered as text, by rich, as Markdown and as HTML.
 
@@ -310,10 +334,31 @@ class Table:
             names = [n for n in first if any(row.get(n) not in ("", None, []) for row in rows)]
         self.names = list(names)
         self.cells = [[_cell_text(row.get(name)) for name in self.names] for row in rows]
-        self._align_right = [
-            align_numbers and all(_NUMBER.match(row[i]) or not row[i] for row in self.cells)
-            for i in range(len(self.names))
-        ]
+        numbers = columns_of_numbers(self.cells) or [False] * len(self.names)
+        self._align_right = [align_numbers and is_number for is_number in numbers]
+
+    @classmethod
+    def from_frame(cls, frame: Any, index: str = "") -> Table:
+        """Return the rows of a pandas table or series.
+
+        Parameters
+        ----------
+        frame : DataFrame or Series
+            The rows; an index with texts is the first column, numbers of rows are omitted.
+        index : str, optional
+            Title of the column of the index; by default the name of the index.
+
+        Returns
+        -------
+        Table
+            The table; missing values are empty.
+        """
+        if hasattr(frame, "to_frame"):
+            frame = frame.to_frame()
+        if frame.index.dtype.kind not in "iu":
+            frame = frame.rename_axis(index or frame.index.name or "").reset_index()
+        frame = frame.rename(columns=str).astype(object)
+        return cls(frame.where(frame.notna(), None).to_dict("records"), list(map(str, frame)))
 
     def to_text(self, *, width: int | None = None) -> str:
         """Return aligned text, with a line of column names.
@@ -384,11 +429,12 @@ class Table:
         """
 
         def line(tag: str, cells: Sequence[str]) -> str:
-            sides = ("right" if right else "left" for right in self._align_right)
-            texts = (
-                f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
-                for side, cell in zip(sides, cells, strict=True)
-            )
+            texts = []
+            for right, cell in zip(self._align_right, cells, strict=True):
+                style = f"text-align:{'right' if right else 'left'}"
+                if len(cell) <= _ONE_LINE:
+                    style += ";white-space:nowrap"
+                texts.append(f"<{tag} style='{style}'>{html.escape(cell)}</{tag}>")
             return f"<tr>{''.join(texts)}</tr>"
 
         body = "".join(line("td", row) for row in self.cells)

@@ -1,5 +1,7 @@
 import io
 
+import pandas as pd
+
 from benchkit.formatting import Table
 
 
@@ -30,7 +32,30 @@ def test_table_renders_markdown_html_and_rich():
     table = Table([{"name": "a|<b>", "time": "1 s"}])
 
     assert table.to_markdown().splitlines()[-1] == r"| a\|&lt;b> | 1 s |"
-    assert "<td style='text-align:left'>a|&lt;b&gt;</td>" in table.to_html()
+    assert ">a|&lt;b&gt;</td>" in table.to_html()
     console = Console(width=40, record=True, file=io.StringIO())
     console.print(table)
     assert "a|<b>" in console.export_text()
+
+
+def test_table_html_aligns_numbers_with_their_titles():
+    markup = Table([{"name": "a", "change": "+1.5 %"}]).to_html()
+
+    assert markup.count("text-align:right") == 2  # the title and the cell
+    assert "<th style='text-align:right;white-space:nowrap'>change</th>" in markup
+
+
+def test_table_html_breaks_long_cells_only():
+    markup = Table([{"name": "x" * 25, "other": "y" * 24}]).to_html()
+
+    assert f"<td style='text-align:left'>{'x' * 25}</td>" in markup
+    assert f"<td style='text-align:left;white-space:nowrap'>{'y' * 24}</td>" in markup
+
+
+def test_table_from_frame_omits_numbers_of_rows():
+    frame = pd.DataFrame({"runs": [3, None], "arm": ["A", "B"]})
+
+    assert Table.from_frame(frame).names == ["runs", "arm"]
+    assert Table.from_frame(frame).cells == [["3.0", "A"], ["", "B"]]
+    assert Table.from_frame(frame.set_index("arm")).names == ["arm", "runs"]
+    assert Table.from_frame(pd.Series({"host": "a"}, name="value"), "what").cells == [["host", "a"]]

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["env", "print_replaced"]
 
 
+#: Values with more characters are printed below the table of differences.
+MOST_CHARACTERS = 60
+
+
 @click.group()
 def env() -> None:
     """Manage environments: packages, settings and clusters of measurements."""
@@ -219,7 +223,9 @@ def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_differences(rows: list[dict[str, Any]], first: str, second: str) -> None:
-    """Print a table; packages of only one side are counted below it."""
+    """Print a table, long values below it; packages of only one side are counted."""
+    import textwrap
+
     from benchkit.formatting import Table
 
     names = {"a": first, "b": second if second != first else f"{second} (b)"}
@@ -233,8 +239,16 @@ def _print_differences(rows: list[dict[str, Any]], first: str, second: str) -> N
         for row in rows
         if not (row["kind"] == "package" and None in (row["a"], row["b"]))
     ]
-    if shown:
-        click.echo(Table(shown).to_text())
+    sides = names.values()
+    long = [row for row in shown if max(len(row[name]) for name in sides) > MOST_CHARACTERS]
+    short = [row for row in shown if row not in long]
+    if short:
+        click.echo(Table(short).to_text())
+    for row in long:
+        click.echo(f"{row['kind']} {row['name']}")
+        for name in sides:
+            click.echo(textwrap.fill(row[name], 100, initial_indent=f"  {name}: ",
+                                     subsequent_indent="    ", break_on_hyphens=False))  # fmt: skip
     for side, packages in extra.items():
         if packages:
             few = ", ".join(packages[:6]) + (", ..." if len(packages) > 6 else "")

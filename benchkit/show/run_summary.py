@@ -11,8 +11,9 @@ from benchkit.formatting import (
     format_count,
     format_quantity,
     format_seconds,
-    short_group,
+    short_names,
 )
+from benchkit.show.plots.base import read_group
 from benchkit.show.templates import render_template
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
@@ -71,7 +72,9 @@ def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:
         One row per task group; zeros are empty cells, and columns of zeros are omitted.
     """
     groups = run.task_groups().head(most)
-    table = pd.DataFrame(index=pd.Index([short_group(name) for name in groups.index]))
+    every = read_group(run, "task_groups", "task_group")
+    names = short_names([] if every is None else map(str, every["task_group"].values))
+    table = pd.DataFrame(index=pd.Index([names[name] for name in groups.index]))
     table.index.name = "task group"
     for name in groups:
         if name.endswith("(s)") and not name.startswith(("start", "stop")):

@@ -42,7 +42,7 @@ SERIES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bb
 #: Colours of task groups.
 _GROUP_COLOURS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
-    "#004488", "#bb5566", "#ddaa33", "#44bb99", "#99ddff", "#882255",
+    "#0066bb", "#bb5566", "#ddaa33", "#44bb99", "#99ddff", "#882255",
 )  # fmt: skip
 
 

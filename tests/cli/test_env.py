@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from benchkit.cli.env import _print_differences
 from benchkit.cli.main import benchkit as root
 
 
@@ -70,6 +71,20 @@ def test_env_diff_has_differences_only():
     assert found == [
         {"kind": "config", "name": "distributed.scheduler.work-stealing", "a": True, "b": False}
     ]
+
+
+def test_env_diff_prints_long_values_below_the_table(capsys):
+    sides = [f"first {'word ' * 60}end of {side}" for side in "ab"]
+    rows = [
+        {"kind": "cluster", "name": "workers", "a": sides[0], "b": sides[1]},
+        {"kind": "config", "name": "short", "a": 1, "b": 2},
+    ]
+    _print_differences(rows, "base", "main")
+    text = capsys.readouterr().out
+
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.splitlines()[2] == "cluster workers"
+    assert all(f"end of {side}" in " ".join(text.split()) for side in "ab")
 
 
 def test_env_diff_of_unbuilt_compares_requirements():

@@ -2,10 +2,18 @@ import json
 import re
 
 import nbformat
+import pandas as pd
 import pytest
+from bokeh.models import Range1d
 
+from benchkit import plots
 from benchkit.errors import UnknownRun
+from benchkit.formatting import Table
+from benchkit.show.reports.experiment_summary import _join_one_sided
 from benchkit.show.reports.reports import run_report
+from benchkit.show.reports.time_axes import align_time_axes
+from benchkit.show.run_summary import task_group_table
+from benchkit.store.run import Run
 from benchkit.store.store import Store
 
 ADDRESS = re.compile(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""")
@@ -27,6 +35,11 @@ def test_run_report_has_figures_without_code_or_urls(store, a_run):
     assert text.count("data-root-id") >= 3
     assert "wall time" in text
     assert "plots.memory_by_kind" not in text
+    assert "Is this result usual?" not in text  # the first run has no earlier runs
+    heads = re.findall(r"<h2[^>]*>([\w ?]+)", text)
+    assert heads.index("Which task groups kept the threads busy?") == 0
+    assert heads.index("How was memory used?") == 1
+    assert "Metrics" in heads
     assert not ADDRESS.search(text)
     executed = nbformat.read(page.with_suffix(".ipynb"), as_version=4)
     assert executed.metadata["benchkit"]["status"] == "completed"
@@ -74,3 +87,36 @@ def test_run_report_rejects_unknown_run_before_writing(store, tmp_path):
         run_report(store, "nosuch", tmp_path / "x.html")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_time_axes_of_report_have_same_ends(a_run):
+    figures = [plots.memory_by_kind(a_run), plots.task_stream(a_run), *plots.worker_load(a_run)]
+    figures[0].min_border_left = 133
+    aligned = align_time_axes(figures)
+
+    assert aligned == figures
+    assert {fig.min_border_left for fig in figures} == {133}
+    assert all(isinstance(fig.x_range, Range1d) for fig in figures)
+    assert len({(fig.x_range.start, fig.x_range.end) for fig in figures}) == 1
+    assert not any(fig.right for fig in figures)  # the legends are below
+
+
+def test_task_group_table_numbers_groups_as_the_figures(a_run):
+    names = Table.from_frame(task_group_table(Run(a_run))).cells
+    (bars,) = (r.data_source.data for r in plots.task_group_bars(a_run).renderers[:1])
+
+    assert [row[0] for row in names] == [str(label) for label in bars["label"][: len(names)]]
+    assert len({row[0] for row in names}) == len(names)
+
+
+def test_packages_of_one_side_share_a_row():
+    rows = [("package", "dask", "1", "2"), ("config", "a.b", "1", "2")]
+    rows += [("package", f"tool-{i}", "1.0", "–") for i in range(8)]
+    rows += [("package", "blosc2", "–", "3.0")]
+    names = ["kind", "name", "baseline", "contender"]
+    found = _join_one_sided(pd.DataFrame(rows, columns=names))
+
+    assert found["name"].tolist() == ["dask", "blosc2", "8 packages of one side", "a.b"]
+    (joined,) = found[found["name"] == "8 packages of one side"].to_dict("records")
+    assert joined["baseline"].startswith("tool-0 1.0, tool-1 1.0")
+    assert joined["contender"] == "–"

@@ -16,7 +16,7 @@ from benchkit.formatting import MISSING, format_quantity
 from benchkit.store.schema import METRICS
 from benchkit.values import flatten
 
-__all__ = ["differences"]
+__all__ = ["differences", "package_rank"]
 
 #: Counts and bytes that are compared without statistics.
 _COUNTS = (
@@ -31,6 +31,12 @@ _COUNTS = (
 )
 #: Kind of a difference -> attribute of a run with the values, as JSON.
 _ATTRIBUTES = {"package": "packages", "config": "config", "variable": "variables"}
+#: Packages that change performance most often, first in a table.
+_FIRST_PACKAGES = (
+    *("dask", "distributed", "dask-expr", "python", "numpy", "pandas", "pyarrow", "xarray"),
+    *("scipy", "numba", "zarr", "numcodecs", "lz4", "msgpack", "cloudpickle", "tornado", "toolz"),
+    *("fsspec", "s3fs", "click"),
+)
 #: Names to ignore: the folder of the configuration differs without effect.
 _IGNORED = ("config",)
 #: Largest relative difference of counts that is not reported, because noise changes counts too.
@@ -49,17 +55,45 @@ def differences(baseline: Sequence[Any], contender: Sequence[Any]) -> pd.DataFra
     -------
     DataFrame
         Columns ``kind`` (package, config, variable, cluster, count, outcome), ``name``,
-        ``baseline`` and ``contender`` as text.
+        ``baseline`` and ``contender`` as text. Packages are in the order of `package_rank`.
     """
     sides = [[getattr(run, "tree", run) for run in runs] for runs in (baseline, contender)]
     rows: list[tuple[str, str, str, str]] = []
     if all(sides):
         left, right = (side[-1].attrs for side in sides)
         for kind, name in _ATTRIBUTES.items():
-            rows += _unequal(kind, _flat(_json(left, name)), _flat(_json(right, name)))
+            values = [_flat(_json(attrs, name)) for attrs in (left, right)]
+            if kind == "package":
+                pythons = [str(attrs.get("python") or MISSING) for attrs in (left, right)]
+                values = [{**v, "python": p} for v, p in zip(values, pythons, strict=True)]
+            unequal = _unequal(kind, *values)
+            if kind == "package":
+                unequal.sort(key=lambda row: package_rank(row[1], MISSING in row[2:]))
+            rows += unequal
         rows += _unequal("cluster", _cluster(left), _cluster(right))
         rows += _counts(sides)
     return pd.DataFrame(rows, columns=["kind", "name", "baseline", "contender"])
+
+
+def package_rank(name: str, one_sided: bool) -> tuple[int, int, str]:
+    """Return the sort key of a package in a table of differences.
+
+    Parameters
+    ----------
+    name : str
+        Name of the package.
+    one_sided : bool
+        Whether only one of the environments has it, as the tools of the environment that runs
+        benchkit.
+
+    Returns
+    -------
+    tuple
+        Dask and its libraries first, then packages of both sides, then those of one side.
+    """
+    if name in _FIRST_PACKAGES:
+        return 0, _FIRST_PACKAGES.index(name), name
+    return 2 if one_sided else 1, 0, name
 
 
 def _json(attrs: Mapping[str, Any], name: str) -> Any:

@@ -6,6 +6,8 @@ Takes runs of two arms; returns a table whose sum is the whole difference. Verdi
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,16 +61,22 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The largest parts as text; idle is last, because it follows from the other parts."""
-        seconds = self.parts["seconds"]
-        same_sign = np.sign(seconds) == np.sign(self.total_s)
-        large = self.parts[same_sign & (seconds.abs() > LEAST_SHARE * abs(self.total_s))]
-        rest = large["group"].isin([IDLE, UNEXPLAINED])
+        """The largest parts as text, of either sign; the parts with the rest sum to the total."""
+        rest = self.parts["group"].isin([IDLE, UNEXPLAINED])
+        large = self.parts["seconds"].abs() > LEAST_SHARE * abs(self.total_s)
+        shown = pd.concat([self.parts[large & ~rest].head(GROUPS_NAMED), self.parts[large & rest]])
+        largest = max(abs(self.total_s), shown["seconds"].abs().max() if len(shown) else 0.0, 1e-6)
+        decimals = max(0, 2 - math.floor(math.log10(largest)))
         named = [
-            f"{_signed(row.seconds)} is {_part_name(row.group, row.activity)}"
-            for row in pd.concat([large[~rest].head(GROUPS_NAMED), large[rest]]).itertuples()
+            (round(row.seconds, decimals), _part_name(row.group, row.activity))
+            for row in shown.itertuples()
         ]
-        return f"Of {_signed(self.total_s)}, {', '.join(named) or 'no large part'}."
+        total = round(self.total_s, decimals)
+        others = round(total - sum(seconds for seconds, _ in named), decimals)
+        if others or not named:
+            named.append((others, "all other parts"))
+        texts = [f"{_signed(seconds, decimals)} is {name}" for seconds, name in named]
+        return f"Of {_signed(total, decimals)}, {', '.join(texts)}."
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n{self.parts.round(3).to_string(index=False)}"
@@ -110,16 +118,19 @@ def explain(
     the time of the threads; minus the excess is the part `unexplained`, at most 0. Intervals are
     Welch's t, or the paired t in blocks; NaN with a single run a side.
 
-    Groups are matched by name without Dask's hash; groups of equal names are a single part.
+    Groups are matched by name without Dask's hash; groups of equal names are a single part. A group
+    of one arm is joined with a group of the other arm, as ``old → new``, if only these two among
+    the groups without a match have this number of tasks: releases of Dask rename groups.
     """
     trees = [
         [run.tree if isinstance(run, Run) else run for run in runs]
         for runs in (baseline, contender)
     ]
-    sides = [[_seconds_by_part(tree) for tree in side] for side in trees]
-    if not all(sides):
-        which = "baseline" if not sides[0] else "contender"
+    if not all(trees):
+        which = "baseline" if not trees[0] else "contender"
         raise NotEnoughRuns(f"explanation: the {which} has no run with outcome ok")
+    renamed = _renamed_groups(*(_n_tasks(side[-1]) for side in trees))
+    sides = [[_seconds_by_part(tree, renamed) for tree in side] for side in trees]
     keys = sorted({key for side in sides for parts, _ in side for key in parts})
     values = [
         np.array([[parts.get(key, 0.0) for key in keys] for parts, _ in side]) for side in sides
@@ -145,7 +156,36 @@ def explain(
     )
 
 
-def _seconds_by_part(tree: xr.DataTree) -> tuple[dict[tuple[str, str], float], float]:
+def _n_tasks(tree: xr.DataTree) -> dict[str, int]:
+    """Return the number of tasks by name of group, of groups of equal names together."""
+    counts: Counter[str] = Counter()
+    node = tree.children.get("task_groups")
+    if node is not None and "n_tasks" in node.data_vars:
+        data = node.to_dataset()
+        for group, count in zip(data["task_group"].values, data["n_tasks"].values, strict=True):
+            counts[short_group(str(group))] += int(np.nan_to_num(count))
+    return counts
+
+
+def _renamed_groups(before: dict[str, int], after: dict[str, int]) -> dict[str, str]:
+    """Return the joined name of each group that has another name in the other arm."""
+    only = [
+        {name: count for name, count in one.items() if name not in other}
+        for one, other in ((before, after), (after, before))
+    ]
+    frequency = [Counter(side.values()) for side in only]
+    pairs = [
+        (old, new)
+        for old, count in only[0].items()
+        for new, count_of_new in only[1].items()
+        if count == count_of_new and all(side[count] == 1 for side in frequency)
+    ]
+    return {name: f"{old} → {new}" for old, new in pairs for name in (old, new)}
+
+
+def _seconds_by_part(
+    tree: xr.DataTree, renamed: dict[str, str]
+) -> tuple[dict[tuple[str, str], float], float]:
     """Return the wall seconds of each part by group and activity, and the duration."""
     duration = float(tree["duration"])
     n_threads = max(int(tree.attrs.get("n_threads") or 1), 1)
@@ -155,6 +195,7 @@ def _seconds_by_part(tree: xr.DataTree) -> tuple[dict[tuple[str, str], float], f
         seconds = np.nan_to_num(data["seconds"].transpose("task_group", "action").values)
         for row, group in zip(seconds, data["task_group"].values, strict=True):
             name = short_group(str(group))
+            name = renamed.get(name, name)
             for value, action in zip(row, data["action"].values, strict=True):
                 if value:
                     key = name, str(action)
@@ -203,8 +244,8 @@ def _memory_at_peak(tree: xr.DataTree) -> list[float] | None:
     return [float(np.nan_to_num(data[kind].values[peak])) for kind in _KINDS]
 
 
-def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '−'}{abs(seconds):.3g} s"
+def _signed(seconds: float, decimals: int) -> str:
+    return f"{'+' if seconds >= 0 else '−'}{abs(seconds):.{decimals}f} s"
 
 
 def _part_name(group: str, activity: str) -> str:

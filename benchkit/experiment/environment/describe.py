@@ -10,6 +10,7 @@ from typing import Any
 
 import dask
 
+from benchkit.analysis.compare.environment_diff import package_rank
 from benchkit.errors import BenchkitError
 from benchkit.experiment.environment.build import find_build
 from benchkit.experiment.environment.cache import Built
@@ -101,7 +102,7 @@ def differences(first: Environment, second: Environment) -> list[dict[str, Any]]
         _content(environment, built if comparable else None)
         for environment, built in zip((first, second), builds, strict=True)
     )
-    return [
+    rows = [
         {"kind": kind, "name": name, "a": a.get((kind, name)), "b": b.get((kind, name))}
         for kind, name in dict.fromkeys([*a, *b])
         if a.get((kind, name)) != b.get((kind, name))
@@ -109,6 +110,9 @@ def differences(first: Environment, second: Environment) -> list[dict[str, Any]]
         # Requirements are not compared if the installed packages are known.
         and not (comparable and kind == "requirement")
     ]
+    packages = [row for row in rows if row["kind"] == "package"]
+    packages.sort(key=lambda row: package_rank(str(row["name"]), None in row.values()))
+    return packages + [row for row in rows if row["kind"] != "package"]
 
 
 #: Rows that differ between any two environments.

@@ -162,7 +162,7 @@ def _axis_ends(
     reach = MAX_DISTANCE * (high if from_zero else _spread(low, high))
     near = values[(values >= low - reach) & (values <= high + reach)]
     low, high = min(low, near.min(initial=low)), max(high, near.max(initial=high))
-    if from_zero:
+    if from_zero or low == high == 0:
         return 0.0, high * 1.22 if high > 0 else 1.0
     return low - 0.15 * _spread(low, high), high + 0.3 * _spread(low, high)
 
@@ -200,7 +200,7 @@ def _draw_runs(series: SeriesFigure, ok: pd.DataFrame) -> list[GlyphRenderer]:
         source = ColumnDataSource(columns, name="runs")
         look: dict[str, Any] = {"x": "x", "y": "y", "marker": "marker", "size": "size",
                 "line_color": _POINT, "fill_color": _POINT if comparable else None,
-                "fill_alpha": 0.45, "line_alpha": 0.6}  # fmt: skip
+                "fill_alpha": 0.7, "line_alpha": 0.9}  # fmt: skip
         selected = Scatter(**look | {"line_color": INK, "line_width": 2})
         tips = [("night", "@night"), ("value", "@value"), ("build", "@build"), ("run", "@short")]
         if not comparable:
@@ -266,7 +266,7 @@ def _draw_medians(series: SeriesFigure) -> None:
     values = series.history.values[series.row] / series.divisor
     measured = np.flatnonzero(np.isfinite(values))
     nights = slice(measured[0], measured[-1] + 1)
-    line = Line(x="x", y="y", line_color=_POINT, line_alpha=0.55, line_width=1.2)
+    line = Line(x="x", y="y", line_color=_POINT, line_alpha=0.8, line_width=1.2)
     columns = {"x": series.history.times[nights], "y": values[nights]}
     legend = "" if series.small else "median of the night"
     add_glyph(series.figure, line, columns, legend=legend)

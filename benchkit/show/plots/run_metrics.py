@@ -12,7 +12,7 @@ import xarray as xr
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, NumeralTickFormatter
 from bokeh.plotting import figure
 
-from benchkit.formatting import GIB, MIB, short_group
+from benchkit.formatting import GIB, MIB, short_names
 from benchkit.show.plots.base import (
     add_glyph,
     add_limit,
@@ -294,7 +294,8 @@ def task_group_bars(run: Run | xr.DataTree) -> figure:
     if len(rest):
         names.append(f"{len(rest)} other groups")
         rows = np.vstack([rows, seconds[rest].sum(axis=0)])
-    labels = row_labels(map(short_group, names), 36)
+    unique = short_names(map(str, data["task_group"].values))
+    labels = row_labels([unique.get(name, name) for name in names], 36)
     actions = [str(action) for action in data["action"].values]
     columns = {action: rows[:, index] for index, action in enumerate(actions)}
     source = ColumnDataSource({"label": labels, "name": names, **columns})

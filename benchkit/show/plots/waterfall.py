@@ -11,6 +11,7 @@ from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from benchkit.analysis.compare.explain import IDLE, UNEXPLAINED, Explanation
+from benchkit.formatting import counted
 from benchkit.show.plots.base import INK, add_glyph, empty_figure, make_figure
 from benchkit.show.plots.labels import row_labels
 from benchkit.show.theme import ACTIVITY_COLOURS, OTHER
@@ -21,7 +22,7 @@ __all__ = ["waterfall"]
 ROW_HEIGHT = 22
 #: Maximum number of parts with a row each; the other parts share one row.
 MOST_PARTS = 7
-#: Parts smaller than this share of the largest part are omitted, except idle time.
+#: Parts smaller than this share of the largest part share one row, except idle time.
 MIN_SHARE = 0.005
 
 
@@ -45,18 +46,21 @@ def waterfall(explanation: Explanation) -> figure:
     if parts.empty:
         return empty_figure(question)
     small = parts["seconds"].abs() < MIN_SHARE * parts["seconds"].abs().max()
-    parts = parts[~small | parts["group"].eq(IDLE)]
     last = parts["group"].isin([IDLE, UNEXPLAINED])
-    largest = parts[~last].head(MOST_PARTS)
-    rest = parts[~last].iloc[MOST_PARTS:]
+    largest = parts[~last & ~small].head(MOST_PARTS)
+    rest = parts[~last].drop(largest.index)
     rows = [
         (f"{r.activity} in {r.group}", r.seconds, r.low, r.high, str(r.activity))
         for r in largest.itertuples()
     ]
     if len(rest):
         total = float(rest["seconds"].sum())
-        rows.append((f"{len(rest)} other parts", total, np.nan, np.nan, "other"))
-    rows += [(str(r.group), r.seconds, r.low, r.high, "other") for r in parts[last].itertuples()]
+        rows.append((counted(len(rest), "other part"), total, np.nan, np.nan, "other"))
+    rows += [
+        (str(r.group), r.seconds, r.low, r.high, "other")
+        for r in parts[last].itertuples()
+        if r.group == IDLE or r.seconds
+    ]
     rows.append(("total", explanation.total_s, np.nan, np.nan, "sum"))
     labels = row_labels([row[0] for row in rows], 52)
     colours = {**ACTIVITY_COLOURS, "other": OTHER, "sum": INK}

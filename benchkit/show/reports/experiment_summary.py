@@ -12,7 +12,7 @@ import yaml
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
-from benchkit.formatting import format_seconds
+from benchkit.formatting import MISSING, format_seconds
 from benchkit.measure.arguments import check_count
 from benchkit.store.store import Store
 
@@ -25,6 +25,9 @@ __all__ = [
     "explain_changes",
     "ok_runs",
 ]
+
+#: Largest number of packages of only one side with a row each.
+MOST_ONE_SIDED = 5
 
 
 @dataclass(frozen=True)
@@ -143,15 +146,33 @@ def arm_differences(
     Returns
     -------
     dict of str to DataFrame
-        Contender -> differences in packages, configuration, variables and cluster.
+        Contender -> differences in packages, configuration, variables and cluster. Packages of
+        one side only are one row if there are many.
     """
     tables = {}
     for contender in comparison.contenders:
         sides = [store.load(_latest_ok(runs, arm), ()) for arm in (comparison.baseline, contender)]
         table = differences(*sides)
         # Drop counts: the latest runs may belong to different workloads, whose counts differ.
-        tables[contender] = table[table["kind"] != "count"].reset_index(drop=True)
+        tables[contender] = _join_one_sided(table[table["kind"] != "count"])
     return tables
+
+
+def _join_one_sided(table: pd.DataFrame) -> pd.DataFrame:
+    """Return differences in which the packages that only one side has are one row per side."""
+    packages = table["kind"] == "package"
+    rows = []
+    for side, other in (("baseline", "contender"), ("contender", "baseline")):
+        only = packages & (table[other] == MISSING)
+        if only.sum() > MOST_ONE_SIDED:
+            texts = (table["name"] + " " + table[side])[only]
+            name = f"{only.sum()} packages of one side"
+            row = {"kind": "package", "name": name, side: ", ".join(texts), other: MISSING}
+            rows.append(row)
+            table, packages = table[~only], packages[~only]
+    joined = pd.DataFrame(rows, columns=table.columns)
+    parts = [table[packages], joined, table[~packages]]
+    return pd.concat([part for part in parts if len(part)] or [table], ignore_index=True)
 
 
 def arms_table(plan: Mapping[str, Any]) -> pd.DataFrame:

@@ -21,7 +21,7 @@ def test_explain_parts_sum_to_total():
     assert (first["group"], first["activity"]) == ("sum", "transfer")
     assert first["seconds"] == pytest.approx(5.0)  # 10 thread-seconds on two threads
     assert found.sentence == (
-        "Of +6.5 s, +5 s is transfer in sum, +1 s is compute in load, +0.5 s is idle."
+        "Of +6.50 s, +5.00 s is transfer in sum, +1.00 s is compute in load, +0.50 s is idle."
     )
 
 
@@ -92,4 +92,47 @@ def test_differences_lists_only_differences():
     assert found.to_numpy().tolist() == [
         ["package", "dask", "2026.7.0", "2026.8.0"],
         ["config", "distributed.scheduler.work-stealing", "True", "False"],
+    ]
+
+
+def test_explain_sentence_has_parts_of_both_signs_and_rest():
+    before = [run_tree({"a": (8, 0), "b": (2, 0), "c": (1, 0), "d": (1, 0)}, 6.0)]
+    after = [run_tree({"a": (2, 0), "b": (5, 0), "c": (1.6, 0), "d": (1.4, 0)}, 5.0)]
+
+    assert explain(before, after).sentence == (
+        "Of −1.00 s, −3.00 s is compute in a, +1.50 s is compute in b, +0.50 s is all other parts."
+    )
+
+
+def test_explain_joins_renamed_groups():
+    before = [run_tree({"sum": (10, 0), "x": (2, 0)}, 6.0, n_tasks=[48, 3])]
+    after = [run_tree({"block-id-sum": (6, 0), "x": (2, 0)}, 4.0, n_tasks=[48, 3])]
+    found = explain(before, after)
+    parts = found.parts.set_index("group")["seconds"]
+
+    assert parts["sum → block-id-sum"] == pytest.approx(-2.0)
+    assert found.sentence == "Of −2.00 s, −2.00 s is compute in sum → block-id-sum."
+
+
+def test_explain_keeps_names_that_several_groups_may_have_had():
+    before = [run_tree({"a": (4, 0), "b": (2, 0)}, 3.0, n_tasks=[8, 8])]
+    after = [run_tree({"c": (4, 0)}, 2.0, n_tasks=[8])]
+
+    assert set(explain(before, after).parts["group"]) == {"a", "b", "c"}
+
+
+def test_differences_sorts_packages_by_importance():
+    packages = [
+        {"asttokens": "2.4", "bleach": "6.1", "dask": "1", "numpy": "1.0", "zict": "2.0"},
+        {"dask": "2", "numpy": "2.0", "zict": "3.0", "blosc2": "3.0"},
+    ]
+    sides = [
+        [run_tree({"a": (1, 0)}, 1.0, packages=json.dumps(side), python=python)]
+        for side, python in zip(packages, ("3.11", "3.12"), strict=True)
+    ]
+    found = differences(*sides)
+
+    assert list(found["name"]) == [
+        *("dask", "python", "numpy", "zict"),  # then those of one side
+        *("asttokens", "bleach", "blosc2"),
     ]

@@ -118,7 +118,10 @@ def test_shortcut_dialog_lists_and_disables_keys(page, site):
 
     press(page, "?")
     expect(dialog).to_be_visible()
-    assert dialog.locator("kbd").all_inner_texts() == [*"/jk", "Enter", "m", "[", "]", "Esc", "?"]
+    keys = [*"/jk", "Enter", "m", "[", "]", "Esc", "Esc", "?"]
+    assert dialog.locator("kbd").all_inner_texts() == keys
+    absent = dialog.get_by_text("(not on this page)").all_inner_texts()
+    assert absent == ["show the whole run (not on this page)"]
     assert Axe().run(page).response["violations"] == []
     page.emulate_media(color_scheme="dark")
     assert Axe().run(page).response["violations"] == []

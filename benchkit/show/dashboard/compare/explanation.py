@@ -29,7 +29,8 @@ MOST_PARTS = 40
 _PART_TITLES = ("part", "difference", "interval", "baseline", "contender", "runs")
 _RUN_TITLES = ("arm", "run", "block", "started (UTC)", "wall time", "peak memory", "compare")
 _TERMS = {
-    "part": "an activity of the threads in the task groups of one name; idle: threads without work",
+    "part": "an activity of the threads in the task groups of one name; idle: threads without "
+    "work; old → new: a group with another name in the contender and the same number of tasks",
     "difference": "additional seconds of wall time in the arm, means of all runs; thread-seconds "
     "of the part over the number of threads",
     "baseline, contender": "the same seconds of each arm",
@@ -117,21 +118,22 @@ def _part_rows(table: pd.DataFrame, ids: list[str]) -> list[list[str]]:
     rows = []
     for row in table.head(MOST_PARTS).to_dict("records"):
         group, is_group = str(row["group"]), row["group"] not in (IDLE, UNEXPLAINED)
+        old, _, new = group.partition(" → ")
         targets = {
-            name: address("run", id=run_id, group=groups[group])
-            for name, run_id, groups in zip("AB", ids, groups_of_runs, strict=True)
-            if is_group and group in groups
+            name: address("run", id=run_id, group=groups[short])
+            for name, run_id, groups, short in zip(
+                "AB", ids, groups_of_runs, (old, new or old), strict=True
+            )
+            if is_group and short in groups
         }
-        if len(targets) == 2:
+        if len(targets) == 2 and not new:
             targets["both"] = address("pair", a=ids[0], b=ids[1], group=group)
         links = [link(name, target, label=f"{group} in {name}") for name, target in targets.items()]
         rows.append(
             [
                 f"{row['activity']} in {group}" if is_group else group,
-                f"{row['seconds']:+.2f} s",
-                f"{row['low']:+.2f} to {row['high']:+.2f} s"
-                if np.isfinite(row["low"])
-                else MISSING,
+                _signed(row["seconds"], "s"),
+                _signed_interval(row, "s"),
                 format_seconds(row["baseline_s"]),
                 format_seconds(row["contender_s"]),
                 Markup(" · ".join(links)),
@@ -147,10 +149,8 @@ def _memory(table: pd.DataFrame) -> list[Viewable]:
     rows = [
         [
             str(row["kind"]).replace("_", ", "),
-            _signed_bytes(row["bytes"]),
-            f"{_signed_bytes(row['low'])} to {_signed_bytes(row['high'])}"
-            if np.isfinite(row["low"])
-            else MISSING,
+            _signed(row["bytes"], "B"),
+            _signed_interval(row, "B"),
             format_quantity(row["baseline"], "B"),
             format_quantity(row["contender"], "B"),
         ]
@@ -164,8 +164,14 @@ def _memory(table: pd.DataFrame) -> list[Viewable]:
     ]
 
 
-def _signed_bytes(number: float) -> str:
-    return ("+" if number >= 0 else "−") + format_quantity(abs(number), "B")
+def _signed(number: float, units: str) -> str:
+    return ("+" if number >= 0 else "−") + format_quantity(abs(number), units)
+
+
+def _signed_interval(row: Mapping[str, Any], units: str) -> str:
+    if not np.isfinite(row["low"]):
+        return MISSING
+    return f"{_signed(row['low'], units)} to {_signed(row['high'], units)}"
 
 
 def _full_names(run_id: str) -> dict[str, str]:

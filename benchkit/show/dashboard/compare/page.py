@@ -8,7 +8,12 @@ import pandas as pd
 import panel as pn
 from panel.viewable import Viewable
 
-from benchkit.analysis.compare.compare_runs import check_metrics, compare, compare_experiment
+from benchkit.analysis.compare.compare_runs import (
+    NULL_ARM,
+    check_metrics,
+    compare,
+    compare_experiment,
+)
 from benchkit.analysis.compare.comparison import Comparison
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.errors import BenchkitError
@@ -17,6 +22,7 @@ from benchkit.formatting import counted
 from benchkit.show.dashboard.compare.explanation import cause_of_change
 from benchkit.show.dashboard.compare.table import FILTERS, SIDES, filtered_comparison
 from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.markup import link
 from benchkit.show.dashboard.components.metrics import measured_metrics
 from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
@@ -168,16 +174,23 @@ def _experiments(store: Store) -> list[Viewable]:
                 "benchkit ab baseline no-stealing -k tag:quick",
             )
         ]
-    links = {}
+    rows = []
     for experiment, part in reversed(list(runs.groupby("experiment", sort=False))):
-        n_failed = int((part["outcome"] != "ok").sum())
-        links[address("compare", experiment=experiment)] = (
-            f"{part['started'].min():%Y-%m-%d %H:%M}  {', '.join(dict.fromkeys(part['arm']))}: "
-            f"{counted(part['workload'].nunique(), 'workload')}, {counted(len(part), 'run')}"
-            + (f", {n_failed} not ok" if n_failed else "")
+        arms = list(dict.fromkeys(part["arm"]))
+        names = [arm for arm in arms if arm != NULL_ARM]
+        title = f"{', '.join(names[1:]) or NULL_ARM} against {names[0] if names else NULL_ARM}"
+        rows.append(
+            [
+                f"{part['started'].min():%Y-%m-%d %H:%M}",
+                link(title, address("compare", experiment=experiment)),
+                str(part["workload"].nunique()),
+                str(len(part)),
+                str(int((part["outcome"] != "ok").sum())),
+            ]
         )
     head = ui.page_head("Experiments", lines=["Environments that were measured in turns."])
-    return [head, ui.link_list(links)]
+    titles = ["started (UTC)", "arms", "workloads", "runs", "not ok"]
+    return [head, tables.html_table(titles, rows)]
 
 
 def _pairs(runs: pd.DataFrame, comparison: Comparison) -> list[Viewable]:

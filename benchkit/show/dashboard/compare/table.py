@@ -132,7 +132,7 @@ def _body(
     frame = comparison.frame
     summary = [
         ui.paragraph(comparison.sentence),
-        *(ui.paragraph(text, kind="bad") for text in comparison.warnings),
+        *(ui.paragraph(f"Note: {text}", kind="") for text in comparison.warnings),
     ]
     keep = pd.Series(True, index=frame.index)
     if values["metric"]:
@@ -155,6 +155,7 @@ def _body(
     return [
         *summary,
         tables.html_table(*_rows(shown, keys), tight=True, visible_rows=VISIBLE_ROWS),
+        *([ui.paragraph(_notes_text(shown.frame))] if shown.frame["note"].any() else []),
         tables.download_button("comparison.csv", lambda: shown.frame, "These rows as CSV", 160),
         tables.glossary(
             {**_TERMS, **{name: metric_term(name) for name in comparison.metrics}},
@@ -209,6 +210,16 @@ def _hidden(frame: pd.DataFrame) -> str:
     return f"Hidden by the filters: {texts}." if texts else ""
 
 
+def _notes(frame: pd.DataFrame) -> dict[int, str]:
+    """Return the distinct notes of the rows by their number in the table."""
+    return dict(enumerate(dict.fromkeys(note for note in frame["note"] if note), start=1))
+
+
+def _notes_text(frame: pd.DataFrame) -> str:
+    texts = [f"{number}: {note}" for number, note in _notes(frame.head(MOST_ROWS)).items()]
+    return f"Notes. {'. '.join(texts)}."
+
+
 def _rows(comparison: Comparison, keys: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
     """Return titles and cells of the first rows; each workload links to its causes."""
     first = replace(comparison, frame=comparison.frame.head(MOST_ROWS))
@@ -221,6 +232,7 @@ def _rows(comparison: Comparison, keys: Mapping[str, str]) -> tuple[list[str], l
     titles = [str(name) for name in table.columns if not is_omitted.get(str(name))]
     rows = []
     arms = first.frame["contender"]
+    table["note"] = table["note"].map({text: str(i) for i, text in _notes(first.frame).items()})
     for arm, row in zip(arms, table.to_dict("records"), strict=True):
         target = address("compare", **keys, workload=row["workload"], arm=arm)
         rows.append([link(row["workload"], target), *(str(row[name]) for name in titles[1:])])

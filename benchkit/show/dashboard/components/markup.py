@@ -48,7 +48,8 @@ def link(text: str, target: str, *, label: str = "", kind: str = "") -> Markup:
     """
     more = f" aria-label='{escape(label)}'" if label else ""
     more += f" class='{escape(kind)}'" if kind else ""
-    return Markup(f"<a href='{escape(target)}'{more}>{escape(text)}</a>")
+    breakable = escape(text).replace("[", "<wbr>[").replace(",", ",<wbr>")
+    return Markup(f"<a href='{escape(target)}'{more}>{breakable}</a>")
 
 
 def run_link(run: Mapping[str, Any]) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
@@ -11,7 +12,7 @@ import panel as pn
 from pandas.api.types import is_numeric_dtype
 from panel.viewable import Viewable
 
-from benchkit.formatting import MISSING
+from benchkit.formatting import MISSING, columns_of_numbers
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
 
@@ -67,7 +68,9 @@ def html_table(
     rows = list(rows)
     height = visible_rows * ROW_HEIGHT_REM if len(rows) > visible_rows else 0
     kind = "tight" if tight else "loose"
-    return ui.html_pane(ui.ELEMENTS.table(titles, rows, kind, height))
+    texts = [[re.sub(r"<[^>]*>", "", str(cell)) for cell in row] for row in rows]
+    numbers = columns_of_numbers(texts)
+    return ui.html_pane(ui.ELEMENTS.table(titles, rows, numbers, kind, height))
 
 
 def glossary(terms: Mapping[str, str], title: str = "What the columns mean") -> pn.pane.HTML:

@@ -388,5 +388,5 @@ def figure(plot: UIElement) -> pn.pane.Bokeh:
         plot,
         sizing_mode="stretch_width",
         margin=(0, 0, 6, 0),
-        styles={"clip-path": "inset(0 0 0 6px)"},
+        styles={"clip-path": "inset(0 0 0 6px)", "filter": "var(--figure)"},
     )

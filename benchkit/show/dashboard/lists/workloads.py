@@ -41,14 +41,14 @@ TITLE = "Workloads"
 #: Usual largest number of runs per side; a workload that needs more for 5 % is noisy.
 MANY_RUNS = 12
 _TITLES = (
-    "workload", "category", "runs", "last run (UTC)", "outcome", "last night", "failed",
+    "workload", "category", "runs", "last run (UTC)", "state", "failed",
     "usual", "noise", "runs for 5 %", "nights",
 )  # fmt: skip
 
 
 _TERMS = {
-    "outcome": "outcome of the newest run",
-    "last night": "the most serious state of its series on the last night of the store",
+    "state": "outcome of the newest run; if that is ok and the workload has nightly runs, the most "
+    "serious state of its environments on the last night",
     "failed": "runs that are not ok, and their share of all runs; skipped runs are no failures",
     "usual": "median of its newest set of comparable runs",
 }
@@ -256,19 +256,22 @@ def _cells(row: Row, metric: str, nightly: set[str]) -> list[str]:
     """Return the cells of a row."""
     name = link(row.name, address("workloads", name=row.name))
     if row.last is None:
-        return [name, row.category, "0", MISSING, "never measured", *[MISSING] * 5, ""]
+        return [name, row.category, "0", MISSING, "never measured", *[MISSING] * 4, ""]
     history = ""
     if row.name in nightly:
         target = address("history", workload=row.name, metric=metric)
         history = link("history", target, label=f"history of {row.name}", kind="whole")
     outcome = row.last["outcome"]
+    state = span(outcome_text(outcome), tone_of_outcome(outcome))
+    if row.state and outcome in NO_FAILURE:
+        is_bad = row.state in ("failed", "regressed")
+        state = span(" ".join(STATES[row.state]), "bad" if is_bad else "soft")
     return [
         name,
         row.category,
         str(row.n_runs),
         run_link(row.last),
-        span(outcome_text(outcome), tone_of_outcome(outcome)),
-        " ".join(STATES[row.state]) if row.state else MISSING,
+        state,
         workload.share_text(row.n_failed, row.n_runs),
         format_quantity(row.level, METRICS[metric].units),
         workload.noise_text(row.noise),

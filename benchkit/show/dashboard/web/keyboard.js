@@ -44,10 +44,10 @@
   const areOn = () => stored("benchkit-keys") !== "off";
   window.benchkitKeys = () => {
     const dialog = document.getElementById("keys"), list = dialog.querySelector("dl");
-    list.replaceChildren(...keys.filter(([, , isUsable]) => isUsable()).flatMap(([key, description]) => {
+    list.replaceChildren(...keys.flatMap(([key, description, isUsable]) => {
       const [term, definition, cap] = ["dt", "dd", "kbd"].map(tag => document.createElement(tag));
       cap.textContent = capTexts[key] ?? key;
-      definition.textContent = description;
+      definition.textContent = isUsable() ? description : `${description} (not on this page)`;
       term.append(cap);
       return [term, definition];
     }));
