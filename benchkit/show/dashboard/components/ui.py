@@ -382,11 +382,13 @@ def figure(plot: UIElement) -> pn.pane.Bokeh:
     panel.pane.Bokeh
         The pane.
     """
+    # Brighter on a dark page; `styles` of the pane do not reach the figure.
+    plot.stylesheets = [*plot.stylesheets, ":host { filter: var(--figure, none); }"]
     # Bokeh draws once into the leftmost pixels before it knows the width; a transparent background
     # would not cover these pixels later.
     return pn.pane.Bokeh(
         plot,
         sizing_mode="stretch_width",
         margin=(0, 0, 6, 0),
-        styles={"clip-path": "inset(0 0 0 6px)", "filter": "var(--figure)"},
+        styles={"clip-path": "inset(0 0 0 6px)"},
     )
