@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import textwrap
 from typing import Any
 
 import click
@@ -14,6 +15,9 @@ __all__ = ["run"]
 
 #: Exit codes: a run failed; Ctrl-C.
 FAILED, INTERRUPTED = 3, 130
+
+#: Largest number of characters of an error in the table.
+MOST_ERROR = 60
 
 
 @click.command()
@@ -80,7 +84,10 @@ def run(
         print_json(records)
     elif records:
         runs = experiment.store.runs()
-        click.echo(Table([run_row(record, runs) for record in records]).to_text())
+        rows = [run_row(record, runs) for record in records]
+        for row in rows:  # the whole text was printed when the run ended
+            row["error"] = textwrap.shorten(row["error"], MOST_ERROR, placeholder=" ...")
+        click.echo(Table(rows).to_text())
         click.echo(f"stored in {experiment.store.path}", err=True)
     for record in records:
         for line in experiment.store.open(record["id"], groups=()).capture_errors:

@@ -33,6 +33,7 @@ def workload(
     version: int = 1,
     metrics: Mapping[str, str] | None = None,
     seed: int = 0,
+    owner: str = "",
 ) -> Any:
     """Declare that a function is a workload.
 
@@ -69,6 +70,8 @@ def workload(
         Names and units of metrics that the check step returns.
     seed : int, default 0
         Passed to the steps and recorded.
+    owner : str, optional
+        Person or team that should look at a regression, such as ``@dask/array``; recorded.
 
     Returns
     -------
@@ -114,6 +117,7 @@ def workload(
             version=version,
             metrics=dict(metrics or {}),
             seed=seed,
+            owner=owner,
         )
 
     return declare if function is None else declare(function)

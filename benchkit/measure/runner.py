@@ -161,6 +161,7 @@ class _Execution:
             started=wall.time(),
             workload=self.variant.name,
             category=workload.category,
+            owner=workload.owner,
             params=self.variant.params,
             description=workload.description,
             version=workload.version,

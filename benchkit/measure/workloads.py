@@ -51,7 +51,7 @@ class Workload:
         The two parts of the name.
     parameters : dict of str to list
         Values of each parameter.
-    tags, requires, max_threads, features, cluster, deadline_s, version, metrics, seed
+    tags, requires, max_threads, features, cluster, deadline_s, version, metrics, seed, owner
         See `benchkit.measure.workload`.
     """
 
@@ -68,6 +68,7 @@ class Workload:
     version: int = 1
     metrics: dict[str, str] = field(default_factory=dict)
     seed: int = 0
+    owner: str = ""
 
     def __post_init__(self) -> None:
         self.steps: dict[str, Callable[..., Any]] = {}
@@ -296,6 +297,7 @@ class Workload:
             "variants": ", ".join(variant.name for variant in self.variants()),
             "tags": ", ".join(self.tags),
             "requires": ", ".join(self.requires),
+            "owner": self.owner,
             "file": f"{self.path}:{self.line}",
         }
         return html_table(self.name, texts.items())

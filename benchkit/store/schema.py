@@ -155,6 +155,7 @@ RECORD_FIELDS: dict[str, str] = {
     "id": "str",
     "workload": "str",  # the variant's full name: the key of rows, series and issues
     "category": "str",
+    "owner": "str",  # person or team that should look at a regression
     "params": "json",
     "version": "int",
     "source_hash": "str",

@@ -286,3 +286,14 @@ def test_unknown_cluster_option_is_rejected_before_start(tmp_path):
 
     with pytest.raises(InvalidClusterError, match="did you mean 'n_workers'"):
         spec.check()
+
+
+def test_run_has_owner_of_workload(tmp_path):
+    @workload(category="t", owner="@dask/array")
+    def owned(client):
+        return client.submit(int, 1)
+
+    run = measure(owned, tmp_path)
+
+    assert run.outcome == "ok"
+    assert run.record["owner"] == run.tree.attrs["owner"] == "@dask/array"

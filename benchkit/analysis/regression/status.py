@@ -5,19 +5,19 @@ Verdicts come from the ledger and the detector; this module adds labels and the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import History, night_name
-from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.level_events import SAME_CHANGE_NIGHTS, worse_direction
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import OUTCOME_WORDS
 
-__all__ = ["STATES", "SeriesStatus", "series_label", "series_statuses"]
+__all__ = ["STATES", "SeriesStatus", "reported_change", "series_label", "series_statuses"]
 
 #: State -> symbol and label, in the order of rows.
 STATES = {
@@ -109,6 +109,37 @@ def series_label(about: Mapping[str, Any]) -> str:
     if about["capture"] not in (None, "full"):
         parts.append(f"capture {about['capture']}")
     return " ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])
+
+
+def reported_change(
+    change: ChangePoint, about: Mapping[str, Any], night: str, regressions: Iterable[Regression]
+) -> ChangePoint:
+    """Return a change with the size that the ledger has for it.
+
+    Parameters
+    ----------
+    change : ChangePoint
+        A change that the detector finds today.
+    about : mapping
+        Fields of its series.
+    night : str
+        First night of its new level.
+    regressions : iterable of Regression
+        Regressions of the ledger.
+
+    Returns
+    -------
+    ChangePoint
+        The change itself if the ledger has no regression of this series and night: later nights
+        change the estimate a little, and a regression has the same size on all pages.
+    """
+    name = series_name(about)
+    for each in regressions:
+        # The detector may place the change a few nights from where it was first placed.
+        days = abs(np.datetime64(each.night[:10]) - np.datetime64(night[:10])).astype(int)
+        if series_name(each.about) == name and days <= SAME_CHANGE_NIGHTS:
+            return replace(change, ratio=each.ratio, low=each.low, high=each.high)
+    return change
 
 
 def series_statuses(

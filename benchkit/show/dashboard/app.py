@@ -20,10 +20,9 @@ from benchkit.show.dashboard import live
 from benchkit.show.dashboard.compare import page as compare_page
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.lists import environments, runs, workloads
-from benchkit.show.dashboard.nights import history, overview
+from benchkit.show.dashboard.nights import history, overview, regressions
 from benchkit.show.dashboard.pair import page as pair_page
 from benchkit.show.dashboard.run import page as run_page
-from benchkit.show.dashboard.state.nights import all_nights
 from benchkit.show.dashboard.web.template import page, style_widgets
 
 __all__ = ["VIEWS", "application"]
@@ -32,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 VIEWS: dict[str, ModuleType] = {
     "overview": overview,
+    "regressions": regressions,
     "history": history,
     "runs": runs,
     "run": run_page,
@@ -41,10 +41,11 @@ VIEWS: dict[str, ModuleType] = {
     "workloads": workloads,
     "environments": environments,
 }
-#: Number of nights from which on the default view is the overview instead of the list of runs.
-MIN_NIGHTS = 3
 #: Views in the navigation bar; they need no further key of the address.
-_NAVIGATION = ("overview", "history", "runs", "compare", "follow", "workloads", "environments")
+_NAVIGATION = (
+    *("overview", "regressions", "history", "runs"),
+    *("compare", "follow", "workloads", "environments"),
+)
 
 
 def application() -> pn.Template:
@@ -84,13 +85,8 @@ def _content(name: str, state: dict[str, str]) -> Viewable:
 
 
 def _default_view() -> str:
-    """Return the default view: the followed experiment, the last night, or the list of runs."""
-    if os.environ.get(live.FOLLOW_VARIABLE):
-        return "follow"
-    try:
-        return "overview" if len(all_nights().times) >= MIN_NIGHTS else "runs"
-    except BenchkitError:
-        return "runs"
+    """Return the default view: the followed experiment, else the overview."""
+    return "follow" if os.environ.get(live.FOLLOW_VARIABLE) else "overview"
 
 
 def _state() -> dict[str, str]:

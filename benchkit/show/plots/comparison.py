@@ -274,7 +274,8 @@ def heat_map(
     index = frame["row"].to_numpy()
     steps = np.round(np.asarray(table.thresholds) * 100, 6)
     less, more = table.less[index], table.more[index]
-    columns = [f"−{step:g}" for step in steps[::-1]] + [f"+{step:g}" for step in steps]
+    columns = [f"−{step:g}" if step else "any less" for step in steps[::-1]]
+    columns += [f"+{step:g}" if step else "any more" for step in steps]
     signed = np.hstack([-less[:, ::-1], more])
     labels = _labels(frame, comparison)
     n_rows, n_columns = signed.shape
@@ -305,7 +306,7 @@ def heat_map(
     )  # fmt: skip
     tips = [
         ("workload", "@label"),
-        ("beyond", "@beyond %"),
+        ("change beyond (%)", "@beyond"),
         ("probability", "@probability{0.0} %"),
     ]
     add_glyph(fig, cell, source, tips=tips)
@@ -315,8 +316,7 @@ def heat_map(
     names: dict[float | str, Any] = {
         i: columns[i] if step % every == 0 else "" for i, step in enumerate(from_middle)
     }
-    if share_y is not None:
-        names[len(steps) - 1] = ""  # the adjacent column has the label 0
+    names |= {len(steps) - 1: "", len(steps): "0"} if not steps[0] else {}
     fig.xaxis.major_label_overrides = names
     fig.xgrid.grid_line_color = None
     if share_y is not None:  # no room: the title explains colours, tooltips show probabilities

@@ -28,6 +28,7 @@ from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.regression import Regression
 from benchkit.formatting import counted, format_quantity
 from benchkit.show.plots.base import (
     INK,
@@ -68,6 +69,7 @@ def history_plot(
     from_zero: bool = True,
     height: int = 360,
     small: bool = False,
+    regressions: Iterable[Regression] = (),
 ) -> figure:
     """Draw one series: runs, medians of nights, levels, changes, builds, failures.
 
@@ -86,6 +88,8 @@ def history_plot(
     small : bool, default False
         Draw a small multiple next to a larger figure: no legend, no tool except tap, no builds,
         no tooltips. A page has several; the larger figure has the tooltips.
+    regressions : iterable of Regression
+        Regressions of the ledger: their changes have the size of the ledger.
 
     Returns
     -------
@@ -123,7 +127,7 @@ def history_plot(
     _draw_levels(series)
     renderers: list[DataRenderer] = [*_draw_runs(series, ok), *_draw_failures(series, runs)]
     _draw_medians(series)
-    draw_changes(series)
+    draw_changes(series, regressions)
     if not small:
         draw_builds(series, runs)
     draw_restarts(series, runs, marks)

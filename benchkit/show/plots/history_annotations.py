@@ -18,8 +18,10 @@ from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 from benchkit.analysis.changepoint.detect import ChangePoint
-from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.history import History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import Regression
+from benchkit.analysis.regression.status import reported_change
 from benchkit.errors import UsageError
 from benchkit.formatting import format_change
 from benchkit.show.plots.base import INK, add_glyph
@@ -86,17 +88,23 @@ class SeriesFigure:
         return segments[(segments["key"] == key) & segments["metric"].isin(["", self.metric])]
 
 
-def draw_changes(series: SeriesFigure) -> None:
+def draw_changes(series: SeriesFigure, regressions: Iterable[Regression] = ()) -> None:
     """Draw changes of the level with their sizes; symbol and colour show worse or better.
 
     Parameters
     ----------
     series : SeriesFigure
         The figure.
+    regressions : iterable of Regression
+        Regressions of the ledger, whose sizes the changes have.
     """
     fig, history, small = series.figure, series.history, series.small
     bottom, height = series.low, series.high - series.low
-    changes = history.changes[series.row]
+    regressions, about = list(regressions), history.series.iloc[series.row].to_dict()
+    changes = [
+        reported_change(change, about, night_name(history.times[change.index]), regressions)
+        for change in history.changes[series.row]
+    ]
     if not changes:
         return
     worse = worse_direction(series.metric)

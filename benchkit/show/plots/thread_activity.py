@@ -54,6 +54,9 @@ _EVENT_COLOURS = {
 #: Maximum number of events that are drawn.
 MOST_EVENTS = 200
 
+#: Activity of a task that waits for data: in the worker's event loop, not in a thread.
+FETCH = "transfer"
+
 
 def busy_threads(run: Run | xr.DataTree) -> figure:
     """Draw the number of busy threads over time, stacked by activity.
@@ -114,7 +117,14 @@ class BusyThreads:
     def _draw(self, tree: xr.DataTree) -> figure:
         fig = make_figure(TITLE, "time (s)", "threads", height=200, y_range=DataRange1d(start=0))
         names = [name for name in ACTIVITY_COLOURS if name in self._source.data]
-        add_stack(fig, self._source, names, [ACTIVITY_COLOURS[name] for name in names], names)
+        # Workers fetch data while their threads compute: stacked, the sum would exceed the threads.
+        on_threads = [name for name in names if name != FETCH]
+        colours = [ACTIVITY_COLOURS[name] for name in on_threads]
+        add_stack(fig, self._source, on_threads, colours, on_threads)
+        if FETCH in names:
+            fetching = Line(x="time", y=FETCH, line_color=ACTIVITY_COLOURS[FETCH], line_width=1.5)
+            legend = f"{FETCH} (needs no thread)"
+            add_glyph(fig, fetching, self._source, legend=legend, name=FETCH)
         n_threads = int(tree.attrs.get("n_threads") or 0)
         add_limit(fig, [n_threads] if n_threads else [], "all threads")
         invisible = Line(x="time", y=names[0], line_alpha=0)

@@ -21,8 +21,9 @@ from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
-from benchkit.analysis.regression.status import series_label
+from benchkit.analysis.regression.status import reported_change, series_label
 from benchkit.errors import UnreadableRun
+from benchkit.show.site.numbers import distinct_rows, seconds, short_number, short_numbers
 from benchkit.store.index.query import workload_matcher
 from benchkit.store.marks import active_marks
 from benchkit.store.runfile.file import read_attribute, run_name
@@ -114,13 +115,13 @@ class SiteData:
         keys = sorted(runs["key"].unique())
         series = [self._about(key) for key in keys]
         places = {key: place for place, key in enumerate(keys)}
-        builds, build = _coded(runs[list(_BUILD)])
+        builds, build = distinct_rows(runs[list(_BUILD)])
         outcomes = list(dict.fromkeys(runs["outcome"]))
         return {
             "workload": name,
             "series": series,
             "metrics": _metric_terms(self._metrics(runs)),
-            "nights": [_second(time) for time in self.history.times],
+            "nights": [seconds(time) for time in self.history.times],
             "runs": {
                 "id": runs["id"].tolist(),
                 "series": [places[key] for key in runs["key"]],
@@ -128,7 +129,7 @@ class SiteData:
                 "outcome": [outcomes.index(outcome) for outcome in runs["outcome"]],
                 "counts": runs["comparable"].astype(int).tolist(),
                 "build": build,
-                "values": {metric: _short(runs[metric]) for metric in self._metrics(runs)},
+                "values": {metric: short_numbers(runs[metric]) for metric in self._metrics(runs)},
             },
             "outcomes": outcomes,
             "builds": builds,
@@ -186,7 +187,7 @@ class SiteData:
         """
         latest = self.history.latest_night()
         opened = {
-            (each.workload, each.environment, each.host, each.metric): each.id
+            (each.workload, each.environment, each.host, each.metric): each
             for each in reversed(self.regressions)
             if each.is_open
         }
@@ -198,18 +199,23 @@ class SiteData:
             values = self.history.values[place, -SPARK_NIGHTS:]
             changes = self.history.changes[place]
             series = (about["workload"], about["environment"], about["host"], metric)
+            regression = opened.get(series)
+            ratio, units = float(latest.ratio[place]), float(latest.units[place])
+            if regression is not None and math.isfinite(units) and units and ratio != 1:
+                units *= math.log(regression.ratio) / math.log(ratio)
+                ratio = regression.ratio
             row.setdefault("metrics", {})[metric] = {
-                "spark": _short(values),
+                "spark": short_numbers(values),
                 "steps": [
                     [change.index - (last + 1 - values.size), change.direction]
                     for change in changes
                     if change.index > last - values.size
                 ],
-                "now": _digits(_last(self.history.values[place])),
-                "ratio": _digits(latest.ratio[place]),
-                "units": _digits(latest.units[place], 2),
-                "change": self._last_change(about, changes[-1]) if changes else None,
-                "regression": opened.get(series),
+                "now": short_number(float(self.history.values[place, -1])),
+                "ratio": short_number(ratio),
+                "units": short_number(units, 2),
+                "change": self._last_change(about, self._reported(place)[-1]) if changes else None,
+                "regression": regression.id if regression else None,
                 "worse": worse_direction(metric),
             }
             row["outcome"] = str(self.history.outcomes[key, -1])
@@ -288,8 +294,8 @@ class SiteData:
         changes = []
         for place in np.flatnonzero(rows["key"].isin(keys)).tolist():
             about = rows.iloc[place]
-            for change in self.history.changes[place]:
-                size = [_digits(change.ratio), _digits(change.low), _digits(change.high)]
+            for change in self._reported(place):
+                size = [short_number(each) for each in (change.ratio, change.low, change.high)]
                 seen = [change.index, change.detected_at]
                 worse = change.direction == worse_direction(about["metric"])
                 machine = int(self._is_machine(about, change))
@@ -297,8 +303,16 @@ class SiteData:
                 changes.append([series, about["metric"], *seen, *size, int(worse), machine])
         return changes
 
+    def _reported(self, place: int) -> list[ChangePoint]:
+        """Return the changes of a series with the sizes of the ledger."""
+        about, times = self.history.series.iloc[place].to_dict(), self.history.times
+        return [
+            reported_change(change, about, night_name(times[change.index]), self.regressions)
+            for change in self.history.changes[place]
+        ]
+
     def _last_change(self, about: Mapping[str, Any], change: ChangePoint) -> dict[str, Any]:
-        size = {name: _digits(getattr(change, name)) for name in ("ratio", "low", "high")}
+        size = {name: short_number(getattr(change, name)) for name in ("ratio", "low", "high")}
         night = str(self.history.times[change.index])[:10]
         return {"night": night, **size, "machine": self._is_machine(about, change)}
 
@@ -360,36 +374,6 @@ def page_name(workload: str) -> str:
 def _metric_terms(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return the unit and the long name of metrics."""
     return {name: {"unit": METRICS[name].units, "name": METRICS[name].long_name} for name in names}
-
-
-def _coded(table: pd.DataFrame) -> tuple[list[list[Any]], list[int]]:
-    """Return the distinct rows of a table and, for each row, the index of its distinct row."""
-    rows = [tuple(json_safe(value) for value in row) for row in table.itertuples(index=False)]
-    distinct = list(dict.fromkeys(rows))
-    places = {row: place for place, row in enumerate(distinct)}
-    return [list(row) for row in distinct], [places[row] for row in rows]
-
-
-def _short(values: Any) -> list[float | None]:
-    """Return values with five digits; missing values are None."""
-    numbers = np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"), float)
-    return [_digits(value) for value in numbers.tolist()]
-
-
-def _digits(value: float, digits: int = 5) -> float | None:
-    if value is None or not math.isfinite(value):
-        return None
-    short = float(f"{value:.{digits}g}")
-    return int(short) if short.is_integer() and abs(short) < 1e15 else short
-
-
-def _last(values: np.ndarray) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite[-1]) if finite.size else math.nan
-
-
-def _second(time: np.datetime64) -> int:
-    return int(time.astype("datetime64[s]").astype(int))
 
 
 def _selects(mark: Mapping[str, Any], workload: str) -> bool:

@@ -85,8 +85,9 @@ def test_heat_map_shows_probability_of_each_change(report):
     assert cells["x.w03", "+60"] < 0.01
     assert cells["x.w07", "−5"] < -0.99
     labels = [name for name in fig.xaxis[0].major_label_overrides.values() if name]
-    less = [f"−{percent}" for percent in range(80, -1, -10)]
-    assert labels == [*less, *(f"+{percent}" for percent in range(0, 81, 10))]
+    less = [f"−{percent}" for percent in range(80, 0, -10)]
+    assert labels == [*less, "0", *(f"+{percent}" for percent in range(10, 81, 10))]
+    assert cells["x.w03", "any more"] > 0.99
 
 
 def test_comparison_plots_share_rows(report):

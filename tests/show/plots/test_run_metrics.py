@@ -351,3 +351,13 @@ def test_plot_accessor_calls_the_function_with_the_same_name(a_run):
     assert len(run.plot.worker_load()) == len(plots.worker_load(run)) == 3
     methods = [name for name in vars(plots.RunPlots) if not name.startswith("_")]
     assert all(callable(getattr(plots, name)) for name in methods)
+
+
+def test_busy_threads_stack_excludes_fetches(a_run):
+    fig = plots.busy_threads(a_run)
+    stacked = [r.name for r in fig.renderers if type(r.glyph).__name__ == "VArea"]
+    (fetches,) = (r for r in fig.renderers if r.name == "transfer")
+
+    assert "compute" in stacked
+    assert "transfer" not in stacked
+    assert (type(fetches.glyph).__name__, fetches.glyph.y) == ("Line", "transfer")

@@ -22,6 +22,7 @@ from benchkit.show.dashboard.components.filters import metric_select, select
 from benchkit.show.dashboard.components.mark_form import mark_series
 from benchkit.show.dashboard.components.markup import outcome_text, run_link
 from benchkit.show.dashboard.components.metrics import metric_terms, metric_text
+from benchkit.show.dashboard.nights.regressions import DAYS
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.nights import (
@@ -82,6 +83,7 @@ def view(state: dict[str, str]) -> Viewable:
     series = {series_label(row): row for row in all_series.to_dict("records")}
     where = select("Where", list(series), series_label(matching.iloc[0].to_dict()), width=320)
     metric = metric_select(metrics, state.get("metric"))
+    period = select("Range", DAYS, "", width=140)
     zero = pn.widgets.Checkbox(name="Axis from zero", value=state.get("zero") == "1")
     body, form = ui.column(), ui.column()
     days: Range1d
@@ -99,6 +101,7 @@ def view(state: dict[str, str]) -> Viewable:
         selected = series[where.value]
         if not events or any(event.obj is where for event in events):
             days = _days(history, selected["key"], {} if events else state)
+            period.value = ""
             for end in ("start", "end"):
                 days.on_change(end, lambda attr, old, new: write_later())
         body[:] = _body(history, selected, metric.value, metrics, bool(zero.value), days)
@@ -106,14 +109,20 @@ def view(state: dict[str, str]) -> Viewable:
         if events:
             write()
 
+    def show_period(event: Any) -> None:
+        first, last = pd.Timestamp(days.reset_start), pd.Timestamp(days.reset_end)
+        start = max(first, last - pd.Timedelta(days=int(event.new))) if event.new else first
+        days.update(start=start, end=last)
+
     draw()
+    period.param.watch(show_period, "value")
     for widget in (where, metric, zero):
         widget.param.watch(draw, "value")
     note = f"Never measured in {', '.join(unknown)}; this is another series."
     return ui.column(
         ui.page_head(str(state["workload"]), lines=[CLICK_HELP]),
         *([ui.paragraph(note)] if unknown else []),
-        pn.Row(where, metric, zero),
+        pn.FlexBox(where, metric, period, zero),
         body,
         form,
     )
@@ -175,7 +184,9 @@ def _body(
         content.append(ui.message("Nothing to draw", text))
     else:
         marks = active_marks(open_store().marks())
-        plot = open_on_run_click(history_plot(history, row, marks=marks, from_zero=from_zero))
+        plot = open_on_run_click(
+            history_plot(history, row, marks=marks, from_zero=from_zero, regressions=regressions())
+        )
         if plot.xaxis[0].visible:
             plot.x_range = days
         large.append(plot)
@@ -185,7 +196,14 @@ def _body(
     def fill() -> None:
         plots = [
             open_on_run_click(
-                history_plot(history, place, from_zero=from_zero, height=170, small=True)
+                history_plot(
+                    history,
+                    place,
+                    from_zero=from_zero,
+                    height=170,
+                    small=True,
+                    regressions=regressions(),
+                )
             )
             for place in small_rows
             if place is not None

@@ -28,7 +28,13 @@ from benchkit.show.dashboard.components.filters import (
 )
 from benchkit.show.dashboard.components.markup import NO_FAILURE, link, span
 from benchkit.show.dashboard.components.metrics import metric_term
-from benchkit.show.dashboard.state.nights import all_nights, series_statuses_of, shown_metrics
+from benchkit.show.dashboard.lists import runs
+from benchkit.show.dashboard.state.nights import (
+    all_nights,
+    regressions,
+    series_statuses_of,
+    shown_metrics,
+)
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape
 from benchkit.show.plots.sparkline import sparkline
@@ -37,8 +43,12 @@ from benchkit.store.schema import METRICS
 __all__ = ["TITLE", "view"]
 
 TITLE = "Overview"
-#: Largest number of nights in a sparkline; more would be too narrow to see.
+#: Number of nights in a sparkline by default.
 SPARK_NIGHTS = 60
+#: Number of nights from which on the first page of a store shows nights instead of runs.
+MIN_NIGHTS = 3
+#: Label of a range -> value in the address: number of nights in the small figures.
+_NIGHTS = {"60 nights": "", "30 nights": "30", "120 nights": "120", "365 nights": "365"}
 #: States that need no attention.
 QUIET = ("unchanged", "short", "absent")
 _TERMS = {
@@ -66,12 +76,15 @@ def view(state: dict[str, str]) -> Viewable:
         The page.
     """
     metrics = shown_metrics()
-    if not metrics:
-        return ui.message(
-            "No nights yet",
-            "Measure a selection every night, then this page shows what changed:",
+    n_nights = len(all_nights().times)
+    if not metrics or (n_nights < MIN_NIGHTS and not state.get("view")):
+        text = f"This store has {counted(n_nights, 'night')}. Measure a selection every night, "
+        message = ui.message(
+            "No nights yet" if not metrics else "Too few nights to compare",
+            f"{text}then this page shows what changed; below are the runs:",
             "benchkit nightly -k profile:nightly",
         )
+        return ui.column(message, runs.view({}))
     first, *others = (night_name(time) for time in reversed(all_nights().times))
     nights = {_minute(first): "", **{_minute(name): name for name in others}}
     night = select("Night (UTC)", nights, state.get("night"), width=180)
@@ -80,6 +93,7 @@ def view(state: dict[str, str]) -> Viewable:
     widgets = {
         "night": night,
         "metric": metric,
+        "range": select("Range", _NIGHTS, state.get("range"), width=130),
         "find": find_field(state, "workload or environment", 260),
         "show": select(
             "Show", _SHOWN, state.get("show"), width=200, default="all" if is_small else "news"
@@ -126,8 +140,9 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     if failed_rows:
         lines.append(f"{counted(len(failed_rows), 'workload')} without an ok run: no series.")
     value = "that night" if chosen else "last night"
+    n_shown = int(values["range"] or SPARK_NIGHTS)
     titles = ["state", "workload", "where", value, "change", "in noise units", "nights"]
-    rows = [*failed_rows, *(_cells(status, history, metric) for status in shown)]
+    rows = [*failed_rows, *(_cells(status, history, metric, n_shown) for status in shown)]
     if rows:
         table = tables.html_table(titles, rows)
     elif find or show == "all":
@@ -136,9 +151,19 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
         table = ui.message("Nothing needs attention", "Select everything to see all series.")
     return [
         ui.page_head(f"Night of {_minute(night_name(history.times[-1]))} UTC", lines=lines),
+        ui.link_line("Over time", {address("regressions", days="30"): _last_month()}),
         table,
         tables.glossary({**_TERMS, value: metric_term(metric)}),
     ]
+
+
+def _last_month() -> str:
+    """Return the number of regressions that are open, and that began in the last 30 days."""
+    first = night_name(all_nights().times[-1] - np.timedelta64(30, "D"))
+    every = regressions()
+    n_new = sum(each.night >= first for each in every)
+    n_open = sum(each.is_open for each in every)
+    return f"{counted(n_open, 'open regression')}, {n_new} began in the last 30 days; improvements"
 
 
 def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
@@ -215,7 +240,7 @@ def _since(change: str, since: str) -> Markup:
     return Markup(f"{change} <small>since {escape(since)}</small>" if since else change)
 
 
-def _cells(status: SeriesStatus, history: History, metric: str) -> list[str]:
+def _cells(status: SeriesStatus, history: History, metric: str, n_nights: int) -> list[str]:
     """Return the cells of a row."""
     tone = {"failed": "bad", "regressed": "bad", "improved": "good"}.get(status.state, "soft")
     keys = {name: status.about[name] for name in SERIES_FIELDS}
@@ -224,26 +249,27 @@ def _cells(status: SeriesStatus, history: History, metric: str) -> list[str]:
         interval = f"95 % interval {format_change(status.low)} to {format_change(status.high)}"
         change = span(format_change(status.ratio), title=interval)
     units = f"{status.units:+.1f}".replace("-0.0", "+0.0") if np.isfinite(status.units) else MISSING
+    value = format_quantity(status.value, METRICS[metric].units)
     return [
         span(f"{STATES[status.state][0]} {status.label}", tone),
         link(status.about["workload"], address("history", metric=metric, **keys)),
         series_label(status.about),
-        format_quantity(status.value, METRICS[metric].units),
+        "failed" if status.state == "failed" else value,
         _since(change, status.since),
         units.replace("-", "−"),
-        _sparkline(status, history, metric),
+        _sparkline(status, history, metric, n_nights),
     ]
 
 
-def _sparkline(status: SeriesStatus, history: History, metric: str) -> Markup:
-    values = history.values[status.row, -SPARK_NIGHTS:]
+def _sparkline(status: SeriesStatus, history: History, metric: str, n_nights: int) -> Markup:
+    values = history.values[status.row, -n_nights:]
     skipped = len(history.times) - values.size
     changes: Sequence[tuple[int, int]] = [
         (change.index - skipped, change.direction)
         for change in history.changes[status.row]
         if change.index >= skipped
     ]
-    outcomes = history.outcomes[int(status.about["key"]), -SPARK_NIGHTS:]
+    outcomes = history.outcomes[int(status.about["key"]), -n_nights:]
     failed = np.flatnonzero(~np.isin(outcomes, ("", *NO_FAILURE))).tolist()
     label = f"{status.about['workload']}, {values.size} nights: {status.label}"
     if np.isfinite(status.ratio):

@@ -147,7 +147,7 @@
       { name: "workload", cell: (row) => make("a", { href: `${root}w/${row.page}.html#metric=${choose.value}` }, row.workload), sort: (row) => row.workload },
       { name: "environment", cell: (row) => row.label, sort: (row) => row.label },
       { name: "state", cell: (row) => { const [symbol, word, kind] = state(row); return make("span", { class: kind }, `${symbol} ${word}`); }, sort: (row) => state(row)[3] },
-      { name: "last night", number: true, cell: (row) => quantity(of(row)?.now, data.metrics[choose.value].unit), sort: (row) => of(row)?.now ?? null },
+      { name: "last night", number: true, cell: (row) => BAD.includes(row.outcome) ? "failed" : quantity(of(row)?.now, data.metrics[choose.value].unit), sort: (row) => of(row)?.now ?? null },
       { name: "against usual", number: true, cell: (row) => percent(of(row)?.ratio), sort: (row) => of(row)?.ratio ?? null },
       { name: "in noise units", number: true, cell: (row) => signed(of(row)?.units), sort: (row) => { const units = of(row)?.units; return units === null || units === undefined ? null : Math.abs(units); } },
       { name: "last change", cell: (row) => { const change = of(row)?.change; return change ? `${percent(change.ratio)} on ${change.night}${change.machine ? ", caused by the machine" : ""}` : ""; }, sort: (row) => of(row)?.change?.night ?? null },
@@ -175,6 +175,15 @@
     const found = [];
     for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) found.push(value);
     return found;
+  }
+
+  // Every day, every other day, or Mondays a whole number of weeks apart: at most `most` moments.
+  function dayTicks(first, last, most) {
+    const length = 86400, monday = 4; // 1970-01-05
+    const step = [1, 2, 7, 14, 28, 56, 91, 182, 364].find((days) => (last - first) / length / days <= most - 1) || 728;
+    const found = [];
+    for (let at = (Math.ceil((first / length - monday) / step) * step + monday) * length; at <= last; at += step * length) found.push(at);
+    return found.length ? found : [first];
   }
 
   function workload(data) {
@@ -222,10 +231,9 @@
         svg.append(draw("text", { x: left - 8, y: y(value * by) + 4, "text-anchor": "end" }, String(Number(value.toPrecision(4)))));
       }
       svg.append(draw("text", { x: 4, y: 14 }, `${data.metrics[metric].name}${name ? `, ${name}` : ""}`));
-      const n = Math.max(2, Math.floor((width - left - right) / 110));
-      for (let place = 0; place < n; place++) {
-        const seconds = first + (last - first) * place / (n - 1);
-        svg.append(draw("text", { x: x(seconds), y: height - 6, "text-anchor": place === 0 ? "start" : place === n - 1 ? "end" : "middle" }, day(seconds)));
+      for (const seconds of dayTicks(first, last, Math.max(2, Math.floor((width - left - right) / 110)))) {
+        svg.append(draw("line", { class: "grid", x1: x(seconds), x2: x(seconds), y1: top, y2: height - bottom }));
+        svg.append(draw("text", { x: Math.min(x(seconds), width - 34), y: height - 6, "text-anchor": "middle" }, day(seconds)));
       }
       // Builds: a tick at each night with changed packages.
       data.series.forEach((_, series) => {

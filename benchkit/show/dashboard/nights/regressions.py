@@ -1,0 +1,193 @@
+"""Page of regressions and improvements: what changed in a period, where, and who should look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from panel.viewable import Viewable
+
+from benchkit.analysis.regression.history import SERIES_FIELDS, night_name
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.regression import FAILING, Regression, series_name
+from benchkit.analysis.regression.status import series_label
+from benchkit.formatting import counted, format_change
+from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.dashboard.components.filters import (
+    filtered,
+    find_field,
+    has_words,
+    metric_select,
+    select,
+)
+from benchkit.show.dashboard.components.markup import Markup, link, span
+from benchkit.show.dashboard.state.cache import open_store, runs_table
+from benchkit.show.dashboard.state.nights import all_nights, nights_of, regressions, shown_metrics
+from benchkit.show.dashboard.state.url import address
+from benchkit.show.escape import escape
+from benchkit.store.schema import METRICS
+
+__all__ = ["DAYS", "TITLE", "view"]
+
+TITLE = "Regressions"
+#: Label of a period before the last night -> number of days in the address.
+DAYS = {"all nights": "", "7 days": "7", "30 days": "30", "90 days": "90", "365 days": "365"}
+_STATES = {"open and closed": "", "open": "open", "closed": "closed"}
+_TERMS = {
+    "size": "the new level against the level before with its 95 % interval, as in the ledger: the "
+    "same on all pages and in issues",
+    "who should look": "the owner that the workload declares (`owner=`), and the changes between "
+    "the builds before and after",
+    "improvements": "lasting changes for the better, as the detector found them in the history",
+}
+
+
+def view(state: dict[str, str]) -> Viewable:
+    """Return the page.
+
+    Parameters
+    ----------
+    state : dict
+        Keys of the address: ``metric`` of the improvements, ``days`` before the last night,
+        ``state`` of the regressions, ``find``.
+
+    Returns
+    -------
+    Viewable
+        The page.
+    """
+    metrics = shown_metrics()
+    if not metrics:
+        return ui.message(
+            "No nights yet",
+            "Regressions are found in nightly measurements:",
+            "benchkit nightly -k profile:nightly",
+        )
+    widgets = {
+        "days": select("Period", DAYS, state.get("days"), width=150),
+        "state": select("State", _STATES, state.get("state"), width=170),
+        "find": find_field(state, "workload, environment, owner", 260),
+        "metric": metric_select(metrics, state.get("metric")),
+    }
+    return filtered("regressions", widgets, _body)
+
+
+def _body(values: Mapping[str, str]) -> list[Viewable]:
+    since = _since(values["days"])
+    owners = _owners()
+    found = [
+        each
+        for each in regressions()
+        if each.night >= since
+        and values["state"] in ("", "open" if each.is_open else "closed")
+        and has_words(
+            f"{each.title} {each.environment} {owners.get(each.workload, '')}", values["find"]
+        )
+    ]
+    found.sort(key=lambda each: (each.is_open, each.night), reverse=True)
+    better = [
+        cells
+        for name, cells in _improvements(values["metric"], since, owners)
+        if has_words(" ".join([name, *cells]), values["find"])
+    ]
+    n_open = sum(each.is_open for each in found)
+    summary = (
+        f"{n_open} open, {len(found) - n_open} closed; "
+        f"{counted(len(better), 'improvement')} of the {METRICS[values['metric']].long_name}."
+    )
+    titles = ["state", "regression", "size", "where", "since", "who should look"]
+    content: list[Viewable] = [ui.page_head(TITLE, lines=[summary])]
+    if found:
+        rows = [_cells(each, owners.get(each.workload, "")) for each in found]
+        content.append(tables.html_table(titles, rows))
+    else:
+        content.append(ui.paragraph("No regressions."))
+    content.append(ui.heading("Improvements"))
+    if better:
+        titles = ["change", "workload", "where", "since", "owner"]
+        content.append(tables.html_table(titles, better))
+    else:
+        content.append(ui.paragraph("No improvements."))
+    return [*content, tables.glossary(_TERMS)]
+
+
+def _since(days: str) -> str:
+    """Return the first night of a period that ends with the last night."""
+    times = all_nights().times
+    if not days or not len(times):
+        return ""
+    return night_name(times[-1] - np.timedelta64(int(days), "D"))
+
+
+def _owners() -> dict[str, str]:
+    """Return the owner of each workload that declares one, from its newest run."""
+    runs = runs_table()
+    if "owner" not in runs:
+        return {}
+    newest = runs[runs["owner"].fillna("") != ""].drop_duplicates("workload")
+    return dict(zip(newest["workload"], newest["owner"].astype(str), strict=True))
+
+
+def _cells(regression: Regression, owner: str) -> list[str]:
+    failing = regression.metric == FAILING
+    keys = {name: regression.about[name] for name in SERIES_FIELDS}
+    metric = {} if failing else {"metric": regression.metric}
+    title = regression.title.removesuffix(f" since {regression.night[:10]}")
+    return [
+        span(("▲ " if regression.is_open else "") + regression.state,
+             "bad" if regression.is_open else "soft"),
+        link(title, address("history", **metric, **keys)),
+        regression.size[:120],
+        series_label(regression.about),
+        regression.night[:10],
+        _who(regression, owner),
+    ]  # fmt: skip
+
+
+def _who(regression: Regression, owner: str) -> Markup:
+    """Return the owner of the workload, and links to the changes between the builds."""
+    parts = [escape(owner)] if owner else []
+    parts += [
+        link(f"changes of {change['name']}", str(change["link"]))
+        for change in regression.facts.get("changed") or []
+        if str(change.get("link") or "").startswith("https://")
+    ]
+    return Markup("<br>".join(parts)) or span("no owner declared", "soft")
+
+
+def _improvements(
+    metric: str, since: str, owners: Mapping[str, str]
+) -> list[tuple[str, list[str]]]:
+    """Return name and cells of each lasting change for the better in a period, newest first."""
+    history, worse = nights_of(metric), worse_direction(metric)
+    aside = {
+        (*series_name(event), str(event.get("night")))
+        for event in open_store().events()
+        if event["kind"] == "set_aside"
+    }
+    rows = []
+    for place, about in enumerate(history.series.to_dict("records")):
+        for change in history.changes[place]:
+            night = night_name(history.times[change.index])
+            is_better = change.direction == -worse and night >= since
+            if not is_better or (*series_name(about), night) in aside:
+                continue
+            rows.append((night, str(about["workload"]), _improvement(about, change, night, owners)))
+    rows.sort(key=lambda row: row[:2], reverse=True)
+    return [(name, cells) for _, name, cells in rows]
+
+
+def _improvement(
+    about: Mapping[str, Any], change: Any, night: str, owners: Mapping[str, str]
+) -> list[str]:
+    name = str(about["workload"])
+    keys = {field: about[field] for field in SERIES_FIELDS}
+    interval = f"95 % interval {format_change(change.low)} to {format_change(change.high)}"
+    return [
+        span(f"▼ {format_change(change.ratio)}", "good", title=interval),
+        link(name, address("history", metric=about["metric"], **keys)),
+        series_label(about),
+        night[:10],
+        owners.get(name, ""),
+    ]

@@ -1,0 +1,78 @@
+"""Page of regressions and improvements."""
+
+import re
+
+from helpers.dashboard_server import text_of
+from helpers.history_data import FASTER, SLOWER, fill
+
+from benchkit.analysis.changepoint.detect import ChangePoint
+from benchkit.analysis.regression.status import reported_change
+from benchkit.show.dashboard.nights import overview, regressions
+from benchkit.show.dashboard.state import nights
+from benchkit.store.store import Store
+
+
+def cells(view):
+    """Return the texts of the cells of each row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", text_of(view))
+    texts = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    return [[re.sub("<[^>]*>", "", text) for text in row] for row in texts if row]
+
+
+def test_regressions_page_has_size_and_owner(nightly_store, monkeypatch):
+    monkeypatch.setattr(regressions, "_owners", lambda: {SLOWER: "the array team"})
+    ((state, title, size, where, since, who),) = cells(regressions.view({}))
+
+    assert (state, where, who) == ("▲ open", "main on bench-1", "the array team")
+    assert title == f"{SLOWER}: wall time of the workload +14 %"
+    assert size.startswith("+14 % (+11.0 to +17.0), ")
+    assert since == "2026-11-18"
+
+
+def test_regressions_page_says_that_no_owner_is_declared(nightly_store):
+    ((*_, who),) = cells(regressions.view({}))
+
+    assert who == "no owner declared"
+
+
+def test_regressions_page_filters_by_period_state_and_text(nightly_store):
+    assert len(cells(regressions.view({"days": "7", "state": "open"}))) == 1
+    assert cells(regressions.view({"state": "closed"})) == []
+    assert cells(regressions.view({"find": "no such thing"})) == []
+
+
+def test_regressions_page_has_improvements_in_period(tmp_path, a_run, monkeypatch):
+    store = fill(tmp_path / "store", a_run, n_nights=60)
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+    every = [row for row in cells(regressions.view({})) if row[0].startswith("▼")]
+    recent = cells(regressions.view({"days": "30"}))
+
+    assert [row[1:4] for row in every] == [
+        [FASTER, "main on bench-1", "2026-10-12"],
+        [FASTER, "release on bench-1", "2026-10-12"],
+    ]
+    assert all(re.fullmatch("▼ −1[5-9] %", row[0]) for row in every)
+    assert not [row for row in recent if row[0].startswith("▼")]
+    assert "2 improvements" in text_of(regressions.view({}))
+
+
+def test_charts_and_tables_have_size_of_ledger(nightly_store):
+    (regression,) = nights.regressions()
+    change = ChangePoint(9, 1.21, 1.1, 1.3, 0.999, 1, 11)
+    shown = reported_change(change, regression.about, "2026-11-17T02:00:00", [regression])
+
+    assert (shown.ratio, shown.low, shown.high) == (1.14, 1.11, 1.17)
+    assert reported_change(change, regression.about, "2026-10-17T02:00:00", [regression]) is change
+    other = {**regression.about, "environment": "release"}
+    assert reported_change(change, other, "2026-11-18T02:00:00", [regression]) is change
+    assert "+14 %" in text_of(overview.view({"view": "overview"}))
+
+
+def test_first_page_of_store_without_nights_says_so(tmp_path, a_run, monkeypatch):
+    store = Store(tmp_path / "store")
+    store.add(a_run)
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+    text = text_of(overview.view({}))
+
+    assert "This store has 1 night." in text
+    assert "1 run" in text
