@@ -291,6 +291,18 @@ def test_task_stream_outlines_very_short_tasks():
     assert bars.glyph.line_width == 1
 
 
+def test_task_stream_choose_keeps_shown_window():
+    stream = plots.TaskStream(stream_of(4_000, n_groups=3))
+    stream.figure.x_range = Range1d(start=10.0, end=20.0)
+
+    stream.choose("group-1")
+
+    data = stream._rectangle_source.data
+    assert 0 < len(data["left"]) < 100
+    assert (data["left"] < 20.0).all()
+    assert (data["right"] > 10.0).all()
+
+
 def test_task_stream_choose_highlights_groups():
     stream = plots.TaskStream(stream_of(4_000, n_groups=3))
     before = stream.raster(*stream.window).image
