@@ -174,8 +174,10 @@ def check_seconds(value: Any, name: str) -> float | None:
     UsageError
         The value is not a positive number.
     """
-    if value is None or (_is_number(value) and 0 < value < math.inf):
-        return value
+    if value is None:
+        return None
+    if _is_number(value) and 0 < value < math.inf:
+        return float(value)
     raise UsageError(f"{name}={value!r}: must be a number of seconds above 0")
 
 
