@@ -32,6 +32,7 @@ _NAMES = {
     "compare": "benchkit.analysis.compare.compare_runs",
     "dataset": "benchkit.measure.data.dataset",
     "expect": "benchkit.measure.checks",
+    "interleave": "benchkit.experiment.interleave",
     "nightly": "benchkit.experiment.nightly.nightly",
     "open_cluster": "benchkit.measure.cluster.running",
     "record": "benchkit.experiment.record",

@@ -19,7 +19,7 @@ from typing import Any
 from distributed import default_client
 
 from benchkit.errors import StoreError, UsageError
-from benchkit.measure.arguments import check_tags, check_text
+from benchkit.measure.arguments import check_count, check_tags, check_text
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.capture_client import Observer
 from benchkit.measure.cluster.description import describe
@@ -45,6 +45,9 @@ def record(
     capture: str = "full",
     environment: str = "current",
     prometheus: str | None = None,
+    experiment: str | None = None,
+    arm: str | None = None,
+    block: int | None = None,
 ) -> Recorder:
     """Record what the client's cluster does during the ``with`` block.
 
@@ -67,6 +70,12 @@ def record(
     prometheus : str, optional
         Address of a Prometheus server that scrapes the cluster, or ``scrape`` to scrape scheduler
         and workers directly; by default ``$BENCHKIT_PROMETHEUS``.
+    experiment, arm : str, optional
+        Name of a set of runs that were measured in turn, and of the variant; see
+        `benchkit.interleave`.
+    block : int, optional
+        Number of the block of the experiment, from 0 on. Runs with experiment and block are
+        compared block by block.
 
     Returns
     -------
@@ -93,7 +102,14 @@ def record(
         )
     check_text(workload, "workload")
     check_text(environment, "environment")
-    return Recorder(client, workload, check_tags(tags), store, capture, environment, source)
+    place: dict[str, Any] = {}
+    for name, text in (("experiment", experiment), ("arm", arm)):
+        if text is not None:
+            place[name] = check_text(text, name)
+    if block is not None:
+        place["block"] = check_count(block, "block", 0)
+    tags = check_tags(tags)
+    return Recorder(client, workload, tags, store, capture, environment, source, place)
 
 
 class Recorder:
@@ -115,6 +131,8 @@ class Recorder:
         Name of the environment to write into the run.
     prometheus : Prometheus
         Source of Prometheus series.
+    place : dict
+        Experiment, arm and block, where they are given.
 
     Attributes
     ----------
@@ -131,6 +149,7 @@ class Recorder:
         capture: str,
         environment: str,
         prometheus: Prometheus,
+        place: dict[str, Any],
     ) -> None:
         if client is None:
             try:
@@ -142,7 +161,7 @@ class Recorder:
         self.client = client
         self.store = store if isinstance(store, Store) else Store(store)
         self.workload, self.tags, self.capture = workload, tags, capture
-        self.environment, self.prometheus = environment, prometheus
+        self.environment, self.prometheus, self.place = environment, prometheus, place
         self.run: Run | None = None
 
     # -- synchronous --------------------------------------------------------------------------
@@ -206,6 +225,7 @@ class Recorder:
             tags=self.tags,
             scale=1.0,
             capture=self.capture,
+            **self.place,
             **collect_provenance(),
         )
         self._description = description

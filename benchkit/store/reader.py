@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,20 @@ class StoreReader:
 
     def __len__(self) -> int:
         return len(self.catalogue.ids())
+
+    def __getitem__(self, run_id: str | int) -> Run:
+        if isinstance(run_id, int):
+            ids = self.ids()
+            if not -len(ids) <= run_id < len(ids):
+                raise IndexError(f"run {run_id} of {len(ids)} runs")
+            run_id = ids[run_id]
+        return self.open(run_id)
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self.open(run_id) for run_id in self.ids())
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return ["latest", *reversed(self.ids())]
 
     def __contains__(self, run_id: object) -> bool:
         return is_id(run_id) and self.files.exists(run_name(str(run_id)))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchkit.errors import MissingExtra
+from benchkit.errors import MissingExtra, UsageError
 from benchkit.formatting import Table, format_quantity
 from benchkit.store.run_tables import RunTables
 from benchkit.store.schema import METRICS, RECORD_FIELDS
@@ -42,6 +42,17 @@ class Run(RunTables):
     >>> run = store.open("latest")  # doctest: +SKIP
     >>> run.task_groups().head()  # doctest: +SKIP
     """
+
+    def __getattr__(self, name: str) -> float:
+        """Return a metric: ``run.duration``."""
+        if name not in METRICS:
+            raise AttributeError(f"a run has no {name!r}; `dir(run)` lists what it has")
+        if name not in self.tree.data_vars:
+            raise AttributeError(f"this run has no {name}: `run.quality()` says why")
+        return float(self.tree[name])
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.metrics]
 
     @property
     def id(self) -> str:
@@ -148,7 +159,14 @@ class Run(RunTables):
         DataFrame
             A row per metric: both values as text, and the ratio other / self; NaN if one value is
             unknown, or the definition of the metric differs.
+
+        Raises
+        ------
+        UsageError
+            `other` is not a Run.
         """
+        if not isinstance(other, Run):
+            raise UsageError(f"compare takes a Run, not {other!r}: such as store.open('latest')")
         before, after = self.metrics, other.metrics
         versions = [json.loads(run.record.get("metric_versions") or "{}") for run in (self, other)]
 

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from benchkit.errors import UsageError
+
 __all__ = ["RunTables"]
 
 
@@ -21,6 +23,8 @@ class RunTables:
     """
 
     def __init__(self, tree: xr.DataTree) -> None:
+        if not isinstance(tree, xr.DataTree):
+            raise UsageError(f"Run takes a DataTree, not {tree!r}: open runs with Store.open")
         self.tree = tree
 
     def memory(self) -> xr.Dataset:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
+from benchkit.errors import UsageError
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
@@ -145,3 +146,20 @@ def test_compare_has_no_ratio_of_different_definitions(run):
 
     assert np.isnan(table.loc[METRICS["compute_time"].long_name, "ratio"])
     assert table.loc[METRICS["duration"].long_name, "ratio"] == 1.0
+
+
+def test_run_has_metrics_as_attributes(run):
+    assert run.duration == run.metrics["duration"]
+    assert "duration" in dir(run)
+    with pytest.raises(AttributeError, match=r"this run has no cost: `run.quality\(\)` says why"):
+        run.cost  # noqa: B018
+    with pytest.raises(AttributeError, match="a run has no 'durration'"):
+        run.durration  # noqa: B018
+
+
+@pytest.mark.parametrize("other", ["latest", None, 3])
+def test_run_names_what_it_takes(run, other):
+    with pytest.raises(UsageError, match="compare takes a Run, not"):
+        run.compare(other)
+    with pytest.raises(UsageError, match="Run takes a DataTree, not"):
+        Run(other)

@@ -126,6 +126,8 @@ def compare(
     if blocked is None:
         blocked = _is_one_experiment(tables)
     n_blocks = None
+    if blocked and any(table["block"].isna().any() for table in tables):
+        raise UsageError("blocked=True: not all runs have a block; see `benchkit.interleave`")
     if blocked:
         n_blocks = 1 + int(max(table["block"].max() for table in tables if len(table)))
     rows = _rows(baseline, sets, null, chosen, n_blocks)

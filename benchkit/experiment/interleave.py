@@ -1,0 +1,94 @@
+"""Measure variants of one's own code in turn, so that a drift of the machine favours none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from benchkit.experiment.record import record
+from benchkit.experiment.run.plan import plan_measurements
+from benchkit.measure.arguments import check_count, list_of
+from benchkit.measure.run_ids import new_id
+
+__all__ = ["Turn", "interleave"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One measurement of one variant.
+
+    Parameters
+    ----------
+    arm : str
+        Name of the variant.
+    block : int or None
+        Number of the block, from 0 on; None for a warm-up, which is not recorded.
+    experiment : str
+        Id that all turns of a loop share.
+    """
+
+    arm: str
+    block: int | None
+    experiment: str
+
+    def record(self, client: Any = None, **options: Any) -> AbstractContextManager[Any]:
+        """Record the ``with`` block as a run of this arm and block.
+
+        Parameters
+        ----------
+        client : distributed.Client, optional
+            A connected client; by default the current one.
+        **options
+            Other arguments of `benchkit.record`.
+
+        Returns
+        -------
+        context manager
+            A `Recorder`; for a warm-up one that records nothing.
+        """
+        if self.block is None:
+            return nullcontext()
+        return record(client, experiment=self.experiment, arm=self.arm, block=self.block, **options)
+
+
+def interleave(
+    arms: Sequence[str], repeats: int = 6, *, warm_up: bool = True, order: str = "abba"
+) -> Iterator[Turn]:
+    """Yield the turns of an experiment with variants of one's own code.
+
+    Parameters
+    ----------
+    arms : sequence of str
+        Names of the variants.
+    repeats : int, default 6
+        Number of blocks; in each block every arm has one turn.
+    warm_up : bool, default True
+        Begin with a turn of each arm that is not recorded: first runs import and connect.
+    order : {"abba", "random"}, default "abba"
+        Forward and reversed order in alternation, or a new random order in each block.
+
+    Yields
+    ------
+    Turn
+        Its ``record`` takes the arguments of `benchkit.record`.
+
+    Raises
+    ------
+    UsageError
+        Two arms have the same name, or an argument is invalid.
+
+    Examples
+    --------
+    >>> for turn in benchkit.interleave(["apply", "sum"]):  # doctest: +SKIP
+    ...     with turn.record(client, workload="etl", store=store):
+    ...         my_pipeline(method=turn.arm)
+    """
+    names = [str(arm) for arm in list_of(arms, "arms")]
+    plan = plan_measurements(names, {"": 1.0}, check_count(repeats, "repeats"), order=order)
+    experiment = new_id()
+    for arm in names if warm_up else ():
+        yield Turn(arm, None, experiment)
+    for measurement in plan:
+        yield Turn(measurement.arm, measurement.block, experiment)
