@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,6 @@ MOST_CHARACTERS = 60
 @click.group()
 def env() -> None:
     """Manage environments: packages, settings and clusters of measurements."""
-
-
-def _folders(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--environments",
-        "folders",
-        multiple=True,
-        metavar="DIR",
-        help="Folder of environments; default ./environments and shipped ones.",
-    )(function)
 
 
 def print_replaced(folders: Sequence[Path]) -> None:
@@ -79,9 +69,8 @@ def _load_valid(name: str, folders: tuple[str, ...]) -> Environment:
 
 
 @env.command("list")
-@_folders
-@common("json")
-def list_env(folders: tuple[str, ...], as_json: bool) -> None:
+@common("environments", "json")
+def list_env(environment_folders: tuple[str, ...], as_json: bool) -> None:
     """List environments, with the installed versions of built ones.
 
     \b
@@ -92,7 +81,7 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
     from benchkit.experiment.paths import folders_of
     from benchkit.formatting import Table, format_bytes
 
-    searched = folders_of("environments", folders)
+    searched = folders_of("environments", environment_folders)
     print_replaced(searched)
     rows = environment_rows(searched)
     if as_json:
@@ -111,10 +100,9 @@ def list_env(folders: tuple[str, ...], as_json: bool) -> None:
 @click.option(
     "--update", is_flag=True, help="Resolve again: use the newest versions of unpinned packages."
 )
-@_folders
-@common("json")
+@common("environments", "json")
 def build_env(
-    names: tuple[str, ...], update: bool, folders: tuple[str, ...], as_json: bool
+    names: tuple[str, ...], update: bool, environment_folders: tuple[str, ...], as_json: bool
 ) -> None:
     """Build environments that define packages, and check the settings of all given ones.
 
@@ -127,7 +115,7 @@ def build_env(
     from benchkit.experiment.environment.build import build
 
     rows = []
-    for environment in [_load_environment(name, folders) for name in names]:
+    for environment in [_load_environment(name, environment_folders) for name in names]:
         built = build(environment, update=update, report=lambda line: click.echo(line, err=True))
         row: dict[str, Any] = {"name": environment.name, "hash": built.hash}
         row["python"] = built.python_version
@@ -143,9 +131,8 @@ def build_env(
 
 @env.command("show")
 @click.argument("name")
-@_folders
-@common("json")
-def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
+@common("environments", "json")
+def show_env(name: str, environment_folders: tuple[str, ...], as_json: bool) -> None:
     """Print the content of an environment: packages, settings, variables, cluster.
 
     Settings with default values are printed with --json only.
@@ -156,7 +143,7 @@ def show_env(name: str, folders: tuple[str, ...], as_json: bool) -> None:
     """
     from benchkit.experiment.environment.describe import show_rows
 
-    environment = _load_valid(name, folders)
+    environment = _load_valid(name, environment_folders)
     rows = show_rows(environment)
     if as_json:
         print_json(rows)
@@ -198,9 +185,8 @@ def _report_unbuilt(*environments: Environment) -> None:
 @env.command("diff")
 @click.argument("a")
 @click.argument("b")
-@_folders
-@common("json")
-def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
+@common("environments", "json")
+def diff_env(a: str, b: str, environment_folders: tuple[str, ...], as_json: bool) -> None:
     """Print the differences between two environments.
 
     Packages and defaults are compared when both are built.
@@ -211,7 +197,7 @@ def diff_env(a: str, b: str, folders: tuple[str, ...], as_json: bool) -> None:
     """
     from benchkit.experiment.environment.describe import differences
 
-    first, second = (_load_valid(name, folders) for name in (a, b))
+    first, second = (_load_valid(name, environment_folders) for name in (a, b))
     rows = differences(first, second)
     if as_json:
         print_json(rows)
@@ -293,13 +279,12 @@ def import_env(folder: Path, target: Path, as_json: bool) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--unused", is_flag=True, help="Remove builds that no environment file uses.")
 @click.option("--all", "everything", is_flag=True, help="Remove all builds.")
-@_folders
-@common("json")
+@common("environments", "json")
 def remove_env(
     names: tuple[str, ...],
     unused: bool,
     everything: bool,
-    folders: tuple[str, ...],
+    environment_folders: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Remove built environments; environment files are kept and can be built again.
@@ -319,9 +304,9 @@ def remove_env(
     if everything:
         builds = list_built()
     elif unused:
-        builds = _unused(folders)
+        builds = _unused(environment_folders)
     else:
-        builds = [_build_named(name, folders) for name in names]
+        builds = [_build_named(name, environment_folders) for name in names]
     builds = list({built.hash: built for built in builds}.values())
     for built in builds:
         remove(built)
@@ -334,25 +319,25 @@ def remove_env(
         click.echo("nothing to remove", err=True)
 
 
-def _build_named(name: str, folders: tuple[str, ...]) -> Built:
+def _build_named(name: str, environment_folders: tuple[str, ...]) -> Built:
     from benchkit.errors import UsageError
     from benchkit.experiment.environment.build import find_build
     from benchkit.experiment.environment.cache import find_built
 
     built = find_built(name)
     if built is None:
-        environment = _load_environment(name, folders, check=False)
+        environment = _load_environment(name, environment_folders, check=False)
         built = find_build(environment)
         if built is None or built.is_own:
             raise UsageError(f"environment {environment.name!r} is not built: nothing to remove")
     return built
 
 
-def _unused(folders: tuple[str, ...]) -> list[Built]:
+def _unused(environment_folders: tuple[str, ...]) -> list[Built]:
     from benchkit.experiment.environment.cache import list_built
     from benchkit.experiment.environment.describe import environment_rows
     from benchkit.experiment.paths import folders_of
 
-    rows = environment_rows(folders_of("environments", folders))
+    rows = environment_rows(folders_of("environments", environment_folders))
     used = {row["hash"] for row in rows}
     return [built for built in list_built() if built.hash not in used]

@@ -192,21 +192,13 @@ def _as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per environment; the environment of benchkit is first."""
     from benchkit.cli.env import print_replaced
-    from benchkit.errors import BenchkitError
-    from benchkit.experiment.environment.environment import CURRENT
-    from benchkit.experiment.environment.lookup import find_environment, list_environments
+    from benchkit.experiment.environment.describe import environment_rows
     from benchkit.experiment.paths import folders_of
 
     folders = folders_of("environments", environment_folders)
-    rows = []
     print_replaced(folders)
-    for name in [CURRENT, *list_environments(folders)]:
-        try:
-            environment = find_environment(name, folders)
-            rows.append({"name": name, "description": environment.description, "error": ""})
-        except BenchkitError as error:
-            rows.append({"name": name, "description": "", "error": str(error)})
-    return rows
+    rows = environment_rows(folders, check=True)
+    return [{name: row[name] or "" for name in ("name", "description", "error")} for row in rows]
 
 
 def _metrics() -> list[dict[str, Any]]:

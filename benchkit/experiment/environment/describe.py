@@ -23,13 +23,15 @@ from benchkit.values import flatten
 __all__ = ["differences", "environment_rows", "show_rows"]
 
 
-def environment_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
+def environment_rows(folders: Sequence[Path], *, check: bool = False) -> list[dict[str, Any]]:
     """Return a row per environment of these folders; the environment of benchkit is first.
 
     Parameters
     ----------
     folders : sequence of path
         Folders with environment files.
+    check : bool, default False
+        Also check settings and clusters, as before a measurement.
 
     Returns
     -------
@@ -37,16 +39,16 @@ def environment_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
         ``name``, ``description``, ``python`` and ``dask`` (installed version, or the requirement
         before the build), ``built`` (None: nothing to build), ``bytes``, ``hash``, ``error``.
     """
-    return [_row(name, folders) for name in [CURRENT, *list_environments(folders)]]
+    return [_row(name, folders, check) for name in [CURRENT, *list_environments(folders)]]
 
 
-def _row(name: str, folders: Sequence[Path]) -> dict[str, Any]:
+def _row(name: str, folders: Sequence[Path], check: bool) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(
         ("name", "description", "python", "dask", "built", "bytes", "hash", "error")
     )
     row |= {"name": name, "error": ""}
     try:
-        environment = find_environment(name, folders, check=False)
+        environment = find_environment(name, folders, check=check)
         built = find_build(environment)
     except BenchkitError as error:
         return row | {"error": str(error)}
