@@ -58,6 +58,8 @@ def test_check_accepts_options_of_class_and_workers(kwargs):
     ("options", "message"),
     [
         ([1, 2], "is not a mapping"),
+        ({"class": 3}, "cluster: class is 3: must be text"),
+        ({"address": 3}, "cluster: address is 3: must be text"),
         ({"address": "tcp://x:1", "n_workers": 2}, "n_workers with address 'tcp://x:1'"),
     ],
 )

@@ -22,7 +22,7 @@ from benchkit.experiment.paths import collect_workloads, folders_of
 from benchkit.experiment.run.api import with_parameters
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import read_plan
-from benchkit.measure.arguments import check_text, list_of
+from benchkit.measure.arguments import check_tags, check_text, list_of
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
@@ -134,7 +134,7 @@ def plan_bisection(
         "params": dict(target.params),
         "deadline_s": options.get("deadline_s"),
     }
-    options["tags"] = {**(options.get("tags") or {}), TAG: options["id"]}
+    options["tags"] = {**check_tags(options.get("tags")), TAG: options["id"]}
     options["arguments"] = {**(options.get("arguments") or {}), PLAN_KEY: stored}
     experiment = Experiment(
         store=run_store,

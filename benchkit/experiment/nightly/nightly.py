@@ -27,7 +27,7 @@ from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
-from benchkit.measure.arguments import check_count, list_of
+from benchkit.measure.arguments import check_count, check_tags, list_of
 from benchkit.measure.workloads import Variant
 from benchkit.store.index.query import parse_moment
 from benchkit.store.store import Store
@@ -119,7 +119,7 @@ def nightly(
             store=run_store,
             scale=scale,
             capture=capture,
-            tags={**(tags or {}), "night": result.night},
+            tags={**check_tags(tags), "night": result.night},
             budget_s=budget_s,
             min_blocks=0,
         )

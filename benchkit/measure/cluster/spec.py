@@ -110,6 +110,9 @@ class ClusterSpec:
         if not isinstance(options, Mapping):
             raise InvalidClusterError(f"cluster: {options!r} is not a mapping of options")
         rest = dict(options)
+        for key in ("class", "address"):
+            if not isinstance(rest.get(key), (str, type(None))):
+                raise InvalidClusterError(f"cluster: {key} is {rest[key]!r}: must be text")
         address = rest.pop("address", None)
         if address is not None:
             if rest:
@@ -117,8 +120,8 @@ class ClusterSpec:
                     f"cluster: {', '.join(rest)} with address {address!r}: a running scheduler "
                     "takes no options; remove them, or remove the address"
                 )
-            return cls(address=str(address))
-        name = rest.pop("class", LOCAL_CLUSTER)
+            return cls(address=address)
+        name = rest.pop("class", None) or LOCAL_CLUSTER
         if name == LOCAL_CLUSTER:
             return cls(name, {**cls.default().kwargs, **rest})
         return cls(name, rest)

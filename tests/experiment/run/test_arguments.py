@@ -50,6 +50,7 @@ def test_run_refuses_invalid_name(tmp_path, name):
         ({"environments": "tipp"}, "no environment named 'tipp': did you mean 'tip'?"),
         ({"budget_s": "ten"}, "budget_s='ten': must be a number of seconds above 0"),
         ({"repeats": 0}, "repeats=0"),
+        ({"tags": "a"}, "tags='a': must be a dict"),
         ({"night": 2026}, "2026 is not a time"),
     ],
 )
