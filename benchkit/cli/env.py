@@ -262,7 +262,7 @@ def import_env(folder: Path, target: Path, as_json: bool) -> None:
     Example:
       benchkit env import AB_environments/
     """
-    from benchkit.experiment.environment.coiled import import_reference
+    from benchkit.experiment.environment.coiled import ab_command, import_reference
 
     imported = import_reference(folder, target)
     for environment in imported:
@@ -273,6 +273,9 @@ def import_env(folder: Path, target: Path, as_json: bool) -> None:
         return
     for environment in imported:
         click.echo(f"{environment.path}  from {', '.join(environment.sources)}")
+    if len(imported) > 1:
+        names = [environment.name for environment in imported]
+        click.echo(f"compare them: {ab_command(folder, names, target)}", err=True)
 
 
 @env.command("remove")

@@ -97,24 +97,26 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
 
 
 @store_group.command("import")
-@click.argument("file", metavar="FILE")
+@click.argument("path", metavar="PATH")
 @common("quiet", "store", "json")
-def store_import(file: str, quiet: bool, store: str | None, as_json: bool) -> None:
-    """Add the rows of a benchmark.db of coiled/benchmarks.
+def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> None:
+    """Add the results of coiled/benchmarks, asv or pytest-benchmark.
 
-    Rows that were imported before are skipped, so a later copy of the file adds only new rows.
-    All columns are kept: `benchkit store export` writes them again.
+    PATH is a benchmark.db, a JSON file of pytest-benchmark, or the folder of asv's results.
+    Results that were imported before are skipped, so a later copy adds only new ones. All columns
+    of a benchmark.db are kept: `benchkit store export` writes them again.
 
     \b
-    Example:
+    Examples:
       benchkit store import benchmark.db
+      benchkit store import .asv/results
     """
     from benchkit.cli.progress import bar
-    from benchkit.store.interchange.coiled import import_sqlite
+    from benchkit.store.interchange.results import import_results
     from benchkit.store.store import Store
 
     with bar("importing", quiet=quiet) as update_bar:
-        report = import_sqlite(Store(store), file, progress=update_bar)
+        report = import_results(Store(store), path, progress=update_bar)
     print_json([report.to_dict()]) if as_json else click.echo(str(report))
 
 

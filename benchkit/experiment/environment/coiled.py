@@ -3,27 +3,27 @@
 Each name becomes one environment file. Entries without an equivalent are reported as warnings.
 No file is overwritten, and all files are read before the first is written.
 
-Conda package specifications are translated to pip requirement lines: `numpy =1.26` becomes
-`numpy==1.26.*`. A specification that pip cannot express is returned with a reason.
+`config.yaml`, which says what to measure, becomes the command that `benchkit env import` proposes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from benchkit.errors import InvalidEnvironmentError, UsageError
+from benchkit.experiment.environment.conda_specs import translate_conda_spec
 from benchkit.experiment.environment.file import read_environment_file
 from benchkit.experiment.environment.requirements import parse_requirement
 
-__all__ = ["CondaRequirement", "ImportedEnvironment", "import_reference", "translate_conda_spec"]
+__all__ = ["ImportedEnvironment", "ab_command", "import_reference"]
 
 _FILE = re.compile(
     r"AB_(?P<name>.+)\.(?P<kind>conda\.yaml|dask\.yaml|cluster\.yaml|requirements\.in)"
@@ -33,31 +33,6 @@ _DEFAULT_SECTIONS = ("default", "small_cluster")
 #: Channels whose packages are on the package index too.
 _KNOWN_CHANNELS = {"conda-forge", "defaults", "nodefaults"}
 _CLUSTER_CLASS = "coiled.Cluster"
-
-
-#: Conda package -> its name on the package index.
-_PYPI_NAMES = {
-    "dask-core": "dask",
-    "msgpack-python": "msgpack",
-    "python-graphviz": "graphviz",
-    "pytorch": "torch",
-    "pyarrow-core": "pyarrow",
-    "matplotlib-base": "matplotlib",
-    "xarray-base": "xarray",
-    "seaborn-base": "seaborn",
-    "python-snappy": "python-snappy",
-    "brotli-python": "brotli",
-    "snowflake-connector-python": "snowflake-connector-python",
-}
-#: Packages whose conda dependencies are extras on the package index.
-_EXTRAS = {"dask": "dask[array,dataframe,diagnostics]"}
-#: Conda packages that are not Python packages.
-_NOT_PYTHON = {
-    "arrow-cpp", "blas", "c-compiler", "compilers", "conda", "cuda-toolkit", "cudatoolkit",
-    "cxx-compiler", "gcc", "git", "graphviz", "gxx", "jemalloc", "libblas", "libgcc", "make",
-    "mamba", "micromamba", "mkl", "nodejs", "openblas", "openjdk", "openssl", "pip",
-    "pytorch-cuda", "s3cmd", "sysroot_linux-64",
-}  # fmt: skip
 
 
 @dataclass
@@ -138,6 +113,7 @@ def import_reference(folder: Path, target: Path) -> list[ImportedEnvironment]:
     imported[0].warnings[:0] = [
         f"{folder / name}: none of conda, dask, cluster: skipped" for name in unknown_files
     ]
+    imported[-1].warnings += _config_warnings(folder)
     existing = [str(entry.path) for entry in imported if entry.path.exists()]
     if existing:
         raise UsageError(
@@ -294,81 +270,51 @@ def _options(section: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in section.items() if name != "package_sync"}
 
 
-@dataclass(frozen=True)
-class CondaRequirement:
-    """Translation of an entry of a conda file; all fields are empty for ``pip``.
+#: Entry of config.yaml -> what takes its place.
+_NOT_IMPORTED = {
+    "targets": "tests are not imported: select workloads with -k",
+    "markers": "markers of tests are not imported: select workloads with -k tag:...",
+    "h2o_datasets": "select workloads with -k, such as 'h2o'; --scale changes their sizes",
+    "max_parallel": "benchkit measures one run after the other",
+}
+
+
+def ab_command(folder: Path, names: Sequence[str], target: Path) -> str:
+    """Return the command that measures what the `config.yaml` of a folder asks for.
 
     Parameters
     ----------
-    requirement : str
-        Pip requirement line.
-    python : str
-        Version of Python.
-    reason : str
-        Reason why pip cannot express the entry, or a part of it.
-    """
-
-    requirement: str = ""
-    python: str = ""
-    reason: str = ""
-
-
-def translate_conda_spec(spec: str) -> CondaRequirement:
-    """Translate an entry of `dependencies` in a conda file to a pip requirement.
-
-    Parameters
-    ----------
-    spec : str
-        Such as ``conda-forge::numpy =1.26`` or ``pandas >=2,<3``.
+    folder : path
+        ``AB_environments`` of a checkout.
+    names : sequence of str
+        Names of the imported environments.
+    target : path
+        Folder of their files.
 
     Returns
     -------
-    CondaRequirement
-        All fields are empty for ``pip`` itself.
-
-    Examples
-    --------
-    >>> translate_conda_spec("numpy =1.26").requirement
-    'numpy==1.26.*'
-    >>> translate_conda_spec("openssl >1.1.0g").reason
-    'not a Python package: pip cannot install it'
+    str
+        Command for a shell; workloads are selected by the profile ``quick``.
     """
-    text = spec.rpartition("::")[2].strip()
-    match = re.fullmatch(r"([\w.-]+)\s*(.*)", text)
-    if not match:
-        return CondaRequirement(reason="not a conda package specification")
-    name, version = match[1].lower(), match[2].strip()
-    if name in _NOT_PYTHON:
-        return CondaRequirement(
-            reason="not a Python package: pip cannot install it" if name != "pip" else ""
-        )
-    allowed, build = _split_version(version)
-    if name == "python":
-        return CondaRequirement(python=allowed.removeprefix("==").removesuffix(".*"))
-    if allowed:
-        try:
-            SpecifierSet(allowed)
-        except InvalidSpecifier:
-            return CondaRequirement(reason=f"pip cannot express version {version!r}")
-    name = _PYPI_NAMES.get(name, _EXTRAS.get(name, name))
-    reason = f"build {build!r} has no equivalent: any build is used" if build else ""
-    return CondaRequirement(f"{name}{allowed}", reason=reason)
+    config = _load_config(folder)
+    arms = sorted(names, key=lambda name: name != "baseline")
+    words = ["benchkit", "ab", *arms, "--environments", str(target), "-k", "profile:quick"]
+    if isinstance(repeat := config.get("repeat"), int) and repeat > 0:
+        words += ["-n", str(repeat)]
+    if config.get("test_null_hypothesis") is False:
+        words += ["--no-null"]
+    return shlex.join(words)
 
 
-def _split_version(text: str) -> tuple[str, str]:
-    """Return pip's specifier and conda's build string."""
-    if not text:
-        return "", ""
-    # name=1.2=py39_0, or separated by spaces: name 1.2 py39_0
-    parts = re.fullmatch(r"=?\s*([\w.*]+)\s*(?:=|\s)\s*([\w.*]+)", text)
-    if parts and not text.startswith("=="):
-        return f"=={parts[1]}", parts[2]
-    if "|" in text:
-        return text, ""
-    compact = re.sub(r"\s+", "", text)
-    if re.match(r"=[^=]", compact):
-        version = compact[1:].removesuffix("*").removesuffix(".")
-        return f"=={version}.*", ""
-    if re.match(r"[\d*]", compact):
-        return ("", "") if compact == "*" else (f"=={compact}", "")
-    return compact, ""
+def _load_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.yaml"
+    return _load_yaml(path) if path.is_file() else {}
+
+
+def _config_warnings(folder: Path) -> list[str]:
+    """Return a line for each entry of `config.yaml` that `ab_command` does not use."""
+    return [
+        f"{folder / 'config.yaml'}: {name}: {_NOT_IMPORTED.get(name, 'has no equivalent')}"
+        for name, value in _load_config(folder).items()
+        if value and name not in ("repeat", "test_null_hypothesis")
+    ]

@@ -22,12 +22,13 @@ import pandas as pd
 import xarray as xr
 
 from benchkit.errors import InvalidImportError, UsageError
+from benchkit.formatting import counted
 from benchkit.store.interchange.coiled_rows import TABLES, parse_time, record_to_row, row_to_record
 from benchkit.store.runfile.file import read_attribute, run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 from benchkit.store.store import Store
 
-__all__ = ["ImportReport", "export_runs", "import_sqlite"]
+__all__ = ["ImportReport", "export_runs", "import_sqlite", "run_tree"]
 
 #: Attribute of the run file that holds the row.
 _ROW = "reference_row"
@@ -63,7 +64,7 @@ class ImportReport:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.rows} rows, {self.added} of them new in the store"]
+        lines = [f"{counted(self.rows, 'row')}, {self.added} of them new in the store"]
         return "\n".join([*lines, *(f"  {line}" for line in self.odd)])
 
 
@@ -116,7 +117,12 @@ def import_sqlite(
                 if progress is not None and report.rows % 100 == 0:
                     progress(report.rows, total)
                 if record["id"] not in store:
-                    yield _tree(table, row, record)
+                    content = {
+                        name: value.hex() if isinstance(value, bytes) else value
+                        for name, value in row.items()
+                    }
+                    original = json.dumps({"table": table, "row": content})
+                    yield run_tree(record, **{_ROW: original})
 
     report.added = store.add_many(runs())
     report.odd = [f"{n} x {text}" for text, n in sorted(problems.items())]
@@ -150,15 +156,25 @@ def _read_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def _tree(table: str, row: Mapping[str, Any], record: Mapping[str, Any]) -> xr.DataTree:
-    """Return the run that a row becomes."""
-    content = {
-        name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()
-    }
+def run_tree(record: Mapping[str, Any], **others: str) -> xr.DataTree:
+    """Return a run without data.
+
+    Parameters
+    ----------
+    record : mapping
+        Fields and metrics of the run.
+    **others : str
+        Further attributes of the run file.
+
+    Returns
+    -------
+    DataTree
+        The run.
+    """
     attrs = {
         "id": record["id"],
         "record": json.dumps(record, allow_nan=False),
-        _ROW: json.dumps({"table": table, "row": content}),
+        **others,
         **{name: value for name, value in record.items() if name not in METRICS and name != "id"},
     }
     metrics = {name: ((), record[name], METRICS[name].attrs) for name in METRICS if name in record}

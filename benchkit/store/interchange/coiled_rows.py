@@ -6,14 +6,14 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from benchkit.measure.run_ids import derived_id
 
-__all__ = ["TABLES", "parse_time", "record_to_row", "row_to_record"]
+__all__ = ["TABLES", "parse_time", "record_to_row", "row_to_record", "workload_of_test"]
 
 #: Columns of both tables with their SQL types; newer files have more columns than older files.
 _COMMON = {
@@ -96,7 +96,11 @@ def row_to_record(
     identity = json.dumps([table, *(row.get(name) for name in columns)])
     identities[identity] += 1
     params = _params(table, row)
-    workload = _workload(row, params)
+    workload = workload_of_test(
+        str(row.get("path") or "unknown"),
+        str(row.get("name") or "unknown"),
+        [f"{name}={params[name]}" for name in _PARAMETERS if name in params],
+    )
     versions = {name.removesuffix("_version"): str(row[name])
                 for name in _VERSIONS if row.get(name) not in _MISSING}  # fmt: skip
     outcome, phase = _outcome(row)
@@ -129,15 +133,34 @@ def row_to_record(
     return record
 
 
-def _workload(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
-    """Return a test's name: file, test (both without ``test_``), and the case in brackets."""
-    parts = Path(str(row.get("path") or "unknown")).with_suffix("").parts
+def workload_of_test(path: str, name: str, cases: Sequence[str] = ()) -> str:
+    """Return the workload name of a test.
+
+    Parameters
+    ----------
+    path : str
+        File of the test.
+    name : str
+        Name of the test, with its case in brackets.
+    cases : sequence of str
+        Further parameters.
+
+    Returns
+    -------
+    str
+        File and test, both without ``test_``, and the case in brackets.
+
+    Examples
+    --------
+    >>> workload_of_test("benchmarks/test_array.py", "test_sum[thin]")
+    'array.sum[thin]'
+    """
+    parts = Path(path).with_suffix("").parts
     module = ".".join(part.removeprefix("test_") for part in parts[-2:] if part != "benchmarks")
-    name, bracket, case = str(row.get("name") or "unknown").partition("[")
+    name, bracket, case = name.partition("[")
     name = name.rpartition("::")[2].removeprefix("test_")
-    cases = [case.rstrip("]")] if bracket else []
-    cases += [f"{name}={params[name]}" for name in _PARAMETERS if name in params]
-    return f"{module}.{name}" + (f"[{','.join(cases)}]" if cases else "")
+    all_cases = ([case.rstrip("]")] if bracket else []) + [*cases]
+    return f"{module}.{name}" + (f"[{','.join(all_cases)}]" if all_cases else "")
 
 
 def _params(table: str, row: Mapping[str, Any]) -> dict[str, Any]:

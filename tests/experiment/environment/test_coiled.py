@@ -1,9 +1,14 @@
 """Import of the A/B environments of coiled/benchmarks."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from benchkit.cli.main import benchkit as main
 from benchkit.errors import InvalidEnvironmentError, UsageError
-from benchkit.experiment.environment.coiled import import_reference, translate_conda_spec
+from benchkit.experiment.environment.coiled import ab_command, import_reference
+from benchkit.experiment.environment.conda_specs import translate_conda_spec
 from benchkit.experiment.environment.lookup import find_environment
 
 
@@ -109,6 +114,10 @@ def test_import_rejects_folder_without_files(tmp_path):
         ("conda-forge::dask-core ==2024.3.1", "dask==2024.3.1"),
         ("dask ==2024.2.1", "dask[array,dataframe,diagnostics]==2024.2.1"),
         ("pip", ""),
+        ("python-duckdb ==1.1.3", "duckdb==1.1.3"),
+        ("pytables >=3.9", "tables>=3.9"),
+        ("opencv", "opencv-python"),
+        ("librosa", "librosa"),
         ("numpy 1.7|1.8", ""),
     ],
 )
@@ -131,3 +140,58 @@ def test_import_leaves_out_settings_that_dask_does_not_read(reference, tmp_path)
     assert (
         "'dask' is left out: Dask reads no setting below this name" in imported["two"].warnings[-1]
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("hdf5", "libnetcdf", "zlib", "esmf", "mpich", "libgcc-ng", "_libgcc_mutex"),
+        *("ld_impl_linux-64", "gcc_linux-64", "xorg-libxau", "aws-c-s3", "python_abi"),
+    ],
+)
+def test_translate_conda_spec_omits_libraries(name):
+    translated = translate_conda_spec(f"{name}=1.2=h0_3")
+
+    assert translated.requirement == ""
+    assert translated.reason == "not a Python package: pip cannot install it"
+
+
+CONFIG = """repeat: 5
+test_null_hypothesis: false
+targets: [tests/benchmarks/test_array.py]
+markers:
+h2o_datasets: [5 GB (parquet+pyarrow)]
+max_parallel: {ci_jobs: 5}
+"""
+
+
+def test_import_proposes_command_and_names_what_it_ignores(reference, tmp_path):
+    (reference / "config.yaml").write_text(CONFIG)
+    target = tmp_path / "environments"
+
+    done = CliRunner().invoke(
+        main, ["env", "import", str(reference), "--environments", str(target)]
+    )
+
+    assert done.exit_code == 0, done.output
+    assert f"compare them: benchkit ab old one two --environments {target}" in done.stderr
+    assert "-k profile:quick -n 5 --no-null\n" in done.stderr
+    ignored = [line for line in done.stderr.splitlines() if "config.yaml: " in line]
+    names = [line.split("config.yaml: ")[1].partition(":")[0] for line in ignored]
+    assert names == ["targets", "h2o_datasets", "max_parallel"]
+
+
+def test_proposed_command_measures_baseline_first_and_omits_defaults(reference):
+    (reference / "config.yaml").write_text("repeat: 0\ntest_null_hypothesis: true\n")
+
+    command = ab_command(reference, ["a", "baseline", "b"], Path("envs"))
+
+    assert command == "benchkit ab baseline a b --environments envs -k profile:quick"
+
+
+def test_import_with_broken_config_writes_nothing(reference, tmp_path):
+    (reference / "config.yaml").write_text("repeat: {\n")
+
+    with pytest.raises(InvalidEnvironmentError, match=r"config.yaml:2: not YAML"):
+        import_reference(reference, tmp_path / "environments")
+    assert not (tmp_path / "environments").exists()

@@ -1,0 +1,194 @@
+"""Import results of other tools: coiled/benchmarks (SQLite), asv and pytest-benchmark (JSON).
+
+A result of asv or pytest-benchmark becomes one run with its median. Its samples were taken in one
+process, so they are no independent runs; the number of samples is a tag. The same result always
+gives the same run id, so a second import adds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchkit.errors import InvalidImportError
+from benchkit.measure.run_ids import derived_id
+from benchkit.store.interchange.coiled import ImportReport, import_sqlite, run_tree
+from benchkit.store.interchange.coiled_rows import parse_time, workload_of_test
+from benchkit.store.store import Store
+
+__all__ = ["import_results"]
+
+#: Prefix of an asv benchmark -> metric; other benchmarks become extra metrics.
+_ASV_METRICS = {"time": "duration", "timeraw": "duration", "peakmem": "memory_peak"}
+#: Files of asv that hold no results.
+_ASV_DESCRIPTIONS = ("benchmarks.json", "machine.json", "asv.conf.json")
+
+
+def import_results(
+    store: Store, path: str | Path, *, progress: Callable[[int, int], None] | None = None
+) -> ImportReport:
+    """Add the results of another tool to a store.
+
+    Parameters
+    ----------
+    store : Store
+        Store to add runs to; existing runs stay unchanged.
+    path : path
+        A ``benchmark.db`` of coiled/benchmarks, a JSON file of asv or pytest-benchmark, or a folder
+        with such JSON files at any depth.
+    progress : callable, optional
+        Called with the number of results done and the total number of results.
+
+    Returns
+    -------
+    ImportReport
+        Counts and problems.
+
+    Raises
+    ------
+    InvalidImportError
+        A file has none of these formats: nothing is added.
+    StoreError
+        A run could not be written; runs written before it stay in the store.
+    """
+    path = Path(path)
+    if not path.is_dir() and path.suffix != ".json":
+        return import_sqlite(store, path, progress=progress)
+    paths = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    problems: Counter[str] = Counter()
+    records: dict[str, dict[str, Any]] = {}
+    for file in paths:
+        content = _read_json(file)
+        if _is(content, "benchmarks", list):
+            found = _pytest_records(content)
+        elif _is(content, "results", dict):
+            found = _asv_records(content)
+        elif path.is_dir():
+            if file.name not in _ASV_DESCRIPTIONS:
+                problems["file without results of asv or pytest-benchmark: skipped"] += 1
+            continue
+        else:
+            raise InvalidImportError(f"{file}: contains no results of asv or pytest-benchmark")
+        try:
+            records |= {record["id"]: record for record in found}
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise InvalidImportError(f"{file}: a result cannot be read: {reason}") from error
+    if not records:
+        raise InvalidImportError(f"{path}: no results: give the results of asv, or a benchmark.db")
+    new = (run_tree(record) for run_id, record in records.items() if run_id not in store)
+    report = ImportReport(len(records), store.add_many(new))
+    report.odd = [f"{n} x {text}" for text, n in sorted(problems.items())]
+    if progress is not None:
+        progress(len(records), len(records))
+    return report
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidImportError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidImportError(f"{path}: not JSON: {error}") from error
+
+
+def _is(content: Any, key: str, kind: type) -> bool:
+    return isinstance(content, dict) and isinstance(content.get(key), kind)
+
+
+def _pytest_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    machine, commit = content.get("machine_info") or {}, content.get("commit_info") or {}
+    started = parse_time(content.get("datetime"))
+    if started is None:
+        raise ValueError(f"datetime={content.get('datetime')!r} is not a time")
+    for benchmark in content["benchmarks"]:
+        path, _, name = str(benchmark["fullname"]).partition("::")
+        stats = benchmark["stats"]
+        yield _record(
+            "pytest-benchmark",
+            workload_of_test(path, name or str(benchmark["name"])),
+            started,
+            benchmark.get("params") or {},
+            {"duration": stats["median"] if "median" in stats else stats["mean"]},
+            n_samples=stats.get("rounds"),
+            host=machine.get("node"),
+            python=machine.get("python_version"),
+            git_commit=commit.get("id"),
+        )
+
+
+def _asv_records(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    columns = content["result_columns"]
+    requirements = {**(content.get("requirements") or {}), **(content.get("params") or {})}
+    for name, values in content["results"].items():
+        row = dict(zip(columns, values, strict=False))
+        started = datetime.fromtimestamp(
+            (row.get("started_at") or content["date"]) / 1000, timezone.utc
+        )
+        kind = name.rpartition(".")[2].partition("_")[0]
+        results, samples = row["result"] or [], row.get("samples") or []
+        for index, case in enumerate(product(*(row.get("params") or []))):
+            value = results[index] if index < len(results) else None
+            measured = samples[index] if index < len(samples) else None
+            yield _record(
+                "asv",
+                f"{name}[{','.join(case)}]" if case else name,
+                started,
+                {"case": ",".join(case)} if case else {},
+                {_ASV_METRICS.get(kind, kind): value},
+                n_samples=len(measured) if measured else None,
+                environment=content.get("env_name"),
+                host=requirements.get("machine"),
+                python=content.get("python"),
+                dask=requirements.get("dask"),
+                distributed=requirements.get("distributed"),
+                git_commit=content.get("commit_hash"),
+            )
+
+
+def _record(
+    tool: str,
+    workload: str,
+    started: datetime,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float | None],
+    *,
+    n_samples: int | None,
+    **fields: Any,
+) -> dict[str, Any]:
+    ((metric, value),) = metrics.items()
+    outcome = "failed" if value is None else "skipped" if math.isnan(value) else "ok"
+    own = metric in ("duration", "memory_peak")
+    samples = {"n_samples": str(n_samples)} if n_samples else {}
+    identity = [tool, workload, *(fields.get(name) for name in ("environment", "host"))]
+    record = {
+        "id": derived_id(
+            started.timestamp(), json.dumps([*identity, fields.get("git_commit")], default=str)
+        ),
+        "workload": workload,
+        "category": workload.partition(".")[0],
+        "params": json.dumps(params, default=str),
+        "version": 1,
+        "environment": tool,
+        "tags": json.dumps({"imported": tool, **samples}),
+        "started": started.isoformat(timespec="microseconds"),
+        "outcome": outcome,
+        "capture": "off",
+        "scale": 1.0,
+        "host": "unknown",
+        "cluster": "unknown",
+        "extra_metrics": json.dumps({metric: value} if outcome == "ok" and not own else {}),
+        **{name: str(field) for name, field in fields.items() if field},
+    }
+    if outcome == "ok" and own:
+        record[metric] = float(value or 0.0)
+    if outcome != "ok":
+        record["error"] = f"{outcome} in {tool}"
+    return record

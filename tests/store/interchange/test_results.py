@@ -1,0 +1,140 @@
+"""Import of results of asv and pytest-benchmark."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from benchkit.cli.main import benchkit as main
+from benchkit.store.interchange.coiled import export_runs
+from benchkit.store.interchange.results import import_results
+
+PYTEST = {
+    "machine_info": {"node": "big", "python_version": "3.11.7"},
+    "commit_info": {"id": "c0ffee"},
+    "benchmarks": [
+        {"name": "test_sum[1]", "fullname": "tests/test_array.py::test_sum[1]", "group": None,
+         "params": {"n": 1},
+         "stats": {"min": 0.1, "mean": 0.2, "median": 0.125, "rounds": 5}},
+        {"name": "test_old", "fullname": "benchmarks/test_df.py::TestX::test_old", "params": None,
+         "stats": {"min": 0.1, "mean": 0.25, "rounds": 3}},
+    ],
+    "datetime": "2026-11-20T02:00:00.5+00:00",
+    "version": "5.1.0",
+}  # fmt: skip
+ASV = {
+    "commit_hash": "abcdef12", "env_name": "virtualenv-py3.11-dask", "date": 1760000000000,
+    "params": {"machine": "box", "python": "3.11"}, "python": "3.11",
+    "requirements": {"dask": "2025.9.0", "distributed": "2025.9.1"},
+    "result_columns": ["result", "params", "version", "started_at", "duration", "samples"],
+    "results": {
+        "rechunk.Swap.time_swap": [
+            [0.5, None, math.nan, 0.75], [["1", "2"], ["'a'", "'b'"]], "v1", 1760000100000, 4.0,
+            [[0.4, 0.5, 0.6], None, None, [0.75]],
+        ],
+        "mem.peakmem_sum": [[2048.0], [], "v2"],
+        "graph.track_tasks": [[7.0], [], "v3"],
+        "mem.time_broken": [None, [], "v4"],
+    },
+    "version": 2,
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder as asv and pytest-benchmark fill it."""
+    files = {
+        "results/box/abcdef12-virtualenv.json": ASV,
+        "results/box/machine.json": {"machine": "box", "version": 1},
+        "results/benchmarks.json": {"version": 2},
+        ".benchmarks/0001_run.json": PYTEST,
+    }
+    for name, content in files.items():
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    return tmp_path / "in"
+
+
+def test_pytest_results_become_runs_with_median(store, folder):
+    report = import_results(store, folder / ".benchmarks" / "0001_run.json")
+    runs = store.runs().set_index("workload")
+
+    assert str(report) == "2 rows, 2 of them new in the store"
+    assert runs["duration"].to_dict() == {"tests.array.sum[1]": 0.125, "df.old": 0.25}
+    first = runs.loc["tests.array.sum[1]"]
+    assert first["params"] == {"n": 1}
+    assert first["started"] == pd.Timestamp("2026-11-20T02:00:00.5", tz="UTC")
+    assert (first["host"], first["python"], first["git_commit"]) == ("big", "3.11.7", "c0ffee")
+    assert first["tags"] == {"imported": "pytest-benchmark", "n_samples": "5"}
+
+
+def test_asv_results_become_one_run_per_case(store, folder):
+    import_results(store, folder / "results")
+    runs = store.runs().set_index("workload")
+
+    swaps = runs[runs.index.str.startswith("rechunk.")]
+    assert swaps["outcome"].to_dict() == {
+        "rechunk.Swap.time_swap[1,'a']": "ok",
+        "rechunk.Swap.time_swap[1,'b']": "failed",
+        "rechunk.Swap.time_swap[2,'a']": "skipped",
+        "rechunk.Swap.time_swap[2,'b']": "ok",
+    }
+    assert swaps["duration"].dropna().tolist() == [0.5, 0.75]
+    assert swaps["tags"].iloc[0] == {"imported": "asv", "n_samples": "3"}
+    assert (swaps["started"] == pd.Timestamp(1760000100000, unit="ms", tz="UTC")).all()
+    assert runs.loc["mem.peakmem_sum", "memory_peak"] == 2048.0
+    assert runs.loc["mem.peakmem_sum", "started"] == pd.Timestamp(
+        1760000000000, unit="ms", tz="UTC"
+    )
+    assert runs.loc["graph.track_tasks", "extra_metrics"] == {"track": 7.0}
+    assert runs.loc["mem.time_broken", "outcome"] == "failed"
+    first = swaps.iloc[0]
+    assert (first["environment"], first["host"]) == ("virtualenv-py3.11-dask", "box")
+    assert (first["dask"], first["distributed"]) == ("2025.9.0", "2025.9.1")
+
+
+def test_import_of_folder_twice_adds_nothing(store, folder):
+    (folder / "package.json").write_text("{}")
+    first, second = import_results(store, folder), import_results(store, folder)
+
+    assert (first.rows, first.added) == (9, 9)
+    assert (second.rows, second.added) == (9, 0)
+    assert first.odd == ["1 x file without results of asv or pytest-benchmark: skipped"]
+
+
+def test_imported_results_can_be_exported(store, folder, tmp_path):
+    import_results(store, folder)
+
+    assert export_runs(store, tmp_path / "all.db") == 9
+
+
+@pytest.mark.parametrize(("name", "text", "problem"), [
+    ("a.json", "{", r"a\.json: not JSON"),
+    ("a.json", "{}", r"a\.json: contains no results of asv or pytest-benchmark"),
+    ("a.json", "[]", r"a\.json: contains no results"),
+    ("a.json", '{"benchmarks": [{}]}', r"a\.json: a result cannot be read: ValueError: datetime"),
+    ("a.json", '{"results": {}, "date": 1}', "cannot be read: KeyError: 'result_columns'"),
+    ("a.txt", "text " * 99, "cannot be read as a benchmark.db"),
+    ("none", None, "none: no results"),
+    ("missing.json", None, "missing.json: cannot be read: No such file"),
+])  # fmt: skip
+def test_import_refuses_other_files_and_adds_nothing(tmp_path, name, text, problem):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    elif not Path(name).suffix:
+        path.mkdir()
+
+    done = CliRunner().invoke(
+        main, ["store", "import", str(path), "--store", str(tmp_path / "store")]
+    )
+
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert re.search(problem, done.stderr)
+    assert not (tmp_path / "store").exists()
