@@ -72,3 +72,4 @@ def test_wheel_installs_as_dask_benchkit(tmp_path):
     assert version == "0.1.0"
     listed = run(python.parent / "benchkit", "list", "workloads", "-k", "array.basic_sum*")
     assert "array.basic_sum" in listed
+    assert "--benchkit-store=DIR" in run(python, "-m", "pytest", "--help")

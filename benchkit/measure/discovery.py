@@ -155,6 +155,8 @@ class Collection:
             return
         folders = ", ".join(map(str, self.folders)) or "no folder"
         reason = str(self.broken[0]) if self.broken else "no file there declares one with benchkit"
+        if any(next(folder.rglob("test_*.py"), None) for folder in self.folders):
+            reason += "; for tests of pytest see `pytest --help`, option --benchkit"
         raise InvalidSelectionError(f"no workloads in {folders}: {reason}")
 
     def select(self, names: Sequence[str] = (), expression: str | None = None) -> list[Variant]:

@@ -54,7 +54,8 @@ def classify_error(error: BaseException, step: str, scheduler_alive: Callable[[]
     """
     if isinstance(error, DeadlinePassed):
         return "timeout"
-    if isinstance(error, MissingPackage):
+    # The second: exceptions of pytest.skip and unittest, in a test that is recorded.
+    if isinstance(error, MissingPackage) or type(error).__name__ in ("Skipped", "SkipTest"):
         return "skipped"
     if isinstance(error, KilledWorker):
         return "lost_workers"

@@ -205,3 +205,16 @@ def test_require_names_reason_for_empty_folder(tmp_path, monkeypatch, text, mess
     with pytest.raises(InvalidSelectionError) as caught:
         collect("w").require()
     assert str(caught.value).startswith(message)
+
+
+def test_require_names_the_option_for_pytest_tests(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_array.py").write_text("import pytest\n\ndef test_x(): pass\n")
+
+    with pytest.raises(InvalidSelectionError) as caught:
+        collect([tmp_path]).require()
+
+    assert str(caught.value) == (
+        f"no workloads in {tmp_path}: no file there declares one with benchkit; for tests of "
+        "pytest see `pytest --help`, option --benchkit"
+    )
