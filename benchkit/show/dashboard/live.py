@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import panel as pn
 from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.compare.compare_runs import compare_experiment
+from benchkit.analysis.compare.comparison import text_row
 from benchkit.errors import BenchkitError
 from benchkit.experiment.run.plan import read_plan
 from benchkit.experiment.run.status import (
@@ -24,7 +24,7 @@ from benchkit.experiment.run.status import (
     latest_running,
     read_status,
 )
-from benchkit.formatting import MISSING, format_change, format_seconds
+from benchkit.formatting import format_seconds
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import span
 from benchkit.show.dashboard.components.metrics import metric_terms
@@ -219,20 +219,9 @@ def _interim(status: Status) -> list[Viewable]:
         )
     except BenchkitError as error:
         return [ui.heading(title, f"Not yet: {error}")]
-    rows = [
-        {
-            "workload": row["workload"],
-            "arm": row["contender"],
-            "metric": row["metric"],
-            "change": format_change(row["ratio"]),
-            "interval": f"{format_change(row['low'])} to {format_change(row['high'])}"
-            if np.isfinite(row["low"])
-            else MISSING,
-            "verdict": row["verdict"] if is_finished else f"{row['verdict']} (interim)",
-            "runs": f"{row['n_baseline']} + {row['n_contender']}",
-        }
-        for row in comparison.frame.to_dict("records")
-    ]
+    rows = [text_row(row, comparison) for row in comparison.frame.to_dict("records")]
+    if not is_finished:
+        rows = [{**row, "verdict": f"{row['verdict']} (interim)"} for row in rows]
     if not rows:
         return [ui.heading(title, "Not yet: no workload has an ok run in two arms.")]
     text = "the complete comparison" if is_finished else "the comparison of the runs so far"

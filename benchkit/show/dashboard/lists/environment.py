@@ -16,6 +16,7 @@ from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.markup import code, run_link, text_or_missing
 from benchkit.show.dashboard.state.cache import attributes_of, newest_attributes
 from benchkit.show.dashboard.state.url import address
+from benchkit.show.plots.history_annotations import BUILD
 
 __all__ = ["KINDS", "view"]
 
@@ -30,13 +31,6 @@ KINDS = {
 MOST_BUILDS = 15
 #: Largest number of packages named per build; further packages are only counted.
 MOST_NAMED = 12
-#: Column of the index -> label; shown when no run file of a build can be opened.
-_INDEXED = {
-    "python": "Python",
-    "dask": "dask",
-    "distributed": "distributed",
-    "git_commit": "commit",
-}
 
 
 def view(all_runs: pd.DataFrame, names: list[str], name: str) -> pn.Column:
@@ -138,7 +132,7 @@ def _changed_packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         left, right = {}, {}
     if not (left and right and left != right):
         left, right = (
-            {label: text_or_missing(row.get(name))[:10] for name, label in _INDEXED.items()}
+            {label: text_or_missing(row.get(name))[:10] for name, label in BUILD.items()}
             for row in (before, now)
         )
     texts = [
