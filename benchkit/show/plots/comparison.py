@@ -127,9 +127,7 @@ def _title(question: str, hidden: str, *parts: str) -> str:
     return f"{question} ({', '.join(details)})" if details else question
 
 
-def forest_plot(
-    comparison: Comparison, metric: str = "duration", *, share_y: figure | None = None
-) -> figure:
+def forest_plot(comparison: Comparison, metric: str = "duration") -> figure:
     """Draw the change of each workload with its interval, and the null arm in the background.
 
     Parameters
@@ -138,8 +136,6 @@ def forest_plot(
         The comparison.
     metric : str, default "duration"
         The metric to draw.
-    share_y : figure, optional
-        Another figure of this module, of the same comparison, that shows the names of the rows.
 
     Returns
     -------
@@ -178,7 +174,7 @@ def forest_plot(
         _title(question, hidden, f"{comparison.level:.0%} intervals"),
         "Which changed?",
         f"change against {comparison.baseline} (%)",
-        *(labels, share_y),
+        *(labels, None),
         x_range=x_range,
         tools="xpan,xwheel_zoom,reset,save",
     )

@@ -5,7 +5,7 @@ Input: runs; output: a Bokeh figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import xarray as xr
@@ -150,8 +150,6 @@ def transfer_difference(
     a: Run | xr.DataTree,
     b: Run | xr.DataTree,
     value: str = "bytes",
-    *,
-    names: Sequence[str] = ("A", "B"),
 ) -> figure:
     """Draw the difference of the transfers between workers of two runs.
 
@@ -162,18 +160,15 @@ def transfer_difference(
         names, they are matched by position.
     value : {"bytes", "bytes_compressed", "count", "seconds"}
         The value of a cell, B − A.
-    names : sequence of str, default ("A", "B")
-        Names of the runs.
 
     Returns
     -------
     figure
         One cell per pair; a worker that is missing in a run counts as 0 there.
     """
-    first, second = names
-    title = f"Which workers sent more or less in {second} than in {first}?"
+    title = "Which workers sent more or less in B than in A?"
     data, workers = [], []
-    for run, name in ((a, first), (b, second)):
+    for run, name in ((a, "A"), (b, "B")):
         transfers = read_group(run, "transfers", "source")
         if transfers is None:
             return empty_figure(title, f"No transfers were recorded for {name}.")
