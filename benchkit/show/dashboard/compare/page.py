@@ -240,7 +240,10 @@ def _causes(store: Store, runs: pd.DataFrame, comparison: Comparison) -> list[Vi
         for contender, table in arms.items():
             content.append(ui.heading(f"Differences of {comparison.baseline} and {contender}"))
             content.append(
-                tables.table(table.set_index("kind"), "kind")
+                tables.html_table(
+                    ["kind", "name", comparison.baseline, contender],
+                    table.astype(str).itertuples(index=False, name=None),
+                )
                 if len(table)
                 else ui.paragraph("No recorded difference.")
             )

@@ -191,10 +191,12 @@ def _figures(comparison: Comparison, metric: str, keys: Mapping[str, str]) -> li
     panes = []
     for plot, width in zip((changes, probabilities, points), _MIN_WIDTHS, strict=True):
         pane = ui.figure(plot)
-        pane.min_width = width
         # The three figures share the width that remains after the names.
         names_width = plot.min_border_left if plot is changes else 0
-        pane.styles = {**pane.styles, "flex": f"1 1 {names_width}px"}
+        # As a style: Panel would make the whole page as wide as the sum of `min_width`.
+        pane.styles = {
+            **pane.styles, "flex": f"1 1 {names_width}px", "min-width": f"{width}px",
+        }  # fmt: skip
         panes.append(pane)
     return [
         ui.paragraph(text),
