@@ -45,20 +45,22 @@ def compare_command(
     \b
     Examples:
       benchkit compare --baseline tag:variant=A --contender tag:variant=B
+      benchkit compare --baseline param:method=apply --contender param:method=sum
       benchkit compare --baseline env:baseline,until:7d --contender env:baseline,since:7d
 
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, check_metrics, compare
-    from benchkit.store.selector import select_runs
+    from benchkit.store.selector import select_sets
     from benchkit.store.store import Store
 
     chosen = check_metrics(metrics or DEFAULT_METRICS)
     run_store = Store(store, create=False)
+    sets = select_sets(run_store, [baseline, *contenders, *([null] if null else [])])
     comparison = compare(
-        select_runs(run_store, baseline),
-        {name: select_runs(run_store, name) for name in contenders},
-        null=None if null is None else select_runs(run_store, null),
+        sets[baseline],
+        {name: sets[name] for name in contenders},
+        null=sets[null] if null else None,
         metrics=chosen,
         names=(baseline, "contender"),
     )

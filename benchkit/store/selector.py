@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,7 @@ from benchkit.errors import InvalidSelectionError, NotEnoughRuns, did_you_mean
 from benchkit.store.store import Store
 from benchkit.values import split_at_commas
 
-__all__ = ["explain_no_runs", "parse_selection", "select_runs"]
+__all__ = ["explain_no_runs", "parse_selection", "select_runs", "select_sets"]
 
 #: Keys of a selection -> arguments of `Store.runs`.
 _FIELDS = {
@@ -132,6 +132,43 @@ def select_runs(store: Store, text: str) -> pd.DataFrame:
     if reason:
         raise NotEnoughRuns(reason)
     return runs
+
+
+def select_sets(store: Store, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return the runs of several selections, to be compared workload by workload.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    texts : sequence of str
+        Selections as `parse_selection` accepts them. If they select parameters, the names of the
+        workloads are without these, so that ``param:method=apply`` and ``param:method=sum`` have
+        the same workloads.
+
+    Returns
+    -------
+    dict of str to DataFrame
+        Runs by selection, as `select_runs` returns them.
+
+    Raises
+    ------
+    InvalidSelectionError, NotEnoughRuns, UsageError
+        See `select_runs`.
+    """
+    names = {name for text in texts for name in parse_selection(text).get("params", {})}
+    return {text: _without_parameters(select_runs(store, text), names) for text in texts}
+
+
+def _without_parameters(runs: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
+    if not names or runs.empty:
+        return runs
+    workloads = []
+    for workload, params in zip(runs["workload"], runs["params"], strict=True):
+        inside = ",".join(f"{k}={v}" for k, v in (params or {}).items() if k not in names)
+        base = str(workload).partition("[")[0] if set(names) & set(params or {}) else workload
+        workloads.append(f"{base}[{inside}]" if inside and base != workload else base)
+    return runs.assign(workload=workloads)
 
 
 def explain_no_runs(store: Store, filters: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError
-from benchkit.store.selector import parse_selection, select_runs
+from benchkit.store.selector import parse_selection, select_runs, select_sets
 
 
 def test_select_runs_applies_filters(filled):
@@ -99,9 +99,28 @@ def test_select_runs_names_what_exists(filled, text, message):
 
 
 def test_select_runs_refuses_unknown_tag(filled):
-    with pytest.raises(UsageError, match=r"^'varian' is not a tag of these runs: did you mean"):
-        select_runs(filled, "tag:varian=A")
+    with pytest.raises(UsageError, match=r"^'varyant' is not a tag of these runs: did you mean"):
+        select_runs(filled, "tag:varyant=A")
 
 
 def test_select_runs_may_be_empty_for_a_time(filled):
     assert select_runs(filled, "env:main,until:2026-01-01").empty
+
+
+def test_select_sets_have_workloads_without_the_selected_parameters(store, make_run):
+    for method in ("apply", "sum"):
+        name = f"etl.agg[method={method},n=10]"
+        store.add(make_run(groups=False, workload=name, params={"method": method, "n": 10}))
+    store.add(make_run(groups=False, workload="etl.other", params={}))
+
+    sets = select_sets(store, ["param:method=apply", "param:method=sum", "workload:etl.other"])
+
+    assert [frame["workload"].tolist() for frame in sets.values()] == [
+        ["etl.agg[n=10]"],
+        ["etl.agg[n=10]"],
+        ["etl.other"],
+    ]
+    assert select_sets(store, ["workload:etl.agg*"])["workload:etl.agg*"]["workload"].tolist() == [
+        "etl.agg[method=apply,n=10]",
+        "etl.agg[method=sum,n=10]",
+    ]

@@ -28,7 +28,7 @@ from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.show.reports import experiment_summary
-from benchkit.store.selector import select_runs
+from benchkit.store.selector import select_sets
 from benchkit.store.store import Store
 
 __all__ = ["TITLE", "view"]
@@ -100,7 +100,7 @@ def _comparison(
 
         return compare_arms, runs
     baseline, contender = state["baseline"], state["contender"]
-    a, b = select_runs(store, baseline), select_runs(store, contender)
+    a, b = select_sets(store, [baseline, contender]).values()
 
     def compare_selections(metric: str) -> Comparison:
         names = (baseline, "contender")
