@@ -71,6 +71,25 @@ def test_overview_shows_open_regressions_and_last_changes(site):
     assert rows[SLOWER, "main"]["metrics"]["duration"]["regression"]
     assert rows[SLOWER, "release"]["metrics"]["duration"]["regression"] is None
     assert rows[FAILING, "main"]["outcome"] == "failed"
+    assert rows[FAILING, "main"]["metrics"]["duration"]["now"] is None  # not an older number
+
+
+def test_regression_has_one_size_on_all_pages(site):
+    rows = {(row["workload"], row["environment"]): row for row in content(site, "overview")["rows"]}
+    shown = rows[SLOWER, "main"]["metrics"]["duration"]
+    changes = [row for row in content(site, page_name(SLOWER))["changes"] if row[1] == "duration"]
+
+    assert (shown["ratio"], shown["change"]["ratio"]) == (1.14, 1.14)
+    assert changes[-1][4:7] == [1.14, 1.11, 1.17]
+
+
+def test_regressions_page_has_improvements(site):
+    text = (site / "regressions.html").read_text()
+    section = text.partition("<h2>Improvements</h2>")[2]
+
+    assert section.count(">wall time of the workload in ") == 2  # in both environments
+    assert FASTER in section
+    assert SLOWER not in section
 
 
 def test_site_makes_no_requests_and_links_exist(site):

@@ -17,7 +17,14 @@ from benchkit.analysis.regression.level_events import SAME_CHANGE_NIGHTS, worse_
 from benchkit.analysis.regression.regression import FAILING, Regression, read_ledger, series_name
 from benchkit.formatting import OUTCOME_WORDS
 
-__all__ = ["STATES", "SeriesStatus", "reported_change", "series_label", "series_statuses"]
+__all__ = [
+    "STATES",
+    "SeriesStatus",
+    "improvements",
+    "reported_change",
+    "series_label",
+    "series_statuses",
+]
 
 #: State -> symbol and label, in the order of rows.
 STATES = {
@@ -140,6 +147,38 @@ def reported_change(
         if series_name(each.about) == name and days <= SAME_CHANGE_NIGHTS:
             return replace(change, ratio=each.ratio, low=each.low, high=each.high)
     return change
+
+
+def improvements(
+    history: History, events: Iterable[Mapping[str, Any]]
+) -> list[tuple[str, dict[str, Any], ChangePoint]]:
+    """Return the lasting changes for the better that are not caused by the machine, newest first.
+
+    Parameters
+    ----------
+    history : History
+        Series of nights.
+    events : iterable of mapping
+        Events of the ledger; changes that it has set aside are left out.
+
+    Returns
+    -------
+    list of tuple
+        First night of the new level, fields of the series, and the change.
+    """
+    aside = {
+        (*series_name(event), str(event.get("night")))
+        for event in events
+        if event["kind"] == "set_aside"
+    }
+    found = []
+    for row, about in enumerate(history.series.to_dict("records")):
+        better = -worse_direction(str(about["metric"]))
+        for change in history.changes[row]:
+            night = night_name(history.times[change.index])
+            if change.direction == better and (*series_name(about), night) not in aside:
+                found.append((night, {str(name): about[name] for name in about}, change))
+    return sorted(found, key=lambda each: (each[0], str(each[1]["workload"])), reverse=True)
 
 
 def series_statuses(

@@ -133,7 +133,13 @@ class _Writer:
         for workload in self.data.workloads:
             self._workload(workload)
         regressions = sorted(self.data.regressions, key=lambda regression: not regression.is_open)
-        self._page("regressions.html", "regressions.html", "Regressions", regressions=regressions)
+        self._page(
+            "regressions.html",
+            "regressions.html",
+            "Regressions",
+            regressions=regressions,
+            improvements=self.data.improvements(),
+        )
         for regression in self.data.regressions:
             self._regression(regression)
         failures = self.data.failures()

@@ -1,7 +1,6 @@
 """Collect the data of the published site from a store, as plain values, once per build.
 
-Numbers are rounded and kept in lists, because a site holds every run of months. Names and texts of
-runs are not escaped here: the page templates do that.
+Numbers are rounded, because a site holds every run of months. Page templates escape the texts.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import History, build_history, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.regression import Regression, read_ledger, series_name
-from benchkit.analysis.regression.status import reported_change, series_label
+from benchkit.analysis.regression.status import improvements, reported_change, series_label
 from benchkit.errors import UnreadableRun
+from benchkit.formatting import format_change
 from benchkit.show.site.numbers import distinct_rows, seconds, short_number, short_numbers
 from benchkit.store.index.query import workload_matcher
 from benchkit.store.marks import active_marks
@@ -224,6 +224,24 @@ class SiteData:
             "rows": sorted(rows.values(), key=lambda row: (row["workload"], row["environment"])),
             "metrics": _metric_terms(name for name in self.metrics if name in names),
         }
+
+    def improvements(self) -> list[dict[str, str]]:
+        """Return the lasting changes for the better as text.
+
+        Returns
+        -------
+        list of dict
+            Newest first.
+        """
+        return [
+            {
+                "change": format_change(change.ratio),
+                "workload": about["workload"],
+                "what": f"{METRICS[about['metric']].long_name} in {series_label(about)}",
+                "night": night,
+            }
+            for night, about, change in improvements(self.history, self.events)
+        ]
 
     def failures(self) -> dict[str, Any]:
         """Return the outcomes by night of each series in which at least one run failed.

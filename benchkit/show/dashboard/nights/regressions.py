@@ -9,9 +9,8 @@ import numpy as np
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, night_name
-from benchkit.analysis.regression.level_events import worse_direction
-from benchkit.analysis.regression.regression import FAILING, Regression, series_name
-from benchkit.analysis.regression.status import series_label
+from benchkit.analysis.regression.regression import FAILING, Regression
+from benchkit.analysis.regression.status import improvements, series_label
 from benchkit.formatting import counted, format_change
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import (
@@ -159,23 +158,12 @@ def _who(regression: Regression, owner: str) -> Markup:
 def _improvements(
     metric: str, since: str, owners: Mapping[str, str]
 ) -> list[tuple[str, list[str]]]:
-    """Return name and cells of each lasting change for the better in a period, newest first."""
-    history, worse = nights_of(metric), worse_direction(metric)
-    aside = {
-        (*series_name(event), str(event.get("night")))
-        for event in open_store().events()
-        if event["kind"] == "set_aside"
-    }
-    rows = []
-    for place, about in enumerate(history.series.to_dict("records")):
-        for change in history.changes[place]:
-            night = night_name(history.times[change.index])
-            is_better = change.direction == -worse and night >= since
-            if not is_better or (*series_name(about), night) in aside:
-                continue
-            rows.append((night, str(about["workload"]), _improvement(about, change, night, owners)))
-    rows.sort(key=lambda row: row[:2], reverse=True)
-    return [(name, cells) for _, name, cells in rows]
+    """Return name and cells of each improvement in a period, newest first."""
+    return [
+        (str(about["workload"]), _improvement(about, change, night, owners))
+        for night, about, change in improvements(nights_of(metric), open_store().events())
+        if night >= since
+    ]
 
 
 def _improvement(
