@@ -46,6 +46,13 @@ def bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+#: Warning that is shown with --quiet too.
+_NOT_ALONE = (
+    "warning: another benchkit measures on this machine: on local clusters each disturbs the "
+    "times of the other"
+)
+
+
 def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[Event]:
     """Show the events of an experiment on stderr, and yield them.
 
@@ -80,6 +87,8 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
     with progress:
         for event in events:
             if isinstance(event, Planned):
+                if not event.is_alone:
+                    click.echo(_NOT_ALONE, err=True)
                 n_planned = len(event.measurements)
                 show_arm = len({measurement.arm for measurement in event.measurements}) > 1
                 progress.update(task, total=n_planned)

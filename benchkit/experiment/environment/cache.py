@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,16 @@ from filelock import FileLock, Timeout
 
 from benchkit.errors import EnvironmentBuildError
 
-__all__ = ["Built", "cache_folder", "find_built", "list_built", "locked", "publish", "remove"]
+__all__ = [
+    "Built",
+    "cache_folder",
+    "find_built",
+    "list_built",
+    "locked",
+    "publish",
+    "remove",
+    "try_lock",
+]
 
 _MANIFEST = "benchkit.json"
 _SETTINGS = "settings.json"
@@ -247,6 +256,32 @@ def locked(name: str, waiting: Callable[[], object] = lambda: None) -> Iterator[
         yield
     finally:
         lock.release()
+
+
+def try_lock(name: str, stack: ExitStack) -> bool:
+    """Hold the lock of a name until a stack is closed, unless another process holds it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the lock.
+    stack : ExitStack
+        Releases the lock.
+
+    Returns
+    -------
+    bool
+        False if another process holds the lock.
+    """
+    folder = cache_folder() / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(FileLock(folder / f"{name}.lock").acquire(timeout=0))
+    except Timeout:
+        return False
+    except OSError:
+        return True  # a cache that cannot be written holds no locks
+    return True
 
 
 def sweep() -> None:

@@ -22,10 +22,13 @@ class Planned:
         whose plan is made while it runs.
     remaining_seconds : float
         Estimated time until the end of the plan.
+    is_alone : bool, default True
+        Whether no other experiment of this user measures on this machine.
     """
 
     measurements: tuple[Measurement, ...]
     remaining_seconds: float
+    is_alone: bool = True
 
 
 @dataclass(frozen=True)

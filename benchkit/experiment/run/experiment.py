@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchkit.experiment.environment.cache import try_lock
 from benchkit.experiment.paths import file_name, notebook_path
 from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
@@ -197,7 +198,8 @@ class Experiment:
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, self.recordings, ignore_errors=True)
             stack.callback(self._close_kernels)
-            yield Planned(tuple(self.plan), estimate.remaining_seconds)
+            is_alone = try_lock("measuring", stack)
+            yield Planned(tuple(self.plan), estimate.remaining_seconds, is_alone)
             for measurement in self.plan if plan is None else plan:
                 reason = policy.should_skip(measurement)
                 if reason:

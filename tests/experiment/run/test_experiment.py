@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 from statistics import median
 
 import psutil
 import pytest
 
+from benchkit.cli.progress import show_progress
 from benchkit.errors import UsageError
 from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
 from benchkit.experiment.run.events import (
@@ -158,3 +160,19 @@ def test_plan_experiment_rejects_order_before_writing(folders):
         planned(folders, order="aabb")
 
     assert not (folders / "store").exists()
+
+
+def test_second_experiment_on_a_machine_says_so(folders, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHKIT_CACHE", str(folders / "cache"))
+    first, second = planned(folders, repeats=1).run(), planned(folders, repeats=1).run()
+
+    assert next(first).is_alone
+    list(islice(show_progress(second, quiet=True), 1))
+    assert capsys.readouterr().err == (
+        "warning: another benchkit measures on this machine: on local clusters each disturbs the "
+        "times of the other\n"
+    )
+    first.close()
+    third = planned(folders, repeats=1).run()
+    assert next(third).is_alone
+    third.close()
