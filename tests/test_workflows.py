@@ -118,8 +118,7 @@ def commands():
     for path in FILES:
         for step in steps(path):
             for found in COMMAND.findall(step.get("run", "")):
-                words = shlex.split(found.replace("$CAPTURE", "light"))
-                yield pytest.param(words, id=f"{path.stem}: {found[:40]}")
+                yield pytest.param(shlex.split(found), id=f"{path.stem}: {found[:40]}")
 
 
 @pytest.mark.parametrize("words", list(commands()))

@@ -11,6 +11,7 @@ import click
 
 from benchkit.cli.options import MEASUREMENT, as_json_text, common, has_failures, print_json
 from benchkit.errors import NotEnoughRuns, UsageError
+from benchkit.formatting import counted
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
@@ -139,9 +140,9 @@ def ab(
         click.echo(f"interrupted: {text}", err=True)
     policy = experiment.stop_policy
     if not quiet and policy.n_settled:
-        click.echo(f"skipped {policy.n_settled} runs: verdict already decided", err=True)
+        click.echo(f"skipped {counted(policy.n_settled, 'run')}: verdict already decided", err=True)
     if not quiet and policy.n_over_budget:
-        click.echo(f"skipped {policy.n_over_budget} runs: budget used up", err=True)
+        click.echo(f"skipped {counted(policy.n_over_budget, 'run')}: budget used up", err=True)
     try:
         comparison = compare_experiment(experiment.store.runs(), experiment.id, metrics=chosen)
     except NotEnoughRuns:

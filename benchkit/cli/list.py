@@ -25,7 +25,6 @@ __all__ = ["list_command", "run_row"]
 _DEFAULT_RUNS = 30
 _KINDS = ["workloads", "environments", "runs", "metrics", "noise"]
 _EMPTY = {
-    "workloads": "no workloads: see --workloads",
     "runs": "no runs: `benchkit run` measures some",
     "noise": "no runs: `benchkit ab ENV --null-only --blocks 5` measures the noise",
 }
@@ -146,6 +145,8 @@ def _workloads(
                 "reason": broken.reason,
             }
         )
+    if not rows:
+        collection.require()  # raises an error that names the folders
     return rows
 
 

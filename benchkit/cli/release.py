@@ -13,6 +13,7 @@ import click
 import yaml
 
 from benchkit.cli.options import has_failures
+from benchkit.formatting import counted
 
 if TYPE_CHECKING:
     from benchkit.experiment.run.api import Selection
@@ -85,7 +86,7 @@ def check_release(
     tested = [record for record in records if record["arm"] == RUNTIME]
     n_failed = sum(has_failures([record]) for record in tested)
     if n_failed:
-        click.echo(f"environment not exported: {n_failed} runs failed", err=True)
+        click.echo(f"environment not exported: {counted(n_failed, 'run')} failed", err=True)
     else:
         for path in _export_environment(experiment.store, tested, output):
             click.echo(f"exported: {path}", err=True)
@@ -107,7 +108,7 @@ def _export_environment(
     pins = [f"{name}=={version}" for name, version in packages.items() if "+" not in version]
     python = ".".join(str(attrs["python"]).split(".")[:2])
     content = {
-        "description": f"tested by {len(ids)} runs on {str(attrs['started'])[:10]}",
+        "description": f"tested by {counted(len(ids), 'run')} on {str(attrs['started'])[:10]}",
         "python": python,
         "packages": pins,
     }

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from benchkit.cli.options import MEASUREMENT, common, has_failures, print_json
+from benchkit.formatting import counted
 
 __all__ = ["run"]
 
@@ -79,7 +80,7 @@ def run(
     )
     records, interrupted = measure(experiment, broken, quiet=quiet)
     if interrupted:
-        click.echo(f"interrupted: {len(records)} runs are stored", err=True)
+        click.echo(f"interrupted: {counted(len(records), 'run')} stored", err=True)
     if as_json:
         print_json(records)
     elif records:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from benchkit.cli.options import common, print_json
+from benchkit.formatting import counted
 
 __all__ = ["store_group"]
 
@@ -93,7 +94,7 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
     if as_json:
         print_json([{"copied": done}])
     else:
-        click.echo(f"{done} new runs copied to {destination}")
+        click.echo(f"{counted(done, 'new run')} copied to {destination}")
 
 
 @store_group.command("import")
@@ -142,7 +143,9 @@ def store_export(file: str, selection: str | None, store: str | None, as_json: b
 
     run_store = Store(store, create=False)
     done = export_runs(run_store, file, select_runs(run_store, selection) if selection else None)
-    print_json([{"file": file, "runs": done}]) if as_json else click.echo(f"{done} runs: {file}")
+    print_json([{"file": file, "runs": done}]) if as_json else click.echo(
+        f"{counted(done, 'run')}: {file}"
+    )
 
 
 @store_group.command("prune")
@@ -177,6 +180,10 @@ def store_prune(
     if as_json:
         print_json([{"runs": len(chosen), "bytes": size, "moved": done}])
     elif yes:
-        click.echo(f"{done} runs ({format_bytes(size)}) moved to {run_store.path / 'trash'}")
+        click.echo(
+            f"{counted(done, 'run')} ({format_bytes(size)}) moved to {run_store.path / 'trash'}"
+        )
     else:
-        click.echo(f"{len(chosen)} runs ({format_bytes(size)}) would be moved: --yes moves them")
+        click.echo(
+            f"{counted(len(chosen), 'run')} ({format_bytes(size)}) would be moved: --yes moves them"
+        )

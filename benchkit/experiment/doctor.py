@@ -21,7 +21,7 @@ from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import collect_workloads
 from benchkit.experiment.run.kernel import MeasuringKernel
-from benchkit.formatting import format_bytes, format_seconds
+from benchkit.formatting import counted, format_bytes, format_seconds
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.dataset import data_folder
@@ -139,16 +139,20 @@ def _workloads() -> tuple[str, str]:
     collection = collect_workloads()
     variants = collection.variants()
     if collection.broken:
-        return "trouble", f"{len(collection.broken)} broken files, first {collection.broken[0]}"
+        return (
+            "trouble",
+            f"{counted(len(collection.broken), 'broken file')}, first {collection.broken[0]}",
+        )
     n_unavailable = sum(bool(variant.missing_packages()) for variant in variants)
     missing = f", {n_unavailable} need a missing package" if n_unavailable else ""
-    return "ok", f"{len(collection.workloads)} workloads, {len(variants)} variants{missing}"
+    sizes = counted(len(collection.workloads), "workload"), counted(len(variants), "variant")
+    return "ok", f"{', '.join(sizes)}{missing}"
 
 
 def _store(path: str | None) -> tuple[str, str]:
     try:
         store = Store(path, create=False)
-        return _disk(Path(store.path), f"{len(store)} runs, ")
+        return _disk(Path(store.path), f"{counted(len(store), 'run')}, ")
     except BenchkitError as error:
         return "absent", str(error)
 

@@ -24,7 +24,8 @@ def text(value: object) -> str:
         Markdown.
     """
     line = " ".join(str(value).split())
-    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # A greater-than sign begins a quotation at the start of a line only, and is readable elsewhere.
+    line = re.sub("^>", "&gt;", line.replace("&", "&amp;").replace("<", "&lt;"))
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", line).replace("@", "@\u200b")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchkit.errors import MissingExtra, UsageError
-from benchkit.formatting import Table, format_quantity
+from benchkit.formatting import Table, counted, format_quantity
 from benchkit.store.run_tables import RunTables
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
@@ -262,6 +262,8 @@ class Run(RunTables):
         attrs = self.tree.attrs
         parts = [str(attrs.get("started", ""))[:19].replace("T", " ")]
         if "n_workers" in attrs:
-            parts.append(f"{attrs['n_workers']} workers, {attrs['n_threads']} threads")
+            parts.append(
+                f"{counted(attrs['n_workers'], 'worker')}, {counted(attrs['n_threads'], 'thread')}"
+            )
         parts += [f"{name} {attrs[name]}" for name in ("dask", "python") if name in attrs]
         return ", ".join(part for part in parts if part)

@@ -155,3 +155,15 @@ def test_list_keeps_shipped_files_and_names_replaced_ones(run, tmp_path, monkeyp
     assert found["no-stealing"] == "own"
     assert "baseline" in found
     assert environments.stderr.startswith("note: environments/no-stealing.yaml replaces /")
+
+
+def test_list_workloads_refuses_folder_of_pytest_tests(tmp_path):
+    (tmp_path / "test_array.py").write_text("def test_sum(small_client): ...\n")
+
+    done = CliRunner().invoke(benchkit, ["list", "workloads", "--workloads", str(tmp_path)])
+
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"error: no workloads in {tmp_path}: no file there declares one with benchkit; for tests "
+        "of pytest see `pytest --help`, option --benchkit\n"
+    )

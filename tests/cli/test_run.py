@@ -160,7 +160,7 @@ def test_run_ctrl_c_keeps_runs_and_ends_processes(tmp_path):
     stdout, stderr = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "interrupted: 2 runs are stored" in stderr
+    assert "interrupted: 2 runs stored" in stderr
     assert "Traceback" not in stderr
     assert stdout.count(QUICK) == 2
     assert list(Store(store, create=False).runs()["outcome"]) == ["ok", "ok"]

@@ -22,7 +22,7 @@ from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.replay import OUTCOME, PLAN_KEY, SKIPPED_FILE, replay, runs_of
 from benchkit.experiment.bisect.search import MIN_FINAL_BLOCKS, Search
 from benchkit.experiment.run.plan import read_plan
-from benchkit.formatting import Table, format_change
+from benchkit.formatting import Table, counted, format_change
 from benchkit.store.store import Store
 
 __all__ = ["BisectionResult", "read_bisection"]
@@ -218,7 +218,7 @@ class BisectionResult:
                 "undecided": f"{ends} cannot be distinguished in {self.metric}",
                 "open": f"undecided yet whether {ends} differ in {self.metric}",
             }[self.status]
-            return [f"{answer}{size}, after {n_blocks} blocks"]
+            return [f"{answer}{size}, after {counted(n_blocks, 'block')}"]
         lines = [self._answer()]
         step = self.change(self.last_good, self.first)
         whole = self.change(self.candidates[0], self.candidates[-1])

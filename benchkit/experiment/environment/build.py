@@ -30,6 +30,7 @@ from benchkit.experiment.environment.validate import (
     check_environment,
     check_settings,
 )
+from benchkit.formatting import counted
 from benchkit.measure.provenance import installed_packages, packages_hash
 
 __all__ = ["build", "find_build"]
@@ -214,7 +215,7 @@ def _build_uv(
     name = _hash([lock, sources, python.version, platform.machine(), sys.platform])
 
     def make(prefix: Path) -> Path:
-        report(f"installing {len(lock.splitlines())} packages")
+        report(f"installing {counted(len(lock.splitlines()), 'package')}")
         return install(lock, requirements, python, folder=scratch, prefix=prefix, where=where)
 
     return _make(name, make, where, report, sources=sources, as_of=day.isoformat() if day else "")

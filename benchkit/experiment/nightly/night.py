@@ -13,7 +13,7 @@ from benchkit.analysis.metric_limits import quality_warnings
 from benchkit.analysis.regression.history import DEFAULT_METRICS
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
-from benchkit.formatting import Table
+from benchkit.formatting import Table, counted
 from benchkit.store.store import Store
 
 __all__ = ["Night", "read_night"]
@@ -102,11 +102,11 @@ class Night:
             if kind in kinds
         ]
         n_open = sum(regression.is_open for regression in self.regressions)
-        measured = f"{len(self.records)} runs, {len(self.failed)} of them failed"
+        measured = f"{counted(len(self.records), 'run')}, {len(self.failed)} of them failed"
         parts = [measured if self.records else "nothing measured"]
         parts.append(f"regressions: {', '.join(counts) or 'nothing new'}; {n_open} open")
         if self.failures:
-            parts.append(f"{len(self.failures)} parts failed")
+            parts.append(f"{counted(len(self.failures), 'part')} failed")
         return f"Night {self.night[:16]}: {'; '.join(parts)}."
 
     def __repr__(self) -> str:

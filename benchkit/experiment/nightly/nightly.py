@@ -27,6 +27,7 @@ from benchkit.experiment.paths import folders_of
 from benchkit.experiment.run.api import Selection, plan_experiment
 from benchkit.experiment.run.events import Finished, Skipped
 from benchkit.experiment.run.experiment import Experiment
+from benchkit.formatting import counted
 from benchkit.measure.arguments import check_count, check_tags, list_of
 from benchkit.measure.workloads import Variant
 from benchkit.store.index.query import parse_moment
@@ -217,7 +218,7 @@ def _measure(experiment: Experiment, progress: Progress, result: Night) -> None:
         result.failures.append(f"measuring: {error}")
     if skipped_blocks:
         result.failures.append(
-            f"{len(skipped_blocks)} workloads were skipped: budget used up; "
+            f"{counted(len(skipped_blocks), 'workload')} skipped: budget used up; "
             "the next night measures them first"
         )
 

@@ -242,7 +242,7 @@ def issue_body(members: Sequence[Regression], *, site: str | None = None) -> str
         "issues/issue.md",
         marker=marker(members[0].workload, metric),
         reported=max((str(event["id"]) for event in _events(members)), default=""),
-        metric_name=METRICS[metric].long_name if metric in METRICS else "outcome",
+        metric_name=METRICS[metric].long_name if metric in METRICS else "",
         current=current,
         past=[regression for regression in members if regression not in current],
         most_changes=MOST_CHANGES,

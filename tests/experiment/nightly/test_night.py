@@ -24,3 +24,12 @@ def test_night_names_limits_of_its_runs(tmp_path):
     assert f"limited: {text}" in repr(night)
     assert "### Limits of the runs" in night_markdown(night)
     assert Night("2026-01-02T00:00:00", Store(tmp_path / "store")).limits == []
+
+
+def test_night_counts_one_run_and_one_part_in_the_singular(tmp_path):
+    records = [{"outcome": "ok", "quality": "{}", "workload": "w", "environment": "tip"}]
+    night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"), records=records)
+    night.failures.append("site: disk full")
+
+    assert "Night 2026-01-02T00:00: 1 run, 0 of them failed;" in repr(night)
+    assert "; 1 part failed." in repr(night)
