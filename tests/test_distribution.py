@@ -14,7 +14,7 @@ from benchkit.experiment.environment.from_run import environment_of_run
 
 ROOT = Path(__file__).parent.parent
 #: Files that may name an extra to install.
-TEXTS = ["benchkit", "docs", "notebooks", "workloads", "README.md", "CONTRIBUTING.md"]
+TEXTS = ["benchkit", "docs", "notebooks", "workloads", *ROOT.glob("*.md")]
 
 
 def test_install_command_names_the_distribution():
