@@ -65,17 +65,22 @@ def _recorded(item: pytest.Item, client: Any = None) -> Iterator[Any]:
         return
     from distributed import Client
 
+    from benchkit.errors import UsageError
     from benchkit.experiment.record import record
 
     if client is None:
         values = getattr(item, "funcargs", {}).values()
         client = next((value for value in values if isinstance(value, Client)), None)
-    recorder = record(
-        client,
-        workload=item.nodeid,
-        store=options.benchkit_store,
-        environment=options.benchkit_environment,
-    )
+    try:
+        recorder = record(
+            client,
+            workload=item.nodeid,
+            store=options.benchkit_store,
+            environment=options.benchkit_environment,
+        )
+    except UsageError as error:
+        hint = "a test that creates its client uses `with benchkit_record(client):`"
+        pytest.fail(f"{error}; {hint}", pytrace=False)
     try:
         with recorder:
             yield recorder

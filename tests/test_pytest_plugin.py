@@ -100,3 +100,11 @@ def test_plugin_without_option_records_and_imports_nothing(tmp_path):
 
     assert "1 passed" in done.stdout, done.stdout
     assert [path.name for path in tmp_path.iterdir() if "store" in path.name] == []
+
+
+def test_plugin_names_the_fixture_for_a_marked_test_without_client(tmp_path):
+    done = run(tmp_path, LAZY.replace("with benchkit_record() as recorded", "if 1"), "--benchkit")
+
+    assert "record: no Dask client: create one with distributed.Client()" in done.stdout
+    assert "a test that creates its client uses `with benchkit_record(client):`" in done.stdout
+    assert "Traceback" not in done.stdout
