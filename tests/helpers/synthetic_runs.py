@@ -129,15 +129,15 @@ def _groups(
                 for v in variables
             },
             {
-                name: (
+                v.name: (
                     dim,
                     np.arange(sizes[dim]) * 0.5
-                    if name == "time"
-                    else values(name, dtype, (sizes[dim],)),
-                    {"units": units, "long_name": long_name},
+                    if v.name == "time"
+                    else values(v.name, v.dtype, (sizes[dim],)),
+                    v.attrs,
                 )
                 for dim in dims & set(COORDINATES)
-                for name, dtype, units, long_name in COORDINATES[dim]
+                for v in COORDINATES[dim]
             },
         )
     return datasets

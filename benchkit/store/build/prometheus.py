@@ -222,8 +222,9 @@ def _dataset(
         texts = [by_instance.get(instance, "") for instance in axes["instance"]]
         name = _free_name(label, {*reserved, *dims.values()})
         coords[name] = _coordinate("instance", texts, f"label {label} of the target")
-    ((_, _, units, text),) = COORDINATES["time"]
-    coords["time"] = ("time", np.asarray(times, float), {"units": units, "long_name": text})
+    (time,) = COORDINATES["time"]
+    attrs = {"units": time.units, "long_name": time.long_name}
+    coords["time"] = ("time", np.asarray(times, float), attrs)
     return dataset.assign_coords(coords)
 
 

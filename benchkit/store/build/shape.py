@@ -6,6 +6,7 @@ Shared by the modules that turn a recording into the groups of a run file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from benchkit.measure.recording import Recording
-from benchkit.store.variables import COORDINATE_SOURCES, COORDINATES, GROUPS
+from benchkit.store.variables import COORDINATES, GROUPS, Variable
 from benchkit.values import clean_text
 
 __all__ = ["Window", "columns_of", "first_finite", "shaped"]
@@ -116,22 +117,20 @@ def shaped(group: str, data: Mapping[str, Any], coordinates: Mapping[str, Any]) 
     Dataset
         Variables and coordinates of the group.
     """
-    variables = {
+    variables = _arrays(GROUPS[group], data)
+    return xr.Dataset(variables, _arrays(chain(*COORDINATES.values()), coordinates))
+
+
+def _arrays(variables: Iterable[Variable], data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         variable.name: (
             variable.dims,
             _as_type(data[variable.name], variable.dtype),
             variable.attrs,
         )
-        for variable in GROUPS[group]
+        for variable in variables
         if variable.name in data
     }
-    coords = {}
-    for dim, entries in COORDINATES.items():
-        for name, dtype, units, long_name in entries:
-            if name in coordinates:
-                attrs = {"units": units, "long_name": long_name, "source": COORDINATE_SOURCES[dim]}
-                coords[name] = (dim, _as_type(coordinates[name], dtype), attrs)
-    return xr.Dataset(variables, coords)
 
 
 def _as_type(values: Any, dtype: str) -> np.ndarray:

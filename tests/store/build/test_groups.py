@@ -11,7 +11,7 @@ from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks,
 
 from benchkit import Store
 from benchkit.store.build.run_from_recording import run_from_recording
-from benchkit.store.variables import COORDINATE_SOURCES, COORDINATES, GROUPS
+from benchkit.store.variables import COORDINATES, GROUPS
 
 HOSTILE = "half \udc80, NUL \0, <b>bold</b>, µ,\nnew line"
 
@@ -65,9 +65,8 @@ def test_groups_contain_every_variable_of_the_schema(tmp_path):
             dtype = object if variable.dtype == "str" else np.dtype(variable.dtype)
             assert stored.dtype == dtype, variable.name
         for dim in dataset.dims:
-            for coordinate, _, units, long_name in COORDINATES.get(dim, ()):
-                attrs = {"units": units, "long_name": long_name, "source": COORDINATE_SOURCES[dim]}
-                assert dataset[coordinate].attrs == attrs
+            for coordinate in COORDINATES.get(dim, ()):
+                assert dataset[coordinate.name].attrs == coordinate.attrs
 
 
 def test_groups_use_known_units_only():
