@@ -38,6 +38,7 @@ def test_tables_become_metrics_and_variables():
         ("record_fields", ("name",)),
         ("variables", ("group", "name")),
         ("coordinates", ("dim", "name")),
+        ("coiled_columns", ("table", "column")),
     ],
 )
 def test_table_has_complete_unique_rows(table, keys):

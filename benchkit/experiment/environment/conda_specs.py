@@ -8,60 +8,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
+import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 __all__ = ["CondaRequirement", "translate_conda_spec"]
 
-#: Conda package -> its name on the package index.
-_PYPI_NAMES = {
-    "dask-core": "dask",
-    "msgpack-python": "msgpack",
-    "python-graphviz": "graphviz",
-    "pytorch": "torch",
-    "pyarrow-core": "pyarrow",
-    "matplotlib-base": "matplotlib",
-    "xarray-base": "xarray",
-    "seaborn-base": "seaborn",
-    "brotli-python": "brotli",
-    "pytables": "tables",
-    "python-blosc": "blosc",
-    "python-confluent-kafka": "confluent-kafka",
-    "python-duckdb": "duckdb",
-    "python-fastjsonschema": "fastjsonschema",
-    "python-lmdb": "lmdb",
-    "python-tzdata": "tzdata",
-    "python-xxhash": "xxhash",
-    "opencv": "opencv-python",
-    "py-opencv": "opencv-python",
-    "py-xgboost": "xgboost",
-    "py-xgboost-cpu": "xgboost-cpu",
-    "pytorch-cpu": "torch",
-    "pytorch-gpu": "torch",
-    "tensorflow-base": "tensorflow",
-}
-#: Packages whose conda dependencies are extras on the package index.
-_EXTRAS = {"dask": "dask[array,dataframe,diagnostics]"}
-#: Conda packages that are not Python packages: programs and libraries.
-_NOT_PYTHON = {
-    "arrow-cpp", "aws-sdk-cpp", "binutils", "blas", "blosc", "boost-cpp", "brotli", "bzip2",
-    "c-ares", "c-blosc", "c-blosc2", "c-compiler", "ca-certificates", "cairo", "cfitsio", "clang",
-    "compilers", "conda", "cuda-toolkit", "cudatoolkit", "cxx-compiler", "eccodes", "esmf",
-    "expat", "ffmpeg", "fftw", "fontconfig", "fortran-compiler", "freetype", "freexl", "gcc",
-    "geos", "geotiff", "gflags", "gfortran", "giflib", "git", "glib", "glog", "graphviz", "gsl",
-    "gxx", "hdf4", "hdf5", "icu", "intel-openmp", "jansson", "jemalloc", "json-c", "keyutils",
-    "krb5", "lcms2", "ld_impl_linux-64", "lerc", "llvm-openmp", "lz4-c", "lzo", "make", "mamba",
-    "metis", "micromamba", "mkl", "mpi", "mpich", "ncurses", "nccl", "nco", "netcdf-fortran",
-    "nodejs", "nspr", "nss", "openblas", "openjdk", "openjpeg", "openmpi", "openssl", "orc",
-    "parallelio", "pcre", "pcre2", "pip", "pixman", "poppler", "proj", "python_abi",
-    "pytorch-cuda", "re2", "readline", "s2n", "s3cmd", "snappy", "spdlog", "sqlite",
-    "sysroot_linux-64", "tbb", "tk", "tzcode", "tzdata", "ucx", "udunits2", "unixodbc", "xerces-c",
-    "xz", "yaml", "yaml-cpp", "zfp", "zlib", "zlib-ng", "zstd",
-}  # fmt: skip
+#: Names on the package index, and conda packages that are no Python packages.
+_PACKAGES = yaml.safe_load(
+    Path(__file__).with_name("conda_packages.yaml").read_text(encoding="utf-8")
+)
 #: Libraries and virtual packages, such as libnetcdf, _libgcc_mutex, xorg-libxau and abseil-cpp.
 _LIBRARY = re.compile(r"_.+|lib.+|(xorg|aws-c|fonts?)-.+|.+-cpp|.+_linux-\d+")
-#: Python packages with the name of a library.
-_LIBRARY_NAMES = {"libarchive-c", "libcst", "libpysal", "librosa", "libsass", "libtmux", "libusb1"}
 
 
 @dataclass(frozen=True)
@@ -108,7 +67,8 @@ def translate_conda_spec(spec: str) -> CondaRequirement:
     if not match:
         return CondaRequirement(reason="not a conda package specification")
     name, version = match[1].lower(), match[2].strip()
-    if name in _NOT_PYTHON or (_LIBRARY.fullmatch(name) and name not in _LIBRARY_NAMES):
+    is_library = _LIBRARY.fullmatch(name) and name not in _PACKAGES["library_names"]
+    if is_library or name in _PACKAGES["not_python"]:
         return CondaRequirement(
             reason="not a Python package: pip cannot install it" if name != "pip" else ""
         )
@@ -120,7 +80,7 @@ def translate_conda_spec(spec: str) -> CondaRequirement:
             SpecifierSet(allowed)
         except InvalidSpecifier:
             return CondaRequirement(reason=f"pip cannot express version {version!r}")
-    name = _PYPI_NAMES.get(name, _EXTRAS.get(name, name))
+    name = _PACKAGES["pypi_names"].get(name, name)
     reason = f"build {build!r} has no equivalent: any build is used" if build else ""
     return CondaRequirement(f"{name}{allowed}", reason=reason)
 

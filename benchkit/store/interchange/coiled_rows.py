@@ -12,40 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.measure.run_ids import derived_id
+from benchkit.store.tables import read_table
 
 __all__ = ["TABLES", "parse_time", "record_to_row", "row_to_record", "workload_of_test"]
 
-#: Columns of both tables with their SQL types; newer files have more columns than older files.
-_COMMON = {
-    "id": "INTEGER PRIMARY KEY", "session_id": "VARCHAR NOT NULL", "name": "VARCHAR NOT NULL",
-    "originalname": "VARCHAR NOT NULL", "path": "VARCHAR", "setup_outcome": "VARCHAR",
-    "call_outcome": "VARCHAR", "teardown_outcome": "VARCHAR",
-}  # fmt: skip
-_VERSIONS = ("dask_version", "dask_expr_version", "distributed_version", "duckdb_version",
-             "pyspark_version", "polars_version", "python_version")  # fmt: skip
-_SHARED = {
-    "platform": "VARCHAR", "ci_run_url": "VARCHAR", "start": "DATETIME", "end": "DATETIME",
-    "duration": "FLOAT", "average_memory": "FLOAT", "peak_memory": "FLOAT",
-    "cluster_name": "VARCHAR", "cluster_id": "INTEGER", "cluster_details_url": "VARCHAR",
-}  # fmt: skip
-#: Columns of each table, with their SQL types.
-TABLES: dict[str, dict[str, str]] = {
-    "test_run": {
-        **_COMMON, "coiled_runtime_version": "VARCHAR", "coiled_software_name": "VARCHAR",
-        **dict.fromkeys(_VERSIONS[:3], "VARCHAR"), "python_version": "VARCHAR", **_SHARED,
-        "compute_time": "FLOAT", "disk_spill_time": "FLOAT", "serializing_time": "FLOAT",
-        "transfer_time": "FLOAT", "scheduler_cpu_avg": "FLOAT", "scheduler_memory_max": "FLOAT",
-        "worker_max_tick": "FLOAT", "scheduler_max_tick": "FLOAT",
-        "performance_report_url": "VARCHAR", "cluster_dump_url": "VARCHAR",
-        "memray_profiles_url": "VARCHAR",
-    },
-    "tpch_run": {
-        **_COMMON, **dict.fromkeys(_VERSIONS, "VARCHAR"), **_SHARED,
-        "scale": "INTEGER NOT NULL", "query": "INTEGER NOT NULL", "local": "BOOLEAN NOT NULL",
-        "compression": "VARCHAR", "partition_size": "VARCHAR", "n_workers": "INTEGER",
-        "worker_vm_type": "VARCHAR", "cluster_disk_size": "INTEGER",
-    },
-}  # fmt: skip
+#: Columns of each table, with their SQL types; newer files have more columns than older files.
+TABLES: dict[str, dict[str, str]] = {}
+for _row in read_table("coiled_columns"):
+    TABLES.setdefault(_row["table"], {})[_row["column"]] = _row["type"]
+_VERSIONS = [name for name in TABLES["tpch_run"] if name.endswith("_version")]
 #: Column -> metric, and the factor from the column's unit to the metric's unit.
 _METRICS = {
     "duration": ("duration", 1.0),

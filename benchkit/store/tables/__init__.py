@@ -1,4 +1,4 @@
-"""Tables of the names, units and descriptions of a run's content, a CSV file each."""
+"""Tables of a run's content and of foreign formats: names, types, units, one CSV file each."""
 
 from __future__ import annotations
 
