@@ -18,7 +18,6 @@ def runs_needed(
     *,
     power: float = 0.8,
     alpha: float = 0.05,
-    most: int = MOST_RUNS,
 ) -> NDArray[np.int64]:
     """Return the number of runs a side that detect a change.
 
@@ -32,13 +31,11 @@ def runs_needed(
         Probability that the change is detected.
     alpha : float, default 0.05
         Level of the test. In a report of 700 rows Benjamini-Hochberg requires about 0.005.
-    most : int, default 1000
-        Largest number of runs; where it is not enough, the result is -1.
 
     Returns
     -------
     ndarray of int
-        Runs a side, at least 2, or -1.
+        Runs a side, at least 2; -1 where `MOST_RUNS` are not enough.
 
     Notes
     -----
@@ -65,9 +62,9 @@ def runs_needed(
 
     # Double, then bisect: 20 steps instead of 1000. The power increases with the number of runs.
     low, high = np.ones(len(size), np.int64), np.full(len(size), 2)
-    while (open_rows := (high < most) & ~enough(size, high)).any():
+    while (open_rows := (high < MOST_RUNS) & ~enough(size, high)).any():
         low = np.where(open_rows, high, low)
-        high = np.where(open_rows, np.minimum(2 * high, most), high)
+        high = np.where(open_rows, np.minimum(2 * high, MOST_RUNS), high)
     while (high - low > 1).any():
         middle = (low + high + 1) // 2
         detects = enough(size, middle)
@@ -107,8 +104,6 @@ def runs_until_decided(
     spread: NDArray[np.float64],
     prior_df: NDArray[np.float64],
     same: float,
-    *,
-    most: int = MOST_RUNS,
 ) -> NDArray[np.int64]:
     """Return the number of runs a side that show the absence of a change with 80 % probability.
 
@@ -120,13 +115,11 @@ def runs_until_decided(
         Degrees of freedom of the prior estimate of the spread.
     same : float
         The largest change that counts as no change.
-    most : int, default 1000
-        Largest number of runs; where it is not enough, the result is -1.
 
     Returns
     -------
     ndarray of int, shape (tests,)
-        Runs a side, at least 2, or -1.
+        Runs a side, at least 2; -1 where `MOST_RUNS` are not enough.
 
     Notes
     -----
@@ -138,7 +131,7 @@ def runs_until_decided(
     .. [1] D. J. Schuirmann, "A comparison of the two one-sided tests procedure and the power
        approach", J. Pharmacokin. Biopharm. 15 (1987).
     """
-    runs = np.arange(2, most + 1)
+    runs = np.arange(2, MOST_RUNS + 1)
     df = 2.0 * runs - 2 + prior_df[:, None]
     factor = (stdtrit(df, 0.95) + stdtrit(df, 0.90)) * np.sqrt(2 / runs)
     decided = spread[:, None] * factor <= np.log1p(same)
