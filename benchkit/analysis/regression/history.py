@@ -189,32 +189,6 @@ class History:
         keep = self.matching({name: about[name] for name in (*SERIES_FIELDS, "metric")})
         return int(np.flatnonzero(keep)[0]) if keep.any() else None
 
-    def ids(
-        self, key: int, nights: Sequence[int] | int, *, outcome: str | None = "ok"
-    ) -> list[str]:
-        """Return the ids of the runs of a key on some nights.
-
-        Parameters
-        ----------
-        key : int
-            ``key`` of a row of `series`.
-        nights : int or sequence of int
-            Positions of the nights.
-        outcome : str or None, default "ok"
-            Return only runs with this outcome that no mark excludes; None returns all runs.
-
-        Returns
-        -------
-        list of str
-            Oldest first.
-        """
-        positions = [nights] if isinstance(nights, int) else list(nights)
-        runs = self.runs
-        keep = (runs["key"] == key) & runs["night"].isin(positions)
-        if outcome is not None:
-            keep &= (runs["outcome"] == outcome) & runs["comparable"]
-        return [str(run_id) for run_id in runs.loc[keep, "id"]]
-
     def segments_of(self, row: int) -> pd.DataFrame:
         """Return the starts of the segments of a series.
 

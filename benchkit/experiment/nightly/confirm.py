@@ -28,7 +28,7 @@ from benchkit.store.store import Store
 
 __all__ = ["Confirmation", "Progress", "confirm"]
 
-#: Blocks of the re-run.
+#: Blocks of the re-run; in each the last good build runs twice (null arm).
 BLOCKS = 5
 #: Maximum number of workloads to measure again: a larger number has one common cause.
 MAX_WORKLOADS = 12
@@ -66,7 +66,6 @@ def confirm(
     proposed: Sequence[Mapping[str, Any]],
     environments: Mapping[str, Environment],
     *,
-    blocks: int = BLOCKS,
     folders: Sequence[str | Path] = (),
     night: str = "",
     progress: Progress = iter,
@@ -83,8 +82,6 @@ def confirm(
         Events proposed by `benchkit.analysis.regression.judge.judge_night`.
     environments : mapping of str to Environment
         Environments measured in this night, by name.
-    blocks : int, default 5
-        Runs of each build and workload; the last good build runs twice as often (null arm).
     folders : sequence of path
         Folders of workload files.
     night : str
@@ -113,7 +110,7 @@ def confirm(
                     environments=[good, tonight],
                     null=True,
                 ),
-                repeats=blocks,
+                repeats=BLOCKS,
                 store=store,
                 scale=float(group[0]["scale"]),
                 tags={"confirm": night},

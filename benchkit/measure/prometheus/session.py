@@ -72,15 +72,13 @@ class Prometheus:
             )
 
     @classmethod
-    def from_environment(cls, url: str | None = None, match: str | None = None) -> Prometheus:
-        """Return a source; absent arguments are read from environment variables.
+    def from_environment(cls, url: str | None = None) -> Prometheus:
+        """Return a source; its selector is ``$BENCHKIT_PROMETHEUS_MATCH``.
 
         Parameters
         ----------
         url : str, optional
             Address of a server, ``scrape``, or "" for none; by default ``$BENCHKIT_PROMETHEUS``.
-        match : str, optional
-            Selector of the series; by default ``$BENCHKIT_PROMETHEUS_MATCH``.
 
         Returns
         -------
@@ -90,13 +88,11 @@ class Prometheus:
         Raises
         ------
         UsageError
-            `url` or `match` is invalid.
+            `url` or the selector is invalid.
         """
         if url is None:
             url = os.environ.get(VARIABLE, "")
-        if match is None:
-            match = os.environ.get(MATCH_VARIABLE, "")
-        return cls(url.strip(), match.strip())
+        return cls(url.strip(), os.environ.get(MATCH_VARIABLE, "").strip())
 
 
 def _display_url(url: str) -> str:
