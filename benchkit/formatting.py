@@ -1,27 +1,24 @@
-"""Format numbers with their unit and three significant digits, and rows as tables.
+"""Format numbers with their unit and three significant digits.
 
 Shared by the command line, notebooks and pages. Imports the standard library only, `rich` on use.
 """
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
-    import rich.table
+    pass
 
 __all__ = [
     "GIB",
     "MIB",
     "MISSING",
     "OUTCOME_WORDS",
-    "Table",
-    "columns_of_numbers",
     "counted",
     "format_bytes",
     "format_change",
@@ -280,173 +277,3 @@ def short_names(groups: Iterable[str]) -> dict[str, str]:
         counts[short] += 1
         names[group] = short if counts[short] == 1 else f"{short} #{counts[short]}"
     return names
-
-
-#: A cell that is aligned to the right: a number with optional unit, star and count in parentheses.
-_NUMBER = re.compile(r"^[+−±-]?\d[\d ]*(\.\d+)?\*?( ?(%|[a-zA-Zµ]+|\d+))*( \(.*\))?$|^–$")
-
-
-def columns_of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
-    """Return for each column whether its cells are numbers, with or without units, or empty.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of str
-        Cells of each row.
-
-    Returns
-    -------
-    list of bool
-        Empty without rows; False for a column without any number.
-    """
-    return [
-        any(cells) and all(_NUMBER.match(cell) or not cell for cell in cells)
-        for cells in zip(*rows, strict=True)
-    ]
-
-
-#: Cells of at most this many characters, such as intervals, have one line in HTML.
-_ONE_LINE = 24
-
-
-class Table:
-    """Rows that can be rendered as text, by rich, as Markdown and as HTML.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Column name -> value; all rows have the keys of the first row.
-    names : sequence of str, optional
-        Columns in order; by default those of the first row, except columns without any value.
-    align_numbers : bool, default True
-        Align columns of numbers, with their titles, to the right.
-    """
-
-    def __init__(
-        self,
-        rows: Sequence[Mapping[str, Any]],
-        names: Sequence[str] | None = None,
-        *,
-        align_numbers: bool = True,
-    ) -> None:
-        if names is None:
-            first = rows[0] if rows else {}
-            names = [n for n in first if any(row.get(n) not in ("", None, []) for row in rows)]
-        self.names = list(names)
-        self.cells = [[_cell_text(row.get(name)) for name in self.names] for row in rows]
-        numbers = columns_of_numbers(self.cells) or [False] * len(self.names)
-        self._align_right = [align_numbers and is_number for is_number in numbers]
-
-    @classmethod
-    def from_frame(cls, frame: Any, index: str = "") -> Table:
-        """Return the rows of a pandas table or series.
-
-        Parameters
-        ----------
-        frame : DataFrame or Series
-            The rows; an index with texts is the first column, numbers of rows are omitted.
-        index : str, optional
-            Title of the column of the index; by default the name of the index.
-
-        Returns
-        -------
-        Table
-            The table; missing values are empty.
-        """
-        if hasattr(frame, "to_frame"):
-            frame = frame.to_frame()
-        if frame.index.dtype.kind not in "iu":
-            frame = frame.rename_axis(index or frame.index.name or "").reset_index()
-        frame = frame.rename(columns=str).astype(object)
-        return cls(frame.where(frame.notna(), None).to_dict("records"), list(map(str, frame)))
-
-    def to_text(self, *, width: int | None = None) -> str:
-        """Return aligned text, with a line of column names.
-
-        Parameters
-        ----------
-        width : int, optional
-            Maximum number of characters per line; by default lines are not cut.
-
-        Returns
-        -------
-        str
-            Empty if there are no rows.
-        """
-        if not self.cells:
-            return ""
-        lines = [self.names, *self.cells]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.names))]
-        texts = []
-        for line in lines:
-            padded = [
-                cell.rjust(size) if align_right else cell.ljust(size)
-                for cell, size, align_right in zip(line, widths, self._align_right, strict=True)
-            ]
-            text = "  ".join(padded).rstrip()
-            texts.append(text if width is None or len(text) <= width else f"{text[: width - 1]}…")
-        return "\n".join(texts)
-
-    def __rich__(self) -> rich.table.Table:
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        table = RichTable(box=None, pad_edge=False)
-        for name, align_right in zip(self.names, self._align_right, strict=True):
-            table.add_column(Text(name), justify="right" if align_right else "left")
-        for row in self.cells:
-            table.add_row(*(Text(cell) for cell in row))
-        return table
-
-    def to_markdown(self, *, escape: bool = True) -> str:
-        """Return a Markdown table.
-
-        Parameters
-        ----------
-        escape : bool, default True
-            Whether to escape ``|`` and ``<`` in cells; False if the cells are Markdown.
-
-        Returns
-        -------
-        str
-            The table, without a line end after its last row.
-        """
-        rules = "".join(" ---: |" if right else " --- |" for right in self._align_right)
-        lines = [f"| {' | '.join(self.names)} |", f"|{rules}"]
-        for row in self.cells:
-            if escape:
-                row = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in row]
-            lines.append(f"| {' | '.join(row)} |")
-        return "\n".join(lines)
-
-    def to_html(self) -> str:
-        """Return an HTML table.
-
-        Returns
-        -------
-        str
-            The table; markup in cells is escaped.
-        """
-
-        def line(tag: str, cells: Sequence[str]) -> str:
-            texts = []
-            for right, cell in zip(self._align_right, cells, strict=True):
-                style = f"text-align:{'right' if right else 'left'}"
-                if len(cell) <= _ONE_LINE:
-                    style += ";white-space:nowrap"
-                texts.append(f"<{tag} style='{style}'>{html.escape(cell)}</{tag}>")
-            return f"<tr>{''.join(texts)}</tr>"
-
-        body = "".join(line("td", row) for row in self.cells)
-        return f"<table><thead>{line('th', self.names)}</thead><tbody>{body}</tbody></table>"
-
-    _repr_html_ = to_html
-
-
-def _cell_text(value: Any) -> str:
-    """Return a value as a line of text; line ends and other control codes become spaces."""
-    if value is None:
-        return ""
-    if isinstance(value, (list, tuple)):
-        return ", ".join(str(item) for item in value)
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(value))

@@ -2,7 +2,7 @@ import io
 
 import pandas as pd
 
-from benchkit.formatting import Table
+from benchkit.table import Table
 
 
 def test_table_text_aligns_numbers_and_omits_empty_columns():

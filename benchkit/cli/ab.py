@@ -89,11 +89,8 @@ def ab(
 
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
     """
-    from benchkit.analysis.compare.compare_runs import (
-        DEFAULT_METRICS,
-        check_metrics,
-        compare_experiment,
-    )
+    from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
+    from benchkit.analysis.metric_limits import check_metrics
     from benchkit.cli.progress import measure
     from benchkit.experiment.run.api import Selection, resume_experiment
     from benchkit.experiment.run.stopping import parse_budget

@@ -79,7 +79,8 @@ def list_env(environment_folders: tuple[str, ...], as_json: bool) -> None:
     """
     from benchkit.experiment.environment.describe import environment_rows
     from benchkit.experiment.paths import folders_of
-    from benchkit.formatting import Table, format_bytes
+    from benchkit.formatting import format_bytes
+    from benchkit.table import Table
 
     searched = folders_of("environments", environment_folders)
     print_replaced(searched)
@@ -124,7 +125,7 @@ def build_env(
     if as_json:
         print_json(rows)
         return
-    from benchkit.formatting import Table
+    from benchkit.table import Table
 
     click.echo(Table(rows).to_text())
 
@@ -212,7 +213,7 @@ def _print_differences(rows: list[dict[str, Any]], first: str, second: str) -> N
     """Print a table, long values below it; packages of only one side are counted."""
     import textwrap
 
-    from benchkit.formatting import Table
+    from benchkit.table import Table
 
     names = {"a": first, "b": second if second != first else f"{second} (b)"}
     extra = {

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from benchkit.cli.options import common, print_json
-from benchkit.formatting import Table, format_bytes, format_change, format_seconds, short_group
+from benchkit.formatting import format_bytes, format_change, format_seconds, short_group
+from benchkit.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

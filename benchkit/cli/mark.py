@@ -163,9 +163,9 @@ def undo(store: str | None, by: str | None, name: str, reason: str) -> None:
 @common("store", "json")
 def list_marks(store: str | None, as_json: bool) -> None:
     """List all marks, including undone ones."""
-    from benchkit.formatting import Table
     from benchkit.store.marks import active_marks
     from benchkit.store.store import Store
+    from benchkit.table import Table
 
     marks = Store(store, create=False).marks()
     active = {mark["id"] for mark in active_marks(marks)}

@@ -31,9 +31,9 @@ def regressions(
     """
     from benchkit.analysis.regression.regression import STATES, read_ledger
     from benchkit.errors import UsageError, did_you_mean
-    from benchkit.formatting import Table
     from benchkit.store.index.query import parse_moment
     from benchkit.store.store import Store
+    from benchkit.table import Table
 
     for state in states:
         if state not in STATES:

@@ -59,7 +59,7 @@ def run(
     from benchkit.cli.list import run_row
     from benchkit.cli.progress import measure
     from benchkit.experiment.run.api import Selection, plan_experiment
-    from benchkit.formatting import Table
+    from benchkit.table import Table
 
     selection = Selection(
         names,

@@ -376,16 +376,13 @@ class Variant:
 
 
 def _consists_of(text: str, items: list[str]) -> bool:
-    """Return whether a text is some of the items, joined by commas."""
+    """Return whether a text is a list, separated by commas, of some of the items."""
     text = text.strip()
-    if not text or text in items:
-        return True
-    for item in items:
-        rest = text.removeprefix(item).lstrip()
-        if text.startswith(item) and rest.startswith(","):
-            if _consists_of(rest[1:], [other for other in items if other != item]):
-                return True
-    return False
+    return text in ("", *items) or any(
+        text.startswith(f"{item},")
+        and _consists_of(text[len(item) + 1 :], [other for other in items if other != item])
+        for item in items
+    )
 
 
 def _with_tuples(value: Any) -> Any:

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from benchkit.errors import MissingExtra, UsageError
-from benchkit.formatting import Table, counted, format_quantity
+from benchkit.formatting import counted, format_quantity
 from benchkit.store.run_tables import RunTables
 from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.table import Table
 
 __all__ = ["Run"]
 

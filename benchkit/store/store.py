@@ -15,7 +15,7 @@ from typing import Any
 import xarray as xr
 
 from benchkit.errors import AlreadyStored, StoreError, UsageError, did_you_mean
-from benchkit.formatting import Table, counted, format_bytes
+from benchkit.formatting import counted, format_bytes
 from benchkit.measure.arguments import list_of
 from benchkit.store.check import CheckReport, inspect_store
 from benchkit.store.index.query import columns_needed, matching
@@ -24,6 +24,7 @@ from benchkit.store.manifest import write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
 from benchkit.store.reader import StoreReader
 from benchkit.store.runfile.file import encode_run, read_record, run_name
+from benchkit.table import Table
 
 __all__ = ["Store"]
 

@@ -8,13 +8,13 @@ from bokeh.models import Range1d
 
 from benchkit import plots
 from benchkit.errors import UnknownRun
-from benchkit.formatting import Table
 from benchkit.show.reports.experiment_summary import _join_one_sided
 from benchkit.show.reports.reports import run_report
 from benchkit.show.reports.time_axes import align_time_axes
 from benchkit.show.run_summary import task_group_table
 from benchkit.store.run import Run
 from benchkit.store.store import Store
+from benchkit.table import Table
 
 ADDRESS = re.compile(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""")
 

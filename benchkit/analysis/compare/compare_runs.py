@@ -14,17 +14,15 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
-from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
+from benchkit.analysis.metric_limits import check_metrics, newest_definitions, quality_warnings
 from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
-from benchkit.measure.arguments import list_of
 from benchkit.store.schema import METRICS
 
 __all__ = [
     "DEFAULT_METRICS",
-    "check_metrics",
     "compare",
     "compare_experiment",
 ]
@@ -33,37 +31,6 @@ DEFAULT_METRICS = ("duration", "memory_mean", "memory_peak")
 NULL_ARM = "null"
 #: Verdict -> position in the table; changes come first.
 _ORDER = {"noise": 1, "undecided": 2, "same": 3}
-
-
-def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of metrics without duplicates, or raise an error.
-
-    Parameters
-    ----------
-    metrics : sequence of str
-        Names of metrics, or ``["all"]`` for every metric that has a better direction; one text
-        is a list of one.
-
-    Returns
-    -------
-    tuple of str
-        The names, in the same order.
-
-    Raises
-    ------
-    UsageError
-        A metric is unknown, or there is none.
-    """
-    metrics = list_of(metrics, "metrics")
-    if metrics == ["all"]:
-        return tuple(name for name, metric in METRICS.items() if metric.better)
-    for name in metrics:
-        if name not in METRICS:
-            hint = did_you_mean(name, METRICS, "see `benchkit list metrics`")
-            raise UsageError(f"no metric named {name!r}: {hint}")
-    if not metrics:
-        raise UsageError("metrics: is empty: name one, such as 'duration'")
-    return tuple(dict.fromkeys(metrics))
 
 
 def compare(

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.stats.effects import Effects
-from benchkit.formatting import Table, counted, format_change, format_quantity
+from benchkit.formatting import counted, format_change, format_quantity
+from benchkit.table import Table
 from benchkit.values import json_safe
 
 __all__ = ["Comparison", "comparison_warnings", "text_row"]

@@ -23,14 +23,14 @@ from benchkit.analysis.changepoint.detect import (
     detect_many,
     latest_night,
 )
-from benchkit.analysis.compare.compare_runs import check_metrics
-from benchkit.analysis.metric_limits import newest_definitions
+from benchkit.analysis.metric_limits import check_metrics, newest_definitions
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.segments import find_segments
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
-from benchkit.formatting import Table, counted, format_change, format_quantity
+from benchkit.formatting import counted, format_change, format_quantity
 from benchkit.store.marks import active_marks
 from benchkit.store.schema import METRICS
+from benchkit.table import Table
 
 __all__ = [
     "SERIES_FIELDS",

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.environment.requirements import Requirement, parse_requirement, redacted
-from benchkit.formatting import Table
 from benchkit.measure.provenance import without_secrets
+from benchkit.table import Table
 from benchkit.values import flatten
 
 __all__ = ["CURRENT", "Environment"]

@@ -13,8 +13,9 @@ from benchkit.analysis.metric_limits import quality_warnings
 from benchkit.analysis.regression.history import DEFAULT_METRICS
 from benchkit.analysis.regression.regression import Regression, read_ledger
 from benchkit.errors import UsageError
-from benchkit.formatting import Table, counted
+from benchkit.formatting import counted
 from benchkit.store.store import Store
+from benchkit.table import Table
 
 __all__ = ["Night", "read_night"]
 

@@ -25,7 +25,6 @@ from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
 from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, write_plan
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
-from benchkit.formatting import Table
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
 from benchkit.measure.recording import RecordingWriter
@@ -35,6 +34,7 @@ from benchkit.measure.workloads import Variant
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.store import Store
+from benchkit.table import Table
 
 __all__ = ["Experiment"]
 

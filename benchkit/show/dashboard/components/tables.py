@@ -12,9 +12,10 @@ import panel as pn
 from pandas.api.types import is_numeric_dtype
 from panel.viewable import Viewable
 
-from benchkit.formatting import MISSING, columns_of_numbers
+from benchkit.formatting import MISSING
 from benchkit.show.dashboard.components import ui
 from benchkit.show.dashboard.web.template import TABLE_STYLES, WIDGET_STYLES
+from benchkit.table import columns_of_numbers
 
 __all__ = ["download_button", "facts", "glossary", "html_table", "table"]
 

@@ -16,7 +16,7 @@ from panel.viewable import Viewable
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
-from benchkit.formatting import MISSING, Table, counted, format_change, format_quantity
+from benchkit.formatting import MISSING, counted, format_change, format_quantity
 from benchkit.show import markdown
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import (
@@ -39,6 +39,7 @@ from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
+from benchkit.table import Table
 
 __all__ = ["TITLE", "view"]
 
