@@ -27,6 +27,7 @@ _NAMES = {
     "Scale": "benchkit.measure.scale",
     "Store": "benchkit.store.store",
     "WrongAnswer": "benchkit.measure.errors",
+    "ab": "benchkit.experiment.run.ab",
     "bisect": "benchkit.experiment.bisect.api",
     "collect": "benchkit.measure.discovery",
     "compare": "benchkit.analysis.compare.compare_runs",

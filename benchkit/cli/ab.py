@@ -27,7 +27,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 
 
 @click.command()
-@click.argument("environments", nargs=-1, metavar="BASELINE [OTHER]...")
+@click.argument("names", nargs=-1, metavar="BASELINE [OTHER]... [WORKLOAD]...")
 @click.option("-n", "blocks", type=click.IntRange(1), help=f"Blocks; default {DEFAULT_BLOCKS}.")
 @click.option("--adaptive", is_flag=True, help="Measure a workload until its verdict is decided.")
 @click.option("--budget", metavar="TIME", help="Measure as many blocks as fit: 20m, 1h30m, 5USD.")
@@ -50,7 +50,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--no-report", is_flag=True, help="Do not write the report page.")
 @common("select", "set", *MEASUREMENT)
 def ab(
-    environments: tuple[str, ...],
+    names: tuple[str, ...],
     blocks: int | None,
     adaptive: bool,
     budget: str | None,
@@ -76,13 +76,15 @@ def ab(
 ) -> None:
     """Compare environments with a baseline: measure interleaved, compare, report.
 
-    BASELINE and OTHER are environments (`benchkit list environments`). Each block runs each
-    workload once in each arm, back to back. The baseline is measured twice: the difference of the
-    two shows the noise. Ctrl-C reports on the runs so far; --resume continues.
+    BASELINE and OTHER are environments (`benchkit list environments`); names of workloads select
+    these. Each block runs each workload once in each arm, back to back. The baseline is measured
+    twice: the difference of the two shows the noise. Ctrl-C reports on the runs so far; --resume
+    continues.
 
     \b
     Examples:
       benchkit ab baseline no-stealing -k tag:quick -n 5
+      benchkit ab baseline no-stealing sched.tree array.basic_sum
       benchkit ab baseline release-2023.4.1 -k category:join --budget 20m
       benchkit ab baseline --sweep cluster.n_workers=2,4
       benchkit ab --resume latest
@@ -92,6 +94,7 @@ def ab(
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
     from benchkit.analysis.metric_limits import check_metrics
     from benchkit.cli.progress import measure
+    from benchkit.experiment.run.ab import split_names
     from benchkit.experiment.run.api import Selection, resume_experiment
     from benchkit.experiment.run.stopping import parse_budget
     from benchkit.experiment.run.sweep import parse_sweeps
@@ -102,11 +105,13 @@ def ab(
     budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)
     stop = _StopOptions(blocks, adaptive, budget_s, budget_usd)
     if resume is not None:
-        if environments:
-            raise UsageError(f"--resume {resume}: the arms are stored: give no environments")
+        if names:
+            raise UsageError(f"--resume {resume}: the arms are stored: give no names")
         experiment, broken = resume_experiment(store, resume)
     else:
+        environments, workloads = split_names(names, folders, environment_folders)
         selection = Selection(
+            workloads,
             select=expression,
             folders=folders,
             params=params,

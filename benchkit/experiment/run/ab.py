@@ -1,0 +1,120 @@
+"""Compare environments from Python, and separate names of environments and workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
+from benchkit.analysis.compare.comparison import Comparison
+from benchkit.analysis.metric_limits import check_metrics
+from benchkit.errors import UnknownWorkload
+from benchkit.experiment.environment.environment import CURRENT, Environment
+from benchkit.experiment.environment.lookup import list_environments
+from benchkit.experiment.paths import collect_workloads, folders_of
+from benchkit.experiment.run.api import Selection, plan_experiment
+from benchkit.experiment.run.events import finished_records
+from benchkit.measure.arguments import list_of
+from benchkit.store.store import Store
+
+__all__ = ["ab", "split_names"]
+
+
+def ab(
+    environments: Sequence[str | Environment],
+    *workloads: str,
+    select: str | None = None,
+    repeats: int = 5,
+    store: Store | str | Path | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    null: bool = True,
+    folders: Sequence[str | Path] = (),
+    environment_folders: Sequence[str | Path] = (),
+    **options: Any,
+) -> Comparison:
+    """Measure workloads in several environments in turn, and compare them with the first.
+
+    Parameters
+    ----------
+    environments : sequence of str or Environment
+        The arms, the baseline first.
+    *workloads : str
+        Names of workloads or variants, globs allowed; default all workloads.
+    select : str, optional
+        Expression that narrows the selection, as for ``pytest -k``.
+    repeats : int, default 5
+        Number of blocks.
+    store : Store or path, optional
+        Store for the runs.
+    metrics : sequence of str
+        Metrics to compare, or ``["all"]``.
+    null : bool, default True
+        Measure the baseline a second time: the difference of the two is noise.
+    folders, environment_folders : sequence of path
+        As in `benchkit.run` and `benchkit.nightly`.
+    **options
+        Fields of `Experiment`: ``scale``, ``capture``, ``tags``, ``order``, ``seed``.
+
+    Returns
+    -------
+    Comparison
+        A row per environment, workload and metric.
+
+    Raises
+    ------
+    UnknownWorkload, InvalidSelectionError, UsageError
+        A workload, selection, environment or metric does not exist.
+    NotEnoughRuns
+        No workload ended ok in two arms.
+
+    Examples
+    --------
+    >>> benchkit.ab(["baseline", "no-stealing"], "sched.tree")  # doctest: +SKIP
+    """
+    chosen = check_metrics(metrics)
+    selection = Selection(
+        workloads,
+        select,
+        folders,
+        environments=list_of(environments, "environments"),
+        environment_folders=environment_folders,
+        null=null,
+    )
+    experiment, _ = plan_experiment(selection, store=store, repeats=repeats, **options)
+    for _ in finished_records(experiment.run()):
+        pass
+    runs = experiment.store.runs(experiment=experiment.id)
+    return compare_experiment(runs, experiment.id, metrics=chosen)
+
+
+def split_names(
+    names: Sequence[str],
+    folders: Sequence[str | Path] = (),
+    environment_folders: Sequence[str | Path] = (),
+) -> tuple[list[str], list[str]]:
+    """Return which of the names are environments, and which are workloads.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of both kinds.
+    folders, environment_folders : sequence of path
+        Where to look for them.
+
+    Returns
+    -------
+    environments, workloads : list of str
+        A name of neither kind counts as an environment.
+    """
+    known = list_environments(folders_of("environments", environment_folders))
+    workloads = []
+    others = [name for name in names if name not in known and name != CURRENT and "." in name]
+    if others:
+        collection = collect_workloads(folders)
+        for name in others:
+            with suppress(UnknownWorkload):
+                collection.find(name)
+                workloads.append(name)
+    return [name for name in names if name not in workloads], workloads
