@@ -18,6 +18,7 @@ from benchkit.cli.env import env
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly_command
+from benchkit.cli.notebooks import notebooks
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.run import run
@@ -78,6 +79,7 @@ for command in (
     store_group,
     data,
     env,
+    notebooks,
     doctor,
 ):
     benchkit.add_command(command)
