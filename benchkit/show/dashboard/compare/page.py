@@ -96,7 +96,8 @@ def _comparison(
 
         return compare_arms, runs
     baseline, contender = state["baseline"], state["contender"]
-    a, b = select_sets(store, [baseline, contender]).values()
+    sets = select_sets(store, [baseline, contender])
+    a, b = sets[baseline], sets[contender]
 
     def compare_selections(metric: str) -> Comparison:
         names = (baseline, "contender")
