@@ -47,7 +47,7 @@ def test_workload_html_lists_variants_and_file(tmp_path):
 
 def test_collection_html_lists_workloads_and_broken_files(tmp_path):
     (tmp_path / "x.py").write_text(FILE)
-    (tmp_path / "y.py").write_text("1 / 0")
+    (tmp_path / "y.py").write_text("from benchkit import workload\n1 / 0")
 
     text = collect(tmp_path)._repr_html_()
 

@@ -22,7 +22,7 @@ TOLERANCE = {"memory_mean": 0.1, "failed_time": 0.15, "cpu_time": 0.1}
 SLACK_S = 0.15
 TIMES = ("compute_time", "idle_time", "failed_time")
 #: Scenarios at level light; the others are at level full.
-LIGHT = ("failures_that_are_released", "memory_short_run", "scattered_data", "work_that_goes_on")
+LIGHT = ("failures_that_are_released", "memory_short_run", "scattered_data")
 #: Absent at level full too: calls of actors, and contention without gilknocker.
 NOT_MEASURED = ("actor_time", "gil_contention_mean")
 #: Part of the sentence by which a run names its limit.

@@ -24,8 +24,7 @@ def memory_spike(client: Any, _: Any) -> None:
 def memory_short_run(client: Any, _: Any) -> None:
     """300 MB on both workers at the same time, in a run of 0.64 s."""
     workers = list(client.scheduler_info()["workers"])
-    hold = [client.submit(hold, 300 * MB, 0.3, 0.2, workers=w, pure=False) for w in workers]
-    client.gather(hold)
+    client.gather([client.submit(hold, 300 * MB, 0.3, 0.2, workers=w, pure=False) for w in workers])
 
 
 @scenario(*MEMORY, before=lambda client: [])

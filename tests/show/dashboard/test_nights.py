@@ -115,7 +115,7 @@ def test_sparkline_label_describes_series(store, monkeypatch):
     history, statuses = overview.series_statuses_of("duration")
     status = next(status for status in statuses if status.state == "regressed")
 
-    svg = overview._sparkline(status, history, "duration")
+    svg = overview._sparkline(status, history, "duration", 60)
 
     label = re.search('aria-label="(.*?)"', svg).group(1)
     assert label == f"{SLOWER}, 60 nights: regressed, new, +14 % since {status.since}"
