@@ -29,7 +29,6 @@ _NAMES = {
     "WrongAnswer": "benchkit.measure.errors",
     "ab": "benchkit.experiment.run.ab",
     "bisect": "benchkit.experiment.bisect.api",
-    "collect": "benchkit.measure.discovery",
     "compare": "benchkit.analysis.compare.compare_runs",
     "dataset": "benchkit.measure.data.dataset",
     "expect": "benchkit.measure.checks",
