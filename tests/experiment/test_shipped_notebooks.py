@@ -69,8 +69,10 @@ def test_explore_notebook_draws_comparison(tmp_path):
     executed = execute("explore", tmp_path, store=str(tmp_path / "store"), scale=0.1)
 
     runs = Store(tmp_path / "store", create=False).runs()
-    assert list(runs["outcome"]) == ["ok"] * 4
-    assert list(runs["tags"][-2:]) == [{"way": "small chunks"}, {"way": "large chunks"}]
+    assert list(runs["outcome"]) == ["ok"] * 12
+    assert sorted(runs["arm"][-2:]) == ["large", "small"]
+    outputs = [str(o.get("data", {})) for c in executed.cells for o in c.get("outputs", [])]
+    assert any("my.sum" in text and "faster" in text for text in outputs)
     # The imports draw nothing, but load the scripts of hvPlot.
     _, *figures = [
         cell
