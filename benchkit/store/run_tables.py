@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import xarray as xr
 
 from benchkit.errors import UsageError
 
-__all__ = ["RunTables"]
+__all__ = ["RunTables", "worker_names"]
 
 
 class RunTables:
@@ -33,7 +34,8 @@ class RunTables:
         Returns
         -------
         Dataset
-            In B: sums over the cluster, and per worker as ``worker_*``; empty if none was recorded.
+            In B: sums over the cluster, and per worker as ``worker_*``, whose dimension ``worker``
+            has the names of the workers; empty if none was recorded.
         """
         scheduler, workers = self._group("scheduler"), self._group("workers")
         kinds = ["process", "managed", "unmanaged_old", "unmanaged_recent", "spilled"]
@@ -42,6 +44,7 @@ class RunTables:
         per_worker = workers[kinds].rename(
             {"time": "worker_time", **{kind: f"worker_{kind}" for kind in kinds}}
         )
+        per_worker = per_worker.assign_coords(worker=worker_names(self.tree))
         return xr.merge([scheduler[kinds], per_worker], join="outer", compat="no_conflicts")
 
     def task_groups(self) -> pd.DataFrame:
@@ -228,3 +231,28 @@ class RunTables:
     def _table(self, group: str, columns: tuple[str, ...]) -> pd.DataFrame:
         data = self._group(group)
         return pd.DataFrame({name: data[name].values for name in columns if name in data})
+
+
+def worker_names(tree: xr.DataTree) -> list[str]:
+    """Return the unique names of the workers of a run, in order of arrival.
+
+    Parameters
+    ----------
+    tree : DataTree
+        The content of a run file.
+
+    Returns
+    -------
+    list of str
+        The names. A nanny reuses the name for a restarted worker; the restarted worker gets the
+        suffix "(restart n)".
+    """
+    workers = tree["workers"].to_dataset() if "workers" in tree.children else xr.Dataset()
+    if not workers.sizes.get("worker"):
+        return []
+    seen: Counter[str] = Counter()
+    names = []
+    for name in map(str, workers["name"].values):
+        names.append(f"{name} (restart {seen[name]})" if seen[name] else name)
+        seen[name] += 1
+    return names

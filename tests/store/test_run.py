@@ -56,7 +56,7 @@ def test_memory_has_sums_and_values_per_worker(run):
     memory = run.memory()
 
     assert memory["process"].values.tolist() == [MB, 2 * MB, 3 * MB]
-    assert memory["worker_process"].sel(worker=1).values.tolist() == [2 * MB, 3 * MB]
+    assert memory["worker_process"].sel(worker="1").values.tolist() == [2 * MB, 3 * MB]
     assert memory["worker_process"].attrs["units"] == memory["managed"].attrs["units"] == "B"
     assert {f"worker_{kind}" for kind in ("managed", "spilled", "unmanaged_old")} <= set(memory)
 

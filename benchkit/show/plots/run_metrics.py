@@ -22,12 +22,12 @@ from benchkit.show.plots.base import (
     place_legend,
     read_group,
     to_tree,
-    worker_names,
 )
 from benchkit.show.plots.labels import row_labels
 from benchkit.show.plots.worker_heat import worker_heat
 from benchkit.show.theme import ACTIVITY_COLOURS, MEMORY_COLOURS, OTHER, SERIES
 from benchkit.store.run import Run
+from benchkit.store.run_tables import worker_names
 
 __all__ = [
     "memory_by_kind",
@@ -131,7 +131,7 @@ def memory_by_worker(run: Run | xr.DataTree) -> figure:
         "memory (GiB)",
         y_range=_range_with_limit(float(limits.max(initial=0)) / GIB, highest / GIB),
     )
-    _draw_workers(fig, data, worker_names(run))
+    _draw_workers(fig, data, worker_names(to_tree(run)))
     add_limit(fig, np.unique(limits[limits > 0])[:3] / GIB, "limit of a worker")
     place_legend(fig)
     return fig

@@ -36,10 +36,10 @@ from benchkit.show.plots.base import (
     place_legend,
     read_group,
     to_tree,
-    worker_names,
 )
 from benchkit.show.theme import ACTIVITY_COLOURS
 from benchkit.store.run import Run
+from benchkit.store.run_tables import worker_names
 
 __all__ = ["BusyThreads", "busy_threads", "mark_events", "whole_time", "window_strip"]
 

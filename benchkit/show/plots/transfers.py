@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from benchkit.analysis.run.timeline import TaskTimeline
 from benchkit.formatting import MIB, format_bytes, format_quantity
-from benchkit.show.plots.base import empty_figure, read_group, worker_names
+from benchkit.show.plots.base import empty_figure, read_group, to_tree
 from benchkit.show.plots.matrix import Cells, Matrix, Tips
 from benchkit.store.run import Run
+from benchkit.store.run_tables import worker_names
 
 __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 
@@ -226,5 +227,5 @@ def _total_text(total: float, unit: str) -> str:
 
 def _worker_names(run: Run | xr.DataTree, indices: Iterable[int]) -> list[str]:
     """Return the names of workers by index; negative indices are clients."""
-    names = worker_names(run)
+    names = worker_names(to_tree(run))
     return [CLIENT if i < 0 else names[i] if i < len(names) else str(i) for i in indices]

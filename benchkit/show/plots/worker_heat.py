@@ -18,9 +18,10 @@ from benchkit.show.plots.base import (
     empty_figure,
     make_figure,
     read_group,
-    worker_names,
+    to_tree,
 )
 from benchkit.store.run import Run
+from benchkit.store.run_tables import worker_names
 
 __all__ = ["worker_heat"]
 
@@ -58,7 +59,7 @@ def worker_heat(run: Run | xr.DataTree, name: str = "process") -> figure:
     data = read_group(run, "workers", "time")
     if data is None:
         return empty_figure(title)
-    names = worker_names(run)
+    names = worker_names(to_tree(run))
     grid, begin, end = _grid(data, name)
     grid = grid / divisor
     most = float(np.nanmax(grid, initial=0.0))

@@ -6,12 +6,15 @@ import panel as pn
 import pytest
 import xarray as xr
 from bokeh.models import HoverTool, Image, Quad, Range1d, Span
+from IPython.core.formatters import DisplayFormatter
 
 from benchkit import Store, plots
 from benchkit.analysis.run.timeline import TaskTimeline
+from benchkit.errors import UsageError
 from benchkit.show.dashboard.pair import page as pair
 from benchkit.show.dashboard.run.problems import problems
 from benchkit.show.dashboard.state.pair_window import PairWindow
+from benchkit.show.plots import base
 from benchkit.show.plots.thread_activity import mark_events, window_strip
 from benchkit.store.run import Run
 
@@ -28,6 +31,26 @@ DRAW = [
 
 def figures(fig):
     return fig if isinstance(fig, list) else [fig]
+
+
+def test_figure_shows_itself_as_last_expression_of_a_cell(a_run, monkeypatch):
+    shown = []
+    monkeypatch.setattr(base, "show", shown.append)
+    monkeypatch.setattr(base, "load_bokeh", lambda: shown.append("BokehJS"))
+    fig = plots.memory_by_kind(a_run)
+
+    assert DisplayFormatter().format(fig) == ({}, {})  # it displayed itself
+    assert shown == ["BokehJS", fig]
+
+
+def test_plots_lists_figures_only():
+    assert dir(plots) == sorted(plots.__all__)
+
+
+@pytest.mark.parametrize("wrong", ["latest", Store(STORE)])
+def test_plots_refuse_what_is_no_run(wrong):
+    with pytest.raises(UsageError, match=r"plots take a Run, not .*: open runs with Store\.open"):
+        plots.memory_by_kind(wrong)
 
 
 @pytest.mark.parametrize("draw", DRAW)

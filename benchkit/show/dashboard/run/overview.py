@@ -13,9 +13,10 @@ from benchkit.show.dashboard.components.filters import select
 from benchkit.show.dashboard.components.metrics import metric_terms
 from benchkit.show.dashboard.run.task_groups import GroupTable
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
-from benchkit.show.plots.base import has, worker_names
+from benchkit.show.plots.base import has
 from benchkit.show.plots.run_metrics import memory_by_kind, memory_by_worker
 from benchkit.show.plots.thread_activity import BusyThreads, busy_threads, mark_events
+from benchkit.store.run_tables import worker_names
 
 __all__ = ["group_table", "overview"]
 

@@ -12,9 +12,9 @@ from benchkit.formatting import MISSING, format_quantity, format_seconds, short_
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import select
 from benchkit.show.dashboard.state.time_window import NO_TIMES, Window
-from benchkit.show.plots.base import worker_names
 from benchkit.show.plots.transfers import TransferMatrix
 from benchkit.store.run import Run
+from benchkit.store.run_tables import worker_names
 
 __all__ = ["transfers"]
 
