@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from distributed import default_client
+from distributed import Client, default_client
 
 from benchkit.errors import StoreError, UsageError
 from benchkit.measure.arguments import check_count, check_tags, check_text
@@ -158,7 +158,9 @@ class Recorder:
                 raise UsageError(
                     "record: no Dask client: create one with distributed.Client()"
                 ) from error
-        self.client = client
+        if not isinstance(client, Client):
+            raise UsageError(f"record: client={client!r}: give a distributed.Client")
+        self.client: Any = client
         self.store = store if isinstance(store, Store) else Store(store)
         self.workload, self.tags, self.capture = workload, tags, capture
         self.environment, self.prometheus, self.place = environment, prometheus, place

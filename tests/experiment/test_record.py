@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from distributed import Client, LocalCluster
@@ -101,6 +101,13 @@ def test_record_lost_scheduler_is_infrastructure(tmp_path):
     assert recorded.run.outcome == "infrastructure"
 
 
+def test_record_refuses_what_is_no_client(tmp_path):
+    with pytest.raises(UsageError, match=r"record: client='x': give a distributed.Client"):
+        benchkit.record("x", store=tmp_path / "store")
+
+    assert not (tmp_path / "store").exists()
+
+
 @pytest.mark.parametrize(
     ("status", "outcome"), [("closed", "infrastructure"), ("running", "failed")]
 )
@@ -108,7 +115,7 @@ def test_record_closed_client_outcome(status, outcome, tmp_path):
     class ClosedClientError(Exception):
         """Error of newer releases of distributed."""
 
-    recorder = benchkit.record(SimpleNamespace(status=status), store=tmp_path)
+    recorder = benchkit.record(Mock(spec=Client, status=status), store=tmp_path)
     alive = recorder._scheduler_alive
     assert classify_error(ClosedClientError(), RECORDED_STEP, alive) == outcome
 

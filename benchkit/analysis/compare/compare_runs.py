@@ -137,6 +137,10 @@ def compare(
 def _check_sets(name: str, baseline: pd.DataFrame, sets: Mapping[str, pd.DataFrame]) -> None:
     """Raise if a set is empty, or if a contender is the same runs as the baseline."""
     for other, runs in [(name, baseline), *sets.items()]:
+        if not isinstance(runs, pd.DataFrame):
+            raise UsageError(
+                f"{other}: must be a table of runs, as Store.runs returns, not {runs!r}"
+            )
         if runs.empty:
             raise NotEnoughRuns(f"{other}: no runs are selected")
     for other, runs in sets.items():

@@ -211,3 +211,8 @@ def test_comparison_title_names_all_contenders():
 
     assert report.title == "B, C and D against A"
     assert "| workload | contender | metric | A | contender value |" in report.to_markdown()
+
+
+def test_compare_refuses_what_is_no_table_of_runs():
+    with pytest.raises(UsageError, match=r"baseline: must be a table of runs.*not 'latest'"):
+        compare("latest", "first")
