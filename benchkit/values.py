@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["clean_text", "flatten", "json_safe", "split_at_commas"]
+__all__ = ["clean_text", "decode_json", "flatten", "json_safe", "split_at_commas"]
 
 
 def split_at_commas(text: str) -> list[str]:
@@ -119,3 +120,23 @@ def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def decode_json(text: Any) -> dict[str, Any]:
+    """Return the JSON object in a text.
+
+    Parameters
+    ----------
+    text : str
+        Value of a JSON column; a missing value is an empty object.
+
+    Returns
+    -------
+    dict
+        The object; empty if the text is not a JSON object.
+    """
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -5,7 +5,6 @@ Definitions have versions, see `METRICS`; notes are those of `Run.quality`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from benchkit.errors import UsageError, did_you_mean
 from benchkit.formatting import counted
 from benchkit.measure.arguments import list_of
 from benchkit.store.schema import METRICS
+from benchkit.values import decode_json
 
 __all__ = ["check_metrics", "newest_definitions", "quality_warnings", "same_definitions"]
 
@@ -121,7 +121,7 @@ def same_definitions(
     DataFrame
         The runs, with NaN in place of values of other definitions.
     """
-    own = _decoded(record.get(VERSIONS))
+    own = decode_json(record.get(VERSIONS))
     for metric in metrics:
         if metric in runs:
             runs = _without(runs, metric, _versions(runs, metric) != own.get(metric, 1))
@@ -153,7 +153,7 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
     for arm, runs in arms.items():
         if "quality" not in runs:
             continue
-        notes = [_decoded(value) for value in runs["quality"]]
+        notes = [decode_json(value) for value in runs["quality"]]
         for metric in metrics:
             for kind in COMPARED_KINDS:
                 n_runs = sum(kind in note.get(metric, "").split() for note in notes)
@@ -169,11 +169,4 @@ def _versions(table: pd.DataFrame, metric: str) -> NDArray[np.int64]:
     """Return the version of a metric's definition in each run."""
     if VERSIONS not in table:
         return np.ones(len(table), np.int64)
-    return np.array([_decoded(value).get(metric, 1) for value in table[VERSIONS]], np.int64)
-
-
-def _decoded(value: Any) -> Mapping[str, Any]:
-    """Return the value of a JSON field: a mapping in tables, a text in records, or missing."""
-    if isinstance(value, str):
-        value = json.loads(value or "{}")
-    return value if isinstance(value, Mapping) else {}
+    return np.array([decode_json(value).get(metric, 1) for value in table[VERSIONS]], np.int64)

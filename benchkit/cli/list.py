@@ -16,6 +16,7 @@ import click
 from benchkit.cli.options import common, print_json
 from benchkit.formatting import format_bytes, format_change, format_seconds, short_group
 from benchkit.table import Table
+from benchkit.values import decode_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,13 +183,19 @@ class _SelectableRun(NamedTuple):
     tags: tuple[str, ...]
 
 
-def _tag_texts(tags: Any) -> tuple[str, ...]:
-    return tuple(f"{name}={value}" for name, value in (tags or {}).items())
+def _tag_texts(text: str) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in decode_json(text).items())
 
 
 def _as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a DataFrame; missing values are None."""
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+    """Return the rows of a DataFrame; missing values are None, tags and the like objects."""
+    from benchkit.store.schema import RECORD_FIELDS
+
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [
+        {k: decode_json(v) if RECORD_FIELDS.get(k) == "json" else v for k, v in row.items()}
+        for row in rows
+    ]
 
 
 def _environments(environment_folders: Sequence[str]) -> list[dict[str, Any]]:

@@ -25,9 +25,10 @@ import pyarrow as pa
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.measure.arguments import list_of
 from benchkit.measure.run_ids import new_id
-from benchkit.store.index.arrow import decode_json, map_texts
+from benchkit.store.index.arrow import map_texts
 from benchkit.store.index.query import columns_needed, matching, parse_moment
 from benchkit.store.schema import METRICS
+from benchkit.values import decode_json
 
 __all__ = [
     "KINDS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,14 @@ class StoreReader:
         """
         full_id = self.resolve(run_id)
         try:
-            return Run(open_run(self.file(full_id), groups))
+            run = Run(open_run(self.file(full_id), groups))
         except FileNotFoundError as error:
             raise UnknownRun(
                 f"run {full_id}: in the index, but its file is missing in {self.path}: "
                 "copy it back or run `benchkit store check`"
             ) from error
+        run.store = self
+        return run
 
     def load(self, run_ids: Iterable[str], groups: Collection[str] | None = None) -> list[Run]:
         """Open several runs.
@@ -279,7 +282,7 @@ class StoreReader:
         -------
         DataFrame
             Metrics in the units of `METRICS`; counts as ``Int64``; ``params``, ``tags`` and
-            ``extra_metrics`` as dicts; ``comparable`` and ``reason`` from the marks.
+            ``extra_metrics`` as JSON text; ``comparable`` and ``reason`` from the marks.
 
         Raises
         ------
@@ -306,9 +309,21 @@ class StoreReader:
         if not keep.all():
             table = table.filter(keep)
         table = table.take(order_by_time(table))
+        if workload is not None and not table.num_rows:
+            self._warn_of_unknown(list_of(workload, "workload"))
         if columns is not None:
             table = table.select(list(dict.fromkeys(columns)))
         return table_to_frame(table)
+
+    def _warn_of_unknown(self, patterns: Sequence[str]) -> None:
+        """Warn of names and globs that match no workload and are near to one that exists."""
+        names = {str(name) for name in self.catalogue.table(["workload"])["workload"].to_pylist()}
+        bases = {name.partition("[")[0] for name in names}
+        known = sorted(names | bases | {f"{base.partition('.')[0]}.*" for base in bases})
+        for pattern in patterns:
+            hint = did_you_mean(pattern, known, "")
+            if hint and pattern not in known:
+                warnings.warn(f"no run of {pattern!r}: {hint}", stacklevel=3)
 
     def _field_names(self, requested: set[str]) -> list[str]:
         fields = [*RECORD_FIELDS, *METRICS, *_MARK_COLUMNS]

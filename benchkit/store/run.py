@@ -44,6 +44,9 @@ class Run(RunTables):
     >>> run.task_groups().head()  # doctest: +SKIP
     """
 
+    #: The store that opened the run.
+    store: Any = None
+
     def __getattr__(self, name: str) -> float:
         """Return a metric: ``run.duration``."""
         if name not in METRICS:
@@ -145,15 +148,16 @@ class Run(RunTables):
             rows.append((np.nan, self.outcome, self.error))
         return pd.DataFrame(rows, columns=["time (s)", "what", "message"])
 
-    def compare(self, other: Run) -> pd.DataFrame:
+    def compare(self, other: Run | str) -> pd.DataFrame:
         """Return the metrics of two runs as a table, without verdicts.
 
         Two single runs are not enough to separate a change from noise.
 
         Parameters
         ----------
-        other : Run
-            The contender.
+        other : Run or str
+            The contender; also an id, the beginning of one or ``"latest"``, in the store of a run
+            that `Store.open` returned.
 
         Returns
         -------
@@ -166,6 +170,8 @@ class Run(RunTables):
         UsageError
             `other` is not a Run.
         """
+        if isinstance(other, str) and self.store is not None:
+            other = self.store.open(other)
         if not isinstance(other, Run):
             raise UsageError(f"compare takes a Run, not {other!r}: such as store.open('latest')")
         before, after = self.metrics, other.metrics

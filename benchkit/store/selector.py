@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, did_you_mean
 from benchkit.store.store import Store
-from benchkit.values import split_at_commas
+from benchkit.values import decode_json, split_at_commas
 
 __all__ = ["explain_no_runs", "parse_selection", "select_runs", "select_sets"]
 
@@ -164,9 +164,10 @@ def _without_parameters(runs: pd.DataFrame, names: Collection[str]) -> pd.DataFr
     if not names or runs.empty:
         return runs
     workloads = []
-    for workload, params in zip(runs["workload"], runs["params"], strict=True):
-        inside = ",".join(f"{k}={v}" for k, v in (params or {}).items() if k not in names)
-        base = str(workload).partition("[")[0] if set(names) & set(params or {}) else workload
+    for workload, text in zip(runs["workload"], runs["params"], strict=True):
+        params = decode_json(text)
+        inside = ",".join(f"{k}={v}" for k, v in params.items() if k not in names)
+        base = str(workload).partition("[")[0] if set(names) & set(params) else workload
         workloads.append(f"{base}[{inside}]" if inside and base != workload else base)
     return runs.assign(workload=workloads)
 
@@ -197,7 +198,7 @@ def explain_no_runs(store: Store, filters: Mapping[str, Any]) -> str:
         if len(store.runs(columns=["id"], **alone)):
             continue
         column = store.runs(columns=[name])[name].dropna()
-        values = [item.get(key) for item in column] if key else list(column)
+        values = [decode_json(item).get(key) for item in column] if key else list(column)
         known = list(dict.fromkeys(str(item) for item in values if item is not None))
         word = next((word for word, field in _FIELDS.items() if field == name), name)
         what = f"{name[:-1]}:{key}={value}" if key else f"{word}:{str(value).removesuffix('*')}"

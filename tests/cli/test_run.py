@@ -94,7 +94,7 @@ def test_run_passes_parameters_capture_and_tags(tmp_path, folder):
     assert len([line for line in done.stdout.splitlines() if "bad.fine[n=41,word=a]" in line]) == 2
     assert "(1)" in done.stdout
     runs = Store(store, create=False).runs(user="me")
-    assert list(runs["params"]) == [{"n": 41, "word": "a"}] * 2
+    assert [json.loads(text) for text in runs["params"]] == [{"n": 41, "word": "a"}] * 2
     tree = Store(store).open("latest").tree
     assert tree.attrs["capture"] == "off"
     assert float(tree["duration"]) > 0

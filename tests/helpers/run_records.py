@@ -1,5 +1,7 @@
 """Rows of a store's index, in the form that a history reads."""
 
+import json
+
 import pandas as pd
 
 from benchkit.measure.run_ids import new_id
@@ -25,7 +27,7 @@ def run_record(night, *, tagged=True, **facts):
         "memory_limit": 2**31,
         "arm": "tip",
         "experiment": f"e{night}",
-        "tags": {"night": started.tz_localize(None).isoformat()} if tagged else {},
+        "tags": json.dumps({"night": started.tz_localize(None).isoformat()} if tagged else {}),
         "started": started,
         "outcome": "ok",
         "comparable": True,

@@ -158,7 +158,7 @@ def test_rename_changes_parameter(filled):
     frame = filled.runs("array.basic_sum[shape=thin]")
 
     assert len(frame) == 2
-    assert frame["params"].tolist() == [{"shape": "thin"}] * 2
+    assert frame["params"].tolist() == ['{"shape": "thin"}'] * 2
     assert len(filled.runs(shape="square")) == 2
 
 

@@ -55,7 +55,7 @@ def test_old_store_lists_runs_with_marks(old):
     assert frame["started"][0] == pd.Timestamp("2026-08-01T02:00:00Z")
     assert frame["n_threads"].tolist()[:3] == [2, 2, 2]
     assert pd.isna(frame["n_threads"][3])
-    assert frame["tags"].tolist() == [{"variant": "A"}, {}, {}, {}]
+    assert frame["tags"].tolist() == ['{"variant": "A"}', "{}", "{}", "{}"]
     assert frame["error"][2] == "ValueError: <b>no</b> µ"
     assert frame["comparable"].tolist() == [True, True, True, False]
     assert frame["reason"][3] == "pandas was missing"

@@ -134,7 +134,7 @@ def test_runs_returns_requested_columns_in_order(filled):
     frame = filled.runs(columns=["duration", "tags", "workload", "duration"])
 
     assert frame.columns.tolist() == ["duration", "tags", "workload"]
-    assert frame["tags"][1] == {"variant": "B", "n": 1}
+    assert json.loads(frame["tags"][1]) == {"variant": "B", "n": 1}
     assert frame.index.tolist() == list(range(6))
 
 
@@ -145,6 +145,25 @@ def test_runs_suggests_nearest_column_or_filter(filled):
         filled.runs(environmant="main")
     with pytest.raises(UsageError, match=r"'variannt' is not a field, tag or.*'variant'"):
         filled.runs(variannt="A")
+
+
+def test_runs_hints_at_near_names_if_no_workload_matches(filled):
+    with pytest.warns(UserWarning, match=r"no run of 'arrai\.\*'.*'array\.\*'"):
+        assert filled.runs("arrai.*").empty
+    with pytest.warns(UserWarning, match=r"no run of 'array.basic_smu'.*'array.basic_sum'"):
+        assert filled.runs("array.basic_smu", outcome="ok").empty
+
+
+def test_runs_has_no_hint_if_another_filter_matches_nothing(filled, recwarn):
+    assert filled.runs("array.*", outcome="timeout").empty
+    assert not recwarn.list
+
+
+def test_open_keeps_store_for_comparison_by_id(filled):
+    first, latest = filled[0], filled["latest"]
+
+    assert first.compare("latest").equals(first.compare(latest))
+    assert first.compare(latest.id[:13]).equals(first.compare(latest))
 
 
 def test_runs_returns_fields_of_newer_benchkit(filled, make_run):

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError
@@ -60,8 +62,8 @@ def test_select_runs_reads_tag_named_like_field(store, make_run, name):
     for size in ("10GB", "100GB"):
         store.add(make_run(groups=False, tags={name: size}))
 
-    assert list(select_runs(store, f"tag:{name}=10GB")["tags"]) == [{name: "10GB"}]
-    assert list(store.runs(tags={name: "100GB"})["tags"]) == [{name: "100GB"}]
+    assert list(select_runs(store, f"tag:{name}=10GB")["tags"]) == [json.dumps({name: "10GB"})]
+    assert list(store.runs(tags={name: "100GB"})["tags"]) == [json.dumps({name: "100GB"})]
 
 
 def test_select_runs_reads_tuple_of_parameter(store, make_run):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
+
+from benchkit.values import decode_json
 
 __all__ = ["nightly_runs"]
 
@@ -35,7 +37,7 @@ def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFram
     if "comparable" not in runs:
         runs["comparable"] = True
     runs["comparable"] = runs["comparable"].astype(bool)
-    tags = [t if isinstance(t, Mapping) else {} for t in runs["tags"]]
+    tags = [decode_json(text) for text in runs["tags"]]
     tagged = np.array(["night" in t for t in tags], bool)
     excluded = np.array([any(name in t for name in NON_NIGHTLY_TAGS) for t in tags], bool)
     n_arms = runs.groupby("experiment")["arm"].transform("nunique").fillna(0).to_numpy()
@@ -46,7 +48,7 @@ def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFram
 
 def _night_times(runs: pd.DataFrame) -> pd.Series:
     """Return the night of each run: its tag ``night``, else the UTC day of its start."""
-    nights = [tags.get("night") if isinstance(tags, Mapping) else None for tags in runs["tags"]]
+    nights = [decode_json(text).get("night") for text in runs["tags"]]
     tagged = pd.Series(nights, index=runs.index, dtype=object)
     moments = pd.to_datetime(tagged, utc=True, errors="coerce", format="ISO8601")
     return moments.fillna(runs["started"].dt.floor("D")).dt.tz_localize(None)

@@ -16,6 +16,7 @@ from benchkit.errors import UsageError
 from benchkit.formatting import counted
 from benchkit.store.store import Store
 from benchkit.table import Table
+from benchkit.values import decode_json
 
 __all__ = ["Night", "read_night"]
 
@@ -159,7 +160,7 @@ def read_night(store: Store, night: str = "latest") -> Night:
         last = f"; the last one is {judged[-1]}" if judged else ""
         raise UsageError(f"night {night!r} was not judged in {store.path}{last}")
     runs = store.runs()
-    of_night = [isinstance(tags, dict) and tags.get("night") == night for tags in runs["tags"]]
+    of_night = [decode_json(text).get("night") == night for text in runs["tags"]]
     return Night(
         night,
         store,

@@ -5,7 +5,6 @@ Draws changes of the level with their sizes, changes of packages, and restarts o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -259,13 +258,7 @@ def _selects_any(mark: Mapping[str, Any], runs: pd.DataFrame) -> bool:
     columns = columns.drop(columns=["night", "key"])  # columns of the history: positions, not tags
     names = mark_columns([mark]) & set(columns)
     try:
-        table = pa.table({name: _column(columns[name]) for name in names})
+        table = pa.table({name: pa.array(list(columns[name]), from_pandas=True) for name in names})
         return bool(matching(table, **selectors).any())
     except (UsageError, KeyError, TypeError, ValueError):  # handwritten; `apply_marks` warns
         return False
-
-
-def _column(values: pd.Series) -> pa.Array:
-    """Return a column of runs as in the index of a store: mappings are JSON text."""
-    texts = [json.dumps(each) if isinstance(each, Mapping) else each for each in values]
-    return pa.array(texts, from_pandas=True)

@@ -23,7 +23,6 @@ from benchkit.values import clean_text
 
 __all__ = [
     "SCHEMA",
-    "decode_json",
     "map_texts",
     "order_by_time",
     "plain_array",
@@ -179,26 +178,6 @@ def map_texts(column: pa.ChunkedArray, change: Callable[[str], Any]) -> list[Any
     return [results.get(text) for text in column.to_pylist()]
 
 
-def decode_json(text: str) -> dict[str, Any]:
-    """Return the JSON object in a text.
-
-    Parameters
-    ----------
-    text : str
-        Value of a JSON column.
-
-    Returns
-    -------
-    dict
-        The object; empty if the text is not a JSON object.
-    """
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def table_to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a table as a DataFrame.
 
@@ -211,13 +190,12 @@ def table_to_frame(table: pa.Table) -> pd.DataFrame:
     -------
     DataFrame
         Counts as pandas' nullable ``Int64``, because int64 would become float64 when a value is
-        missing; fields that hold JSON as dicts.
+        missing; fields that hold JSON as text, for `decode_json`.
     """
     frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     for name, kind in RECORD_FIELDS.items():
         if kind == "json" and name in frame:
-            decoded = map_texts(table[name], decode_json)
-            frame[name] = pd.Series([dict(value or {}) for value in decoded], dtype=object)
+            frame[name] = frame[name].fillna("{}")
     return frame
 
 
@@ -252,8 +230,7 @@ def plain_array(column: pd.Series) -> np.ndarray:
     Returns
     -------
     ndarray
-        Times without a zone (UTC), counts as float if a value is missing, dicts as JSON text; a
-        missing text is empty.
+        Times without a zone (UTC), counts as float if a value is missing; a missing text is empty.
     """
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return np.asarray(column.dt.tz_localize(None))
@@ -261,5 +238,4 @@ def plain_array(column: pd.Series) -> np.ndarray:
         return np.asarray(column.astype(float if column.hasnans else int))
     if pd.api.types.is_numeric_dtype(column.dtype):
         return np.asarray(column)
-    texts = [json.dumps(v) if isinstance(v, dict) else v for v in column]
-    return np.array([v if isinstance(v, str) else "" for v in texts], object)
+    return np.array([v if isinstance(v, str) else "" for v in column], object)

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchkit.errors import UsageError, did_you_mean
-from benchkit.store.index.arrow import decode_json
 from benchkit.store.schema import RECORD_FIELDS
+from benchkit.values import decode_json
 
 __all__ = ["check_names", "columns_needed", "matching", "parse_moment", "workload_matcher"]
 

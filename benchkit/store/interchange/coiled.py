@@ -25,14 +25,14 @@ from benchkit.errors import InvalidImportError, UsageError
 from benchkit.formatting import counted
 from benchkit.store.interchange.coiled_rows import TABLES, parse_time, record_to_row, row_to_record
 from benchkit.store.runfile.file import read_attribute, run_name
-from benchkit.store.schema import METRICS, RECORD_FIELDS
+from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
+from benchkit.values import decode_json
 
 __all__ = ["ImportReport", "export_runs", "import_sqlite", "run_tree"]
 
 #: Attribute of the run file that holds the row.
 _ROW = "reference_row"
-_JSON_COLUMNS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
 
 
 @dataclass
@@ -216,8 +216,7 @@ def export_runs(store: Store, path: str | Path, runs: pd.DataFrame | None = None
     draft = path.with_name(f".{uuid4().hex[:8]}-{path.name}")
     try:
         if path.suffix in (".parquet", ".csv"):
-            frame = runs.assign(**{name: runs[name].map(json.dumps) for name in _JSON_COLUMNS})
-            write = frame.to_parquet if path.suffix == ".parquet" else frame.to_csv
+            write = runs.to_parquet if path.suffix == ".parquet" else runs.to_csv
             write(draft, index=False)
         else:
             _export_sqlite(store, draft, runs)
@@ -233,7 +232,7 @@ def _export_sqlite(store: Store, path: Path, runs: pd.DataFrame) -> None:
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
     for record in runs.to_dict("records"):
         original = None
-        if "imported" in record["tags"]:
+        if "imported" in decode_json(record["tags"]):
             original = read_attribute(store.files.path(run_name(record["id"])), _ROW)
         if original:
             content = json.loads(original)

@@ -39,8 +39,8 @@ def test_history_untagged_runs_belong_to_start_day():
 def test_history_excludes_confirmations_and_experiments():
     rows = [
         run_record(0),
-        run_record(1, tags={"confirm": "x"}),
-        run_record(2, tags={"bisect": "y"}),
+        run_record(1, tags='{"confirm": "x"}'),
+        run_record(2, tags='{"bisect": "y"}'),
     ]
     rows += [run_record(3, tagged=False, experiment="ab", arm=arm) for arm in ("base", "new")]
     assert history(rows).times.size == 1

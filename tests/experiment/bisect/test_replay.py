@@ -40,7 +40,7 @@ def test_runs_of_gives_reused_ends_the_first_blocks():
 
 
 def test_runs_of_removes_values_of_older_definitions():
-    runs = runs_of(StoreOf(table_of([None, None, {"memory_mean": 2}])), "new", [["a", "b"]])
+    runs = runs_of(StoreOf(table_of([None, None, '{"memory_mean": 2}'])), "new", [["a", "b"]])
 
     assert runs["memory_mean"].fillna(-1).tolist() == [-1, -1, 3.0]
     assert runs["duration"].tolist() == [1.0] * 3

@@ -22,7 +22,8 @@ def a_night(ago, **facts):
     return {
         "id": f"{ago:08x}", "workload": "array.sum", "category": "array", "environment": "main",
         "host": "h", "scale": 1.0, "capture": "full", "outcome": "ok", "comparable": True,
-        "reason": "", "tags": {"night": day.isoformat()}, "started": day.tz_localize("UTC"),
+        "reason": "", "tags": f'{{"night": "{day.isoformat()}"}}',
+        "started": day.tz_localize("UTC"),
         "version": 1, "dask": "2026.8", "packages_hash": "a", "error": None,
         "duration": 10 * (1.2 if ago < 20 else 1.0) * rng.lognormal(0, 0.01),
         "memory_peak": 3e9 * rng.lognormal(0, 0.01), **facts,

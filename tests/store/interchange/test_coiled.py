@@ -82,7 +82,7 @@ def test_import_copies_numbers_of_a_row(store, database):
     assert first["scheduler_cpu_mean"] == 25.0
     assert first["scheduler_lag_max"] == 0.5
     assert first["serialize_time"] == 2.0
-    assert first["extra_metrics"] == {"disk_spill_time": 1.0}
+    assert json.loads(first["extra_metrics"]) == {"disk_spill_time": 1.0}
     assert first["started"] == pd.Timestamp("2023-05-02 01:02:03.123456", tz="UTC")
     assert first["environment"] == "upstream"
     assert (first["dask"], first["python"]) == ("2023.5.0", "3.9.16")
@@ -111,7 +111,7 @@ def test_import_names_queries_by_engine_and_size(store, database):
         "tpch.duckdb.query_1[scale=10,local=True]",
     ]
     assert set(runs["category"]) == {"tpch"}
-    assert runs["params"].iloc[0]["query"] == 1
+    assert json.loads(runs["params"].iloc[0])["query"] == 1
 
 
 def test_import_of_later_copy_adds_only_new_rows(store, tmp_path):

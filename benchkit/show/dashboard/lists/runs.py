@@ -20,6 +20,7 @@ from benchkit.show.dashboard.state.table_state import page_of, stateful_table
 from benchkit.show.dashboard.state.url import address, write_address
 from benchkit.show.dashboard.web.template import WRAPPED_TITLES_STYLES
 from benchkit.store.schema import METRICS
+from benchkit.values import decode_json
 
 __all__ = ["TITLE", "view"]
 
@@ -179,8 +180,8 @@ def _table(frame: pd.DataFrame, picked: str = "") -> pd.DataFrame:
         if name in frame and name in METRICS:
             table[title] = (frame[name].astype(float) / divisor).round(digits)
     table["tags"] = [
-        ", ".join(f"{name}={value}" for name, value in (tags or {}).items())
-        for tags in frame["tags"]
+        ", ".join(f"{name}={value}" for name, value in decode_json(text).items())
+        for text in frame["tags"]
     ]
     return table.astype(
         {name: object for name in ("open", "compare", "started", "outcome", "tags")}

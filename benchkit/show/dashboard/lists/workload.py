@@ -40,6 +40,7 @@ from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.history import history_plot
 from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
+from benchkit.values import decode_json
 
 __all__ = ["NOISE_TERMS", "needed_text", "noise_text", "share_text", "view"]
 
@@ -205,7 +206,7 @@ def _facts(
     runs: pd.DataFrame, variant: Variant | None, attributes: dict[str, Any]
 ) -> dict[str, Any]:
     last = runs.iloc[0].to_dict() if len(runs) else {}
-    params = json.loads(attributes.get("params") or "null") or last.get("params")
+    params = decode_json(attributes.get("params") or last.get("params"))
     params = params or (dict(variant.params) if variant else {})
     values = {
         "parameters": ", ".join(f"{key} = {value}" for key, value in params.items()),
