@@ -32,7 +32,7 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--adaptive", is_flag=True, help="Measure a workload until its verdict is decided.")
 @click.option("--budget", metavar="TIME", help="Measure as many blocks as fit: 20m, 1h30m, 5USD.")
 @click.option("--no-null", is_flag=True, help="Omit the null arm: the baseline measured twice.")
-@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V", help="Add arms from a grid.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V", help="Arms from a grid.")
 @click.option("--null-only", is_flag=True, help="Measure only the baseline, twice: the noise.")
 @click.option(
     "--order",
@@ -87,6 +87,7 @@ def ab(
       benchkit ab baseline no-stealing sched.tree array.basic_sum
       benchkit ab baseline release-2023.4.1 -k category:join --budget 20m
       benchkit ab baseline --sweep cluster.n_workers=2,4
+      benchkit ab baseline etl.group --sweep param.method=apply,sum
       benchkit ab --resume latest
 
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
@@ -210,6 +211,8 @@ def _make_plan(
     from benchkit.experiment.run.stopping import LOOKS
 
     n_needed = 2 if not null_only and not selection.sweeps else 1
+    if stop.adaptive and any(key.startswith("param.") for key in selection.sweeps):
+        raise UsageError("--adaptive --sweep param: give a number of blocks with -n instead")
     if null_only and len(selection.environments) != 1:
         raise UsageError("--null-only compares one environment with itself: give one environment")
     if len(selection.environments) < n_needed:

@@ -11,7 +11,7 @@ from benchkit.errors import InvalidSelectionError, NotEnoughRuns, did_you_mean
 from benchkit.store.store import Store
 from benchkit.values import decode_json, split_at_commas
 
-__all__ = ["explain_no_runs", "parse_selection", "select_runs", "select_sets"]
+__all__ = ["explain_no_runs", "pair_workloads", "parse_selection", "select_runs", "select_sets"]
 
 #: Keys of a selection -> arguments of `Store.runs`.
 _FIELDS = {
@@ -157,7 +157,39 @@ def select_sets(store: Store, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
         See `select_runs`.
     """
     names = {name for text in texts for name in parse_selection(text).get("params", {})}
-    return {text: _without_parameters(select_runs(store, text), names) for text in texts}
+    sets = {text: select_runs(store, text) for text in texts}
+    names = names.union(*map(_swept_parameters, sets.values()))
+    return {text: _without_parameters(runs, names) for text, runs in sets.items()}
+
+
+def pair_workloads(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of an experiment, whose arms may differ in parameters of the workloads.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs as returned by `Store.runs`.
+
+    Returns
+    -------
+    DataFrame
+        The runs. Parameters with a value in the name of an arm, as in the arms of a sweep
+        (``method=apply``), are removed from the names of workloads.
+    """
+    return _without_parameters(runs, _swept_parameters(runs))
+
+
+def _swept_parameters(runs: pd.DataFrame) -> set[str]:
+    if not {"arm", "params"} <= set(runs):
+        return set()
+    arms = set(zip(runs["arm"].fillna(""), runs["params"], strict=True))
+    return {
+        name
+        for arm, text in arms
+        if "=" in arm
+        for name, value in decode_json(text).items()
+        if f"{name}={value}" in split_at_commas(arm)
+    }
 
 
 def _without_parameters(runs: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
 from benchkit.store.schema import METRICS
+from benchkit.store.selector import pair_workloads
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -182,6 +183,7 @@ def compare_experiment(
         runs = runs[runs["experiment"].fillna("").str.startswith(experiment)]
     if runs.empty:
         raise NotEnoughRuns(f"experiment {experiment!r} has no runs yet")
+    runs = pair_workloads(runs)
     ids = sorted(set(runs["experiment"]))
     if len(ids) > 1:
         raise UsageError(

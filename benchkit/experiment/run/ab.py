@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ def ab(
     store: Store | str | Path | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     null: bool = True,
+    sweeps: Mapping[str, Sequence[Any]] | None = None,
     folders: Sequence[str | Path] = (),
     environment_folders: Sequence[str | Path] = (),
     **options: Any,
@@ -52,6 +53,9 @@ def ab(
         Metrics to compare, or ``["all"]``.
     null : bool, default True
         Measure the baseline a second time: the difference of the two is noise.
+    sweeps : mapping of str to sequence, optional
+        Arms from a grid: ``{"cluster.n_workers": [2, 4]}``, or variants of workloads:
+        ``{"param.method": ["apply", "sum"]}``.
     folders, environment_folders : sequence of path
         As in `benchkit.run` and `benchkit.nightly`.
     **options
@@ -81,6 +85,7 @@ def ab(
         environments=list_of(environments, "environments"),
         environment_folders=environment_folders,
         null=null,
+        sweeps=sweeps or {},
     )
     experiment, _ = plan_experiment(selection, store=store, repeats=repeats, **options)
     for _ in finished_records(experiment.run()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,7 @@ class Selection:
         Add the baseline once more, as the null arm.
     sweeps : mapping of str to sequence
         Add the baseline at each point of this grid: values by key, as `parse_sweeps` returns them.
+        If it has parameters of workloads, the points are all arms, the first the baseline.
     """
 
     names: Sequence[str] = ()
@@ -194,15 +195,21 @@ def plan_experiment(
     collection = collect_workloads(selection.folders)
     collection.require()
     selected = collection.select(selection.names, selection.select)
-    variants = with_parameters(selected, selection.params)
     arms = _arms(selection)
+    swept = arms[0].params
+    if swept:  # only workloads that have the parameters
+        having = [item for item in selected if swept.keys() <= item.workload.parameters.keys()]
+        for arm in arms:
+            with_parameters(having or selected, arm.params)
+        selected = with_parameters(having, swept)
+    variants = with_parameters(selected, selection.params)
     for arm in arms:
         # Build now: the build rejects invalid settings before anything is written.
         build(arm.environment)
     arguments = {
         "names": list(selection.names),
         "expression": selection.select,
-        "environments": [arm.environment.name for arm in arms[: len(selection.environments)]],
+        "environments": [e if isinstance(e, str) else e.name for e in selection.environments],
         "null": selection.null,
         "sweeps": {key: list(values) for key, values in selection.sweeps.items()},
         "environment_folders": [str(folder) for folder in selection.environment_folders],
@@ -272,10 +279,13 @@ def _arms(selection: Selection) -> list[Arm]:
     if not selection.environments:
         raise UsageError("environments: is empty: name one, such as 'current'")
     arms = [_arm(environment, folders) for environment in selection.environments]
-    baseline = arms[0].environment
-    for environment, point in expand(baseline, selection.sweeps) if selection.sweeps else ():
-        arms.append(Arm(environment.name, environment, point))
-    return [*arms, Arm(NULL_ARM, baseline)] if selection.null else arms
+    if selection.sweeps:
+        grid = expand(arms[0].environment, selection.sweeps)
+        if grid[0].params and len(arms) > 1:
+            raise UsageError("a sweep of param takes one environment: its points are the arms")
+        arms = grid if grid[0].params else [*arms, *grid]
+    null = replace(arms[0], name=NULL_ARM)
+    return [*arms, null] if selection.null else arms
 
 
 def _arm(environment: str | Environment, folders: Sequence[Path]) -> Arm:

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,12 @@ class Experiment:
             for run in self._stored_runs()
             if run["outcome"] != "infrastructure"
         }
+        arms = {arm.name: arm for arm in self.arms}
+        variants = {variant.name: variant for variant in self.variants}
+        measurements = [
+            replace(entry, variant=_in_arm(variants[entry.variant], arms[entry.arm]).name)
+            for entry in measurements
+        ]
         return [measurement for measurement in measurements if measurement.key not in done]
 
     @cached_property
@@ -334,7 +340,8 @@ class Experiment:
         return {} if is_declared else json.loads(json.dumps(dict(variant.params)))
 
     def _variant(self, name: str) -> Variant:
-        return next(variant for variant in self.variants if variant.name == name)
+        in_arms = (_in_arm(variant, arm) for arm in self.arms for variant in self.variants)
+        return next(variant for variant in in_arms if variant.name == name)
 
     def _store_run(
         self,
@@ -383,3 +390,8 @@ class Experiment:
         outcome = "timeout" if error.kind == "timeout" else "infrastructure"
         tail = {"outcome": outcome, "error": str(error), "phase": "kernel"}
         (path / "tail.json").write_text(json.dumps(tail), encoding="utf-8")
+
+
+def _in_arm(variant: Variant, arm: Arm) -> Variant:
+    """Return the variant that an arm measures: with the parameters of the arm."""
+    return variant.workload.bind(**{**variant.params, **arm.params}) if arm.params else variant

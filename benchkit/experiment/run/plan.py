@@ -52,6 +52,12 @@ class Arm:
     environment: Environment
     point: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def params(self) -> dict[str, Any]:
+        """Values of workload parameters at its grid point."""
+        values = self.point.items()
+        return {k.removeprefix("param."): v for k, v in values if k.startswith("param.")}
+
 
 @dataclass(frozen=True)
 class Measurement:

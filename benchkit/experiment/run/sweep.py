@@ -1,4 +1,4 @@
-"""Create arms from a grid: one environment with every combination of some setting values."""
+"""Create arms from a grid: every combination of values of settings or workload parameters."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import yaml
 
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.run.plan import Arm
 from benchkit.values import split_at_commas
 
 __all__ = ["expand", "parse_sweeps"]
 
-#: Parts of an environment that a sweep may set.
-_PARTS = ("cluster", "dask", "variables")
+#: Parts of an environment that a sweep may set, and parameters of workloads.
+_PARTS = ("cluster", "dask", "param", "variables")
 
 
 def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -25,8 +26,8 @@ def parse_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
     Parameters
     ----------
     texts : sequence of str
-        ``cluster.n_workers=2,4``, ``dask.distributed.scheduler.worker-saturation=1.0,inf`` or
-        ``variables.NAME=a,b``; values are read as YAML scalars.
+        ``cluster.n_workers=2,4``, ``dask.distributed.scheduler.worker-saturation=1.0,inf``,
+        ``variables.NAME=a,b`` or ``param.method=apply,sum``; values are read as YAML scalars.
 
     Returns
     -------
@@ -70,10 +71,8 @@ def _value(text: str, part: str) -> Any:
         raise UsageError(f"--sweep: value {text!r} is not YAML") from error
 
 
-def expand(
-    baseline: Environment, sweeps: Mapping[str, Sequence[Any]]
-) -> list[tuple[Environment, dict[str, Any]]]:
-    """Return an environment for each combination of values, with its grid point.
+def expand(baseline: Environment, sweeps: Mapping[str, Sequence[Any]]) -> list[Arm]:
+    """Return an arm for each combination of values.
 
     Parameters
     ----------
@@ -84,21 +83,23 @@ def expand(
 
     Returns
     -------
-    list of (Environment, dict)
+    list of Arm
         The first key varies slowest. Names are short: ``n_workers=4,worker-saturation=inf``.
     """
-    expanded = []
+    arms = []
     for values in itertools.product(*sweeps.values()):
         point = dict(zip(sweeps, values, strict=True))
         parts: dict[str, Any] = {}
         for key, value in point.items():
             part, _, rest = key.partition(".")
+            if part == "param":
+                continue
             keys = rest.split(".") if part == "dask" else [rest]
             parts[part] = _with_value(parts.get(part, getattr(baseline, part)), keys, value)
         name = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.items())
-        description = f"{baseline.name} with {name}"
-        expanded.append((replace(baseline, name=name, description=description, **parts), point))
-    return expanded
+        changed = {"name": name, "description": f"{baseline.name} with {name}", **parts}
+        arms.append(Arm(name, replace(baseline, **changed) if parts else baseline, point))
+    return arms
 
 
 def _with_value(tree: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from benchkit.analysis.compare.environment_diff import differences
 from benchkit.analysis.compare.explain import GROUPS_READ, Explanation, explain
 from benchkit.formatting import MISSING, format_seconds
 from benchkit.measure.arguments import check_count
+from benchkit.store.selector import pair_workloads
 from benchkit.store.store import Store
 
 __all__ = [
@@ -125,6 +126,7 @@ def ok_runs(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
     DataFrame
         Its rows, sorted by block, then by start time.
     """
+    runs = pair_workloads(runs)
     ok = runs[(runs["workload"] == workload) & (runs["outcome"] == "ok")]
     return ok.sort_values(["block", "started"])
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import benchkit
-from benchkit.errors import InvalidEnvironmentError, UsageError
+from benchkit.errors import InvalidEnvironmentError, InvalidParameterError, UsageError
 from benchkit.experiment.run.ab import split_names
+from benchkit.experiment.run.api import Selection, plan_experiment, resume_experiment
+from benchkit.show.reports.experiment_summary import explain_change
 
 WORKLOAD = """
 import os, time
@@ -15,6 +17,10 @@ from benchkit import workload
 @workload(category="own")
 def naps(client, scale):
     return client.submit(time.sleep, float(os.environ.get("NAP", "0.1")), pure=False)
+
+@workload(category="own", variants={"method": ["short", "long"], "n": [1, 2]})
+def waits(client, scale, *, method, n):
+    return client.submit(time.sleep, {"short": 0.1, "long": 0.3}[method] / n, pure=False)
 """
 
 
@@ -57,12 +63,62 @@ def test_ab_compares_environments(folder):
     assert len(benchkit.Store(folder / "store")) == 9, "three arms: the baseline twice"
 
 
+def test_sweep_of_parameter_plans_each_workload_once_per_arm(folder):
+    selection = Selection(
+        folders=[folder / "w"],
+        environments=["base"],
+        environment_folders=[folder / "e"],
+        null=True,
+        sweeps={"param.method": ["short", "long"]},
+    )
+    experiment, _ = plan_experiment(selection, store=folder / "store")
+    planned = [(entry.arm, entry.variant) for entry in experiment.plan]
+
+    assert {arm.environment.name for arm in experiment.arms} == {"base"}
+    assert planned == [
+        ("method=short", "own.waits[method=short,n=1]"),
+        ("method=long", "own.waits[method=long,n=1]"),
+        ("null", "own.waits[method=short,n=1]"),
+        ("null", "own.waits[method=short,n=2]"),
+        ("method=long", "own.waits[method=long,n=2]"),
+        ("method=short", "own.waits[method=short,n=2]"),
+    ]
+
+
+@pytest.mark.slow
+def test_ab_compares_values_of_parameter(folder):
+    options = {"store": folder / "store", "folders": [folder / "w"], "repeats": 3}
+    report = benchkit.ab(
+        ["base"],
+        "own.waits[method=short,n=1]",
+        sweeps={"param.method": ["short", "long"]},
+        metrics="duration",
+        environment_folders=[folder / "e"],
+        **options,
+    )
+    store = benchkit.Store(folder / "store")
+    runs = store.runs()
+    (row,) = report.frame.to_dict("records")
+
+    assert (report.baseline, row["contender"]) == ("method=short", "method=long")
+    assert (row["workload"], row["verdict"]) == ("own.waits[n=1]", "slower")
+    assert 1.5 < row["ratio"] < 4
+    assert report.blocked
+    assert runs.groupby("arm").size().to_dict() == {"method=long": 3, "method=short": 3, "null": 3}
+    experiment, _ = resume_experiment(store, "latest")
+    assert experiment.plan == []
+    assert explain_change(store, runs, report, row["workload"], "method=long").explanation
+
+
 @pytest.mark.parametrize(
     ("environments", "options", "error"),
     [
         ("missing", {}, InvalidEnvironmentError),
         (["base", "slow"], {"metrics": "durration"}, UsageError),
         (["base", "slow"], {"repeats": 0}, UsageError),
+        (["base", "slow"], {"sweeps": {"param.method": ["short"]}}, UsageError),
+        ("base", {"sweeps": {"param.methd": ["short"]}}, InvalidParameterError),
+        ("base", {"sweeps": {"param.method": ["short", 7]}}, InvalidParameterError),
     ],
 )
 def test_ab_refuses_invalid_arguments_and_keeps_nothing(folder, environments, options, error):

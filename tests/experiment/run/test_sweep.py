@@ -21,8 +21,10 @@ def test_expand_combines_all_values():
     found = expand(base, sweeps)
 
     assert len(found) == 4
-    environment, point = found[-1]
-    assert environment.name == "n_workers=4,worker-saturation=inf,OMP_NUM_THREADS=1"
+    environment, point = found[-1].environment, found[-1].point
+    assert found[-1].name == "n_workers=4,worker-saturation=inf,OMP_NUM_THREADS=1"
+    assert environment.name == found[-1].name
+    assert found[-1].params == {}
     assert environment.cluster == {"n_workers": 4, "memory_limit": "1 GiB"}
     assert environment.dask["distributed"]["scheduler"] == {
         "work-stealing": False,
@@ -31,6 +33,19 @@ def test_expand_combines_all_values():
     assert environment.variables == {"OMP_NUM_THREADS": "1"}
     assert point["cluster.n_workers"] == 4
     assert base.cluster["n_workers"] == 2
+
+
+def test_expand_leaves_environment_as_it_is_for_parameters():
+    base = Environment("base", cluster={"n_workers": 2})
+    plain, mixed = (
+        expand(base, parse_sweeps(texts))[-1]
+        for texts in (["param.method=apply,sum"], ["param.n=1,2", "cluster.n_workers=4"])
+    )
+
+    assert (plain.name, plain.environment, plain.params) == ("method=sum", base, {"method": "sum"})
+    assert mixed.name == mixed.environment.name == "n=2,n_workers=4"
+    assert mixed.params == {"n": 2}
+    assert mixed.environment.cluster == {"n_workers": 4}
 
 
 @pytest.mark.parametrize(

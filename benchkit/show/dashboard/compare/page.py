@@ -24,7 +24,7 @@ from benchkit.show.dashboard.state.cache import cached, open_store
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.plots.waterfall import waterfall
 from benchkit.show.reports import experiment_summary
-from benchkit.store.selector import select_sets
+from benchkit.store.selector import pair_workloads, select_sets
 from benchkit.store.store import Store
 
 __all__ = ["TITLE", "view"]
@@ -86,7 +86,7 @@ def _comparison(
     """Return a cached function from metric to comparison, and the runs of all arms."""
     if state.get("experiment"):
         experiment = state["experiment"]
-        runs = store.runs(experiment=f"{experiment}*")
+        runs = pair_workloads(store.runs(experiment=f"{experiment}*"))
 
         def compare_arms(metric: str) -> Comparison:
             return cached(
