@@ -32,7 +32,8 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
 @click.option("--adaptive", is_flag=True, help="Measure a workload until its verdict is decided.")
 @click.option("--budget", metavar="TIME", help="Measure as many blocks as fit: 20m, 1h30m, 5USD.")
 @click.option("--no-null", is_flag=True, help="Omit the null arm: the baseline measured twice.")
-@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V", help="Arms from a grid.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=V,V",
+              help="Add an arm per value: cluster.n_workers=2,4 or param.NAME=a,b.")  # fmt: skip
 @click.option("--null-only", is_flag=True, help="Measure only the baseline, twice: the noise.")
 @click.option(
     "--order",
@@ -42,9 +43,8 @@ WORSE, FAILED, TOO_FEW, INTERRUPTED = 1, 3, 4, 130
     help="Order of the arms in a block.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of --order random.")
-@click.option(
-    "--metric", "metrics", multiple=True, metavar="NAME", help="Metric to compare, or all."
-)
+@click.option("--metric", "metrics", multiple=True, metavar="NAME",
+              help="Metric to compare, repeatable; or all.")  # fmt: skip
 @click.option("--resume", metavar="ID", help="Continue an experiment: its id, or latest.")
 @click.option("--output", metavar="DIR", help="Folder for report and table; default: in the store.")
 @click.option("--no-report", is_flag=True, help="Do not write the report page.")
@@ -74,7 +74,7 @@ def ab(
     tags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Compare environments with a baseline: measure interleaved, compare, report.
+    """Compare environments with a baseline (A/B).
 
     BASELINE and OTHER are environments (`benchkit list environments`); names of workloads select
     these. Each block runs each workload once in each arm, back to back. The baseline is measured

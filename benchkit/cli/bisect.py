@@ -71,7 +71,9 @@ def bisect(
     tags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Find the release or commit with which a workload became slower.
+    """Find the build that made a workload slower.
+
+    A build is a release or a commit.
 
     Measures the build in the middle in alternation with the good build until it is decided to
     which end it belongs, then the middle of the rest. Builds that fail are skipped; later

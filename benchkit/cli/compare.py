@@ -21,9 +21,8 @@ TOO_FEW = 4
 @click.option("--contender", "contenders", required=True, multiple=True, metavar="SEL",
               help="Runs to compare with the baseline; repeatable.")  # fmt: skip
 @click.option("--null", metavar="SEL", help="More runs of the baseline, to measure the noise.")
-@click.option(
-    "--metric", "metrics", multiple=True, metavar="NAME", help="Metrics to compare; repeatable."
-)
+@click.option("--metric", "metrics", multiple=True, metavar="NAME",
+              help="Metric to compare, repeatable; or all.")  # fmt: skip
 @click.option("--all", "all_rows", is_flag=True, help="Also list unchanged metrics.")
 @common("store", "json")
 def compare_command(

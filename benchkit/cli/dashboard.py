@@ -61,10 +61,11 @@ def dashboard(
     store: str | None,
     **oauth: str | None,
 ) -> None:
-    """Show the runs of a store in a browser; stop with Ctrl-C.
+    """Show the runs of a store in a browser.
 
-    Only this machine can connect unless --address is given. Logins (--basic-auth, --oauth-*) are
-    those of Panel. The dashboard is read-only unless --allow-marks is given.
+    Ctrl-C stops it. Only this machine can connect unless --address is given. Logins
+    (--basic-auth, --oauth-*) are those of Panel. The dashboard is read-only unless
+    --allow-marks is given.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ _ORIGINALS = "originals.json"
 
 @click.group()
 def data() -> None:
-    """List, make and remove the datasets that workloads read."""
+    """Manage the datasets that workloads read."""
 
 
 @data.command("list")
@@ -46,7 +46,9 @@ def list_data(as_json: bool) -> None:
 @data.command("originals")
 @common("workloads", "json")
 def list_originals(folders: tuple[str, ...], as_json: bool) -> None:
-    """List the public data that workloads are modelled on, with address and size.
+    """List the public data that workloads model.
+
+    With address and size.
 
     \b
     Example:
@@ -106,7 +108,7 @@ def make_data(folders: tuple[str, ...], name: str, size: str) -> None:
 @data.command("clear")
 @click.argument("name", required=False)
 def clear_data(name: str | None) -> None:
-    """Remove the datasets of one recipe, or all datasets.
+    """Remove the datasets of a recipe, or all.
 
     \b
     Example:

@@ -17,7 +17,9 @@ _STATUS_TEXTS = {"ok": "ok     ", "absent": "absent ", "trouble": "FAILED "}
 @click.command()
 @common("store", "json")
 def doctor(store: str | None, as_json: bool) -> None:
-    """Check what benchkit needs: Dask, kernels, disk, credentials, browser, clocks.
+    """Check what benchkit needs on this machine.
+
+    That is Dask, kernels, disk, credentials, browser and clocks.
 
     \b
     Example:

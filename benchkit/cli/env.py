@@ -23,7 +23,7 @@ MOST_CHARACTERS = 60
 
 @click.group()
 def env() -> None:
-    """Manage environments: packages, settings and clusters of measurements."""
+    """Manage packages, settings and clusters."""
 
 
 def print_replaced(folders: Sequence[Path]) -> None:
@@ -71,7 +71,7 @@ def _load_valid(name: str, folders: tuple[str, ...]) -> Environment:
 @env.command("list")
 @common("environments", "json")
 def list_env(environment_folders: tuple[str, ...], as_json: bool) -> None:
-    """List environments, with the installed versions of built ones.
+    """List environments and built versions.
 
     \b
     Example:
@@ -105,9 +105,10 @@ def list_env(environment_folders: tuple[str, ...], as_json: bool) -> None:
 def build_env(
     names: tuple[str, ...], update: bool, environment_folders: tuple[str, ...], as_json: bool
 ) -> None:
-    """Build environments that define packages, and check the settings of all given ones.
+    """Build environments and check settings.
 
-    A built environment is built again only if a local source or a branch has changed.
+    Environments without packages are only checked. A built environment is built again only if a
+    local source or a branch has changed.
 
     \b
     Example:
@@ -134,7 +135,7 @@ def build_env(
 @click.argument("name")
 @common("environments", "json")
 def show_env(name: str, environment_folders: tuple[str, ...], as_json: bool) -> None:
-    """Print the content of an environment: packages, settings, variables, cluster.
+    """Print the content of an environment.
 
     Settings with default values are printed with --json only.
 
@@ -188,7 +189,7 @@ def _report_unbuilt(*environments: Environment) -> None:
 @click.argument("b")
 @common("environments", "json")
 def diff_env(a: str, b: str, environment_folders: tuple[str, ...], as_json: bool) -> None:
-    """Print the differences between two environments.
+    """Print how two environments differ.
 
     Packages and defaults are compared when both are built.
 
@@ -255,9 +256,10 @@ def _print_differences(rows: list[dict[str, Any]], first: str, second: str) -> N
 )
 @common("json")
 def import_env(folder: Path, target: Path, as_json: bool) -> None:
-    """Read the AB_*.yaml files of coiled/benchmarks and write an environment for each name.
+    """Import the AB_*.yaml of coiled/benchmarks.
 
-    Files are never overwritten. Entries without an equivalent are printed on stderr.
+    Writes an environment file for each name. Files are never overwritten. Entries without an
+    equivalent are printed on stderr.
 
     \b
     Example:
@@ -291,9 +293,10 @@ def remove_env(
     environment_folders: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Remove built environments; environment files are kept and can be built again.
+    """Remove built environments.
 
-    NAMES are names of environments or hashes of builds.
+    Environment files are kept, and can be built again. NAMES are names of environments or
+    hashes of builds.
 
     \b
     Example:

@@ -53,11 +53,11 @@ def list_command(
     tags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """List workloads (with the size of their data here), environments, runs, metrics, or noise.
+    """List workloads, environments, runs, metrics.
 
-    Noise is the difference between runs of the same workload, with the number of runs that are
-    needed to detect a change. Saved with --json as facts.json next to the workloads, it is used to
-    plan experiments on other machines.
+    Workloads have the size of their data here. Noise is the difference between runs of the same
+    workload, with the number of runs that are needed to detect a change. Saved with --json as
+    facts.json next to the workloads, it is used to plan experiments on other machines.
 
     \b
     Examples:

@@ -61,7 +61,7 @@ def _write(kind: str, store: str | None, by: str | None, **what: Any) -> None:
 @_author_options
 @common("store")
 def bankruptcy(store: str | None, by: str | None, **what: Any) -> None:
-    """Start histories anew at a time, because of a new machine or other data.
+    """Start histories anew, as for a new machine.
 
     Runs before --before (default: now) are no longer compared with later runs.
     """
@@ -74,7 +74,7 @@ def bankruptcy(store: str | None, by: str | None, **what: Any) -> None:
 @_author_options
 @common("store")
 def exclude(store: str | None, by: str | None, runs: tuple[str, ...], **what: Any) -> None:
-    """Exclude runs from analysis: for example, the disk was full.
+    """Exclude runs, as when the disk was full.
 
     RUN is an id or the first characters of one; or select runs with the options.
     """
@@ -106,7 +106,9 @@ def accept(
     at: str | None,
     reason: str,
 ) -> None:
-    """Accept a change: close its regression and start the history anew.
+    """Accept a change and close its regression.
+
+    Its history starts anew.
 
     The argument is the id of a regression (see `benchkit regressions`), or a workload.
     """
@@ -146,7 +148,7 @@ def accept(
 @_author_options
 @common("store")
 def rename(store: str | None, by: str | None, old: str, new: str, **what: Any) -> None:
-    """Continue the history of OLD under the name NEW."""
+    """Continue a history under another name."""
     _write("rename", store, by, from_=old, to=new, **what)
 
 

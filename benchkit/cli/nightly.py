@@ -35,7 +35,8 @@ RELEASE_BLOCKS = 3
 @click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1),
               help="Runs of each workload in each environment.")  # fmt: skip
 @click.option("--budget", metavar="TIME", help="Time limit: 90m, 6h; the rest is skipped.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric to judge, or all.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME",
+              help="Metric to judge, repeatable; or all.")  # fmt: skip
 @click.option("--night", metavar="MOMENT", help="Time of the night; default: now.")
 @click.option("--no-measure", is_flag=True, help="Only judge the last night in the store.")
 @click.option("--no-confirm", is_flag=True, help="Do not measure suspects again.")
@@ -73,7 +74,7 @@ def nightly_command(
     tags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Measure workloads in one or more environments, and judge them against their history.
+    """Measure, and judge against the history.
 
     Suspected regressions are measured again at once, interleaved with the last good build. The
     results are added to the ledger in the store; report, site and issues are made from it. A part

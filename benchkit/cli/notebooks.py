@@ -49,7 +49,9 @@ def list_notebooks(as_json: bool) -> None:
 @notebooks.command("copy")
 @click.argument("folder", default="notebooks", type=click.Path(file_okay=False, path_type=Path))
 def copy_notebooks(folder: Path) -> None:
-    """Copy the shipped notebooks to FOLDER, by default ./notebooks; keep existing files.
+    """Copy the shipped notebooks to a folder.
+
+    By default to ./notebooks; existing files are kept.
 
     \b
     Example:

@@ -22,7 +22,7 @@ def regressions(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """List the regressions in the ledger, the most recently seen first.
+    """List regressions, the last seen first.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ def report() -> None:
 @click.option("--output", metavar="FILE", help="Output path; default: in the store.")
 @common("store", "json")
 def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_json: bool) -> None:
-    """Write one HTML page with the details of each run.
+    """Write one HTML page for each run.
 
     IDS are ids of runs or their first characters; default: the latest run.
 
@@ -62,7 +62,7 @@ def report_ab(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Write the comparison of an experiment's arms as a page.
+    """Write the page of an A/B experiment.
 
     EXPERIMENT is an id, its first characters, or latest.
 
@@ -115,7 +115,9 @@ def report_site(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Write the history of results as a static site, readable from disk or a server.
+    """Write all results as a static site.
+
+    Its pages can be opened from disk or served.
 
     \b
     Examples:
@@ -139,7 +141,9 @@ def report_site(
 @report.command("grafana")
 @click.option("-o", "--output", metavar="FILE", help="Output file; default: standard output.")
 def report_grafana(output: str | None) -> None:
-    """Write a Grafana dashboard of Dask's metrics as JSON, to import there.
+    """Write a dashboard for Grafana.
+
+    JSON with Dask's metrics, to import there.
 
     It shows the metrics of scheduler and workers from a Prometheus server. Post runs to it as
     annotations with `benchkit report annotations`. Set $BENCHKIT_GRAFANA to link each run in
@@ -167,7 +171,9 @@ def report_grafana(output: str | None) -> None:
 @click.argument("ids", nargs=-1)
 @common("store")
 def report_annotations(ids: tuple[str, ...], store: str | None) -> None:
-    """Print runs as Grafana annotations, one per line, to post to /api/annotations.
+    """Print runs as annotations for Grafana.
+
+    One per line, to post to /api/annotations.
 
     IDS are ids of runs or their first characters; default: the latest run.
 

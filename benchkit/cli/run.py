@@ -23,9 +23,8 @@ MOST_ERROR = 60
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option(
-    "-n", "repeats", default=1, show_default=True, type=click.IntRange(1), help="Runs of each."
-)
+@click.option("-n", "repeats", default=1, show_default=True, type=click.IntRange(1),
+              help="Number of repetitions.")  # fmt: skip
 @common("environment", "select", "set", *MEASUREMENT)
 def run(
     names: tuple[str, ...],
@@ -42,7 +41,7 @@ def run(
     tags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Measure workloads, store the runs, and print a table.
+    """Measure workloads and store the runs.
 
     NAMES are workloads or variants, globs allowed; default: all workloads. The column `change`
     compares the duration with earlier comparable runs (their number in parentheses); a star marks

@@ -41,7 +41,7 @@ def store_info(store: str | None, as_json: bool) -> None:
 @store_group.command("check")
 @common("store", "json")
 def store_check(store: str | None, as_json: bool) -> None:
-    """Compare the files of a store with its index, and add unindexed runs to the index.
+    """Check a store and index missing runs.
 
     \b
     Example:
@@ -80,7 +80,9 @@ def store_compact(store: str | None, as_json: bool) -> None:
 @click.argument("destination", metavar="DST")
 @common("json")
 def store_copy(source: str, destination: str, as_json: bool) -> None:
-    """Add the runs, marks and experiments of one store to another; nothing is removed there.
+    """Add the content of a store to another.
+
+    Runs, marks and experiments; nothing is removed there.
 
     Copy again to add new runs or to complete an interrupted copy.
 
@@ -101,7 +103,9 @@ def store_copy(source: str, destination: str, as_json: bool) -> None:
 @click.argument("path", metavar="PATH")
 @common("quiet", "store", "json")
 def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> None:
-    """Add the results of coiled/benchmarks, asv or pytest-benchmark.
+    """Import results of other benchmark tools.
+
+    From coiled/benchmarks, asv or pytest-benchmark.
 
     PATH is a benchmark.db, a JSON file of pytest-benchmark, or the folder of asv's results.
     Results that were imported before are skipped, so a later copy adds only new ones. All columns
@@ -128,7 +132,9 @@ def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> No
 )
 @common("store", "json")
 def store_export(file: str, selection: str | None, store: str | None, as_json: bool) -> None:
-    """Write runs to a file for other tools; the file name ending selects the format.
+    """Write runs to a file for other tools.
+
+    The ending of the file name selects the format.
 
     .db and .sqlite: SQLite as in coiled/benchmarks; .parquet and .csv: one row per run.
 
@@ -156,7 +162,9 @@ def store_export(file: str, selection: str | None, store: str | None, as_json: b
 def store_prune(
     ids: tuple[str, ...], selection: str | None, yes: bool, store: str | None, as_json: bool
 ) -> None:
-    """Move runs to the trash folder of their store; nothing is deleted.
+    """Move runs to the trash of their store.
+
+    Nothing is deleted.
 
     \b
     Examples:

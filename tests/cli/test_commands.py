@@ -2,13 +2,29 @@ import json
 import subprocess
 import sys
 
+import click
 import pytest
+
+from benchkit.cli.main import benchkit as root
 
 
 def benchkit(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "benchkit", *arguments], capture_output=True, text=True, timeout=240
     )
+
+
+def _commands(group):
+    for command in group.commands.values():
+        yield command
+        yield from _commands(command) if isinstance(command, click.Group) else ()
+
+
+def test_summaries_of_commands_are_not_cut_in_help():
+    """Click cuts summaries of more than 45 characters in a terminal of 80 columns."""
+    long = [text for c in _commands(root) if len(text := c.get_short_help_str(500)) > 45]
+
+    assert long == []
 
 
 def test_run_unknown_workload_exits_with_2(tmp_path):

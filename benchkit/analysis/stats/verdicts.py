@@ -175,8 +175,9 @@ class Effects:
             return ""
         n_changed, n_tests = self._null_counts
         return (
-            "this experiment is not calibrated: the null arm differs from the baseline at p < 0.05 "
-            f"in {n_changed} of {n_tests} tests, expected: {0.05 * n_tests:.0f}"
+            "this experiment is not calibrated, do not trust its verdicts: the null arm differs "
+            f"from the baseline at p < 0.05 in {n_changed} of {n_tests} tests, expected: "
+            f"{0.05 * n_tests:.0f}"
         )
 
     @cached_property
@@ -187,8 +188,8 @@ class Effects:
         alone = int((testable & (self.prior_df == 0)).sum())
         if alone:
             warnings.append(
-                f"{alone} of {len(self)} tests estimate their noise from their own runs only: "
-                f"a shared estimate needs {FEWEST_TESTS} tests that vary"
+                f"{alone} of {len(self)} tests estimate their noise from their own runs only, "
+                f"since fewer than {FEWEST_TESTS} tests vary: intervals may be too wide or narrow"
             )
         few = int((testable & (np.minimum(self.n_baseline, self.n_contender) == 2)).sum())
         if few:

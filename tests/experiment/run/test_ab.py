@@ -117,7 +117,7 @@ def test_ab_compares_values_of_parameter(folder):
         (["base", "slow"], {"metrics": "durration"}, UsageError),
         (["base", "slow"], {"repeats": 0}, UsageError),
         (["base", "slow"], {"sweeps": {"param.method": ["short"]}}, UsageError),
-        ("base", {"sweeps": {"param.methd": ["short"]}}, InvalidParameterError),
+        ("base", {"sweeps": {"param.mode": ["short"]}}, InvalidParameterError),
         ("base", {"sweeps": {"param.method": ["short", 7]}}, InvalidParameterError),
     ],
 )
