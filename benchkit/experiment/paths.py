@@ -9,6 +9,7 @@ import benchkit
 from benchkit.errors import UsageError
 from benchkit.measure.arguments import list_of
 from benchkit.measure.discovery import Collection, collect
+from benchkit.working_folder import working_folder
 
 __all__ = ["collect_workloads", "file_name", "folders_of", "notebook_path", "shipped"]
 
@@ -32,7 +33,7 @@ def shipped(kind: str) -> Path:
 
 
 def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list[Path]:
-    """Return the folders to search: those given, else ``./<kind>`` and the shipped folder.
+    """Return the folders to search: those given, else the user's and the shipped folder.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def folders_of(kind: str, given: str | Path | Sequence[str | Path] = ()) -> list
     for folder in chosen:
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder of {kind}")
-    own = Path(kind)
+    own = working_folder() / kind
     if chosen or not own.is_dir():
         return chosen or [shipped(kind)]
     return [own] if own.resolve() == shipped(kind).resolve() else [own, shipped(kind)]

@@ -18,6 +18,7 @@ import dask
 from benchkit.errors import AlreadyStored, InvalidStoreError
 from benchkit.measure.run_ids import new_id
 from benchkit.store.files import LocalFiles
+from benchkit.working_folder import working_folder
 
 __all__ = ["FORMAT_VERSION", "STORE_FILE", "default_store", "read_meta", "write_meta"]
 
@@ -41,12 +42,13 @@ def default_store() -> str:
     Returns
     -------
     str
-        ``$BENCHKIT_STORE``, else Dask's configuration ``benchkit.store``, else ./benchkit-store.
+        ``$BENCHKIT_STORE``, else Dask's configuration ``benchkit.store``, else ./benchkit-store;
+        in a folder ``notebooks`` ../benchkit-store.
     """
     return (
         os.environ.get("BENCHKIT_STORE")
         or dask.config.get("benchkit.store", None)
-        or "./benchkit-store"
+        or str(working_folder() / "benchkit-store")
     )
 
 

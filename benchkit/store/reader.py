@@ -39,7 +39,7 @@ class StoreReader:
     Parameters
     ----------
     path : path, optional
-        The folder; by default the result of `default_store`.
+        The folder; by default, and if empty, the result of `default_store`.
     create : bool, default True
         Accept a missing folder.
 
@@ -50,7 +50,7 @@ class StoreReader:
     """
 
     def __init__(self, path: str | Path | None = None, create: bool = True) -> None:
-        text = str(path if path is not None else default_store()).removeprefix("file://")
+        text = str(path or default_store()).removeprefix("file://")
         if "://" in text:
             raise InvalidStoreError(
                 f"{text}: stores in buckets are not supported yet: give a folder"

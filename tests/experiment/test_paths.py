@@ -21,6 +21,15 @@ def test_folders_of_accepts_text_and_lists(tmp_path, monkeypatch, given):
     assert folders_of("workloads", given) == [Path("mywork")]
 
 
+def test_folders_of_are_the_same_in_folder_of_notebooks(tmp_path, monkeypatch):
+    for name in ("workloads", "notebooks"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+
+    assert folders_of("workloads") == [Path("../workloads"), shipped("workloads")]
+    assert folders_of("environments") == [shipped("environments")]
+
+
 def test_folders_of_names_missing_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 

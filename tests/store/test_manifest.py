@@ -14,13 +14,24 @@ from benchkit.store.store import Store
 
 def test_default_store_reads_environment_then_config(monkeypatch):
     monkeypatch.delenv("BENCHKIT_STORE", raising=False)
-    assert default_store() == "./benchkit-store"
+    assert default_store() == "benchkit-store"
 
     with dask.config.set({"benchkit.store": "/from/config"}):
         assert default_store() == "/from/config"
 
         monkeypatch.setenv("BENCHKIT_STORE", "/from/environment")
         assert default_store() == "/from/environment"
+
+
+def test_default_store_is_the_same_in_folder_of_notebooks(tmp_path, monkeypatch):
+    monkeypatch.delenv("BENCHKIT_STORE", raising=False)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path)
+    of_commands = Store().path.resolve()
+    monkeypatch.chdir(tmp_path / "notebooks")
+
+    assert Store().path.resolve() == Store("").path.resolve() == of_commands
+    assert of_commands == (tmp_path / "benchkit-store").resolve()
 
 
 def test_write_meta_writes_format_version_and_id(tmp_path):
