@@ -38,6 +38,7 @@ from benchkit.measure.provenance import collect_provenance
 from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.measure.scale import Scale
+from benchkit.measure.source import names_used
 from benchkit.measure.workloads import Variant
 
 __all__ = ["DEFAULT_DEADLINE_S", "execute", "wait_for_result"]
@@ -277,14 +278,14 @@ class _Execution:
             self.tail[f"{step}_seconds"] = wall.perf_counter() - begin
 
     def _warm_up(self, client: Any) -> None:
-        """Import the client's large packages on the workers, so that no task has to."""
+        """Import large packages of the client and of the workload, so that no task has to."""
         large = ("numpy", "pandas", "pyarrow", "dask.array", "dask.dataframe", "xarray")
-        names = [name for name in large if name in sys.modules]
-        names += [name for name in self.workload.requires if name not in names]
+        loaded = {*sys.modules, *names_used(self.workload.main)}  # it imports inside its function
+        names = [*(name for name in large if name in loaded), *self.workload.requires]
         import_all = _importer(names)
         # Importing pandas on a busy machine can take longer than a short deadline.
         with deadline(max(self.deadline_s, 60.0), "warm-up"):
-            import_all()  # on the client too: workloads import inside their functions
+            import_all()
             client.run(import_all)
 
     def _run_timed(self, client: Any, available: dict[str, Any]) -> Any:

@@ -297,3 +297,32 @@ def test_run_has_owner_of_workload(tmp_path):
 
     assert run.outcome == "ok"
     assert run.record["owner"] == run.tree.attrs["owner"] == "@dask/array"
+
+
+IMPORTS = """
+import sys
+from pathlib import Path
+from benchkit.measure import workload
+from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.runner import execute
+
+@workload(category="t")
+def uses_xarray(client):
+    loaded = [name in sys.modules for name in ("xarray", "dask.dataframe")]
+    loaded += client.submit(lambda: ["xarray" in sys.modules, "pandas" in sys.modules]).result()
+    import xarray
+    Path(sys.argv[1], "loaded").write_text(str(loaded))
+
+if __name__ == "__main__":
+    spec = ClusterSpec(kwargs={"n_workers": 1, "threads_per_worker": 1, "memory_limit": "1 GiB"})
+    execute(uses_xarray.variants()[0], spec, folder=Path(sys.argv[1]))
+"""
+
+
+def test_packages_that_workload_imports_are_loaded_before_clock(tmp_path):
+    script = tmp_path / "imports.py"
+    script.write_text(IMPORTS)
+    subprocess.run([sys.executable, str(script), str(tmp_path)], timeout=120, check=True)
+
+    # xarray on the client and the worker, and pandas, which it imports; no other large package
+    assert (tmp_path / "loaded").read_text() == "[True, False, True, True]"
