@@ -45,6 +45,17 @@ def test_readme_python_runs(folder, body):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
+def test_readme_example_of_own_code_ends_in_a_verdict_each_time(folder):
+    (body,) = (body for body in blocks("README.md", "python") if "interleave" in body)
+    (folder / "script.py").write_text(body)
+    for _ in range(2):
+        done = run([sys.executable, "script.py"], folder)
+
+        assert re.search(r"^sums +duration .* ▼ faster +6 \+ 6$", done.stdout, re.MULTILINE)
+        assert "not interleaved" not in done.stdout
+
+
 def _as_script(body):
     """Put the block where a script's cluster needs it: worker processes import the script."""
     return "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in body.splitlines())
