@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from benchkit.cli.options import common, print_json
+from benchkit.errors import UsageError
 
 __all__ = ["notebooks"]
 
@@ -57,11 +58,16 @@ def copy_notebooks(folder: Path) -> None:
     Example:
       benchkit notebooks copy
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for path in _shipped():
         target = folder / path.name
         if target.exists():
             click.echo(f"kept: {target} exists", err=True)
             continue
-        shutil.copyfile(path, target)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = target.with_suffix(".part")
+            shutil.copyfile(path, partial)
+            partial.replace(target)
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
         click.echo(target)

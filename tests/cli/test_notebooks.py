@@ -29,3 +29,13 @@ def test_notebooks_copy_keeps_existing_files(tmp_path):
     assert (folder / "ab.ipynb").read_text() == "mine"
     original = shipped("notebooks") / "explore.ipynb"
     assert (folder / "explore.ipynb").read_bytes() == original.read_bytes()
+
+
+def test_notebooks_copy_names_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+
+    done = CliRunner().invoke(main, ["notebooks", "copy", str(tmp_path / "file" / "x")])
+
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "cannot be written: Not a directory" in done.stderr
