@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from benchkit.store.build.processes import process_ids
+from benchkit.store.build.processes import process_ids, rows_by_process
 
 __all__ = ["MIN_SAMPLED", "cluster_memory", "mean_uncertainty", "sampled_share"]
 
@@ -184,15 +184,14 @@ def _processes(
     present = _presence(workers, ids, duration)
     of_process = ids[memory["worker"].values.astype(int)] if memory.sizes["sample"] else ids[:0]
     columns = [memory[name].values for name in ("time", "rss", "area", "peak")]
-    for number in np.unique(of_process):
-        begin, end = present[int(number)]
+    for number, rows in rows_by_process(of_process).items():
+        begin, end = present[number]
         if end <= begin:
             continue
-        rows = np.flatnonzero(of_process == number)
         # Workers of a process send the same samples.
         _, first = np.unique(columns[0][rows], return_index=True)
         time, rss, area, peak = (column[rows][first] for column in columns)
-        out[int(number)] = _Process(time, rss, area, peak, begin, end)
+        out[number] = _Process(time, rss, area, peak, begin, end)
     return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-__all__ = ["increases", "process_ids"]
+__all__ = ["increases", "process_ids", "rows_by_process"]
 
 
 def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
@@ -29,6 +29,26 @@ def process_ids(workers: xr.Dataset) -> NDArray[np.int64]:
         return np.arange(n_workers)
     ids = workers["process_id"].values.astype(np.int64)
     return np.where(ids < 0, n_workers + np.arange(n_workers), ids)
+
+
+def rows_by_process(ids: NDArray[np.int64]) -> dict[int, NDArray[np.intp]]:
+    """Return the positions of each process in a column of process numbers.
+
+    Parameters
+    ----------
+    ids : ndarray of int
+        Number of a process in each row.
+
+    Returns
+    -------
+    dict of int to ndarray
+        Positions in order, by number; one sort, because large clusters have a million samples.
+    """
+    if not len(ids):
+        return {}
+    order = np.argsort(ids, kind="stable")
+    numbers, first = np.unique(ids[order], return_index=True)
+    return dict(zip(numbers.tolist(), np.split(order, first[1:]), strict=True))
 
 
 def increases(values: NDArray[np.float64], owners: NDArray[Any]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import xarray as xr
 from benchkit.formatting import counted, format_quantity
 from benchkit.store.build.facts import CaptureFacts
 from benchkit.store.build.memory import MIN_SAMPLED, mean_uncertainty, sampled_share
-from benchkit.store.build.processes import increases, process_ids
+from benchkit.store.build.processes import increases, process_ids, rows_by_process
 from benchkit.store.schema import METRICS
 
 __all__ = ["BY_WALL_CLOCK", "Note", "as_rows", "kinds_by_metric", "quality_notes"]
@@ -98,8 +98,9 @@ def quality_notes(
     Returns
     -------
     list of Note
-        Kinds are "absent", "estimated", "cut", "unfinished", "disturbed", and "unmeasured" for
-        what no run with this capture level, release and cluster has.
+        Kinds are "absent" (the metrics have no value), "cut" (their values lack a part),
+        "estimated", "unfinished", "disturbed", and "unmeasured" for what no run with this capture
+        level, release and cluster has.
     """
     notes = _clock(facts)
     if "workers" in groups:
@@ -166,7 +167,7 @@ def _processes(workers: xr.Dataset, duration: float) -> list[Note]:
             f"tasks ran subprocesses, which took {children:.1f} s of CPU: neither their memory nor "
             "their CPU is in the metrics"
         )
-        notes.append(Note("absent", (*MEMORY, "memory_peak_worker", "cpu_time"), text))
+        notes.append(Note("cut", (*MEMORY, "memory_peak_worker", "cpu_time"), text))
     if len(np.unique(ids)) < len(ids):
         text = (
             "workers share a process: memory, CPU and disk are those of the process, with the "
@@ -182,8 +183,8 @@ def _longest_gap(memory: xr.Dataset, ids: np.ndarray, duration: float) -> float:
         return 0.0
     owners = ids[memory["worker"].values.astype(int)]
     longest = 0.0
-    for number in np.unique(owners):
-        own = np.unique(times[owners == number])
+    for rows in rows_by_process(owners).values():
+        own = np.unique(times[rows])
         own = own[(own > -1) & (own < duration + 1)]
         longest = max(longest, float(np.diff(own).max(initial=0.0)))
     return longest
@@ -194,7 +195,7 @@ def _time(metrics: Mapping[str, float], facts: CaptureFacts) -> list[Note]:
     names = ("compute_time", "idle_time")
     if facts.n_actors:
         text = f"{counted(facts.n_actors, 'actor')}: the seconds of their calls are not measured"
-        notes.append(Note("absent", names, text))
+        notes += [Note("cut", ("compute_time",), text), Note("absent", ("idle_time",), text)]
     if facts.n_seceded and not facts.has_waits:
         text = f"{counted(facts.n_seceded, 'task')} seceded (secede, worker_client): the seconds "
         text += "that they computed are not known"

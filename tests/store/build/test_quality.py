@@ -114,7 +114,7 @@ def test_quality_notes_of_healthy_run_are_empty(tmp_path):
                 "samples": heartbeats(0, cpu_time=4.0, children_cpu_time=2.5)
                 + heartbeats(1, cpu_time=8.0)
             },
-            "absent",
+            "cut",
             "tasks ran subprocesses, which took 2.5 s of CPU: neither their memory nor their CPU "
             "is in the metrics",
             (),
@@ -132,13 +132,6 @@ def test_quality_notes_of_healthy_run_are_empty(tmp_path):
             "client and scheduler if they run in it; values of single workers must not be summed",
             (),
             id="shared process",
-        ),
-        pytest.param(
-            {"state": {"n_actors": 1}},
-            "absent",
-            "1 actor: the seconds of their calls are not measured",
-            ("idle_time",),
-            id="actors",
         ),
         pytest.param(
             {"state": {"n_seceded_unknown": 2}},
@@ -240,6 +233,15 @@ def test_quality_notes_explain_each_absent_metric(level, tmp_path):
         "gilknocker is not installed on the workers, or the run was short"
     )
     assert ("only at capture level full" in texts["n_tasks_recomputed"]) == (level == "light")
+
+
+def test_quality_notes_of_actors_limit_compute_time_and_idle_time(tmp_path):
+    tree, notes = notes_of(tmp_path, healthy(state={"n_actors": 1}))
+
+    text = "1 actor: the seconds of their calls are not measured"
+    assert notes == [("cut", text, ["compute_time"]), ("absent", text, ["idle_time"])]
+    assert "idle_time" not in tree.data_vars
+    assert float(tree["compute_time"]) == pytest.approx(20.0)
 
 
 def test_quality_notes_count_lost_workers(tmp_path):
