@@ -12,48 +12,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.errors import UsageError, did_you_mean
 from benchkit.formatting import counted
-from benchkit.measure.arguments import list_of
-from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
 
-__all__ = ["check_metrics", "newest_definitions", "quality_warnings", "same_definitions"]
+__all__ = ["newest_definitions", "quality_warnings", "same_definitions"]
 
 VERSIONS = "metric_versions"
 #: Kinds of notes that matter when values are compared: others hold for all arms alike.
 COMPARED_KINDS = ("disturbed", "unfinished", "cut")
-
-
-def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of metrics without duplicates, or raise an error.
-
-    Parameters
-    ----------
-    metrics : sequence of str
-        Names of metrics, or ``["all"]`` for every metric that has a better direction; one text
-        is a list of one.
-
-    Returns
-    -------
-    tuple of str
-        The names, in the same order.
-
-    Raises
-    ------
-    UsageError
-        A metric is unknown, or there is none.
-    """
-    metrics = list_of(metrics, "metrics")
-    if metrics == ["all"]:
-        return tuple(name for name, metric in METRICS.items() if metric.better)
-    for name in metrics:
-        if name not in METRICS:
-            hint = did_you_mean(name, METRICS, "see `benchkit list metrics`")
-            raise UsageError(f"no metric named {name!r}: {hint}")
-    if not metrics:
-        raise UsageError("metrics: is empty: name one, such as 'duration'")
-    return tuple(dict.fromkeys(metrics))
 
 
 def newest_definitions(

@@ -93,7 +93,7 @@ def ab(
     Exit code 1: something is worse; 3: a run failed; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
-    from benchkit.analysis.metric_limits import check_metrics
+    from benchkit.analysis.metric_names import check_metrics
     from benchkit.cli.progress import measure
     from benchkit.experiment.run.ab import split_names
     from benchkit.experiment.run.api import Selection, resume_experiment

@@ -50,7 +50,7 @@ def compare_command(
     Exit code 1: a metric is worse; 4: too few runs to compare.
     """
     from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare
-    from benchkit.analysis.metric_limits import check_metrics
+    from benchkit.analysis.metric_names import check_metrics
     from benchkit.store.selector import select_sets
     from benchkit.store.store import Store
 

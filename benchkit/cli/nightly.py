@@ -88,7 +88,7 @@ def nightly_command(
 
     Exit code 1: something is worse than before; 3: a run or a part failed.
     """
-    from benchkit.analysis.metric_limits import check_metrics
+    from benchkit.analysis.metric_names import check_metrics
     from benchkit.analysis.regression.history import DEFAULT_METRICS
     from benchkit.cli.progress import show_progress
     from benchkit.experiment.nightly.nightly import nightly

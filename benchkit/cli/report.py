@@ -124,7 +124,7 @@ def report_site(
       benchkit report site
       benchkit report site --output public --url https://example.org/performance
     """
-    from benchkit.analysis.metric_limits import check_metrics
+    from benchkit.analysis.metric_names import check_metrics
     from benchkit.show.site import SITE_METRICS, build_site
     from benchkit.store.store import Store
 

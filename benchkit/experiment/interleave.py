@@ -1,4 +1,4 @@
-"""Measure variants of one's own code in turn, so that a drift of the machine favours none."""
+"""Measure variants of a user's code in turn, so that a drift of the machine affects all equally."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Turn:
         Returns
         -------
         context manager
-            A `Recorder`; for a warm-up one that records nothing.
+            A `Recorder`; for a warm-up a context manager that records nothing and returns None.
         """
         if self.block is None:
             return nullcontext()
@@ -56,7 +56,7 @@ class Turn:
 def interleave(
     arms: Sequence[str], repeats: int = 6, *, warm_up: bool = True, order: str = "abba"
 ) -> Iterator[Turn]:
-    """Yield the turns of an experiment with variants of one's own code.
+    """Yield the turns of an experiment with variants of a user's code.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Variants of one's own code, measured in turn."""
+"""Variants of a user's code, measured in turn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_interleaved_records_are_compared_by_block(tmp_path):
     assert not [text for text in report.warnings if "interleaved" in text]
     row = report.frame.set_index("metric").loc["duration"]
     assert row["verdict"] == "slower"
-    assert 4 < row["ratio"] < 12
+    assert 2 < row["ratio"] < 15
 
 
 def test_compare_by_block_needs_blocks(tmp_path):

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
-from benchkit.analysis.metric_limits import check_metrics, newest_definitions, quality_warnings
+from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference

@@ -23,7 +23,8 @@ from benchkit.analysis.changepoint.detect import (
     detect_many,
     latest_night,
 )
-from benchkit.analysis.metric_limits import check_metrics, newest_definitions
+from benchkit.analysis.metric_limits import newest_definitions
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.segments import find_segments
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.metric_limits import check_metrics
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UsageError
 from benchkit.experiment.bisect.candidates import Candidate, find_candidates
 from benchkit.experiment.bisect.environments import CandidateEnvironments

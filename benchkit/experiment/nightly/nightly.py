@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchkit.analysis.metric_limits import check_metrics
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
 from benchkit.analysis.regression.judge import Judgement, judge_night
 from benchkit.analysis.regression.regression import read_ledger

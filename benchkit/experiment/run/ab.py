@@ -9,7 +9,7 @@ from typing import Any
 
 from benchkit.analysis.compare.compare_runs import DEFAULT_METRICS, compare_experiment
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.metric_limits import check_metrics
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import UnknownWorkload
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import list_environments

@@ -4,7 +4,7 @@ import pytest
 from helpers.arm_runs import WORKLOADS, arm_runs
 
 from benchkit.analysis.compare.compare_runs import compare, compare_experiment
-from benchkit.analysis.metric_limits import check_metrics
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.errors import NotEnoughRuns, UsageError
 
 

@@ -10,7 +10,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.compare.compare_runs import NULL_ARM, compare, compare_experiment
 from benchkit.analysis.compare.comparison import Comparison
-from benchkit.analysis.metric_limits import check_metrics
+from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.errors import BenchkitError
 from benchkit.experiment.run.status import OPEN, RUNNING, read_status

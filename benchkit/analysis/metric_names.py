@@ -1,0 +1,42 @@
+"""Check the names of metrics that a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchkit.errors import UsageError, did_you_mean
+from benchkit.measure.arguments import list_of
+from benchkit.store.schema import METRICS
+
+__all__ = ["check_metrics"]
+
+
+def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of metrics without duplicates, or raise an error.
+
+    Parameters
+    ----------
+    metrics : sequence of str
+        Names of metrics, or ``["all"]`` for every metric that has a better direction; one text
+        is a list of one.
+
+    Returns
+    -------
+    tuple of str
+        The names, in the same order.
+
+    Raises
+    ------
+    UsageError
+        A metric is unknown, or there is none.
+    """
+    metrics = list_of(metrics, "metrics")
+    if metrics == ["all"]:
+        return tuple(name for name, metric in METRICS.items() if metric.better)
+    for name in metrics:
+        if name not in METRICS:
+            hint = did_you_mean(name, METRICS, "see `benchkit list metrics`")
+            raise UsageError(f"no metric named {name!r}: {hint}")
+    if not metrics:
+        raise UsageError("metrics: is empty: name one, such as 'duration'")
+    return tuple(dict.fromkeys(metrics))
