@@ -18,6 +18,7 @@ from benchkit.values import decode_json
 __all__ = ["newest_definitions", "quality_warnings", "same_definitions"]
 
 VERSIONS = "metric_versions"
+LOSSES = "capture_losses"
 #: Kinds of notes that matter when values are compared: others hold for all arms alike.
 COMPARED_KINDS = ("disturbed", "unfinished", "cut")
 
@@ -117,6 +118,10 @@ def quality_warnings(arms: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -
     """
     warnings = []
     for arm, runs in arms.items():
+        n_lost = int((runs[LOSSES].fillna("") != "").sum()) if LOSSES in runs else 0
+        if n_lost:
+            text = f"the capture lost data in {n_lost} of {counted(len(runs), 'run')} of {arm}"
+            warnings.append(f"{text}; `Run.quality` says which")
         if "quality" not in runs:
             continue
         notes = [decode_json(value) for value in runs["quality"]]

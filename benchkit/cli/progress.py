@@ -105,6 +105,11 @@ def show_progress(events: Iterable[Event], *, quiet: bool = False) -> Iterator[E
                     sys.stderr.flush()
             else:
                 console.print(_result_line(event.record), markup=False)
+                losses = event.record.get("capture_losses")
+                if losses:  # with --quiet too
+                    click.echo(
+                        f"warning: {event.record['workload']}: not captured: {losses}", err=True
+                    )
             yield event
 
 

@@ -89,9 +89,6 @@ def run(
             row["error"] = textwrap.shorten(row["error"], MOST_ERROR, placeholder=" ...")
         click.echo(Table(rows).to_text())
         click.echo(f"stored in {experiment.store.path}", err=True)
-    for record in records:
-        for line in experiment.store.open(record["id"], groups=()).capture_errors:
-            click.echo(f"warning: {record['workload']}: not captured: {line}", err=True)
     if interrupted:
         sys.exit(INTERRUPTED)
     if has_failures(records):

@@ -128,6 +128,7 @@ def _record(
         "extra_metrics": json.dumps(tail.get("extra_metrics") or {}),
         "metric_versions": json.dumps(versions_of(metrics)),
         "quality": json.dumps(kinds_by_metric(notes)),
+        "capture_losses": "; ".join(_capture_errors(recording)),
     }
     record = {name: values[name] for name in RECORD_FIELDS if values.get(name) not in (None, "")}
     record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
@@ -167,8 +168,11 @@ def _attributes(recording: Recording, window: Window, record: dict[str, Any]) ->
             text = json.dumps(values[name], default=str)
             attrs[f"{name}_json" if name == "host" else name] = text
     attrs["cluster_description"] = json.dumps(tail.get("cluster") or head.get("cluster") or {})
-    errors = [*tail.get("capture_errors", []), *recording.problems]
-    errors += recording.last("state", {}).get("errors", [])
-    attrs["capture_errors"] = json.dumps(errors)
+    attrs["capture_errors"] = json.dumps(_capture_errors(recording))
     attrs["complete"] = int(recording.finished)
     return {name: value for name, value in attrs.items() if value is not None}
+
+
+def _capture_errors(recording: Recording) -> list[str]:
+    errors = [*recording.tail.get("capture_errors", []), *recording.problems]
+    return [str(error) for error in [*errors, *recording.last("state", {}).get("errors", [])]]

@@ -26,6 +26,14 @@ def test_night_names_limits_of_its_runs(tmp_path):
     assert Night("2026-01-02T00:00:00", Store(tmp_path / "store")).limits == []
 
 
+def test_night_names_losses_of_the_capture(tmp_path):
+    record = {"outcome": "ok", "quality": "{}", "workload": "w", "environment": "tip"}
+    records = [{**record, "capture_losses": "memray: ImportError: not here"}, record]
+    night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"), records=records)
+
+    assert night.limits == ["the capture lost data in 1 of 2 runs of tip; `Run.quality` says which"]
+
+
 def test_night_counts_one_run_and_one_part_in_the_singular(tmp_path):
     records = [{"outcome": "ok", "quality": "{}", "workload": "w", "environment": "tip"}]
     night = Night("2026-01-02T00:00:00", Store(tmp_path / "store"), records=records)
