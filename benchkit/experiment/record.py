@@ -256,10 +256,7 @@ class Recorder:
             error=error_summary(error) if error else "",
             traceback=trace,
             phase="workload" if error else "",
-            t_on=observer.t_on,
-            t_off=observer.t_off,
-            clock_step_s=observer.clock_step_s,
-            capture_errors=observer.errors,
+            **observer.tail(),
             cluster=self._description,
         )
         tree = run_from_recording(self._writer.path)

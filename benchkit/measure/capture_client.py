@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
@@ -16,6 +17,7 @@ import cloudpickle
 from distributed.metrics import time
 
 from benchkit.measure import capture
+from benchkit.measure.capture.process_cpu import cpu_between, process_cpu
 from benchkit.measure.recording import RecordingWriter
 
 __all__ = ["CAPTURE_LEVELS", "Observer"]
@@ -65,6 +67,9 @@ class Observer:
         self.clock_ahead = 0.0
         #: Seconds by which the scheduler's wall clock was set while the clock ran.
         self.clock_step_s = 0.0
+        #: CPU seconds of client and scheduler while the clock ran, see `cpu_between`.
+        self.process_cpu: list[tuple[int, int, float]] = []
+        self._cpu_on: list[Sequence[float]] = []
         self._steady_on = self._scheduler_on = self._round_trip_s = float("nan")
         self._installed = False
         self._timeout_s, self._n_workers = INSTALL_TIMEOUT_S, 0
@@ -103,8 +108,9 @@ class Observer:
             Start time, Unix s on the scheduler's clock.
         """
         self._round_trip_s = self._round_trip()
-        call_time = time()
+        call_time, cpu = time(), process_cpu()
         reply = self._call(f"{self.name}_on") if self._installed else None
+        self._cpu_on = [*([reply["cpu"]] if reply else []), cpu]
         self._update_timeout(reply)
         self.t_on = reply["t_on"] if reply else time()
         # The reply was sent between the two times; an offset within them is 0.
@@ -141,6 +147,8 @@ class Observer:
         """
         duration = monotonic() - self._steady_on
         reply = self._call(f"{self.name}_off") if self._installed else None
+        cpu = [*([reply["cpu"]] if reply else []), process_cpu()]
+        self.process_cpu = cpu_between(self._cpu_on, cpu)
         self._update_timeout(reply)
         if reply and self._scheduler_on == self._scheduler_on:
             on_scheduler = reply["steady"] - self._scheduler_on
@@ -150,6 +158,22 @@ class Observer:
                 self.clock_step_s = step
         self.t_off = self.t_on + duration
         return self.t_off
+
+    def tail(self) -> dict[str, Any]:
+        """Return what the tail of the recording says about the clock and the capture.
+
+        Returns
+        -------
+        dict
+            ``t_on``, ``t_off``, ``clock_step_s``, ``process_cpu`` and ``capture_errors``.
+        """
+        return {
+            "t_on": self.t_on,
+            "t_off": self.t_off,
+            "clock_step_s": self.clock_step_s,
+            "process_cpu": self.process_cpu,
+            "capture_errors": self.errors,
+        }
 
     def uninstall(self, *, wait: bool = True) -> None:
         """Drain the rest and remove the capture.

@@ -317,12 +317,7 @@ class _Execution:
                 raise
         finally:
             observer.uninstall()
-            self.tail.update(
-                t_on=observer.t_on,
-                t_off=observer.t_off,
-                clock_step_s=observer.clock_step_s,
-                capture_errors=observer.errors,
-            )
+            self.tail.update(observer.tail())
         return result
 
     # -- evidence -----------------------------------------------------------------------------

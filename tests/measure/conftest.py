@@ -38,13 +38,7 @@ class Observed:
         observer = self.observer
         observer.clock_off()
         observer.uninstall()
-        self.writer.tail(
-            outcome="ok",
-            error="",
-            t_on=observer.t_on,
-            t_off=observer.t_off,
-            capture_errors=observer.errors,
-        )
+        self.writer.tail(outcome="ok", error="", **observer.tail())
 
     @property
     def run(self):

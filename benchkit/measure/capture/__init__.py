@@ -13,7 +13,7 @@ recorded and sent with the data. A capture whose client is gone removes itself.
 On workers: `worker_plugin`, `worker_log`, `memory_sampler`. On the scheduler: `task_groups`,
 `cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `poller`, `scattered_data`,
 `running_tasks`, `samples`, `heartbeats`, `worker_reports`, and `scheduler_plugin`, which uses all
-of them. On both: `columns`, `loop_lag`.
+of them. On both: `columns`, `loop_lag`, `process_cpu`.
 """
 
 from benchkit.measure.capture.columns import (

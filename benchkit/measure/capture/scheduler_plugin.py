@@ -20,6 +20,7 @@ from benchkit.measure.capture.heartbeats import (
 )
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.poller import SchedulerPoller
+from benchkit.measure.capture.process_cpu import process_cpu
 from benchkit.measure.capture.running_tasks import RunningTasks
 from benchkit.measure.capture.samples import Samples
 from benchkit.measure.capture.task_groups import TaskGroups
@@ -201,7 +202,7 @@ class CapturePlugin(ClusterHooks):
         Returns
         -------
         dict
-            ``t_on`` (Unix s) and ``n_workers``.
+            ``t_on`` (Unix s), ``n_workers`` and ``cpu``, see `process_cpu`.
         """
         self.last_call = time()
         await await_heartbeats(self.scheduler, self.name, "on", time(), self.add_error)
@@ -217,6 +218,7 @@ class CapturePlugin(ClusterHooks):
         return {
             "t_on": self.t_on,
             "steady": steady,
+            "cpu": process_cpu(),
             "n_workers": len(self.scheduler.workers),
         }
 
@@ -236,13 +238,14 @@ class CapturePlugin(ClusterHooks):
         Returns
         -------
         dict
-            ``t_off`` (Unix s) and ``n_workers``.
+            ``t_off`` (Unix s), ``n_workers`` and ``cpu``, see `process_cpu`.
         """
         self.last_call = self.t_off = time()
-        steady = monotonic()
+        steady, cpu = monotonic(), process_cpu()
         self._stop_recording()
         self._sample()
-        return {"t_off": self.t_off, "steady": steady, "n_workers": len(self.scheduler.workers)}
+        n_workers = len(self.scheduler.workers)
+        return {"t_off": self.t_off, "steady": steady, "cpu": cpu, "n_workers": n_workers}
 
     async def handle_drain(self, ack: int = 0, groups: bool = False) -> dict[str, Any]:
         """Return the data gathered since the last acknowledged reply.

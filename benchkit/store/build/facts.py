@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from benchkit.measure.capture import SAMPLE_COLUMNS
 from benchkit.measure.capture_client import CLOCK_STEP_S
 from benchkit.measure.recording import Recording
 
@@ -32,6 +35,9 @@ class CaptureFacts:
         Other measurements on the same scheduler.
     clock_step_s : float
         Seconds by which the scheduler's clock was set during the run.
+    own_cpu_s : float, optional
+        CPU seconds of scheduler and client on the workers' machines, without processes that also
+        run workers.
     """
 
     full: bool = True
@@ -42,6 +48,7 @@ class CaptureFacts:
     has_waits: bool = True
     n_other_captures: int = 0
     clock_step_s: float = 0.0
+    own_cpu_s: float | None = None
 
     @property
     def clock_was_set(self) -> bool:
@@ -75,5 +82,27 @@ class CaptureFacts:
             n_seceded=len(seceded) + n_unknown,
             has_waits=not unknown and not dropped,
             clock_step_s=recording.tail.get("clock_step_s") or 0.0,
+            own_cpu_s=_own_cpu_s(recording),
             **{name: int(state.get(name) or 0) for name in names},
         )
+
+
+def _own_cpu_s(recording: Recording) -> float | None:
+    """Return the CPU seconds of scheduler and client on the workers' machines.
+
+    A process that also runs workers is not counted: its CPU is that of the workers.
+    """
+    processes = recording.tail.get("process_cpu")
+    if not processes:
+        return None
+    width = len(SAMPLE_COLUMNS)
+    rows = np.asarray(recording.block("samples", width)).reshape(-1, width)
+    machines, workers = (
+        set(rows[:, SAMPLE_COLUMNS.index(f"{name}_number")].tolist())
+        for name in ("machine", "process")
+    )
+    return sum(
+        float(seconds)
+        for machine, process, seconds in processes
+        if machine in machines and process not in workers
+    )

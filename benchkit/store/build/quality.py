@@ -255,18 +255,23 @@ def _neighbours(
     if facts.n_other_captures:
         text = "another measurement ran on the same scheduler"
         notes.append(Note("disturbed", ("duration",), text))
-    cores = _other_cores(workers) - metrics.get("scheduler_cpu_mean", 0.0) / 100
+    cores = _other_cores(workers, facts.own_cpu_s or 0.0)
+    if facts.own_cpu_s is None:  # an older capture
+        cores -= metrics.get("scheduler_cpu_mean", 0.0) / 100
     if cores > OTHER_CORES:
         text = (
-            f"processes other than workers and scheduler used {cores:.1f} cores of the workers' "
-            "machines"
+            f"processes other than workers, scheduler and client used {cores:.1f} cores of the "
+            "workers' machines"
         )
         notes.append(Note("disturbed", ("duration",), text))
     return notes
 
 
-def _other_cores(workers: xr.Dataset) -> float:
-    """Return processor cores that other processes used on the workers' machines, on average."""
+def _other_cores(workers: xr.Dataset, own_cpu_s: float) -> float:
+    """Return processor cores that other processes used on the workers' machines, on average.
+
+    `own_cpu_s` are the CPU seconds of scheduler and client on these machines.
+    """
     known = workers.isel(worker=workers["machine_id"].values >= 0)
     # Counted at the first and the last heartbeat, which a blocked scheduler receives late.
     counts = known["machine_cpu_time"].values
@@ -276,7 +281,12 @@ def _other_cores(workers: xr.Dataset) -> float:
     last = int(np.nanargmax(np.nanmax(counts[rows], axis=1)))
     elapsed = float(known["time"].values[rows[last]] - known["time"].values[rows[0]])
     busy = np.nansum(increases(counts, known["machine_id"].values))
-    own = np.nansum(increases(workers["cpu_time"].values, process_ids(workers)))
+    cpu_time = workers["cpu_time"].values
+    own = own_cpu_s + np.nansum(increases(cpu_time, process_ids(workers)))
+    # A process that joined had used CPU before its first heartbeat, at most since clock on.
+    _, first = np.unique(process_ids(workers), return_index=True)
+    since_on = np.maximum(workers["joined"].values[first], 0.0)
+    own += np.nansum(np.minimum(np.fmin.reduce(cpu_time[:, first], axis=0), since_on))
     return max(0.0, float(busy - own)) / elapsed if elapsed > 0 else 0.0
 
 

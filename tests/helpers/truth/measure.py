@@ -56,10 +56,7 @@ def measure(chosen: Scenario, folder: str | Path, level: str = "full") -> dict[s
         writer.tail(
             outcome="ok",
             error="",
-            t_on=observer.t_on,
-            t_off=observer.t_off,
-            clock_step_s=observer.clock_step_s,
-            capture_errors=observer.errors,
+            **observer.tail(),
             client_seconds=outside.seconds,
         )
     truths = outside.truths(known.pop("no_workers_after", float("inf"))) | known

@@ -189,7 +189,8 @@ def test_quality_notes_of_healthy_run_are_empty(tmp_path):
                 + heartbeats(1, cpu_time=8.0, machine_cpu_time=30.0)
             },
             "disturbed",
-            "processes other than workers and scheduler used 1.8 cores of the workers' machines",
+            "processes other than workers, scheduler and client used 1.8 cores of the workers' "
+            "machines",
             (),
             id="load of neighbours",
         ),
@@ -210,6 +211,37 @@ def test_quality_notes_name_the_limit(changes, kind, text, absent, tmp_path):
     assert (
         json.loads(tree.attrs["record_quality"] if "record_quality" in tree.attrs else "{}") == {}
     )
+
+
+@pytest.mark.parametrize(
+    ("process_cpu", "is_disturbed"),
+    [
+        pytest.param([(3, 77, 16.0)], False, id="client on the workers' machine"),
+        pytest.param([(4, 77, 16.0)], True, id="client elsewhere"),
+        pytest.param([(3, 10, 16.0)], True, id="client in the process of a worker"),
+    ],
+)
+def test_quality_notes_of_neighbours_leave_out_client_and_scheduler(
+    process_cpu, is_disturbed, tmp_path
+):
+    samples = heartbeats(0, cpu_time=4.0, machine_cpu_time=30.0)
+    samples += heartbeats(1, cpu_time=8.0, machine_cpu_time=30.0)
+
+    _, notes = notes_of(tmp_path, healthy(samples=samples), process_cpu=process_cpu)
+
+    assert [note[0] for note in notes] == ["disturbed"] * is_disturbed
+
+
+def test_quality_notes_of_neighbours_leave_out_start_of_workers(tmp_path):
+    """A worker that joins 4 s after clock on has used 4 s of CPU to start."""
+    samples = heartbeats(0, cpu_time=4.0, machine_cpu_time=12.0)
+    late = [{**row, "cpu_time": 4.0} for row in heartbeats(1, machine_cpu_time=12.0)]
+    changes = {"workers": [worker(0), worker(1, nthreads=2, joined=ON + 4)]}
+    late = [{**row, "time": max(row["time"], ON + 4)} for row in late]
+
+    _, notes = notes_of(tmp_path, healthy(samples=samples + late, **changes))
+
+    assert "disturbed" not in [note[0] for note in notes]
 
 
 def test_quality_notes_of_set_clock_name_absent_metrics(tmp_path):
