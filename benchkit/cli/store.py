@@ -39,19 +39,26 @@ def store_info(store: str | None, as_json: bool) -> None:
 
 
 @store_group.command("check")
+@click.option("--quick", is_flag=True, help="Compare names only; do not read runs that are listed.")
+@click.option("--set-aside", is_flag=True, help="Move damaged runs to the folder trash.")
 @common("store", "json")
-def store_check(store: str | None, as_json: bool) -> None:
+def store_check(quick: bool, set_aside: bool, store: str | None, as_json: bool) -> None:
     """Check a store and index missing runs.
 
+    Reads every file and compares it with its SHA-256 digest.
+
     \b
-    Example:
+    Examples:
       benchkit store check
+      benchkit store check --set-aside
 
     Exit code 3: files are damaged.
     """
     from benchkit.store.store import Store
 
-    report = Store(store, create=False).check()
+    if quick and set_aside:
+        raise click.UsageError("--set-aside reads all files: omit --quick")
+    report = Store(store, create=False).check(quick=quick, set_aside=set_aside)
     print_json([report.to_dict()]) if as_json else click.echo(str(report))
     if not report.healthy:
         sys.exit(3)

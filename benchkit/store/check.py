@@ -6,6 +6,7 @@ import json
 import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchkit.errors import AlreadyStored, UnreadableRun
@@ -16,7 +17,7 @@ from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.catalogue import Catalogue
 from benchkit.store.manifest import STORE_FILE
-from benchkit.store.runfile.file import encode_run, read_record, run_name
+from benchkit.store.runfile.file import encode_run, index_record, run_name, stored_record
 
 __all__ = ["CheckReport", "inspect_store"]
 
@@ -37,6 +38,10 @@ class CheckReport:
         Ids in the index without a run file.
     unreadable : list of str
         Damaged runs and marks, each with its reason.
+    damaged_runs : list of str
+        Ids of the damaged runs.
+    set_aside : list of str
+        Ids of damaged runs that were moved to the folder ``trash``.
     damaged_index : list of str
         Unreadable index files; a repair deletes them and rebuilds the index from the runs.
     strangers : list of str
@@ -51,6 +56,8 @@ class CheckReport:
     orphans: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    damaged_runs: list[str] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
     damaged_index: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
@@ -87,10 +94,20 @@ class CheckReport:
                 lines.append(f"{len(names)} {text}:")
                 lines += [f"  {item}" for item in names[:20]]
                 lines += [f"  ... and {len(names) - 20} more"] if len(names) > 20 else []
+        if self.set_aside:
+            text = f"{counted(len(self.set_aside), 'damaged run')} moved to the folder trash: "
+            lines.append(f"{text}`benchkit store copy OTHER THIS` brings back what another has")
+        elif self.damaged_runs:
+            lines.append(
+                "`benchkit store check --set-aside` moves damaged runs to the folder trash; then "
+                "`benchkit store copy OTHER THIS` brings back what another store has"
+            )
         return "\n".join(lines)
 
 
-def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> CheckReport:
+def inspect_store(
+    files: LocalFiles, catalogue: Catalogue, *, repair: bool, quick: bool = False
+) -> CheckReport:
     """Check every file of a store; with `repair`, add unlisted runs and remove leftovers.
 
     The index is read before the files. A run that is added during the check looks unlisted; adding
@@ -104,6 +121,8 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         Index of the store.
     repair : bool
         Change the store, instead of only reporting.
+    quick : bool, default False
+        Do not read the files of listed runs.
 
     Returns
     -------
@@ -117,11 +136,12 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
             files.delete(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the damage is in the report
-        listed = catalogue.ids()
+        digests = catalogue.digests()
+    listed = set(digests)
     present: set[str] = set()
     pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
     n_readable = 0
-    adopted, orphans, unreadable, strangers = [], [], [], []
+    adopted, orphans, unreadable, strangers, bad = [], [], [], [], []
     for name in files.walk():
         if not STORE_FILE.fullmatch(name):
             strangers.append(name)
@@ -133,12 +153,14 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
                 strangers.append(name)
                 continue
             present.add(run_id)
+            if quick and run_id in listed:
+                n_readable += 1
+                continue
             try:
-                record = read_record(files.path(name))
-                if record.get("id") != run_id:
-                    raise UnreadableRun(f"{files.path(name)}: contains run {record.get('id')}")
+                record = _verified_record(files.path(name), run_id, digests.get(run_id))
             except UnreadableRun as error:
                 unreadable.append(str(error))
+                bad.append(run_id)
                 continue
             n_readable += 1
             if run_id in listed:
@@ -161,6 +183,7 @@ def inspect_store(files: LocalFiles, catalogue: Catalogue, *, repair: bool) -> C
         orphans=orphans,
         missing=sorted(listed - present - restored),
         unreadable=unreadable,
+        damaged_runs=bad,
         damaged_index=damaged,
         strangers=strangers,
         leftovers=list(leftovers),
@@ -185,10 +208,20 @@ def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
         with suppress(AlreadyStored):
             files.create(run_name(run_id), data)
             rescued.append(run_id)
-        catalogue.add_existing(record)
+        catalogue.add_existing(index_record(record, data))
         with suppress(OSError):
             move_artifacts(path, files.root, *ids)
     return rescued
+
+
+def _verified_record(path: Path, run_id: str, digest: str | None) -> dict[str, Any]:
+    """Return the record of a run file; raise an error if it is not the file that was added."""
+    record = stored_record(path)
+    if record.get("id") != run_id:
+        raise UnreadableRun(f"{path}: contains run {record.get('id')}")
+    if digest and record["digest"] != digest:
+        raise UnreadableRun(f"{path}: not the file that was added: another SHA-256 digest")
+    return record
 
 
 def _json_problems(files: LocalFiles, name: str) -> list[str]:

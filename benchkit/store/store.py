@@ -9,12 +9,13 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
-from benchkit.errors import AlreadyStored, StoreError, UsageError, did_you_mean
+from benchkit.errors import AlreadyStored, StoreError, UnreadableRun, UsageError, did_you_mean
 from benchkit.formatting import counted, format_bytes
 from benchkit.measure.arguments import list_of
 from benchkit.store.check import CheckReport, inspect_store
@@ -23,7 +24,13 @@ from benchkit.store.ledger import add_event
 from benchkit.store.manifest import write_meta
 from benchkit.store.marks import active_marks, apply_marks, encode_mark, mark_columns, new_mark
 from benchkit.store.reader import StoreReader
-from benchkit.store.runfile.file import encode_run, read_record, run_name
+from benchkit.store.runfile.file import (
+    encode_run,
+    index_record,
+    read_record,
+    run_name,
+    stored_record,
+)
 from benchkit.table import Table
 
 __all__ = ["Store"]
@@ -103,7 +110,7 @@ class Store(StoreReader):
         except AlreadyStored:
             if read_record(self.files.path(run_name(run_id))) != record:
                 raise
-        self.catalogue.add_existing(record)
+        self.catalogue.add_existing(index_record(record, data))
         self._n_added += 1
         if self._n_added % _COMPACTION_CHECK_EVERY_RUNS == 1 and self.catalogue.wants_compaction():
             with suppress(StoreError):  # the run is stored; a later one compacts
@@ -139,7 +146,7 @@ class Store(StoreReader):
                 run_id, record, data = encode_run(tree)
                 with suppress(AlreadyStored):
                     self.files.create(run_name(run_id), data)
-                    records.append(record)
+                    records.append(index_record(record, data))
         finally:
             self.catalogue.add_many(records)
         return len(records)
@@ -245,18 +252,31 @@ class Store(StoreReader):
         -------
         int
             Number of copied runs.
+
+        Raises
+        ------
+        UnreadableRun
+            Runs are damaged and were not copied; everything else was.
         """
         other = to if isinstance(to, Store) else Store(to)
         other.create()
-        n_copied = 0
+        n_copied, damaged = 0, []
         for folder in ("runs", "marks", "ledger", "experiments"):
             for name in self.files.walk(folder):
                 if other.files.exists(name):
                     continue
+                try:
+                    record = stored_record(self.files.path(name)) if folder == "runs" else None
+                except UnreadableRun as error:
+                    damaged.append(str(error))
+                    continue
                 with suppress(AlreadyStored):
                     other.files.create(name, self.files.read(name))
-                if folder == "runs":
-                    n_copied += other.catalogue.add_existing(read_record(other.files.path(name)))
+                if record is not None:
+                    n_copied += other.catalogue.add_existing(record)
+        if damaged:
+            more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+            raise UnreadableRun(f"{damaged[0]}{more}: not copied; everything else was")
         return n_copied
 
     def compact(self) -> dict[str, int]:
@@ -269,14 +289,21 @@ class Store(StoreReader):
         """
         return self.catalogue.compact()
 
-    def check(self, *, repair: bool = True) -> CheckReport:
-        """Compare index and files; add unlisted runs to the index.
+    def check(
+        self, *, repair: bool = True, quick: bool = False, set_aside: bool = False
+    ) -> CheckReport:
+        """Compare index and files, with all bytes; add unlisted runs to the index.
 
         Parameters
         ----------
         repair : bool, default True
             Add unlisted runs, delete damaged index files (rebuilt from the runs) and unfinished
             writes that are older than a day; if false, only report.
+        quick : bool, default False
+            Compare names only: do not read the files of listed runs.
+        set_aside : bool, default False
+            Move damaged runs to the folder ``trash``, so that `copy` from another store brings
+            them back.
 
         Returns
         -------
@@ -285,7 +312,11 @@ class Store(StoreReader):
         """
         if repair and self.path.is_dir():
             self.create()
-        return inspect_store(self.files, self.catalogue, repair=repair)
+        report = inspect_store(self.files, self.catalogue, repair=repair, quick=quick)
+        if set_aside and repair and report.damaged_runs:
+            self.prune(report.damaged_runs)
+            report = replace(report, set_aside=report.damaged_runs)
+        return report
 
     def prune(self, ids: Iterable[str]) -> int:
         """Move runs to the folder ``trash`` of the store; moving a file back restores its run.

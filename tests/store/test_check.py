@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from benchkit.errors import UnreadableRun
 from benchkit.measure.run_ids import derived_id, new_id
 from benchkit.store.check import CheckReport
 from benchkit.store.runfile.file import encode_run, run_name
@@ -88,6 +89,68 @@ def test_check_reports_damaged_run_by_name(filled):
     assert not report.healthy
     assert report.runs == 5
     assert report.missing == []
+
+
+def damage(store, run_id):
+    """Flip one bit in the middle of a run's file."""
+    path = store.files.path(run_name(run_id))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_check_finds_one_flipped_bit(filled):
+    run_id = filled.ids()[3]
+    damage(filled, run_id)
+
+    report = filled.check()
+
+    assert report.damaged_runs == [run_id]
+    assert "its bytes differ from its SHA-256 digest" in report.unreadable[0]
+    assert "benchkit store check --set-aside" in repr(report)
+    assert filled.check(quick=True).healthy  # compares names only
+
+
+def test_check_finds_exchanged_run(filled, make_run):
+    """A complete file of the same run, but with other values than the one that was added."""
+    run_id = filled.ids()[3]
+    other = make_run(groups=False, id=run_id, duration=1.0)
+    filled.files.path(run_name(run_id)).write_bytes(encode_run(other)[2])
+
+    report = filled.check()
+
+    assert report.damaged_runs == [run_id]
+    assert "not the file that was added" in report.unreadable[0]
+
+
+def test_damaged_run_is_set_aside_and_brought_back(filled, tmp_path):
+    copy = type(filled)(tmp_path / "copy")
+    filled.copy(copy)
+    before, run_id = filled.runs(), filled.ids()[3]
+    damage(filled, run_id)
+
+    report = filled.check(set_aside=True)
+
+    assert report.set_aside == [run_id]
+    assert not report.healthy
+    assert filled.check().healthy
+    assert run_id not in filled
+    assert filled.files.exists(f"trash/{run_name(run_id)}")
+    assert copy.copy(filled) == 1
+    assert filled.runs().equals(before)
+    assert filled.check().healthy
+
+
+def test_copy_leaves_out_damaged_runs_and_says_so(filled, tmp_path):
+    run_id = filled.ids()[3]
+    damage(filled, run_id)
+    copy = type(filled)(tmp_path / "copy")
+
+    with pytest.raises(UnreadableRun, match="not copied; everything else was"):
+        filled.copy(copy)
+
+    assert sorted(copy.ids()) == sorted(set(filled.ids()) - {run_id})
+    assert copy.check().healthy
 
 
 def test_check_reports_run_with_wrong_file_name(filled):

@@ -8,6 +8,7 @@ import pickle
 import random
 import shutil
 import threading
+from hashlib import sha256
 
 import pandas as pd
 import pytest
@@ -46,7 +47,8 @@ def test_add_writes_files_of_the_store_format(store, make_run):
         ]
     )
     record = json.loads(store.files.read(f"index/new/{run_id}.json"))
-    assert record == json.loads(run.attrs["record"])
+    digest = sha256(store.files.read(f"runs/2026-08/{run_id}.nc")).hexdigest()
+    assert record == {**json.loads(run.attrs["record"]), "digest": digest}
     assert store.compact()["runs"] == 1
     assert [len(store.files.list("index/new")), len(store.files.list("index"))] == [0, 1]
 

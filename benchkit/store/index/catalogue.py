@@ -23,7 +23,7 @@ from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
 from benchkit.measure.run_ids import is_id, new_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.index.arrow import SCHEMA, records_to_table, unite
-from benchkit.store.runfile.file import read_record, run_name
+from benchkit.store.runfile.file import run_name, stored_record
 from benchkit.values import json_safe
 
 __all__ = ["Catalogue"]
@@ -139,6 +139,17 @@ class Catalogue:
             Full ids.
         """
         return set(self.table(["id"])["id"].to_pylist())
+
+    def digests(self) -> dict[str, str | None]:
+        """Return the digest of each run's file.
+
+        Returns
+        -------
+        dict of str to str
+            By full id; None for runs that an older benchkit added.
+        """
+        table = self.table(["id", "digest"])
+        return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
 
     def damaged(self) -> list[str]:
         """Return the names of index files that cannot be read.
@@ -328,8 +339,8 @@ class Catalogue:
                 if run_id in listed or not is_id(run_id) or name != run_name(run_id):
                     continue
                 try:
-                    record = read_record(self.files.path(name))
-                except UnreadableRun:
+                    record = stored_record(self.files.path(name))
+                except (UnreadableRun, FileNotFoundError):
                     continue  # `check` reports it
                 if record.get("id") == run_id:
                     orphans.append(json_safe(record))

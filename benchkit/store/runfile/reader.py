@@ -22,9 +22,12 @@ from xarray import conventions
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from benchkit.store.runfile.writer import NO_VARIABLE, WRITER
+from benchkit.errors import UnreadableRun
+from benchkit.store.runfile.digest import verify
+from benchkit.store.runfile.trial import check_size
+from benchkit.store.runfile.writer import NO_VARIABLE, WITH_DIGEST, WRITER
 
-__all__ = ["is_own_file", "read_tree"]
+__all__ = ["is_own_file", "open_verified", "read_tree"]
 
 #: Variables up to this size in B are read when the file is opened; a run has about 100.
 _SMALL_BYTES = 2**18
@@ -36,7 +39,7 @@ _HIDDEN = {"CLASS", "NAME", "_NCProperties", _DIMENSION_ID, _DIMENSION_IDS}
 
 
 def is_own_file(path: Path) -> bool:
-    """Return whether `benchkit.store.runfile.writer` wrote a file.
+    """Return whether `benchkit.store.runfile.writer` wrote a file that is verified.
 
     Parameters
     ----------
@@ -50,11 +53,45 @@ def is_own_file(path: Path) -> bool:
 
     Raises
     ------
+    FileNotFoundError
+        There is no such file.
+    UnreadableRun
+        The file is damaged, or lost its digest.
     OSError
-        The file is missing or is not an HDF5 file.
+        The file is not an HDF5 file.
     """
-    with h5py.File(path, "r") as file:
+    with open_verified(path) as file:
         return WRITER in str(file.attrs.get("_NCProperties", ""))
+
+
+def open_verified(path: Path) -> h5py.File:
+    """Open a file for HDF5 after its bytes were verified.
+
+    Parameters
+    ----------
+    path : Path
+        A NetCDF4 file.
+
+    Returns
+    -------
+    h5py.File
+        The open file, a context manager.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    UnreadableRun
+        The file is damaged, or lost its digest.
+    OSError
+        The file is not an HDF5 file.
+    """
+    verified = verify(path)
+    file = h5py.File(path, "r")
+    if not verified.has_trailer and WITH_DIGEST in str(file.attrs.get("_NCProperties", "")):
+        file.close()
+        raise UnreadableRun(f"{path}: damaged run file: its end with the digest is lost")
+    return file
 
 
 def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
@@ -74,11 +111,11 @@ def read_tree(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
 
     Raises
     ------
-    OSError, KeyError, ValueError, RuntimeError
+    UnreadableRun, OSError, KeyError, ValueError, RuntimeError
         The file is damaged.
     """
     datasets: dict[str, xr.Dataset] = {}
-    with h5py.File(path, "r") as file:
+    with open_verified(path) as file:
         _read_group(file, "/", path, datasets, groups)
     return xr.DataTree.from_dict(datasets)
 
@@ -125,6 +162,7 @@ def _variable(
     item: h5py.Dataset, name: str, dims: tuple[str, ...], attrs: dict[str, Any], path: Path
 ) -> xr.Variable:
     data: Any
+    check_size(name, item.nbytes, item.id.get_storage_size())
     if item.dtype.kind == "O":
         data = item.asstr()[()]
     elif item.nbytes <= _SMALL_BYTES:
@@ -169,5 +207,5 @@ class _StoredVariable(BackendArray):
         )
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        with h5py.File(self.path, "r") as file:
+        with open_verified(self.path) as file:
             return np.asarray(file[self.name][key])

@@ -18,12 +18,15 @@ import numpy as np
 import xarray as xr
 from xarray import conventions
 
+from benchkit.store.runfile.digest import with_trailer
 from benchkit.values import clean_text
 
-__all__ = ["NO_VARIABLE", "WRITER", "encode_tree"]
+__all__ = ["NO_VARIABLE", "WITH_DIGEST", "WRITER", "encode_tree"]
 
 #: Program name in the provenance attribute of each file; `reader` reads only such files.
 WRITER = "benchkit"
+#: Part of that attribute in files that end with their digest; before, it was ``benchkit=1``.
+WITH_DIGEST = f"{WRITER}=2"
 
 _TEXT = h5py.string_dtype()
 #: HDF5 1.10 of 2016: reads everywhere, and a compressed variable needs no chunk index (20 % less).
@@ -54,16 +57,17 @@ def encode_tree(tree: xr.DataTree) -> bytes:
     Returns
     -------
     bytes
-        Numbers compressed with zlib 4 + shuffle, texts as UTF-8 of variable length.
+        Numbers compressed with zlib 4 + shuffle, texts as UTF-8 of variable length; at the end the
+        digest of the bytes before.
     """
     sink = io.BytesIO()
     dimension_ids = itertools.count()  # unique in the whole file, or netCDF-C mixes them up
     with h5py.File(sink, "w", libver=_LAYOUT) as file:
-        file.attrs["_NCProperties"] = f"version=2,{WRITER}=1,h5py={h5py.__version__}"
+        file.attrs["_NCProperties"] = f"version=2,{WITH_DIGEST},h5py={h5py.__version__}"
         for node in tree.subtree:
             group = file if node.path == "/" else file.require_group(node.path)
             _write_group(group, node.to_dataset(inherit=False), dimension_ids)
-    return sink.getvalue()
+    return with_trailer(sink.getvalue())
 
 
 def _write_group(group: h5py.Group, dataset: xr.Dataset, dimension_ids: Iterator[int]) -> None:

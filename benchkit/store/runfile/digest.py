@@ -1,0 +1,129 @@
+"""Verify the bytes of a run file before HDF5 reads them.
+
+HDF5 checks no values: a flipped bit becomes another number, and a zeroed sector can make its C code
+loop for ever. Each run file ends with the SHA-256 digest of the bytes before it, which readers of
+HDF5 ignore. Files without it are tried in another process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from benchkit.errors import UnreadableRun
+from benchkit.store.runfile.trial import TrialError, try_to_read
+
+__all__ = ["Verified", "digest_of", "verify", "with_trailer"]
+
+_TRAILER = b"\nbenchkit sha256 %s\n"
+_TRAILER_BYTES = len(_TRAILER) - 2 + 64
+_PATTERN = re.compile(rb"\nbenchkit sha256 ([0-9a-f]{64})\n")
+#: Number of results that are kept; a page of the dashboard opens a few runs.
+_MOST_KEPT = 10_000
+
+
+class Verified(NamedTuple):
+    """What is known about the bytes of a run file.
+
+    Parameters
+    ----------
+    digest : str
+        SHA-256 of the whole file, in hexadecimal digits, as ``sha256sum`` prints it.
+    has_trailer : bool
+        Whether the file contains the digest of its content.
+    """
+
+    digest: str
+    has_trailer: bool
+
+
+#: Path -> identity of the file, and result or reason why it is damaged. Files of a store never
+#: change, so each is verified once in a process.
+_kept: dict[str, tuple[tuple[int, ...], Verified | str]] = {}
+
+
+def with_trailer(content: bytes) -> bytes:
+    """Return the content of a run file with its digest at the end.
+
+    Parameters
+    ----------
+    content : bytes
+        A NetCDF4 file.
+
+    Returns
+    -------
+    bytes
+        The same file for every program that reads HDF5.
+    """
+    return content + _TRAILER % sha256(content).hexdigest().encode()
+
+
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 digest of a whole file, as ``sha256sum`` prints it.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
+    return sha256(data).hexdigest()
+
+
+def verify(path: Path) -> Verified:
+    """Raise an error if a run file is damaged; cached until the file changes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    Verified
+        Digest of the file, and whether it proves that the content is undamaged. Other files were
+        read completely by another process.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    UnreadableRun
+        The content does not match its digest; or there is none, and the file cannot be read within
+        the limits of `try_to_read`.
+    """
+    name, status = str(path), os.stat(path)
+    identity = (status.st_size, status.st_mtime_ns, status.st_ino)
+    kept = _kept.get(name)
+    if kept is None or kept[0] != identity:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        kept = _kept[name] = (identity, _examine(path))
+    if isinstance(kept[1], str):
+        raise UnreadableRun(f"{path}: damaged run file: {kept[1]}")
+    return kept[1]
+
+
+def _examine(path: Path) -> Verified | str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return error.strerror or str(error)
+    trailer = _PATTERN.fullmatch(data[-_TRAILER_BYTES:])
+    if trailer is None:
+        try:
+            try_to_read(path, len(data))
+        except TrialError as error:
+            return str(error)
+    elif sha256(data[:-_TRAILER_BYTES]).hexdigest().encode() != trailer[1]:
+        return "its bytes differ from its SHA-256 digest"
+    return Verified(digest_of(data), trailer is not None)
