@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 
 import click
 
@@ -38,15 +39,29 @@ class _ErrorReportingGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BenchkitError as error:
-            click.echo(f"error: {error}", err=True)
+            _print_error(str(error))
             ctx.exit(error.exit_code)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                # The reader of stdout (`head`) has exited: flushing at exit would raise again.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                ctx.exit(0)
+            _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
+            ctx.exit(BenchkitError.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted: finished runs are stored", err=True)
             ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            # The reader of stdout (`head`) has exited: flushing at exit would raise again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except Exception:  # 1 would mean that something is worse
+            _print_error(f"unexpected error, please report it\n{traceback.format_exc()}")
+            ctx.exit(BenchkitError.exit_code)
+
+
+def _print_error(text: str) -> None:
+    from benchkit.measure.secrets import redact_text
+
+    click.echo(f"error: {redact_text(text)}", err=True)
 
 
 @click.group(cls=_ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})

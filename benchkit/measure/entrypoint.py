@@ -12,6 +12,7 @@ from benchkit.measure.discovery import collect
 from benchkit.measure.errors import UsageError
 from benchkit.measure.prometheus.session import Prometheus
 from benchkit.measure.runner import execute
+from benchkit.measure.secrets import remember_secrets
 
 __all__ = ["measure"]
 
@@ -62,6 +63,7 @@ def measure(
     check_text(workload, "workload")
     params, clusters = check_mapping(params, "params"), check_mapping(clusters, "clusters")
     facts = check_mapping(facts, "facts")
+    remember_secrets(cluster or {}, clusters)
     collection = collect(workloads)
     if params:
         base = workload.partition("[")[0]

@@ -14,6 +14,8 @@ from typing import Any
 
 import dask
 
+from benchkit.measure.secrets import redact
+
 __all__ = [
     "effective_config",
     "git_commit",
@@ -22,12 +24,7 @@ __all__ = [
     "installed_packages",
     "collect_provenance",
     "packages_hash",
-    "without_secrets",
 ]
-
-#: The value of a configuration key whose name contains one of these words is not recorded.
-SECRET_WORDS = ("token", "password", "passwd", "secret", "credential", "private", "api-key", "auth")
-REDACTED = "(not recorded)"
 
 
 def collect_provenance(folder: str = ".") -> dict[str, Any]:
@@ -49,7 +46,7 @@ def collect_provenance(folder: str = ".") -> dict[str, Any]:
         "host": host_info(),
         "git_commit": git_commit(folder),
         "config": effective_config(),
-        "argv": sys.argv,
+        "argv": redact(sys.argv),
     }
 
 
@@ -166,30 +163,5 @@ def effective_config() -> dict[str, Any]:
     dict
         Without the values of secrets.
     """
-    config: dict[str, Any] = without_secrets(dask.config.config)
+    config: dict[str, Any] = redact(dask.config.config)
     return config
-
-
-def without_secrets(value: Any, key: str = "") -> Any:
-    """Return a JSON value without the values of secrets.
-
-    Parameters
-    ----------
-    value : Any
-        JSON value, possibly nested.
-    key : str
-        Key of the value in its parent.
-
-    Returns
-    -------
-    Any
-        Copy with `REDACTED` in place of each secret.
-    """
-    if isinstance(value, dict):
-        return {str(k): without_secrets(v, str(k)) for k, v in sorted(value.items(), key=str)}
-    name = key.lower().replace("_", "-")
-    if value not in (None, "", [], False, True) and any(word in name for word in SECRET_WORDS):
-        return REDACTED
-    if isinstance(value, (list, tuple)):
-        return [without_secrets(item) for item in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

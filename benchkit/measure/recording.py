@@ -2,7 +2,7 @@
 
 A folder of small JSON files: `head.json` (metadata before the start), `NNNNNN.json` (drained
 segments, in order), `tail.json` (outcome). Without a tail the measuring process was killed; all
-segments drained before that are present. Uses the standard library only.
+segments drained before that are present. Texts are written without secrets.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchkit.measure.secrets import redact
+
 __all__ = ["RECORDING_FORMAT", "Recording", "RecordingWriter", "is_abandoned", "is_recording"]
 
 RECORDING_FORMAT = 1
@@ -33,6 +35,8 @@ RESERVE_FILE = ".room"
 RESERVE_BYTES = 2**16
 #: Entries of a tail that may be long; omitted if the disk is full.
 LONG_ENTRIES = ("evidence", "logs", "traceback")
+#: Tables with texts of the workload, which may contain secrets.
+TEXT_TABLES = ("logs", "task_errors")
 
 
 class RecordingWriter:
@@ -61,7 +65,8 @@ class RecordingWriter:
             Entries of the head; see `benchkit.measure.runner`.
         """
         writer = {"pid": os.getpid(), "host": socket.gethostname()}
-        self._write("head.json", {"format": RECORDING_FORMAT, "writer": writer, **facts})
+        content = {"format": RECORDING_FORMAT, "writer": writer, **redact(_with_text_keys(facts))}
+        self._write("head.json", content)
         with suppress(OSError):
             (self.path / RESERVE_FILE).write_bytes(os.urandom(RESERVE_BYTES))
 
@@ -75,9 +80,15 @@ class RecordingWriter:
         tables : dict
             Tables by name; bytes are written as base64, everything else as JSON.
         """
+        texts = {name: redact(tables[name]) for name in TEXT_TABLES if tables.get(name)}
+        if tables.get("reports"):
+            texts["reports"] = {
+                worker: {**report, "logs": redact(report["logs"])} if report.get("logs") else report
+                for worker, report in tables["reports"].items()
+            }
         with self._lock:
             self.n_segments += 1
-            self._write(f"{self.n_segments:06d}.json", tables)
+            self._write(f"{self.n_segments:06d}.json", {**tables, **texts})
 
     def tail(self, **facts: Any) -> None:
         """Write the outcome, which finishes the recording.
@@ -91,7 +102,7 @@ class RecordingWriter:
             Entries of the tail: ``outcome``, ``error``, ``t_on``, ``t_off`` and others.
         """
         (self.path / RESERVE_FILE).unlink(missing_ok=True)
-        facts = _with_text_keys(facts)
+        facts = redact(_with_text_keys(facts))
         try:
             self._write("tail.json", facts)
         except OSError as error:

@@ -17,7 +17,8 @@ from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.lookup import find_environment, list_environments
 from benchkit.experiment.environment.requirements import redacted
-from benchkit.measure.provenance import effective_config, without_secrets
+from benchkit.measure.provenance import effective_config
+from benchkit.measure.secrets import redact
 from benchkit.values import flatten
 
 __all__ = ["differences", "environment_rows", "show_rows"]
@@ -172,7 +173,7 @@ def _config(environment: Environment, built: Built | None) -> Mapping[str, Any]:
     merged: dict[str, Any] = {}
     for layer in [*layers, environment.dask]:
         dask.config.update(merged, layer)
-    return without_secrets(merged)
+    return redact(merged)
 
 
 def _prefix_files() -> str:

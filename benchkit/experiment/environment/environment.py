@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.environment.requirements import Requirement, parse_requirement, redacted
-from benchkit.measure.provenance import without_secrets
+from benchkit.measure.secrets import redact
 from benchkit.table import Table
 from benchkit.values import flatten
 
@@ -114,10 +114,10 @@ class Environment:
             "python": self.python,
             "packages": packages,
             "conda": str(self.conda.name) if self.conda else None,
-            "dask": without_secrets(dict(self.dask)),
-            "variables": without_secrets(dict(self.variables)),
-            "cluster": without_secrets(dict(self.cluster)),
-            "clusters": without_secrets(dict(self.clusters)),
+            "dask": redact(dict(self.dask)),
+            "variables": redact(dict(self.variables)),
+            "cluster": redact(dict(self.cluster)),
+            "clusters": redact(dict(self.clusters)),
         }
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from benchkit.errors import EnvironmentBuildError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.requirements import OWN_NAMES, git_address, parse_requirement
-from benchkit.measure.provenance import REDACTED
+from benchkit.measure.secrets import REDACTED
 
 __all__ = ["environment_of_run"]
 
@@ -50,7 +50,8 @@ def environment_of_run(
     if spec.get("conda"):
         raise EnvironmentBuildError(f"run {run}: conda environments cannot be rebuilt")
     settings = {key: spec.get(key) or {} for key in ("dask", "variables")}
-    if REDACTED in json.dumps(settings):
+    text = json.dumps(settings)
+    if REDACTED in text or "***" in text:
         raise EnvironmentBuildError(f"run {run}: some of its settings are not recorded")
     built = spec.get("built") or {}
     return Environment(

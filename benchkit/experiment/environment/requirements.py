@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
+from benchkit.measure.secrets import redact_text
 
 __all__ = [
     "DASK",
@@ -230,8 +231,7 @@ def redacted(text: str, *others: str) -> str:
             # The password after the name; a login without a colon is a token.
             for secret in filter(None, (login, login.partition(":")[2])):
                 text = text.replace(secret, "***")
-    text = re.sub(r"://(?!git@)[^/@\s'\"]+@", "://***@", text)
-    return re.sub(r"(?i)([?&](?:[a-z_]*token|key|password|sig)=)[^&\s'\"]+", r"\1***", text)
+    return redact_text(text)
 
 
 def source_states(requirements: Sequence[Requirement]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from benchkit.experiment.paths import file_name
 from benchkit.experiment.run.notebook_parameters import checked_parameters, stamp
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.other_python import HELPER_VARIABLE
+from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
 
 __all__ = ["KernelError", "MeasuringKernel"]
 
@@ -135,7 +137,7 @@ class MeasuringKernel:
     environment : Environment
         Provides the Dask configuration and the variables.
     folder : path
-        Folder of the configuration file, stored with the experiment.
+        Folder of the log, stored with the experiment.
     name : str, optional
         Name of the arm, for its log; default the name of the environment.
     built : Built, optional
@@ -156,6 +158,10 @@ class MeasuringKernel:
         self.name = name or environment.name
         self._built = built
         self._manager: _Manager | None = None
+        self._config = ""
+        remember_secrets(
+            environment.dask, environment.variables, environment.cluster, environment.clusters
+        )
 
     @property
     def built(self) -> Built:
@@ -187,9 +193,13 @@ class MeasuringKernel:
         manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
         # Without a log file, output of workers would appear in the progress display.
-        with (self.folder / f"kernel-{file_name(self.name)}.log").open("ab") as log:
+        with self._log.open("ab") as log:
             manager.start_kernel(env=self._variables(), stdout=log, stderr=log)
         self._manager = manager
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / f"kernel-{file_name(self.name)}.log"
 
     def _variables(self) -> dict[str, str]:
         """Return the environment variables of the process; one file holds its Dask configuration.
@@ -200,10 +210,7 @@ class MeasuringKernel:
         variables = dict(os.environ)
         if self.environment.name != CURRENT:
             variables = {k: v for k, v in variables.items() if _is_inherited(k)}
-            path = self.folder / f"dask-{file_name(self.environment.name)}.yaml"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(yaml.safe_dump(dict(self.environment.dask)), encoding="utf-8")
-            variables["DASK_CONFIG"] = str(path.resolve())
+            variables["DASK_CONFIG"] = self._write_config()
         own = dict(self.environment.variables)
         if not self.built.is_own:
             for name in _PYTHON_VARIABLES:
@@ -218,6 +225,14 @@ class MeasuringKernel:
         variables.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         variables.setdefault("PYTHONWARNINGS", "ignore::DeprecationWarning")
         return {**variables, **own}
+
+    def _write_config(self) -> str:
+        """Write the Dask configuration, which may hold secrets, to a private file; see `kill`."""
+        descriptor, path = tempfile.mkstemp(prefix="benchkit-dask-", suffix=".yaml")
+        with open(descriptor, "w", encoding="utf-8") as file:
+            yaml.safe_dump(dict(self.environment.dask), file)
+        self._config = path
+        return path
 
     @property
     def alive(self) -> bool:
@@ -270,7 +285,8 @@ class MeasuringKernel:
             )
         except papermill.PapermillExecutionError as error:
             status = f"raised {error.ename}: {error.evalue}"
-            raise KernelError("raised", f"{error.ename}: {error.evalue}") from error
+            text = redact_text(f"{error.ename}: {error.evalue}")
+            raise KernelError("raised", text) from error
         except CellTimeoutError as error:
             status = "timeout"
             self.kill()
@@ -288,7 +304,7 @@ class MeasuringKernel:
         finally:
             if manager is not None and status != "interrupted":
                 manager.close_channels()
-            stamp(output, environment=self.environment.name, status=status)
+            stamp(output, environment=self.environment.name, status=redact_text(status))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -314,6 +330,9 @@ class MeasuringKernel:
     def kill(self) -> None:
         """End the process and all its children at once."""
         manager, self._manager = self._manager, None
+        if self._config:
+            Path(self._config).unlink(missing_ok=True)
+            self._config = ""
         if manager is None:
             return
         group = getattr(manager.provisioner, "pgid", None)
@@ -322,6 +341,7 @@ class MeasuringKernel:
         if group:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
+        redact_file(self._log)
 
     def close(self) -> None:
         """End the process; if it keeps a remote cluster, close the cluster first."""

@@ -20,6 +20,7 @@ from typing import Any
 import nbformat
 
 from benchkit.errors import InvalidNotebookError, did_you_mean
+from benchkit.measure.secrets import redact
 
 __all__ = ["Parameter", "checked_parameters", "declared_parameters", "stamp"]
 
@@ -171,7 +172,7 @@ def _require_type(notebook: str | Path, parameter: Parameter, value: Any) -> Non
 
 
 def stamp(output: Path, **metadata: Any) -> None:
-    """Write metadata into an executed notebook, under ``benchkit``.
+    """Write metadata into an executed notebook, under ``benchkit``, and remove secrets.
 
     Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
     notebook, so the real status and environment are stored here.
@@ -186,4 +187,5 @@ def stamp(output: Path, **metadata: Any) -> None:
     with suppress(OSError, ValueError):
         notebook = nbformat.read(str(output), as_version=4)
         notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **metadata}
-        nbformat.write(notebook, str(output))
+        # Options of the cluster stand in a cell, and messages of errors in the outputs.
+        nbformat.write(nbformat.from_dict(redact(notebook)), str(output))

@@ -17,6 +17,7 @@ from typing import Any
 from benchkit.errors import UsageError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.arguments import check_text
+from benchkit.measure.secrets import redact
 
 __all__ = [
     "NULL_ARM",
@@ -158,7 +159,7 @@ def write_plan(path: Path, plan: Iterable[Measurement], settings: Mapping[str, A
     content = {**settings, "plan": [asdict(measurement) for measurement in plan]}
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    draft.write_text(json.dumps(redact(content), indent=1), encoding="utf-8")
     draft.replace(path)
 
 

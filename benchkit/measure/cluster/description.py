@@ -9,6 +9,7 @@ from typing import Any
 from distributed import Client
 
 from benchkit.measure.errors import error_summary
+from benchkit.measure.secrets import redact
 
 __all__ = ["describe", "worker_infos"]
 
@@ -58,7 +59,7 @@ def describe(
     limits = [info.get("memory_limit") or 0 for info in infos]
     return {
         "class": label or _name(client),
-        "kwargs": dict(kwargs or {}),
+        "kwargs": redact(dict(kwargs or {})),
         "workers": workers,
         "n_workers": len(infos),
         "n_threads": sum(info.get("nthreads", 0) for info in infos),
