@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +14,16 @@ from distributed import Client
 from distributed.comm.addressing import resolve_address
 
 from benchkit.measure.cluster.description import describe, worker_infos
-from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.cluster.spec import ClusterSpec, takes_option
+from benchkit.measure.cluster.waiting import await_workers
 from benchkit.measure.deadline import deadline
 from benchkit.measure.errors import ClusterError, error_summary
 
 __all__ = ["RunningCluster", "open_cluster"]
 
 START_TIMEOUT_S = 60.0
+#: Seconds more for each worker: a machine starts only so many processes at once.
+START_TIMEOUT_PER_WORKER_S = 1.0
 #: The first worker of a cluster in the cloud takes minutes to connect.
 REMOTE_START_TIMEOUT_S = 900.0
 CLOSE_TIMEOUT_S = 30.0
@@ -58,7 +60,8 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
     spec : ClusterSpec
         Cluster to open.
     timeout_s : float, optional
-        Time to wait for the workers; by default 60 s on this machine, 15 minutes elsewhere.
+        Time to wait for the workers; by default that of the specification, else a minute and a
+        second for each worker on this machine, 15 minutes elsewhere.
 
     Yields
     ------
@@ -73,7 +76,10 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
     """
     spec.check()
     local = spec.is_local or spec.address is not None
-    timeout_s = timeout_s or (START_TIMEOUT_S if local else REMOTE_START_TIMEOUT_S)
+    default_s = START_TIMEOUT_S if local else REMOTE_START_TIMEOUT_S
+    if spec.is_local:
+        default_s += START_TIMEOUT_PER_WORKER_S * int(spec.kwargs.get("n_workers") or 0)
+    timeout_s = timeout_s or spec.timeout_s or default_s
     cluster, client = None, None
     try:
         try:
@@ -84,7 +90,7 @@ def open_cluster(spec: ClusterSpec, *, timeout_s: float | None = None) -> Iterat
                     cluster = _start(spec)
                 client = Client(cluster, timeout=timeout_s)
                 workers = "new"
-                _await_workers(client, cluster, spec, timeout_s)
+                await_workers(client, cluster, spec, timeout_s)
         except (ClusterError, KeyboardInterrupt):
             raise
         except Exception as error:
@@ -124,6 +130,8 @@ def _clear_handler_cache() -> None:
 
 def _start(spec: ClusterSpec) -> Any:
     factory, kwargs = spec.factory(), dict(spec.kwargs)
+    if not takes_option(factory, "n_workers"):  # see `await_workers`
+        kwargs.pop("n_workers", None)
     if spec.is_local:
         # An unused dashboard costs start time, and its port may be in use.
         kwargs.setdefault("dashboard_address", None)
@@ -158,22 +166,3 @@ def _connect(address: str, timeout_s: float) -> tuple[Client, str]:
         _close(client)
         raise
     return client, "restarted"
-
-
-def _await_workers(client: Client, cluster: Any, spec: ClusterSpec, timeout_s: float) -> None:
-    requested = spec.kwargs.get("n_workers")
-    if requested is None and spec.is_local:
-        requested = len(cluster.workers)
-    if not isinstance(requested, int) or requested <= 0:
-        return
-    if "n_workers" not in inspect.signature(spec.factory()).parameters and hasattr(
-        cluster, "scale"
-    ):
-        cluster.scale(requested)  # dask-gateway accepts the number only after the start
-    try:
-        client.wait_for_workers(requested, timeout=timeout_s)
-    except TimeoutError as error:
-        raise ClusterError(
-            f"{spec.label}: {len(worker_infos(client))} of {requested} workers connected "
-            f"within {timeout_s:g} s"
-        ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,12 +19,12 @@ from typing import Any
 
 import dask
 from dask.system import CPU_COUNT
-from dask.utils import parse_bytes
+from dask.utils import parse_bytes, parse_timedelta
 from distributed.system import MEMORY_LIMIT
 
 from benchkit.measure.errors import InvalidClusterError, did_you_mean
 
-__all__ = ["LOCAL_CLUSTER", "ClusterSpec"]
+__all__ = ["LOCAL_CLUSTER", "ClusterSpec", "takes_option"]
 
 LOCAL_CLUSTER = "dask.distributed.LocalCluster"
 _RUNNING = "a running scheduler is given by `address`, which takes the scheduler file, too"
@@ -55,6 +56,8 @@ class ClusterSpec:
     address : str, optional
         Address of a running scheduler, or its scheduler file (JSON); `class_name` and `kwargs` are
         then unused.
+    timeout_s : float, optional
+        Seconds to wait for the workers.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class ClusterSpec:
     class_name: str = LOCAL_CLUSTER
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     address: str | None = None
+    timeout_s: float | None = None
 
     @classmethod
     def default(cls) -> ClusterSpec:
@@ -93,7 +97,8 @@ class ClusterSpec:
         ----------
         options : mapping, optional
             ``address``, or ``class`` and arguments of the class; absent options take their
-            defaults.
+            defaults. ``timeout`` is the time to wait for the workers. With ``class``, an
+            ``address`` is an argument of the class: a gateway's.
 
         Returns
         -------
@@ -113,18 +118,19 @@ class ClusterSpec:
         for key in ("class", "address"):
             if not isinstance(rest.get(key), (str, type(None))):
                 raise InvalidClusterError(f"cluster: {key} is {rest[key]!r}: must be text")
-        address = rest.pop("address", None)
+        timeout_s = _timeout(rest.pop("timeout", None))
+        address = None if rest.get("class") else rest.pop("address", None)
         if address is not None:
             if rest:
                 raise InvalidClusterError(
                     f"cluster: {', '.join(rest)} with address {address!r}: a running scheduler "
                     "takes no options; remove them, or remove the address"
                 )
-            return cls(address=address)
+            return cls(address=address, timeout_s=timeout_s)
         name = rest.pop("class", None) or LOCAL_CLUSTER
         if name == LOCAL_CLUSTER:
-            return cls(name, {**cls.default().kwargs, **rest})
-        return cls(name, rest)
+            rest = {**cls.default().kwargs, **rest}
+        return cls(name, rest, timeout_s=timeout_s)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options in the format of `from_dict`.
@@ -132,11 +138,12 @@ class ClusterSpec:
         Returns
         -------
         dict
-            ``address``, or ``class`` and arguments of the class.
+            ``address``, or ``class`` and arguments of the class; ``timeout`` in s if it is set.
         """
+        timeout = {} if self.timeout_s is None else {"timeout": f"{self.timeout_s:g} s"}
         if self.address is not None:
-            return {"address": self.address}
-        return {"class": self.class_name, **self.kwargs}
+            return {"address": self.address, **timeout}
+        return {"class": self.class_name, **self.kwargs, **timeout}
 
     def merged(self, options: Mapping[str, Any] | None) -> ClusterSpec:
         """Return this cluster with replaced options (the cluster shape of a workload).
@@ -254,9 +261,12 @@ class ClusterSpec:
                 names = known or set()
                 hint = hint or did_you_mean(name, names, f"it takes {', '.join(sorted(names))}")
                 raise InvalidClusterError(f"{self.class_name} has no option {name!r}: {hint}")
-        for name in ("n_workers", "threads_per_worker") if self.is_local else ():
+        for name in ("n_workers", "threads_per_worker"):
             value = self.kwargs.get(name)
-            if value is not None and (type(value) is not int or value < 1):
+            if value is None or (name != "n_workers" and not self.is_local):
+                continue
+            is_range = isinstance(value, (list, tuple)) and not self.is_local  # coiled's
+            if not is_range and (type(value) is not int or value < 1):
                 raise InvalidClusterError(f"{name} is {value!r}: must be a whole number, 1 or more")
         if "memory_limit" in self.kwargs and isinstance(self.kwargs["memory_limit"], str):
             try:
@@ -266,8 +276,55 @@ class ClusterSpec:
                     raise InvalidClusterError(
                         f"memory_limit: {error}; write for example '1 GiB'"
                     ) from error
+        if login:
+            _check_submit_command(factory)
         if login and self.class_name.split(".")[0] == "coiled":
             _check_coiled_login()
+
+
+def takes_option(factory: Callable[..., Any], name: str) -> bool:
+    """Return whether a cluster class declares an option, itself or in a base class.
+
+    Parameters
+    ----------
+    factory : callable
+        The class, or a function that returns a cluster.
+    name : str
+        Name of the option.
+
+    Returns
+    -------
+    bool
+        False also for a class that passes unknown options on, as dask-gateway does.
+    """
+    declared = [factory]
+    if isinstance(factory, type):
+        declared = [vars(cls)["__init__"] for cls in factory.__mro__ if "__init__" in vars(cls)]
+    return any(name in inspect.signature(each).parameters for each in declared)
+
+
+def _timeout(value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        seconds = float(parse_timedelta(value))
+    except (ValueError, TypeError, KeyError) as error:
+        text = f"cluster: timeout is {value!r}: write for example '5 min'"
+        raise InvalidClusterError(text) from error
+    if not 0 < seconds < float("inf"):
+        raise InvalidClusterError(f"cluster: timeout is {value!r}: must be above 0")
+    return seconds
+
+
+def _check_submit_command(factory: Callable[..., Any]) -> None:
+    """Raise without the program that submits jobs: dask-jobqueue would only log that."""
+    job = getattr(factory, "job_cls", None)
+    command = getattr(job, "submit_command", None)
+    if isinstance(command, str) and command and shutil.which(command.split()[0]) is None:
+        raise InvalidClusterError(
+            f"{getattr(factory, '__name__', factory)}: the program {command.split()[0]!r} that "
+            "submits jobs is not on the PATH of this machine"
+        )
 
 
 def _keywords(factory: Callable[..., Any], kwargs: Mapping[str, Any]) -> set[str] | None:
