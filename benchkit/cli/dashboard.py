@@ -44,6 +44,8 @@ PORT = 5006
               help="Login or e-mail of a permitted user; default: all users.")  # fmt: skip
 @click.option("--allow-marks", is_flag=True,
               help="Permit writing marks (exclude, accept, bankruptcy).")  # fmt: skip
+@click.option("--insecure", is_flag=True,
+              help="Permit a public --address without a login.")  # fmt: skip
 @click.option("--follow", is_flag=False, flag_value="latest", metavar="[EXPERIMENT]",
               help="Open a running experiment; default: the latest.")  # fmt: skip
 @common("store")
@@ -57,14 +59,15 @@ def dashboard(
     cookie_secret: str | None,
     oauth_users: tuple[str, ...],
     allow_marks: bool,
+    insecure: bool,
     follow: str | None,
     store: str | None,
     **oauth: str | None,
 ) -> None:
     """Show the runs of a store in a browser.
 
-    Ctrl-C stops it. Only this machine can connect unless --address is given. Logins
-    (--basic-auth, --oauth-*) are those of Panel. The dashboard is read-only unless
+    Ctrl-C stops it. Only this machine can connect unless --address is given. A public address needs
+    a login of Panel (--basic-auth, --oauth-*) or --insecure. The dashboard is read-only unless
     --allow-marks is given.
 
     \b
@@ -93,6 +96,7 @@ def dashboard(
         oauth={name.removeprefix("oauth_"): value for name, value in oauth.items() if value},
         oauth_users=oauth_users,
         allow_marks=allow_marks,
+        insecure=insecure,
         follow=follow,
         num_procs=num_procs,
         ready=lambda url: click.echo(url),

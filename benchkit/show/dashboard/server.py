@@ -18,7 +18,7 @@ from benchkit.show.dashboard.web.trusted_hosts import (
     LOOPBACK,
     host_of,
     own_names,
-    reject_unknown_hosts,
+    protect,
 )
 from benchkit.store.store import Store
 
@@ -45,6 +45,7 @@ def serve(
     oauth: Mapping[str, str] | None = None,
     oauth_users: Sequence[str] = (),
     allow_marks: bool = False,
+    insecure: bool = False,
     follow: str | None = None,
     num_procs: int = 1,
     ready: Callable[[str], None] = lambda url: None,
@@ -72,6 +73,8 @@ def serve(
         Allowed accounts, by login name or e-mail address; if empty, all accounts.
     allow_marks : bool, default False
         Allow users to write marks into the store.
+    insecure : bool, default False
+        Accept that everybody who can reach a public address reads the store.
     follow : str, optional
         Running experiment for the first page: its id, the start of the id, or "latest".
     num_procs : int, default 1
@@ -99,6 +102,11 @@ def serve(
         raise UsageError(
             "--allow-marks with a public --address or origin lets everyone write into the store: "
             "add --basic-auth or --oauth-provider"
+        )
+    if address not in LOOPBACK and not (oauth or basic_auth or insecure):
+        raise UsageError(
+            f"--address {address} lets everybody who can reach it read all runs, errors and "
+            "sources: add --basic-auth or --oauth-provider, or accept it with --insecure"
         )
     if allow_marks and oauth and not oauth_users:
         raise UsageError(
@@ -148,7 +156,7 @@ def serve(
         **({"num_procs": num_procs} if num_procs > 1 else {}),
         **options,
     )
-    reject_unknown_hosts(tornado_application(server), address, origins)
+    protect(tornado_application(server), address, origins)
     # With several processes, every child runs from here on; the parent waits in pn.serve.
     if num_procs > 1:
         watch = threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True)

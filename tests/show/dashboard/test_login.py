@@ -16,6 +16,7 @@ from helpers.dashboard_server import (
 )
 from playwright.sync_api import expect
 
+from benchkit.show.dashboard.web.security import MOST_LOGINS
 from benchkit.store.store import Store
 
 KEY, SECRET = "a-key", "a-secret"
@@ -128,3 +129,33 @@ def test_password_login_page_works_offline(page, running_store, tmp_path):
         page.get_by_role("button", name="Log in").click()
         page.wait_for_function(READY)
         sees(page, "tests.sum")
+
+
+@pytest.mark.browser
+def test_guesses_and_logins_from_other_sites_are_refused(page, running_store, tmp_path):
+    (tmp_path / "users.json").write_text(json.dumps({"ada": "secret"}))
+    options = ("--basic-auth", str(tmp_path / "users.json"), "--cookie-secret", "s" * 32)
+    with served(running_store.path, *options) as url:
+
+        def login(password, **headers):
+            form = {"username": "ada", "password": password}
+            headers = {"Origin": url.rstrip("/"), **headers}
+            return page.request.post(f"{url}login", form=form, headers=headers, max_redirects=0)
+
+        assert login("secret", Origin="https://evil.example.org").status == 403
+        assert login("secret", **{"Sec-Fetch-Site": "cross-site"}).status == 403
+        answer = login("secret")
+        assert answer.status == 302
+        (cookie,) = (
+            each["value"]
+            for each in answer.headers_array
+            if each["name"].lower() == "set-cookie" and each["value"].startswith("user=")
+        )
+        assert "HttpOnly" in cookie
+        assert cookie.endswith("SameSite=Lax")
+        assert [login("guess").status for _ in range(MOST_LOGINS)] == [302] * 9 + [429]
+        assert login("secret").status == 429
+        headers = page.request.get(f"{url}login").headers
+        assert "frame-ancestors 'self'" in headers["content-security-policy"]
+        assert headers["x-frame-options"] == "SAMEORIGIN"
+        assert headers["x-content-type-options"] == "nosniff"

@@ -91,6 +91,7 @@ def test_missing_store_is_one_line_error(tmp_path):
         (["--allow-websocket-origin", "*", "--address", "0.0.0.0"], "name the hosts"),
         (["--allow-websocket-origin", "*:5006"], "'*:5006' lets any web page read"),
         (["--basic-auth", "nowhere.json"], "no such file of users"),
+        (["--address", "0.0.0.0"], "or accept it with --insecure"),
         (["--follow", "nosuch"], "experiment 'nosuch': no experiment of that id"),
     ],
 )

@@ -16,7 +16,9 @@ import psutil
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, ErrorHandler
 
-__all__ = ["LOOPBACK", "host_of", "own_names", "reject_unknown_hosts"]
+from benchkit.show.dashboard.web.security import LoginGuard, SecurityHeaders
+
+__all__ = ["LOOPBACK", "host_of", "own_names", "protect"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: Listen on all addresses of this machine.
@@ -73,8 +75,10 @@ def own_names(address: str) -> list[str]:
     return sorted(name.lower() for name in names if name)
 
 
-def reject_unknown_hosts(application: Application, address: str, origins: Iterable[str]) -> None:
-    """Make a Tornado application reject requests with an unknown Host header.
+def protect(application: Application, address: str, origins: Iterable[str]) -> None:
+    """Make a Tornado application send security headers, and reject dangerous requests.
+
+    Rejected are requests with an unknown Host header, and what `LoginGuard` refuses.
 
     Parameters
     ----------
@@ -86,14 +90,17 @@ def reject_unknown_hosts(application: Application, address: str, origins: Iterab
         ``host:port`` that are accepted too; ``*`` matches a part of a name.
     """
     trusted = [*own_names(address), *map(host_of, origins)]
+    guard = LoginGuard(trusted)
+    application.add_transform(SecurityHeaders)
     find_handler = application.find_handler
 
     def find_handler_or_reject(request: HTTPServerRequest, **options: Any) -> Any:
         host = host_of(request.host)
-        if any(fnmatch(host, name) for name in trusted):
+        status = guard.refusal(request)
+        if not any(fnmatch(host, name) for name in trusted):
+            status = _MISDIRECTED
+        if status is None:
             return find_handler(request, **options)
-        return application.get_handler_delegate(
-            request, ErrorHandler, {"status_code": _MISDIRECTED}
-        )
+        return application.get_handler_delegate(request, ErrorHandler, {"status_code": status})
 
     application.find_handler = find_handler_or_reject  # type: ignore[method-assign]
