@@ -92,6 +92,15 @@ def test_regressions_page_has_improvements(site):
     assert SLOWER not in section
 
 
+def test_pages_of_regressions_name_the_owner(site):
+    (regression,) = [path.read_text() for path in (site / "regressions").glob("*.html")]
+
+    assert "<th>who should look</th><td>array team" in regression
+    assert "<td>array team</td>" in (site / "regressions.html").read_text()
+    rows = {row["workload"]: row["owner"] for row in content(site, "overview")["rows"]}
+    assert (rows[SLOWER], rows[FASTER]) == ("array team", "")
+
+
 def test_site_makes_no_requests_and_links_exist(site):
     for page in site.rglob("*.html"):
         text = page.read_text()
@@ -200,6 +209,13 @@ def test_site_opens_from_disk(site, browser, artifacts, scheme):
 
     page.get_by_label("Find").fill("vorticity main")
     assert page.locator("#overview tbody tr").count() == 1
+    page.get_by_label("Find").fill("")
+    page.get_by_label("Size of change").select_option("10")
+    rows = page.locator("#overview tbody tr").all_inner_texts()
+    assert any(SLOWER in row for row in rows)
+    assert not any("array.basic_sum" in row for row in rows)
+    page.get_by_label("Size of change").select_option("0")
+    page.get_by_label("Find").fill("vorticity main")
     page.get_by_label("Show").select_option("news")
     page.get_by_label("Metric").select_option("memory_peak")
     page.screenshot(path=artifacts / f"site-overview-{scheme}.png", full_page=True)
@@ -215,6 +231,9 @@ def test_site_opens_from_disk(site, browser, artifacts, scheme):
     assert "2026-10" in page.locator("#chart .tip").inner_text()
     page.get_by_label("main on bench-1").uncheck()
     assert n_dots(page) == 60
+    page.get_by_label("Range").select_option("7")
+    assert n_dots(page) == 8  # one a night, both ends of the week
+    page.get_by_label("Range").select_option("")
     page.get_by_label("Metric").select_option("memory_peak")
     assert "GiB" in page.locator("#chart").inner_text()
     page.screenshot(path=artifacts / f"site-workload-{scheme}.png", full_page=True)

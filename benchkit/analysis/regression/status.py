@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from benchkit.analysis.changepoint.detect import ChangePoint
 from benchkit.analysis.regression.history import History, night_name
@@ -24,6 +25,7 @@ __all__ = [
     "reported_change",
     "series_label",
     "series_statuses",
+    "workload_owners",
 ]
 
 #: State -> symbol and label, in the order of rows.
@@ -147,6 +149,26 @@ def reported_change(
         if series_name(each.about) == name and days <= SAME_CHANGE_NIGHTS:
             return replace(change, ratio=each.ratio, low=each.low, high=each.high)
     return change
+
+
+def workload_owners(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the owner of each workload that declares one, from its newest run.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs as returned by `Store.runs`.
+
+    Returns
+    -------
+    dict of str to str
+        By name of the variant.
+    """
+    if "owner" not in runs:
+        return {}
+    newest = runs.sort_values("started", ascending=False).drop_duplicates("workload")
+    newest = newest[newest["owner"].fillna("") != ""]
+    return dict(zip(newest["workload"], newest["owner"].astype(str), strict=True))
 
 
 def improvements(

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from benchkit import __version__
 from benchkit.analysis.regression.regression import Regression
+from benchkit.analysis.regression.status import workload_owners
 from benchkit.errors import SiteError, UsageError
 from benchkit.formatting import format_bytes, format_seconds
 from benchkit.show.site.collect import SITE_METRICS, SiteData, collect_site, page_name
@@ -111,7 +112,7 @@ class _Writer:
     def __init__(self, data: SiteData, folder: Path, title: str, address: str) -> None:
         self.data, self.folder, self.title, self.address = data, folder, title, address
         times = data.history.times
-        self.common = {
+        self.common: dict[str, Any] = {
             "site_title": title,
             "n_runs": len(data.history.runs),
             "n_nights": len(times),
@@ -120,6 +121,7 @@ class _Writer:
             "made": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "version": __version__,
             "page_name": page_name,
+            "owners": workload_owners(data.history.runs),
         }
 
     def write(self) -> None:
@@ -168,7 +170,10 @@ class _Writer:
         self._put(f"data/{name}.js", f"window.{variable}={text};\n")
 
     def _overview(self) -> None:
-        self._script("overview", "benchkitOverview", self.data.overview())
+        content = self.data.overview()
+        for row in content["rows"]:
+            row["owner"] = self.common["owners"].get(row["workload"], "")
+        self._script("overview", "benchkitOverview", content)
         news = sorted(self.data.news, key=lambda event: event["kind"] == "set_aside")
         regressions = {regression.id: regression for regression in self.data.regressions}
         lists = {"workloads": self.data.workloads, "news": news, "regressions": regressions}

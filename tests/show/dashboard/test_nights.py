@@ -8,13 +8,14 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.dashboard_server import HOSTILE, READY, served
+from helpers.dashboard_server import HOSTILE, READY, served, text_of
 from helpers.history_data import FAILING, FASTER, SLOWER, fill
 from playwright.sync_api import expect
 
 from benchkit.analysis.regression.history import build_history
 from benchkit.analysis.regression.status import series_statuses
-from benchkit.show.dashboard.nights import overview
+from benchkit.show.dashboard.nights import history, overview
+from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
 
 #: JavaScript that returns the position of a run in a history: its kind, and its index from the end.
 DOT = """([kind, back]) => {
@@ -43,9 +44,14 @@ def site(store):
         yield url
 
 
+def filters(**values):
+    """Return the values of the overview's filters."""
+    return {"metric": "duration", "find": "", "size": "", "show": "all", "night": "", **values}
+
+
 def test_series_statuses_order_by_severity(store):
-    history = build_history(store.runs(), metrics=["duration"], marks=[])
-    statuses = series_statuses(history, store.events())
+    nights = build_history(store.runs(), metrics=["duration"], marks=[])
+    statuses = series_statuses(nights, store.events())
     states = {
         (status.about["workload"], status.about["environment"]): status.state for status in statuses
     }
@@ -74,7 +80,7 @@ def test_overview_shows_workloads_without_ok_run(tmp_path, a_run, monkeypatch):
     assert store.runs(workload=HOSTILE)["id"].iloc[-1] in cells[1]
     assert "since 2026" in cells[4]
     assert overview._never_ok("other", 4) == []
-    (row,) = overview._as_file("duration", HOSTILE, "news", "").to_dict("records")
+    (row,) = overview._as_file(filters(find=HOSTILE, show="news")).to_dict("records")
     assert (row["state"], row["workload"]) == ("failed, never ok", HOSTILE)
     assert "<" not in overview._as_markdown(pd.DataFrame([row])).read()
 
@@ -97,7 +103,7 @@ def test_overview_of_many_series_starts_filtered(store, monkeypatch):
 def test_overview_file_contains_filtered_rows(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
 
-    rows = overview._as_file("duration", "vorticity main", "news", "")
+    rows = overview._as_file(filters(find="vorticity main", show="news"))
 
     (row,) = rows.to_dict("records")
     assert (row["workload"], row["state"]) == (SLOWER, "regressed, new")
@@ -107,15 +113,38 @@ def test_overview_file_contains_filtered_rows(store, monkeypatch):
     lines = overview._as_markdown(rows).read().splitlines()
     assert len(lines) == 3
     assert "+14 %" in lines[-1]
-    assert overview._as_file("duration", "nothing-like-it", "all", "").empty
+    assert overview._as_file(filters(find="nothing-like-it", show="all")).empty
+
+
+@pytest.mark.parametrize(("size", "workloads"), [("5", {SLOWER, FAILING}), ("", None)])
+def test_overview_filters_by_size_of_change(size, workloads, store, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+
+    rows = overview._as_file(filters(find="main", size=size))
+
+    if workloads is None:
+        assert len(rows) > 5
+    else:  # the improvement is 40 nights old: its level is the usual one now
+        assert workloads <= set(rows["workload"]) <= workloads | {FASTER}
+
+
+def test_list_of_histories_has_sparklines_by_category(store, monkeypatch):
+    monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
+
+    text = text_of(history.view({"find": "vorticity"}))
+
+    assert "1 workload with nightly runs" in text
+    assert ">array<" in text
+    assert text.count("<svg") == 2  # in both environments
+    assert "▲ regressed" in text
 
 
 def test_sparkline_label_describes_series(store, monkeypatch):
     monkeypatch.setenv("BENCHKIT_STORE", str(store.path))
-    history, statuses = overview.series_statuses_of("duration")
+    nights, statuses = overview.series_statuses_of("duration")
     status = next(status for status in statuses if status.state == "regressed")
 
-    svg = overview._sparkline(status, history, "duration", 60)
+    svg = series_sparkline(status, nights)
 
     label = re.search('aria-label="(.*?)"', svg).group(1)
     assert label == f"{SLOWER}, 60 nights: regressed, new, +14 % since {status.since}"

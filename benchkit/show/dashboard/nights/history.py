@@ -14,21 +14,28 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History
 from benchkit.analysis.regression.regression import Regression
-from benchkit.analysis.regression.status import series_label
-from benchkit.formatting import counted
+from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
+from benchkit.formatting import counted, format_quantity
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.clicks import CLICK_HELP, open_on_run_click
-from benchkit.show.dashboard.components.filters import metric_select, select
+from benchkit.show.dashboard.components.filters import (
+    filtered,
+    find_field,
+    has_words,
+    metric_select,
+    select,
+)
 from benchkit.show.dashboard.components.mark_form import mark_series
-from benchkit.show.dashboard.components.markup import outcome_text, run_link
+from benchkit.show.dashboard.components.markup import link, outcome_text, run_link
 from benchkit.show.dashboard.components.metrics import metric_terms, metric_text
 from benchkit.show.dashboard.nights.regressions import DAYS
+from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
 from benchkit.show.dashboard.state.cache import open_store
 from benchkit.show.dashboard.state.debounce import Debounced
 from benchkit.show.dashboard.state.nights import (
-    all_nights,
     nights_of_workload,
     regressions,
+    series_statuses_of,
     shown_metrics,
 )
 from benchkit.show.dashboard.state.url import address, write_address
@@ -52,7 +59,8 @@ def view(state: dict[str, str]) -> Viewable:
     ----------
     state : dict
         Keys of the address: `SERIES_FIELDS` and ``metric`` select the series; ``zero=1`` starts
-        the value axis at 0; ``from`` and ``to`` are the first and last day shown.
+        the value axis at 0; ``from`` and ``to`` are the first and last day shown. Without
+        ``workload``, the list of all series; ``find`` filters it.
 
     Returns
     -------
@@ -67,7 +75,11 @@ def view(state: dict[str, str]) -> Viewable:
             "benchkit nightly -k profile:nightly",
         )
     if "workload" not in state:
-        return _list(sorted(all_nights().series["workload"].unique()))
+        widgets = {
+            "metric": metric_select(metrics, state.get("metric")),
+            "find": find_field(state, "workload or environment", 260),
+        }
+        return filtered("history", widgets, _list)
     history = nights_of_workload(state["workload"])
     matching = all_series = history.series.drop_duplicates("key")
     if matching.empty:
@@ -128,13 +140,38 @@ def view(state: dict[str, str]) -> Viewable:
     )
 
 
-def _list(workloads: list[str]) -> pn.Column:
-    lines = [f"{counted(len(workloads), 'workload')} with nightly runs."]
-    content = [ui.page_head("Workloads over time", lines=lines)]
-    for category, names in groupby(workloads, lambda name: name.partition(".")[0]):
-        links = {address("history", workload=name): name for name in names}
-        content += [ui.heading(category), ui.link_list(links)]
-    return ui.column(*content)
+def _list(values: Mapping[str, str]) -> list[Viewable]:
+    """Return the series of a metric, by category."""
+    history, statuses = series_statuses_of(values["metric"])
+    shown = [
+        status
+        for status in statuses
+        if has_words(f"{status.about['workload']} {series_label(status.about)}", values["find"])
+    ]
+    shown.sort(key=lambda status: (str(status.about["workload"]), series_label(status.about)))
+    n_workloads = len({status.about["workload"] for status in shown})
+    lines = [f"{counted(n_workloads, 'workload')} with nightly runs, newest night on the right."]
+    content: list[Viewable] = [ui.page_head("Workloads over time", lines=lines)]
+    for category, members in groupby(shown, _category):
+        rows = [_series_cells(status, history, values["metric"]) for status in members]
+        titles = ["workload", "where", "last night", "state", "nights"]
+        content += [ui.heading(category), tables.html_table(titles, rows)]
+    return content
+
+
+def _category(status: SeriesStatus) -> str:
+    return str(status.about["workload"]).partition(".")[0]
+
+
+def _series_cells(status: SeriesStatus, history: History, metric: str) -> list[str]:
+    keys = {name: status.about[name] for name in SERIES_FIELDS}
+    return [
+        link(str(status.about["workload"]), address("history", metric=metric, **keys)),
+        series_label(status.about),
+        format_quantity(status.value, METRICS[metric].units),
+        " ".join(STATES[status.state]),
+        series_sparkline(status, history),
+    ]
 
 
 def _days(history: History, key: int, state: Mapping[str, str]) -> Range1d:

@@ -14,7 +14,6 @@ from markupsafe import Markup
 from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
-from benchkit.analysis.regression.level_events import worse_direction
 from benchkit.analysis.regression.status import STATES, SeriesStatus, series_label
 from benchkit.formatting import MISSING, counted, format_change, format_quantity
 from benchkit.show import markdown
@@ -29,6 +28,7 @@ from benchkit.show.dashboard.components.filters import (
 from benchkit.show.dashboard.components.markup import NO_FAILURE, link, span
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.lists import runs
+from benchkit.show.dashboard.nights.series_sparkline import SPARK_NIGHTS, series_sparkline
 from benchkit.show.dashboard.state.nights import (
     all_nights,
     regressions,
@@ -37,19 +37,18 @@ from benchkit.show.dashboard.state.nights import (
 )
 from benchkit.show.dashboard.state.url import address
 from benchkit.show.escape import escape
-from benchkit.show.plots.sparkline import sparkline
 from benchkit.store.schema import METRICS
 from benchkit.table import Table
 
 __all__ = ["TITLE", "view"]
 
 TITLE = "Overview"
-#: Number of nights in a sparkline by default.
-SPARK_NIGHTS = 60
 #: Number of nights from which on the first page of a store shows nights instead of runs.
 MIN_NIGHTS = 3
 #: Label of a range -> value in the address: number of nights in the small figures.
 _NIGHTS = {"60 nights": "", "30 nights": "30", "120 nights": "120", "365 nights": "365"}
+#: Label of a smallest change -> value in the address, in percent.
+_SIZES = {"of any size": "", "1 % or more": "1", "5 % or more": "5", "10 % or more": "10"}
 #: States that need no attention.
 QUIET = ("unchanged", "short", "absent")
 _TERMS = {
@@ -68,8 +67,9 @@ def view(state: dict[str, str]) -> Viewable:
     Parameters
     ----------
     state : dict
-        Keys of the address: ``night``, by default the last night; ``metric``, ``find`` and
-        ``show`` (all or news); a page with many series by default shows those that need attention.
+        Keys of the address: ``night``, by default the last night; ``metric``, ``find``, ``size``
+        (smallest change in percent) and ``show`` (all or news); a page with many series by default
+        shows those that need attention.
 
     Returns
     -------
@@ -96,13 +96,14 @@ def view(state: dict[str, str]) -> Viewable:
         "metric": metric,
         "range": select("Range", _NIGHTS, state.get("range"), width=130),
         "find": find_field(state, "workload or environment", 260),
+        "size": select("Changes", _SIZES, state.get("size"), width=140),
         "show": select(
             "Show", _SHOWN, state.get("show"), width=200, default="all" if is_small else "news"
         ),
     }
 
     def rows() -> pd.DataFrame:
-        return _as_file(*(str(widgets[name].value) for name in ("metric", "find", "show", "night")))
+        return _as_file({name: str(widget.value or "") for name, widget in widgets.items()})
 
     page = filtered("overview", widgets, _body)
     page.append(
@@ -119,13 +120,15 @@ def _minute(night: str) -> str:
     return night[:16].replace("T", " ")
 
 
-def _filtered(statuses: Sequence[SeriesStatus], find: str, show: str) -> list[SeriesStatus]:
-    """Return the series of a night that match the filters."""
+def _filtered(statuses: Sequence[SeriesStatus], values: Mapping[str, str]) -> list[SeriesStatus]:
+    """Return the series of a night that match the filters; failed ones have any size."""
+    size = float(values["size"] or 0) / 100
     return [
         status
         for status in statuses
-        if (show == "all" or status.state not in QUIET)
-        and has_words(f"{status.about['workload']} {series_label(status.about)}", find)
+        if (values["show"] == "all" or status.state not in QUIET)
+        and (not size or status.state == "failed" or abs(status.ratio - 1) >= size)
+        and has_words(f"{status.about['workload']} {series_label(status.about)}", values["find"])
     ]
 
 
@@ -134,7 +137,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     history, statuses = series_statuses_of(metric, chosen)
     counts = Counter(status.state for status in statuses)
     summary = ", ".join(f"{counts[name]} {STATES[name][1]}" for name in STATES if counts[name])
-    shown = _filtered(statuses, find, show)
+    shown = _filtered(statuses, values)
     n_hidden = len(statuses) - len(shown)
     lines = [summary + (f"; {n_hidden} of {len(statuses)} hidden" if n_hidden else "")]
     failed_rows = [_never_ok_cells(*item) for item in _never_ok(find, len(history.times) - 1)]
@@ -146,7 +149,7 @@ def _body(values: Mapping[str, str]) -> list[Viewable]:
     rows = [*failed_rows, *(_cells(status, history, metric, n_shown) for status in shown)]
     if rows:
         table = tables.html_table(titles, rows)
-    elif find or show == "all":
+    elif find or values["size"] or show == "all":
         table = ui.message("Nothing to show", "No series matches the filters.")
     else:
         table = ui.message("Nothing needs attention", "Select everything to see all series.")
@@ -167,16 +170,17 @@ def _last_month() -> str:
     return f"{counted(n_open, 'open regression')}, {n_new} began in the last 30 days; improvements"
 
 
-def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
+def _as_file(values: Mapping[str, str]) -> pd.DataFrame:
     """Return the shown rows, with values in the units of the metrics table."""
-    history, statuses = series_statuses_of(metric, chosen)
+    metric = values["metric"]
+    history, statuses = series_statuses_of(metric, values["night"])
     rows: list[dict[str, Any]] = [
         {
             "state": f"{run['outcome']}, never ok",
             **{name: run[name] for name in SERIES_FIELDS},
             "since": since,
         }
-        for run, since in _never_ok(find, len(history.times) - 1)
+        for run, since in _never_ok(values["find"], len(history.times) - 1)
     ]
     rows += [
         {
@@ -189,7 +193,7 @@ def _as_file(metric: str, find: str, show: str, chosen: str) -> pd.DataFrame:
             "noise_units": status.units,
             "since": status.since,
         }
-        for status in _filtered(statuses, find, show)
+        for status in _filtered(statuses, values)
     ]
     columns = ["state", *SERIES_FIELDS, "value", "change", "low", "high", "noise_units", "since"]
     night = night_name(history.times[-1])
@@ -258,24 +262,5 @@ def _cells(status: SeriesStatus, history: History, metric: str, n_nights: int) -
         "failed" if status.state == "failed" else value,
         _since(change, status.since),
         units.replace("-", "−"),
-        _sparkline(status, history, metric, n_nights),
+        series_sparkline(status, history, n_nights),
     ]
-
-
-def _sparkline(status: SeriesStatus, history: History, metric: str, n_nights: int) -> Markup:
-    values = history.values[status.row, -n_nights:]
-    skipped = len(history.times) - values.size
-    changes: Sequence[tuple[int, int]] = [
-        (change.index - skipped, change.direction)
-        for change in history.changes[status.row]
-        if change.index >= skipped
-    ]
-    outcomes = history.outcomes[int(status.about["key"]), -n_nights:]
-    failed = np.flatnonzero(~np.isin(outcomes, ("", *NO_FAILURE))).tolist()
-    label = f"{status.about['workload']}, {values.size} nights: {status.label}"
-    if np.isfinite(status.ratio):
-        label += f", {format_change(status.ratio)}"
-    if status.since:
-        label += f" since {status.since}"
-    worse = worse_direction(metric)
-    return Markup(sparkline(values, changes, worse=worse, failed=failed, label=label))

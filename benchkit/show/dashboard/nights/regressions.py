@@ -10,7 +10,7 @@ from panel.viewable import Viewable
 
 from benchkit.analysis.regression.history import SERIES_FIELDS, night_name
 from benchkit.analysis.regression.regression import FAILING, Regression
-from benchkit.analysis.regression.status import improvements, series_label
+from benchkit.analysis.regression.status import improvements, series_label, workload_owners
 from benchkit.formatting import counted, format_change
 from benchkit.show.dashboard.components import tables, ui
 from benchkit.show.dashboard.components.filters import (
@@ -74,7 +74,7 @@ def view(state: dict[str, str]) -> Viewable:
 
 def _body(values: Mapping[str, str]) -> list[Viewable]:
     since = _since(values["days"])
-    owners = _owners()
+    owners = workload_owners(runs_table())
     found = [
         each
         for each in regressions()
@@ -117,15 +117,6 @@ def _since(days: str) -> str:
     if not days or not len(times):
         return ""
     return night_name(times[-1] - np.timedelta64(int(days), "D"))
-
-
-def _owners() -> dict[str, str]:
-    """Return the owner of each workload that declares one, from its newest run."""
-    runs = runs_table()
-    if "owner" not in runs:
-        return {}
-    newest = runs[runs["owner"].fillna("") != ""].drop_duplicates("workload")
-    return dict(zip(newest["workload"], newest["owner"].astype(str), strict=True))
 
 
 def _cells(regression: Regression, owner: str) -> list[str]:

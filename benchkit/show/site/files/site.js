@@ -124,15 +124,17 @@
 
   const BAD = ["failed", "wrong_answer", "timeout", "lost_workers"];
   function overview(data) {
-    const choose = byId("metric"), filter = byId("show");
+    const choose = byId("metric"), filter = byId("show"), size = byId("size");
     for (const [name, metric] of Object.entries(data.metrics)) {
       choose.append(make("option", { value: name }, metric.name));
     }
     if (data.metrics[recall("metric")]) choose.value = recall("metric");
     filter.value = recall("show") === "news" ? "news" : "all";
     byId("find").value = recall("find") || "";
-    for (const row of data.rows) row.text = `${row.workload} ${row.label} ${row.outcome}`.toLowerCase();
+    if ([...size.options].some((option) => option.value === recall("size"))) size.value = recall("size");
+    for (const row of data.rows) row.text = `${row.workload} ${row.label} ${row.outcome} ${row.owner}`.toLowerCase();
     const of = (row) => row.metrics[choose.value];
+    const isLarge = (row) => size.value === "0" || BAD.includes(row.outcome) || 100 * Math.abs((of(row)?.ratio ?? 1) - 1) >= Number(size.value);
     const state = (row) => {
       if (BAD.includes(row.outcome)) return ["✕", row.outcome.replace("_", " "), "worse", 0];
       const metric = of(row);
@@ -152,15 +154,17 @@
       { name: "in noise units", number: true, cell: (row) => signed(of(row)?.units), sort: (row) => { const units = of(row)?.units; return units === null || units === undefined ? null : Math.abs(units); } },
       { name: "last change", cell: (row) => { const change = of(row)?.change; return change ? `${percent(change.ratio)} on ${change.night}${change.machine ? ", caused by the machine" : ""}` : ""; }, sort: (row) => of(row)?.change?.night ?? null },
       { name: "nights", cell: (row) => of(row) ? spark(of(row)) : "", sort: (row) => row.workload },
+      ...(data.rows.some((row) => row.owner) ? [{ name: "owner", cell: (row) => row.owner, sort: (row) => row.owner }] : []),
     ];
     const show = table(byId("overview"), columns, data.rows, {
       find: byId("find"),
-      keep: (row) => filter.value === "all" || state(row)[3] < 5,
+      keep: (row) => isLarge(row) && (filter.value === "all" || state(row)[3] < 5),
       hidden: byId("hidden"),
       by: 2,
     });
     choose.addEventListener("change", () => { remember("metric", choose.value); show(); });
     filter.addEventListener("change", () => { remember("show", filter.value === "all" ? "" : "news"); show(); });
+    size.addEventListener("change", () => { remember("size", size.value === "0" ? "" : size.value); show(); });
     byId("find").addEventListener("input", () => remember("find", byId("find").value));
   }
 
@@ -187,10 +191,11 @@
   }
 
   function workload(data) {
-    const choose = byId("metric"), chart = byId("chart"), zero = byId("zero");
+    const choose = byId("metric"), chart = byId("chart"), zero = byId("zero"), range = byId("range");
     for (const [name, metric] of Object.entries(data.metrics)) choose.append(make("option", { value: name }, metric.name));
     const wanted = chart.dataset.metric || recall("metric");
     if (data.metrics[wanted]) choose.value = wanted;
+    if ([...range.options].some((option) => option.value === recall("range"))) range.value = recall("range");
     const shown = data.series.map(() => true);
     data.series.forEach((series, place) => {
       byId("series").append(make("label", {}, make("input", { type: "checkbox", checked: "", onchange: (event) => { shown[place] = event.target.checked; plot(); } }),
@@ -200,7 +205,10 @@
     function plot() {
       const metric = choose.value, unit = data.metrics[metric]?.unit ?? "1";
       const values = data.runs.values[metric] || [];
-      const counts = (at) => shown[data.runs.series[at]];
+      const last = data.nights[data.nights.length - 1];
+      const first = range.value ? Math.max(data.nights[0], last - 86400 * Number(range.value)) : data.nights[0];
+      const isIn = (night) => data.nights[night] >= first;
+      const counts = (at) => shown[data.runs.series[at]] && isIn(data.runs.night[at]);
       const isOk = (at) => data.outcomes[data.runs.outcome[at]] === "ok" && data.runs.counts[at] && values[at] !== null;
       const places = values.map((_, at) => at).filter(counts);
       const good = places.filter(isOk);
@@ -209,7 +217,7 @@
       const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
       chart.replaceChildren(svg);
       if (!good.length) {
-        svg.append(draw("text", { x: left, y: height / 2 }, "No run of the selected environments ended ok."));
+        svg.append(draw("text", { x: left, y: height / 2 }, "No run of the selected environments and nights ended ok."));
         return;
       }
       const known = good.map((at) => values[at]).sort((a, b) => a - b);
@@ -221,7 +229,6 @@
       const margin = 0.06 * (high - low);
       high += margin; if (!zero.checked) low -= margin;
       if (known[0] >= 0) low = Math.max(low, 0);
-      const first = data.nights[0], last = data.nights[data.nights.length - 1];
       const x = (seconds) => left + (width - left - right) * (last === first ? 0.5 : (seconds - first) / (last - first));
       const clamp = (value) => Math.min(high, Math.max(low, value));
       const y = (value) => height - bottom - (height - top - bottom) * (clamp(value) - low) / (high - low);
@@ -247,13 +254,13 @@
         svg.append(draw("path", { d: path, stroke: colour(series), "stroke-width": 1.2, fill: "none", opacity: 0.8 }));
       });
       for (const [series, night, only, reason] of data.segments) {
-        if (!shown[series] || (only && only !== metric)) continue;
+        if (!shown[series] || !isIn(night) || (only && only !== metric)) continue;
         const at = x(data.nights[night]);
         svg.append(draw("line", { class: "mark", x1: at, x2: at, y1: top, y2: height - bottom }, draw("title", {}, reason)));
         svg.append(draw("text", { x: at + 3, y: height - bottom - 4 }, reason));
       }
       const rows = [-Infinity, -Infinity, -Infinity]; // where the last label of each row ends
-      const changed = data.changes.filter(([series, only]) => shown[series] && only === metric).sort((a, b) => a[2] - b[2]);
+      const changed = data.changes.filter(([series, only, night]) => shown[series] && isIn(night) && only === metric).sort((a, b) => a[2] - b[2]);
       for (const [, , index, , ratio, , , worse] of changed) {
         const at = x(data.nights[index]), tone = worse ? "var(--worse)" : "var(--better)";
         svg.append(draw("line", { class: "step", x1: at, x2: at, y1: top, y2: height - bottom, stroke: tone }));
@@ -335,6 +342,7 @@
 
     choose.addEventListener("change", () => { remember("metric", choose.value); plot(); });
     zero.addEventListener("change", plot);
+    range.addEventListener("change", () => { remember("range", range.value); plot(); });
     let waiting = null;
     addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(plot, 80); });
     plot();

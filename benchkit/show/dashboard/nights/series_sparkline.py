@@ -1,0 +1,56 @@
+"""Sparkline of a nightly series, for the tables of nights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchkit.analysis.regression.history import History
+from benchkit.analysis.regression.level_events import worse_direction
+from benchkit.analysis.regression.status import SeriesStatus
+from benchkit.formatting import format_change
+from benchkit.show.dashboard.components.markup import NO_FAILURE, Markup
+from benchkit.show.plots.sparkline import sparkline
+
+__all__ = ["SPARK_NIGHTS", "series_sparkline"]
+
+#: Number of nights in a sparkline by default.
+SPARK_NIGHTS = 60
+
+
+def series_sparkline(
+    status: SeriesStatus, history: History, n_nights: int = SPARK_NIGHTS
+) -> Markup:
+    """Return the last nights of a series, with changes of level and failures.
+
+    Parameters
+    ----------
+    status : SeriesStatus
+        State of the series.
+    history : History
+        Series of one metric, with the row of the status.
+    n_nights : int, optional
+        Number of nights.
+
+    Returns
+    -------
+    Markup
+        An SVG element; the label says what it shows.
+    """
+    values = history.values[status.row, -n_nights:]
+    skipped = len(history.times) - values.size
+    changes: Sequence[tuple[int, int]] = [
+        (change.index - skipped, change.direction)
+        for change in history.changes[status.row]
+        if change.index >= skipped
+    ]
+    outcomes = history.outcomes[int(status.about["key"]), -n_nights:]
+    failed = np.flatnonzero(~np.isin(outcomes, ("", *NO_FAILURE))).tolist()
+    label = f"{status.about['workload']}, {values.size} nights: {status.label}"
+    if np.isfinite(status.ratio):
+        label += f", {format_change(status.ratio)}"
+    if status.since:
+        label += f" since {status.since}"
+    worse = worse_direction(str(status.about["metric"]))
+    return Markup(sparkline(values, changes, worse=worse, failed=failed, label=label))
