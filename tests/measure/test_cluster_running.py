@@ -7,6 +7,7 @@ import json
 import os
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
 from distributed import Client, LocalCluster
@@ -14,6 +15,7 @@ from distributed import Client, LocalCluster
 from benchkit.measure.cluster.description import describe
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
+from benchkit.measure.cluster.waiting import requested_workers
 from benchkit.measure.errors import ClusterError
 
 IN_PROCESS = {
@@ -114,6 +116,76 @@ def test_open_cluster_counts_missing_workers(tmp_path, monkeypatch):
 
     with pytest.raises(ClusterError, match="LazyCluster: 1 of 3 workers connected within 1 s"):
         with open_cluster(spec, timeout_s=1.0):
+            pass
+
+
+def test_open_cluster_awaits_workers_that_the_cluster_lists(tmp_path, monkeypatch):
+    """SSHCluster has a worker per host, and no option for their number."""
+    (tmp_path / "host_clusters.py").write_text(
+        "from distributed import LocalCluster\n"
+        "def HostCluster(hosts):\n"
+        "    return LocalCluster(n_workers=len(hosts), processes=False, dashboard_address=None)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = ClusterSpec("host_clusters.HostCluster", {"hosts": ["a", "b"]})
+
+    with open_cluster(spec) as opened:
+        assert requested_workers(opened.cluster, spec) == 2
+        assert opened.description["n_workers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("worker_spec", "kwargs", "n_workers"),
+    [
+        ({0: {"cls": object}, 1: {"cls": object}}, {}, 2),
+        ({0: {"group": ["-0", "-1", "-2"]}, 1: {"group": ["-0"]}}, {}, 4),  # processes of jobs
+        ({0: {"cls": object}}, {"n_workers": 5}, 5),
+        ({}, {}, None),
+    ],
+)
+def test_requested_workers_are_those_of_option_or_list(worker_spec, kwargs, n_workers):
+    cluster = SimpleNamespace(worker_spec=worker_spec)
+
+    assert requested_workers(cluster, ClusterSpec("x.Y", kwargs)) == n_workers
+
+
+def test_cluster_that_takes_no_number_is_scaled_after_its_start(tmp_path, monkeypatch):
+    """As of dask-gateway, which refuses options that it does not know."""
+    (tmp_path / "gateways.py").write_text(
+        "from distributed import LocalCluster\n"
+        "class Gateway:\n"
+        "    def __init__(self, address=None, **options):\n"
+        "        assert not options, options\n"
+        "        self.inner = LocalCluster(0, processes=False, dashboard_address=None)\n"
+        "    def __getattr__(self, name):\n"
+        "        return getattr(self.inner, name)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {"class": "gateways.Gateway", "address": "http://gateway:8000", "n_workers": 2}
+
+    with open_cluster(ClusterSpec.from_dict(options)) as opened:
+        assert opened.description["n_workers"] == 2
+
+
+def test_missing_workers_are_reported_with_the_clusters_logs(tmp_path, monkeypatch):
+    (tmp_path / "stuck.py").write_text(
+        "from distributed import LocalCluster\n"
+        "class Stuck:\n"
+        "    worker_spec = {0: {}, 1: {}}\n"
+        "    def __init__(self):\n"
+        "        self.inner = LocalCluster(1, processes=False, dashboard_address=None)\n"
+        "    def get_logs(self):\n"
+        "        return {'job 17': 'queued\\nInvalid partition: nosuch\\n'}\n"
+        "    def __getattr__(self, name):\n"
+        "        return getattr(self.inner, name)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = ClusterSpec.from_dict({"class": "stuck.Stuck", "timeout": "1 s"})
+
+    with pytest.raises(
+        ClusterError, match=r"1 of 2 workers connected within 1 s; .* job 17: queued"
+    ):
+        with open_cluster(spec):
             pass
 
 

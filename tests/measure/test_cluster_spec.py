@@ -61,6 +61,8 @@ def test_check_accepts_options_of_class_and_workers(kwargs):
         ({"class": 3}, "cluster: class is 3: must be text"),
         ({"address": 3}, "cluster: address is 3: must be text"),
         ({"address": "tcp://x:1", "n_workers": 2}, "n_workers with address 'tcp://x:1'"),
+        ({"timeout": "soon"}, "timeout is 'soon': write for example '5 min'"),
+        ({"timeout": 0}, "timeout is 0: must be above 0"),
     ],
 )
 def test_from_dict_rejects_invalid_options(options, message):
@@ -72,6 +74,7 @@ def test_to_dict_restores_equal_spec():
     for options in (
         {"class": "dask.distributed.LocalCluster", "n_workers": 3, "memory_limit": "1 GiB"},
         {"address": "tcp://10.0.0.1:8786"},
+        {"class": "x.Gateway", "address": "http://gateway:8000", "timeout": "300 s"},
     ):
         written = ClusterSpec.from_dict(options).to_dict()
         assert options.items() <= written.items()
@@ -156,3 +159,14 @@ def test_check_refuses_scheduler_file_without_address(tmp_path, text, message):
 
     with pytest.raises(InvalidClusterError, match=message):
         ClusterSpec(address=str(path)).check()
+
+
+def test_check_names_the_program_that_submits_jobs(tmp_path, monkeypatch):
+    (tmp_path / "queues.py").write_text(
+        "class Job:\n    submit_command = 'qsub-of-nobody -x'\n"
+        "class PBSCluster:\n    job_cls = Job\n    def __init__(self, n_workers=0): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert "'qsub-of-nobody'" in error_of(ClusterSpec("queues.PBSCluster", {"n_workers": 2}))
+    assert "1 or more" in error_of(ClusterSpec("queues.PBSCluster", {"n_workers": 0}))
