@@ -210,6 +210,7 @@ class CapturePlugin(ClusterHooks):
         self.fine_before = read_fine_metrics(self.scheduler)
         self.samples.begin()
         self._guarded(self._start_recording)
+        cpu = process_cpu()
         self.t_on = self.report_poller.start = time()
         steady = monotonic()
         self._guarded(self.running_tasks.start, self.t_on)
@@ -218,7 +219,7 @@ class CapturePlugin(ClusterHooks):
         return {
             "t_on": self.t_on,
             "steady": steady,
-            "cpu": process_cpu(),
+            "cpu": cpu,
             "n_workers": len(self.scheduler.workers),
         }
 
