@@ -147,9 +147,10 @@ def test_logs_contain_worker_warnings(client, observed):
         client.submit(complain, pure=False).result()
     logs = observation.run.tree["logs"].to_dataset()
 
-    assert "too much of this" in logs["text"].values[0]
-    assert logs["level"].values[0] == "WARNING"
-    assert 0 <= float(logs["time"].values[0]) <= observation.run.metrics["duration"]
+    # A busy machine adds lines: "Event loop was unresponsive".
+    (at,) = [i for i, text in enumerate(logs["text"].values) if "too much of this" in text]
+    assert logs["level"].values[at] == "WARNING"
+    assert 0 <= float(logs["time"].values[at]) <= observation.run.metrics["duration"]
     assert not any("and so on" in text for text in logs["text"].values)
 
 

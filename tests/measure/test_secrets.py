@@ -115,6 +115,7 @@ def test_redact_keeps_structure_types_and_order():
     value = {
         "b": 1, "a": (1, 2.5, None, True), "token": "x1", "n_tokens": 3, "password": "",
         "packages": {"tokenizers": "0.15", "secretstorage": "3.3"}, "blob": b"\0\1",
+        "pins": {"asttokens": "3.0.0", "secretstorage": "3.3.3", "pytest-secrets": "1.0rc1"},
         "number": np.int64(3), "argv": ["benchkit", "--token", "s3cr3t", "run"],
         "auth": {"type": "kerberos", "password": "k"},
     }  # fmt: skip

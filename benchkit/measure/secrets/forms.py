@@ -7,7 +7,7 @@ import re
 __all__ = ["FORMS", "is_secret_name"]
 
 _NAME = re.compile(
-    r"token|passw|pwd|passphrase|secret|credential|private|cookie|webhook|signature"
+    r"token($|[-.])|passw|pwd|passphrase|secret|credential|private|cookie|webhook|signature"
     r"|api-?key|access-?key|account-?key|shared-?key|storage-?key|signing-?key|encryption-?key"
     r"|connection-?string|(^|[-.])(auth|pat|dsn|sas|bearer)($|[-.])|-auth$|^auth-"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -27,6 +28,8 @@ _STARS = "***"
 _SHORTEST = 6
 #: Entries whose keys are names of packages or metrics, such as ``tokenizers``.
 _NO_SECRETS = ("packages", "versions", "extra_metrics", "extra_units", "metric_versions")
+#: A version of a package whose name sounds like a secret, such as ``secretstorage``.
+_VERSION = re.compile(r"v?\d+(\.\d+)+([.+-]?[a-z]+\d*)*")
 #: Values under names of secrets that were passed to `remember_secrets`.
 _known: set[str] = set()
 
@@ -105,7 +108,8 @@ def _redact(value: Any, key: str, known: list[str]) -> Any:
         }
     if hasattr(value, "tolist"):  # a NumPy scalar or array
         value = value.tolist()
-    if value not in (None, "", [], False, True) and is_secret_name(key):
+    is_empty = value in (None, "", [], False, True)
+    if is_secret_name(key) and not is_empty and not _VERSION.fullmatch(str(value)):
         return REDACTED
     if isinstance(value, (list, tuple, set, frozenset)):
         words = [""] + [item if isinstance(item, str) else "" for item in value]
