@@ -148,7 +148,7 @@ def test_logs_contain_worker_warnings(client, observed):
     logs = observation.run.tree["logs"].to_dataset()
 
     # A busy machine adds lines: "Event loop was unresponsive".
-    (at,) = [i for i, text in enumerate(logs["text"].values) if "too much of this" in text]
+    at = next(i for i, text in enumerate(logs["text"].values) if "too much of this" in text)
     assert logs["level"].values[at] == "WARNING"
     assert 0 <= float(logs["time"].values[at]) <= observation.run.metrics["duration"]
     assert not any("and so on" in text for text in logs["text"].values)
