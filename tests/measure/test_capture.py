@@ -150,7 +150,8 @@ def test_logs_contain_worker_warnings(client, observed):
     # A busy machine adds lines: "Event loop was unresponsive".
     at = next(i for i, text in enumerate(logs["text"].values) if "too much of this" in text)
     assert logs["level"].values[at] == "WARNING"
-    assert 0 <= float(logs["time"].values[at]) <= observation.run.metrics["duration"]
+    # Times are those of a wall clock, the duration is that of a steady one.
+    assert 0 <= float(logs["time"].values[at]) <= observation.run.metrics["duration"] + 0.05
     assert not any("and so on" in text for text in logs["text"].values)
 
 

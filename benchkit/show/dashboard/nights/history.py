@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Any
 
 import pandas as pd
@@ -141,7 +140,7 @@ def view(state: dict[str, str]) -> Viewable:
 
 
 def _list(values: Mapping[str, str]) -> list[Viewable]:
-    """Return the series of a metric, by category."""
+    """Return the series of a metric, by name."""
     history, statuses = series_statuses_of(values["metric"])
     shown = [
         status
@@ -151,16 +150,14 @@ def _list(values: Mapping[str, str]) -> list[Viewable]:
     shown.sort(key=lambda status: (str(status.about["workload"]), series_label(status.about)))
     n_workloads = len({status.about["workload"] for status in shown})
     lines = [f"{counted(n_workloads, 'workload')} with nightly runs, newest night on the right."]
-    content: list[Viewable] = [ui.page_head("Workloads over time", lines=lines)]
-    for category, members in groupby(shown, _category):
-        rows = [_series_cells(status, history, values["metric"]) for status in members]
-        titles = ["workload", "where", "last night", "state", "nights"]
-        content += [ui.heading(category), tables.html_table(titles, rows)]
-    return content
-
-
-def _category(status: SeriesStatus) -> str:
-    return str(status.about["workload"]).partition(".")[0]
+    rows = [_series_cells(status, history, values["metric"]) for status in shown]
+    titles = ["workload", "where", "last night", "state", "nights"]
+    return [
+        ui.page_head("Workloads over time", lines=lines),
+        tables.html_table(titles, rows)
+        if rows
+        else ui.paragraph("No workload matches the filter."),
+    ]
 
 
 def _series_cells(status: SeriesStatus, history: History, metric: str) -> list[str]:
