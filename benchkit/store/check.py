@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -160,7 +161,8 @@ def inspect_store(
                 record = _verified_record(files.path(name), run_id, digests.get(run_id))
             except UnreadableRun as error:
                 unreadable.append(str(error))
-                bad.append(run_id)
+                if os.access(files.path(name), os.R_OK):  # without permission it may be whole
+                    bad.append(run_id)
                 continue
             n_readable += 1
             if run_id in listed:

@@ -4,12 +4,14 @@ import dataclasses
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
 from benchkit.errors import UnreadableRun
 from benchkit.measure.run_ids import derived_id, new_id
 from benchkit.store.check import CheckReport
+from benchkit.store.runfile import digest
 from benchkit.store.runfile.file import encode_run, run_name
 
 
@@ -224,3 +226,23 @@ def test_check_report_is_frozen_json_and_readable(filled, make_run):
     assert "notes.txt" in repr(report)
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.runs = 3
+
+
+def test_run_without_permission_is_not_set_aside(filled, monkeypatch):
+    """Replaces the calls of the system, because root may read every file."""
+    path, read = filled.files.path(run_name(filled.ids()[0])), Path.read_bytes
+
+    def refuse(self):
+        if self == path:
+            raise PermissionError(13, "Permission denied")
+        return read(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)
+        patch.setattr("benchkit.store.check.os.access", lambda name, mode: name != path)
+        digest._kept.clear()
+        report = filled.check(set_aside=True)
+
+    assert "cannot be read: Permission denied" in report.unreadable[0]
+    assert report.set_aside == report.damaged_runs == []
+    assert filled.check().healthy

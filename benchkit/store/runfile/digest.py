@@ -97,7 +97,9 @@ def verify(path: Path) -> Verified:
         There is no such file.
     UnreadableRun
         The content does not match its digest; or there is none, and the file cannot be read within
-        the limits of `try_to_read`.
+        the limits of `try_to_read`; or the system does not permit reading.
+    StoreError
+        The other process does not start.
     """
     name, status = str(path), os.stat(path)
     identity = (status.st_size, status.st_mtime_ns, status.st_ino)
@@ -116,8 +118,8 @@ def _examine(path: Path) -> Verified | str:
         data = path.read_bytes()
     except FileNotFoundError:
         raise
-    except OSError as error:
-        return error.strerror or str(error)
+    except OSError as error:  # not kept: the user can permit it
+        raise UnreadableRun(f"{path}: cannot be read: {error.strerror or error}") from error
     trailer = _PATTERN.fullmatch(data[-_TRAILER_BYTES:])
     if trailer is None:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import xarray as xr
 
-from benchkit.errors import UnreadableRun, UsageError
+from benchkit.errors import BenchkitError, UnreadableRun, UsageError
 from benchkit.measure.run_ids import id_time, is_id
 from benchkit.store.runfile.digest import digest_of, verify
 from benchkit.store.runfile.reader import is_own_file, open_verified, read_tree
@@ -113,7 +113,7 @@ def open_run(path: Path, groups: Collection[str] | None = None) -> xr.DataTree:
             tree = read_tree(path, groups)
         else:
             tree = xr.open_datatree(path, engine="h5netcdf")
-    except (FileNotFoundError, UnreadableRun):
+    except (FileNotFoundError, BenchkitError):
         raise
     except Exception as error:
         raise UnreadableRun(f"{path}: damaged run file: {_first_line(error)}") from error

@@ -71,10 +71,18 @@ def try_to_read(path: Path, size: int) -> None:
     ------
     TrialError
         The file cannot be read, or exceeds a limit of time or memory.
+    StoreError
+        The other process does not start.
     """
     cpu_s = max(MOST_CPU_S, round(MOST_CPU_S * size / 1e7))
-    with _lock:
-        answer = _ask({"path": str(path.absolute()), "cpu_s": cpu_s}, _WALL_PER_CPU * cpu_s)
+    try:
+        with _lock:
+            answer = _ask({"path": str(path.absolute()), "cpu_s": cpu_s}, _WALL_PER_CPU * cpu_s)
+    except OSError as error:
+        from benchkit.errors import StoreError  # not in the other process
+
+        text = f"{path}: has no digest, and no process starts that tries to read it"
+        raise StoreError(f"{text}: {error.strerror or error}") from error
     if answer is None:
         raise TrialError(f"HDF5 needs more than {cpu_s} s of CPU or {_MOST_MEMORY // 2**30} GiB")
     if answer:

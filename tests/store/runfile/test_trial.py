@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
 
-from benchkit.errors import UnreadableRun
+from benchkit.errors import StoreError, UnreadableRun
 from benchkit.store.runfile import trial
 from benchkit.store.runfile.file import open_run, read_record
 
@@ -48,11 +47,25 @@ def test_file_that_would_fill_the_memory_is_refused(tmp_path):
         open_run(path)
 
 
-def test_compressible_variables_of_usual_size_are_read(tmp_path):
-    data = np.zeros(2**23)  # 64 MiB
-    path = write(tmp_path / "x.nc", zeros={"data": data, "compression": "gzip", "chunks": True})
+def test_limit_of_memory_is_absolute_or_relative():
+    small, large = trial.MOST_BYTES, trial.MOST_BYTES + 1
 
-    trial.try_to_read(path, path.stat().st_size)
+    assert trial.check_size("zeros", small, 10) is None
+    assert trial.check_size("data", large, large // 100) is None
+    with pytest.raises(ValueError, match="zeros has 10 B in the file, but needs"):
+        trial.check_size("zeros", large, 10)
+
+
+def test_run_is_not_called_damaged_if_no_process_starts(tmp_path, monkeypatch):
+    path = write(tmp_path / "x.nc", x={"data": [1.0]})
+
+    def fail():
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(trial, "_process", None)
+    monkeypatch.setattr(trial, "_start", fail)
+    with pytest.raises(StoreError, match="no process starts that tries to read it: Cannot"):
+        open_run(path)
 
 
 def test_process_is_kept_and_replaced_after_its_end(tmp_path):
