@@ -182,14 +182,15 @@ def pair_workloads(runs: pd.DataFrame) -> pd.DataFrame:
 def _swept_parameters(runs: pd.DataFrame) -> set[str]:
     if not {"arm", "params"} <= set(runs):
         return set()
-    arms = set(zip(runs["arm"].fillna(""), runs["params"], strict=True))
-    return {
-        name
-        for arm, text in arms
-        if "=" in arm
-        for name, value in decode_json(text).items()
-        if f"{name}={value}" in split_at_commas(arm)
-    }
+    swept: set[str] = set()
+    other: set[str] = set()
+    for arm, text in set(zip(runs["arm"].fillna(""), runs["params"], strict=True)):
+        point = dict(part.split("=", 1) for part in split_at_commas(arm) if "=" in part)
+        for name, value in decode_json(text).items():
+            if name in point:
+                (swept if point[name] == str(value) else other).add(name)
+    # An arm of a swept setting, such as n_workers, runs all values of a parameter of that name.
+    return swept - other
 
 
 def _without_parameters(runs: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:

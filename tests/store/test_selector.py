@@ -3,7 +3,7 @@ import json
 import pytest
 
 from benchkit.errors import InvalidSelectionError, NotEnoughRuns, UsageError
-from benchkit.store.selector import parse_selection, select_runs, select_sets
+from benchkit.store.selector import pair_workloads, parse_selection, select_runs, select_sets
 
 
 def test_select_runs_applies_filters(filled):
@@ -126,3 +126,28 @@ def test_select_sets_have_workloads_without_the_selected_parameters(store, make_
         "etl.agg[method=apply,n=10]",
         "etl.agg[method=sum,n=10]",
     ]
+
+
+def runs_of(store, make_run, rows):
+    for arm, workload in rows:
+        store.add(make_run(workload, groups=False, arm=arm))
+    return store.runs()
+
+
+def test_pair_workloads_removes_swept_parameters(store, make_run):
+    rows = [("method=sum", "t.g[method=sum,n=1]"), ("method=apply", "t.g[method=apply,n=1]")]
+    runs = runs_of(store, make_run, [*rows, ("null", "t.g[method=sum,n=1]")])
+
+    assert set(pair_workloads(runs)["workload"]) == {"t.g[n=1]"}
+
+
+def test_pair_workloads_keeps_parameters_named_like_a_swept_setting(store, make_run):
+    """The arms set the workers of the cluster; the parameter of the workload has the same name."""
+    rows = [
+        (f"n_workers={setting}", f"t.g[n_workers={value}]")
+        for setting in (2, 4)
+        for value in (2, 4)
+    ]
+    runs = runs_of(store, make_run, rows)
+
+    assert set(pair_workloads(runs)["workload"]) == {"t.g[n_workers=2]", "t.g[n_workers=4]"}
