@@ -163,10 +163,10 @@ def test_check_refuses_scheduler_file_without_address(tmp_path, text, message):
 
 def test_check_names_the_program_that_submits_jobs(tmp_path, monkeypatch):
     (tmp_path / "queues.py").write_text(
-        "class Job:\n    submit_command = 'qsub-of-nobody -x'\n"
+        "class Job:\n    submit_command = 'no-such-qsub -x'\n"
         "class PBSCluster:\n    job_cls = Job\n    def __init__(self, n_workers=0): pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert "'qsub-of-nobody'" in error_of(ClusterSpec("queues.PBSCluster", {"n_workers": 2}))
+    assert "'no-such-qsub'" in error_of(ClusterSpec("queues.PBSCluster", {"n_workers": 2}))
     assert "1 or more" in error_of(ClusterSpec("queues.PBSCluster", {"n_workers": 0}))

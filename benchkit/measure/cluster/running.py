@@ -132,6 +132,8 @@ def _start(spec: ClusterSpec) -> Any:
     factory, kwargs = spec.factory(), dict(spec.kwargs)
     if not takes_option(factory, "n_workers"):  # see `await_workers`
         kwargs.pop("n_workers", None)
+    if spec.timeout_s and takes_option(factory, "timeout"):  # coiled's has the same meaning
+        kwargs["timeout"] = spec.timeout_s
     if spec.is_local:
         # An unused dashboard costs start time, and its port may be in use.
         kwargs.setdefault("dashboard_address", None)
