@@ -27,6 +27,7 @@ from benchkit.show.dashboard.components.filters import (
 from benchkit.show.dashboard.components.mark_form import mark_series
 from benchkit.show.dashboard.components.markup import link, outcome_text, run_link
 from benchkit.show.dashboard.components.metrics import metric_terms, metric_text
+from benchkit.show.dashboard.nights.no_nights import no_nights
 from benchkit.show.dashboard.nights.regressions import DAYS
 from benchkit.show.dashboard.nights.series_sparkline import series_sparkline
 from benchkit.show.dashboard.state.cache import open_store
@@ -68,11 +69,7 @@ def view(state: dict[str, str]) -> Viewable:
     """
     metrics = shown_metrics()
     if not metrics:
-        return ui.message(
-            "No nights yet",
-            "Measure a selection every night, then this page shows its history:",
-            "benchkit nightly -k profile:nightly",
-        )
+        return no_nights("its history")
     if "workload" not in state:
         widgets = {
             "metric": metric_select(metrics, state.get("metric")),

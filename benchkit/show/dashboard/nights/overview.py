@@ -28,6 +28,7 @@ from benchkit.show.dashboard.components.filters import (
 from benchkit.show.dashboard.components.markup import NO_FAILURE, link, span
 from benchkit.show.dashboard.components.metrics import metric_term
 from benchkit.show.dashboard.lists import runs
+from benchkit.show.dashboard.nights.no_nights import no_nights
 from benchkit.show.dashboard.nights.series_sparkline import SPARK_NIGHTS, series_sparkline
 from benchkit.show.dashboard.state.nights import (
     all_nights,
@@ -79,12 +80,9 @@ def view(state: dict[str, str]) -> Viewable:
     metrics = shown_metrics()
     n_nights = len(all_nights().times)
     if not metrics or (n_nights < MIN_NIGHTS and not state.get("view")):
-        text = f"This store has {counted(n_nights, 'night')}. Measure a selection every night, "
-        message = ui.message(
-            "No nights yet" if not metrics else "Too few nights to compare",
-            f"{text}then this page shows what changed; below are the runs:",
-            "benchkit nightly -k profile:nightly",
-        )
+        title = {"title": "Too few nights to compare"} if metrics else {}
+        has = f"This store has {counted(n_nights, 'night')}; below are the runs."
+        message = no_nights("what changed", before=has, **title)
         return ui.column(message, runs.view({}))
     first, *others = (night_name(time) for time in reversed(all_nights().times))
     nights = {_minute(first): "", **{_minute(name): name for name in others}}

@@ -21,6 +21,7 @@ from benchkit.show.dashboard.components.filters import (
     select,
 )
 from benchkit.show.dashboard.components.markup import Markup, link, span
+from benchkit.show.dashboard.nights.no_nights import no_nights
 from benchkit.show.dashboard.state.cache import open_store, runs_table
 from benchkit.show.dashboard.state.nights import all_nights, nights_of, regressions, shown_metrics
 from benchkit.show.dashboard.state.url import address
@@ -58,11 +59,7 @@ def view(state: dict[str, str]) -> Viewable:
     """
     metrics = shown_metrics()
     if not metrics:
-        return ui.message(
-            "No nights yet",
-            "Regressions are found in nightly measurements:",
-            "benchkit nightly -k profile:nightly",
-        )
+        return no_nights("regressions and improvements")
     widgets = {
         "days": select("Period", DAYS, state.get("days"), width=150),
         "state": select("State", _STATES, state.get("state"), width=170),

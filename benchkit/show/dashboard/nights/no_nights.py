@@ -1,0 +1,30 @@
+"""Message of the pages of nights for a store without nights."""
+
+from __future__ import annotations
+
+from panel.viewable import Viewable
+
+from benchkit.show.dashboard.components import ui
+
+__all__ = ["no_nights"]
+
+
+def no_nights(shows: str, *, title: str = "No nights yet", before: str = "") -> Viewable:
+    """Return the message with the command that measures a night.
+
+    Parameters
+    ----------
+    shows : str
+        What the page shows then.
+    title : str, optional
+        Title of the message.
+    before : str, optional
+        Sentence before it.
+
+    Returns
+    -------
+    Viewable
+        The message.
+    """
+    text = f"{before} Measure a selection every night, then this page shows {shows}:".strip()
+    return ui.message(title, text, "benchkit nightly -k profile:nightly")
