@@ -46,7 +46,10 @@ class _ErrorReportingGroup(click.Group):
                 # The reader of stdout (`head`) has exited: flushing at exit would raise again.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 ctx.exit(0)
-            _print_error(f"{error.filename or 'system'}: {error.strerror or error}")
+            reason = error.strerror or str(error)
+            _print_error(
+                f"{error.filename}: not accessible: {reason}" if error.filename else reason
+            )
             ctx.exit(BenchkitError.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted: finished runs are stored", err=True)
