@@ -341,6 +341,10 @@ class MeasuringKernel:
         if group:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
+        # After Ctrl-C the connections are open. Python would close them at its exit, in an order in
+        # which ZeroMQ can wait for ever.
+        with suppress(Exception):
+            manager.close_channels()
         redact_file(self._log)
 
     def close(self) -> None:

@@ -58,3 +58,15 @@ def test_kernel_execute_failure_leaks_no_files_or_threads(kernel, notebook, tmp_
     assert after[2][0] <= after[0][0]
     assert after[3][0] <= after[1][0]
     assert after[3][1] <= after[1][1]
+
+
+def test_kernel_end_closes_connections_of_an_interrupted_notebook(kernel):
+    """At the exit of Python, ZeroMQ can wait for ever for a connection that is still open."""
+    client = kernel._manager.client()
+    client.start_channels()
+    context = client.context
+
+    kernel.kill()
+
+    assert context.closed
+    assert not client.channels_running
