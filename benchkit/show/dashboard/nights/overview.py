@@ -81,8 +81,8 @@ def view(state: dict[str, str]) -> Viewable:
     n_nights = len(all_nights().times)
     if not metrics or (n_nights < MIN_NIGHTS and not state.get("view")):
         title = {"title": "Too few nights to compare"} if metrics else {}
-        has = f"This store has {counted(n_nights, 'night')}; below are the runs."
-        message = no_nights("what changed", before=has, **title)
+        has = f"This store has {counted(n_nights, 'night')}."
+        message = no_nights("what changed; below are the runs", before=has, **title)
         return ui.column(message, runs.view({}))
     first, *others = (night_name(time) for time in reversed(all_nights().times))
     nights = {_minute(first): "", **{_minute(name): name for name in others}}
