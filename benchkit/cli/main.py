@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from typing import NoReturn
 
 import click
 
@@ -35,9 +36,17 @@ INTERRUPTED = 130
 class _ErrorReportingGroup(click.Group):
     """A group that prints an error as one line on stderr and exits with its exit code."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            _exit_with_usage_error(error, ctx)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            _exit_with_usage_error(error, ctx)
         except BenchkitError as error:
             _print_error(str(error))
             ctx.exit(error.exit_code)
@@ -59,6 +68,16 @@ class _ErrorReportingGroup(click.Group):
         except Exception:  # 1 would mean that something is worse
             _print_error(f"unexpected error, please report it\n{traceback.format_exc()}")
             ctx.exit(BenchkitError.exit_code)
+
+
+def _exit_with_usage_error(error: click.UsageError, ctx: click.Context) -> NoReturn:
+    """Print the message of click as one line that names the command; without words, print help."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help; click 8.2 has it
+        raise error
+    command = error.ctx.command_path if error.ctx else ctx.command_path
+    message = " ".join(error.format_message().split()).rstrip(".")
+    _print_error(f"{message} (see `{command} --help`)")
+    ctx.exit(error.exit_code)
 
 
 def _print_error(text: str) -> None:

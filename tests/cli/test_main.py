@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchkit.cli.main import _ErrorReportingGroup
+from benchkit.cli.main import benchkit as benchkit_command
 from benchkit.errors import BenchkitError, UsageError
 
 
@@ -51,3 +52,34 @@ def test_unexpected_error_is_no_verdict():
     assert done.stderr.startswith("error: unexpected error, please report it")
     assert "ZeroDivisionError" in done.stderr
     assert "abc123def" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("--stor x", "No such option '--stor' (see `benchkit --help`)"),
+        ("ab a --swep x=1", "--sweep'?) (see `benchkit ab --help`)"),
+        ("env import", "error: Missing argument 'FOLDER' (see `benchkit env import --help`)"),
+        ("env import none", "Directory 'none' does not exist (see `benchkit env import --help`)"),
+        ("run -n 0", "'-n': 0 is not in the range x>=1 (see `benchkit run --help`)"),
+        ("mark accept x", "'--reason' / '-m' (see `benchkit mark accept --help`)"),
+        ("env build", "error: Missing argument 'NAMES...' (see `benchkit env build --help`)"),
+    ],
+)
+def test_wrong_argument_is_one_line_that_names_the_help(arguments, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    done = CliRunner().invoke(benchkit_command, arguments.split(), prog_name="benchkit")
+
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["env"]])
+def test_group_without_command_prints_its_help(arguments):
+    done = CliRunner().invoke(benchkit_command, arguments, prog_name="benchkit")
+
+    assert "Commands:" in done.output
+    assert "error:" not in done.output
