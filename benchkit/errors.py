@@ -41,6 +41,7 @@ __all__ = [
     "MissingExtra",
     "MissingPackage",
     "NotEnoughRuns",
+    "NotRecorded",
     "SiteError",
     "StoreError",
     "UnknownRun",
@@ -97,6 +98,10 @@ class SiteError(BenchkitError):
 
 class UnknownRun(UsageError):
     """No run in the store has this id or id prefix."""
+
+
+class NotRecorded(UsageError):
+    """A run does not contain the data that an analysis needs."""
 
 
 class UnreadableRun(BenchkitError):

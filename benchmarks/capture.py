@@ -4,6 +4,7 @@ Prints results, asserts nothing. Arms run interleaved, in a new random order eac
 bare arm runs twice: the difference between the two is the noise of all other numbers.
 
 ``state``: the scheduler's state machine alone, no network: CPU time of its thread per task.
+``submission``: what recording the graph adds per task when a client submits it.
 ``jobs``: whole jobs on a LocalCluster with two processes, compared with captures of other projects.
 ``alternating``: the trivial job on two clusters, captured alternately, for high precision.
 ``storage``: the cost of the end of a capture, from a thousand to a million tasks.
@@ -27,6 +28,7 @@ sys.path[:0] = [str(HERE.parent)]
 from _capture_end_to_end import ARMS, JOBS, end_to_end  # noqa: E402
 from _capture_storage import storage  # noqa: E402
 from _capture_state import fake_worker, no_workers, state_machine  # noqa: E402
+from _capture_submission import submission  # noqa: E402
 from _capture_alternating import alternating  # noqa: E402
 from distributed import Scheduler  # noqa: E402
 
@@ -66,7 +68,7 @@ async def sample_once() -> None:
 def main() -> None:
     """Print all parts, or those that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = ("state", "jobs", "alternating", "storage", "workers")
+    parts = ("state", "submission", "jobs", "alternating", "storage", "workers")
     parser.add_argument("part", nargs="*", choices=[*parts, []], help="by default all")
     parser.add_argument("--rounds", type=int, default=21, help="of the state machine; jobs a third")
     parser.add_argument("--tasks", type=int, default=8000, help="a round of the state machine")
@@ -83,6 +85,8 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=r"(?s)\s*Port \d+ is already in use")
     if "state" in parts:
         asyncio.run(state_machine(rounds, count))
+    if "submission" in parts:
+        asyncio.run(submission(rounds, count))
     if "jobs" in parts:
         size = 0.02 if given.quick else 1.0
         end_to_end(max(3, rounds // 3), size, given.job, given.arm)

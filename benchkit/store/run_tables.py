@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.errors import UsageError
+from benchkit.errors import NotRecorded, UsageError
+from benchkit.store.task_graph import TaskGraph, has_task_graph
 
 __all__ = ["RunTables", "worker_names"]
 
@@ -89,6 +90,26 @@ class RunTables:
         frame = pd.DataFrame({name: tasks[name].values for name in columns})
         frame.insert(0, "task_group", pd.Categorical.from_codes(tasks["group"].values, names))
         return frame
+
+    def task_graph(self) -> TaskGraph:
+        """Return the graph of the run: dependencies, durations and sizes of its tasks.
+
+        Returns
+        -------
+        TaskGraph
+            A node per task, dependencies before dependents.
+
+        Raises
+        ------
+        NotRecorded
+            The run has no graph: an older file, capture level "light", or an incomplete capture.
+        """
+        if not has_task_graph(self.tree):
+            raise NotRecorded(
+                f"run {self.tree.attrs['id']}: the dependencies of its tasks were not recorded: "
+                "measure it again at capture level full (run files from format 2 on have them)"
+            )
+        return TaskGraph.of(self.tree)
 
     def task_keys(self, rows: np.ndarray | None = None) -> list[str]:
         """Return the keys of tasks: all, or those of some rows of `task_stream`.

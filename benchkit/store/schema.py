@@ -18,8 +18,9 @@ __all__ = [
     "Metric",
 ]
 
-#: Version of the run file; increased by a change that an older reader would misread.
-RUN_FORMAT = 1
+#: Version of the run file. Files of version 1 have no task graph and nothing from before the first
+#: task; everything else is the same in both.
+RUN_FORMAT = 2
 
 #: How a run can end. Only `ok` feeds statistics.
 OUTCOMES = (

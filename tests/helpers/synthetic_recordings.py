@@ -14,6 +14,7 @@ from typing import Any
 from benchkit.measure.capture import (
     ACTIONS,
     EVENT_COLUMNS,
+    GRAPH_COLUMNS,
     MEMORY_COLUMNS,
     SAMPLE_COLUMNS,
     SCHEDULER_COLUMNS,
@@ -101,6 +102,25 @@ def segment(
         "groups": [],
         "fine": [],
         **tables,
+    }
+
+
+def graph(*nodes: tuple[int, tuple[int, ...]], wanted: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Return tables of one submission; a node is its group and its dependencies."""
+    dependencies = [dependency for _, before in nodes for dependency in before]
+    rows = [
+        {"group": group, "n_dependencies": len(before), "order": place}
+        for place, (group, before) in enumerate(nodes)
+    ]
+    times = {"received": ON + 1, "materialized": ON + 1.2, "ordered": ON + 1.3, "started": ON + 1.4}
+    return {
+        "nodes": table(GRAPH_COLUMNS["nodes"], *rows),
+        "dependencies": array("i", dependencies).tobytes(),
+        "submissions": table(GRAPH_COLUMNS["submissions"], {**times, "n_wanted": len(wanted)}),
+        "wanted": array("i", wanted).tobytes(),
+        "releases": table(GRAPH_COLUMNS["releases"], *({"time": OFF, "node": n} for n in wanted)),
+        "producers": array("i", [0]).tobytes(),
+        "node_options": [(0, '{"retries": 1}')],
     }
 
 

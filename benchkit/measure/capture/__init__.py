@@ -6,19 +6,21 @@ analyses nothing: it appends to columns, which the client drains (`capture_clien
 
 Four rules keep it cheap and harmless. Level "light" is not called for tasks: it reads the
 scheduler's own counters periodically (`poller`). Level "full" records each finished task
-(`transition_table`) and converts the records to columns later (`task_stream`). A value that a
+(`transition_table`) and converts the records to columns later (`task_stream`), and reads the
+dependencies of tasks when a graph arrives (`task_graph`). A value that a
 release of distributed does not have is NaN. No error is raised into the scheduler: errors are
 recorded and sent with the data. A capture whose client is gone removes itself.
 
 On workers: `worker_plugin`, `worker_log`, `memory_sampler`. On the scheduler: `task_groups`,
-`cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `poller`, `scattered_data`,
-`running_tasks`, `samples`, `heartbeats`, `worker_reports`, and `scheduler_plugin`, which uses all
-of them. On both: `columns`, `loop_lag`, `process_cpu`.
+`cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `task_graph`, `poller`,
+`scattered_data`, `running_tasks`, `samples`, `heartbeats`, `worker_reports`, and
+`scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, `process_cpu`.
 """
 
 from benchkit.measure.capture.columns import (
     ACTIONS,
     EVENT_COLUMNS,
+    GRAPH_COLUMNS,
     MEMORY_COLUMNS,
     ROW,
     SAMPLE_COLUMNS,
@@ -31,6 +33,7 @@ from benchkit.measure.capture.worker_plugin import CaptureWorkerPlugin
 __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
+    "GRAPH_COLUMNS",
     "MEMORY_COLUMNS",
     "ROW",
     "SAMPLE_COLUMNS",

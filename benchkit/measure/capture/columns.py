@@ -8,6 +8,7 @@ from typing import Any
 __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
+    "GRAPH_COLUMNS",
     "MEMORY_COLUMNS",
     "NAN",
     "ROW",
@@ -28,8 +29,9 @@ ACTIONS = ("compute", "transfer", "disk-read", "disk-write", "deserialize", "oth
 #: Number of values per task in the stream's flat list. The `place` of an event is the index in that
 #: list of its task's first value.
 ROW = 8
-#: Columns of the stream with the type codes of `struct`. Values derived from them (number of a
-#: thread, duration, task of an event) are computed by the reader: the scheduler is busy.
+#: Columns of the stream with the type codes of `struct`; `node` is the number in the graph. Values
+#: derived from them (number of a thread, duration, task of an event) are computed by the reader:
+#: the scheduler is busy.
 TASK_COLUMNS = {
     "group": "i",
     "worker": "i",
@@ -38,6 +40,20 @@ TASK_COLUMNS = {
     "nbytes": "q",
     "start": "d",
     "stop": "d",
+    "node": "i",
+}
+#: The submitted graphs: a row per task, per graph, and per result that a client released.
+GRAPH_COLUMNS = {
+    "nodes": {"group": "i", "n_dependencies": "i", "order": "i"},
+    "submissions": {
+        "received": "d",
+        "materialized": "d",
+        "ordered": "d",
+        "started": "d",
+        "first_node": "i",
+        "n_wanted": "i",
+    },
+    "releases": {"time": "d", "node": "i"},
 }
 EVENT_COLUMNS = {"place": "q", "action": "b", "source": "i", "start": "d", "stop": "d"}
 

@@ -26,11 +26,33 @@ from benchkit.measure.capture.columns import text
 from benchkit.measure.capture.scattered_data import ScatteredData
 from benchkit.measure.capture.task_groups import TaskGroups, row_of
 
-__all__ = ["SchedulerPoller"]
+__all__ = ["SchedulerPoller", "topic_log"]
 
 TOPICS = ("all", "stealing", "worker-fail-hard", "worker-restart-memory")
 #: Seconds; a smaller rest comes from rounding each duration to a microsecond.
 MIN_REST_S = 1e-3
+
+
+def topic_log(scheduler: Any, topic: str) -> tuple[Any, int]:
+    """Return the events of a topic of the scheduler's event log.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        The scheduler.
+    topic : str
+        Name of the topic.
+
+    Returns
+    -------
+    tuple of sequence and int
+        The stored events, oldest first, as (time, message), and the number ever logged.
+    """
+    broker = getattr(scheduler, "_broker", None)  # since 2024.7
+    if broker is not None:
+        entry = broker._topics.get(topic)
+        return (entry.events, entry.count) if entry is not None else ((), 0)
+    return scheduler.events.get(topic, ()), scheduler.event_counts.get(topic, 0)
 
 
 class SchedulerPoller:
@@ -63,7 +85,8 @@ class SchedulerPoller:
         self.topics = (event_log.name, *TOPICS)
         self.started = time()
         self.n_read = {
-            topic: self._topic_log(topic)[1] for topic in (*self.topics, *scheduler.workers)
+            topic: topic_log(self.scheduler, topic)[1]
+            for topic in (*self.topics, *scheduler.workers)
         }
         self.last_failure = next(iter(scheduler.erred_tasks), None)
         self.workers_before = dict(scheduler.workers)
@@ -122,17 +145,9 @@ class SchedulerPoller:
             and (action := msg.get("action")) in ("add-worker", "remove-worker")
         }
 
-    def _topic_log(self, topic: str) -> tuple[Any, int]:
-        """Return the stored events of a topic and the number of events ever logged."""
-        broker = getattr(self.scheduler, "_broker", None)  # since 2024.7
-        if broker is not None:
-            entry = broker._topics.get(topic)
-            return (entry.events, entry.count) if entry is not None else ((), 0)
-        return self.scheduler.events.get(topic, ()), self.scheduler.event_counts.get(topic, 0)
-
     def _new_events(self, topic: str) -> tuple[int, list[Any]]:
         """Return the number of new events of a topic, and those that the scheduler still has."""
-        events, count = self._topic_log(topic)
+        events, count = topic_log(self.scheduler, topic)
         new = count - self.n_read.get(topic, 0)
         return new, [*islice(reversed(events), new)][::-1] if new else []
 

@@ -148,15 +148,22 @@ class RunningTasks:
                 out[group] = min(grown - spare, n_threads * window)
         return out
 
-    def rows(self) -> list[tuple[str, str, float]]:
-        """Return the tasks that seceded.
+    def state(self) -> dict[str, Any]:
+        """Return the numbers of tasks that the groups' seconds do not describe.
 
         Returns
         -------
-        list of tuple
-            Key, name of the group, and seconds of computing before the task seceded.
+        dict
+            ``n_running_at_on``, ``n_unfinished``, ``n_actors``, ``n_seceded_unknown``, and
+            ``seceded``: key, name of the group, and seconds of computing before the task seceded.
         """
-        return [(key, *values) for key, values in self.seceded.items()]
+        return {
+            "n_running_at_on": len(self.carried_in),
+            "n_unfinished": self.n_unfinished,
+            "n_actors": self.n_actors,
+            "n_seceded_unknown": self.n_seceded_unknown,
+            "seceded": [(key, *values) for key, values in self.seceded.items()],
+        }
 
     def add_seceded(self, key: Any, compute_seconds: float | None) -> None:
         """Note that a task has left its thread.

@@ -23,6 +23,7 @@ from benchkit.measure.capture.poller import SchedulerPoller
 from benchkit.measure.capture.process_cpu import process_cpu
 from benchkit.measure.capture.running_tasks import RunningTasks
 from benchkit.measure.capture.samples import Samples
+from benchkit.measure.capture.task_graph import TaskGraph
 from benchkit.measure.capture.task_groups import TaskGroups
 from benchkit.measure.capture.task_stream import TaskStream
 from benchkit.measure.capture.transition_table import install as install_wrappers
@@ -105,6 +106,8 @@ class CapturePlugin(ClusterHooks):
         self.stream = TaskStream(
             scheduler, self.groups, self.workers, self.add_error, self.event_log.add_failure
         )
+        self.graph = TaskGraph(scheduler, self.name, self.groups, self.stream.flush, self.add_error)
+        self.stream.nodes = self.graph.numbers
         self.report_poller = WorkerReportPoller(
             self.name, scheduler, self.workers, self.poll_interval_s
         )
@@ -158,6 +161,7 @@ class CapturePlugin(ClusterHooks):
     def _start_recording(self) -> None:
         self.event_log.counting = True
         if self.level == "full":
+            self.graph.start()
             if not is_supported(self.scheduler):
                 self.transition = self.stream.transition_hook()  # type: ignore[method-assign]
                 return
@@ -176,6 +180,7 @@ class CapturePlugin(ClusterHooks):
             if self.poller is not None:
                 self.poller.remove()
         self.event_log.counting = False
+        self.graph.stop()
         remove_wrappers(self.scheduler, self.name)
         vars(self).pop("transition", None)
 
@@ -362,6 +367,7 @@ class CapturePlugin(ClusterHooks):
         self._poll()  # workers that have just joined need an index
         tables: dict[str, Any] = {
             **self.stream.drain(),
+            **self.graph.drain(),
             **self.samples.drain(),
             **self.event_log.drain(),
             **self.report_poller.drain(),
@@ -380,17 +386,14 @@ class CapturePlugin(ClusterHooks):
             "t_off": self.t_off,
             "now": time(),
             "n_dropped": self.stream.n_dropped,
+            "n_nodes_dropped": self.graph.n_dropped,
             "n_events_dropped": event_log.n_dropped,
             "n_errors": event_log.n_failures,
             "n_steals": event_log.n_steals,
             "transitions": self.samples.transitions,
             "clock_ahead": dict(self.samples.ahead),
             "n_other_captures": self.n_other_captures,
-            "n_running_at_on": len(self.running_tasks.carried_in),
-            "n_unfinished": self.running_tasks.n_unfinished,
-            "n_actors": self.running_tasks.n_actors,
-            "seceded": self.running_tasks.rows(),
-            "n_seceded_unknown": self.running_tasks.n_seceded_unknown,
+            **self.running_tasks.state(),
             "errors": list(self.errors),
         }
         return tables

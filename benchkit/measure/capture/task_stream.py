@@ -62,6 +62,8 @@ class TaskStream:
     ) -> None:
         self.scheduler, self.groups, self.workers = scheduler, groups, workers
         self.add_error, self.add_failure = add_error, add_failure
+        #: Number of each key's node in the task graph, see `TaskGraph`.
+        self.nodes: dict[Any, int] = {}
         self.n_tasks = self.n_dropped = 0
         #: Until the flush: rows of (group, key, worker, thread, bytes, begin, stop, ok), and rows
         #: of (place of the task, action, source, start, stop).
@@ -252,6 +254,7 @@ class TaskStream:
         if not groups:
             return
         indices = {address: self.workers.get(address, -1) for address in set(workers)}
+        number_of = self.nodes.get
         tasks = pack_columns(
             TASK_COLUMNS,
             (
@@ -262,6 +265,7 @@ class TaskStream:
                 sizes,
                 begins,
                 stops,
+                [number_of(key, -1) for key in keys],
             ),
         )
         events = pack_columns(EVENT_COLUMNS, self._event_columns(event_values, workers))

@@ -28,6 +28,7 @@ from benchkit.store.build.series import (
     assemble_workers,
 )
 from benchkit.store.build.shape import Window, columns_of, shaped
+from benchkit.store.build.task_graph import assemble_graph
 from benchkit.store.build.worker_reports import assemble_worker_reports
 from benchkit.store.variables import ACTIVITIES
 from benchkit.values import clean_text
@@ -163,7 +164,7 @@ def _tasks_and_groups(
             merged.setdefault(prefix, {**_empty_row(prefix), "prefix": prefix})
     seceded = _seconds_seceded(recording, columns["duration"])
     groups = _task_groups(list(merged.values()), recording, window, seceded)
-    return _task_datasets(recording, window, columns), groups
+    return _task_datasets(recording, window, columns, new_index), groups
 
 
 #: A task group, by the capture's names: name, seconds, nbytes, n_tasks, ...
@@ -293,11 +294,12 @@ def _distribute_fine_metrics(
 
 
 def _task_datasets(
-    recording: Recording, window: Window, columns: dict[str, np.ndarray]
+    recording: Recording, window: Window, columns: dict[str, np.ndarray], new_group: np.ndarray
 ) -> dict[str, xr.Dataset]:
     # Variable-length strings in HDF5 take 25 times the space of one compressed blob.
     blob = np.frombuffer(zlib.compress(recording.blob("keys")[:-1], 6), np.uint8)
-    data = {**columns, "start": window.seconds(columns["start"]), "key_blob": blob}
+    graph, submissions = assemble_graph(recording, window, new_group, columns.pop("node"))
+    data = {**columns, "start": window.seconds(columns["start"]), "key_blob": blob, **graph}
     tasks = shaped("tasks", data, {})
     tasks.attrs["keys"] = "key_blob: zlib-compressed UTF-8, one key a line, in the order of tasks"
     tasks.attrs["n_dropped"] = int(recording.last("state", {}).get("n_dropped", 0))
@@ -310,7 +312,8 @@ def _task_datasets(
     events["start"], events["stop"] = (window.seconds(events[name]) for name in ("start", "stop"))
     task_events = shaped("task_events", events, {})
     task_events.attrs["actions"] = json.dumps(ACTIONS)
-    return {"tasks": tasks, "task_events": task_events}
+    datasets = {"tasks": tasks, "task_events": task_events}
+    return datasets if submissions is None else {**datasets, "submissions": submissions}
 
 
 # -- lists ----------------------------------------------------------------------------------------

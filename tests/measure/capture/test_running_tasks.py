@@ -101,7 +101,7 @@ def test_seceded_tasks_are_recorded_and_the_message_is_passed_on():
     scheduler.stream_handlers["long-running"](key="x", compute_duration=0.5)
     running.stop(110.0, [group])
 
-    assert running.rows() == [("x", "sum", 0.5)]
+    assert running.state()["seceded"] == [("x", "sum", 0.5)]
     assert running.n_seceded_unknown == 0
     assert scheduler.calls == [{"key": "x", "compute_duration": 0.5}]
     assert scheduler.stream_handlers["long-running"] is original
@@ -119,7 +119,7 @@ def test_seceded_tasks_without_seconds_are_counted(seconds, n_before):
 
     running.add_seceded("x", seconds)
 
-    assert len(running.rows()) == n_before
+    assert len(running.state()["seceded"]) == n_before
     assert running.n_seceded_unknown == 1
 
 
@@ -147,6 +147,6 @@ def test_two_captures_share_one_wrapper():
     assert scheduler.stream_handlers["long-running"] is not original
     second.remove()
 
-    assert first.rows() == second.rows() == [("x", "sum", 0.5)]
+    assert first.state()["seceded"] == second.state()["seceded"] == [("x", "sum", 0.5)]
     assert len(scheduler.calls) == 1
     assert scheduler.stream_handlers["long-running"] is original

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import zlib
+from array import array
 
 import numpy as np
 import pytest
-from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks, worker
+from helpers.synthetic_recordings import MB, ON, graph, group, record, segment, stacks, worker
 
 from benchkit import Store
+from benchkit.errors import NotRecorded
 from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.run import Run
 from benchkit.store.variables import COORDINATES, GROUPS
 
 HOSTILE = "half \udc80, NUL \0, <b>bold</b>, µ,\nnew line"
@@ -47,6 +50,7 @@ def complete_segment():
         },
         spans=[["id", "outer/inner", "", ON, ON + 1, ON + 2, 3.0]],
         logs=[["scheduler", ON + 1, "ERROR", "lost"]],
+        **graph((0, ()), (0, (0,)), wanted=(1,)),
     )
 
 
@@ -87,6 +91,36 @@ def test_groups_count_time_from_clock_on(tmp_path):
     assert tree["spans/stop"].values.tolist() == [2.0]
     assert tree["logs/time"].values.tolist() == [1.0, 5.0]
     assert tree.attrs["clock_on"] == ON
+
+
+def test_graph_is_ordered_by_submission_and_priority(tmp_path):
+    # The capture's order is that of creation: here a dependent comes before its dependencies.
+    tables = graph((0, (1, 2)), (0, ()), (0, (1,)), wanted=(0,))
+    tables["nodes"]["order"] = array("i", [2, 0, 1]).tobytes()
+    tasks = [{"ok": 1, "start": ON + 3, "stop": ON + 4, "node": 0}]
+    made = segment(tasks=tasks, keys=["last"], groups=[group("g", n_tasks=1)], **tables)
+
+    run = Run(run_from_recording(record(tmp_path, made)))
+
+    found = run.task_graph()
+    assert found.indptr.tolist() == [0, 0, 1, 3]
+    assert found.indices.tolist() == [0, 0, 1]
+    assert found.row.tolist() == [-1, -1, 0]
+    assert found.producer.tolist() == [False, False, True]
+    assert found.submissions["wanted"][0].tolist() == [2]
+    assert found.released[2] == 10.0
+    assert found.options == {2: {"retries": 1}}
+
+
+def test_incomplete_graph_is_not_stored(tmp_path):
+    tables = graph((0, ()), (0, (0,)))
+    tables["dependencies"] = b""
+
+    tree = run_from_recording(record(tmp_path, segment(**tables)))
+
+    assert "submissions" not in tree.children
+    with pytest.raises(NotRecorded):
+        Run(tree).task_graph()
 
 
 def test_workers_keep_values_until_next_heartbeat_or_leaving(tmp_path):

@@ -1,0 +1,240 @@
+"""The graph of a run: its tasks, their dependencies, and what is known of each task."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+__all__ = ["TaskGraph", "decode_rows", "encode_rows", "has_task_graph"]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskGraph:
+    """The submitted graph in compressed sparse row format, with a node per task.
+
+    Nodes are ordered so that a dependency comes before its dependents: by submission, within a
+    submission by Dask's own order, which is the priority of the tasks.
+
+    Parameters
+    ----------
+    indptr, indices : ndarray of int
+        ``indices[indptr[i]:indptr[i + 1]]`` are the direct dependencies of node i, ascending.
+    group : ndarray of int
+        Index of each node's task group in `group_names`; -1: no task of the group ran.
+    group_names : list of str
+        Names of the task groups of the run.
+    row : ndarray of int
+        Row of each node in `Run.task_stream`: its last success, else its last failure; -1: it did
+        not run while the clock was on.
+    start, duration : ndarray of float
+        Start (s after clock on) and duration of computing in s; NaN without a row.
+    nbytes : ndarray of int
+        Size of the result in B; -1: unknown.
+    worker, thread : ndarray of int
+        Index of the worker and number of the thread; -1: unknown.
+    ok : ndarray of bool
+        Whether the node succeeded.
+    producer : ndarray of bool
+        Whether the task makes data, so that the scheduler queues it.
+    submission : ndarray of int
+        Row of each node in `submissions`; -1: not submitted while the clock was on (results of
+        earlier work, scattered data).
+    submissions : DataFrame
+        A row per submitted graph; times in s after clock on: received by the scheduler,
+        materialized (NaN before distributed 2024.5), ordered (the same), started (first tasks
+        sent to workers); first_node, n_nodes, and wanted, an array of nodes.
+    releases : DataFrame
+        Time (s) and node of each result that a client released.
+    options : dict of int to dict
+        By node: priority, retries, workers, resources, allow_other_workers, actor, where set.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    group: np.ndarray
+    group_names: list[str]
+    row: np.ndarray
+    start: np.ndarray
+    duration: np.ndarray
+    nbytes: np.ndarray
+    worker: np.ndarray
+    thread: np.ndarray
+    ok: np.ndarray
+    producer: np.ndarray
+    submission: np.ndarray
+    submissions: pd.DataFrame
+    releases: pd.DataFrame
+    options: dict[int, dict[str, Any]]
+
+    @classmethod
+    def of(cls, tree: xr.DataTree) -> TaskGraph:
+        """Return the graph in a run file.
+
+        Parameters
+        ----------
+        tree : DataTree
+            The content of a run file that `has_task_graph`.
+
+        Returns
+        -------
+        TaskGraph
+            The graph.
+        """
+        tasks, sent = tree["tasks"].to_dataset(), tree["submissions"].to_dataset()
+        counts = tasks["n_dependencies"].values
+        n_nodes = len(counts)
+        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        first, n_new = sent["first_node"].values, sent["n_nodes"].values
+        submission = np.full(n_nodes, -1, np.int32)
+        for number, (begin, count) in enumerate(zip(first.tolist(), n_new.tolist(), strict=True)):
+            submission[begin : begin + count] = number
+        row = _rows(tasks, n_nodes)
+
+        def value(name: str, missing: float) -> np.ndarray:
+            values = tasks[name].values
+            out = np.full(n_nodes, missing, values.dtype)
+            out[row >= 0] = values[row[row >= 0]]
+            return out
+
+        times = ("received", "materialized", "ordered", "started")
+        frame = pd.DataFrame({name: sent[name].values for name in times})
+        frame["first_node"], frame["n_nodes"] = first, n_new
+        ends = np.cumsum(sent["n_wanted"].values)
+        frame["wanted"] = pd.Series(np.split(sent["wanted"].values, ends)[:-1], dtype=object)
+        options = zip(sent["option_node"].values.tolist(), sent["options"].values, strict=True)
+        return cls(
+            indptr=indptr,
+            indices=decode_rows(indptr, tasks["dependency"].values),
+            group=tasks["node_group"].values,
+            group_names=tree["task_groups"].to_dataset()["task_group"].values.tolist(),
+            row=row,
+            start=value("start", np.nan),
+            duration=value("duration", np.nan),
+            nbytes=value("nbytes", -1),
+            worker=value("worker", -1),
+            thread=value("thread", -1),
+            ok=value("ok", 0) == 1,
+            producer=tasks["producer"].values == 1,
+            submission=submission,
+            submissions=frame,
+            releases=pd.DataFrame(
+                {"time": sent["release_time"].values, "node": sent["release_node"].values}
+            ),
+            options={node: json.loads(str(text)) for node, text in options},
+        )
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def __repr__(self) -> str:
+        return (
+            f"<benchkit.TaskGraph {len(self)} tasks, {len(self.indices)} dependencies, "
+            f"{len(self.submissions)} submissions>"
+        )
+
+    @cached_property
+    def dependents(self) -> tuple[np.ndarray, np.ndarray]:
+        """The transposed graph: `indptr` and `indices` of the direct dependents of each node."""
+        order = np.argsort(self.indices, kind="stable")
+        counts = np.bincount(self.indices, minlength=len(self))
+        rows = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))
+        return np.concatenate([[0], np.cumsum(counts)]), rows[order]
+
+    @property
+    def stop(self) -> np.ndarray:
+        """End of computing of each node, s after clock on; NaN without a row."""
+        return self.start + self.duration
+
+    @cached_property
+    def released(self) -> np.ndarray:
+        """Time from which nothing needs the result of a node, s after clock on.
+
+        The end of its last dependent, or the release by the client if that is later; infinite if a
+        client still wants it or a dependent did not run; NaN if the node did not run.
+        """
+        stop = self.stop
+        needed = np.where(np.isnan(stop), np.inf, stop)
+        released = stop.copy()
+        consumers = np.repeat(needed, np.diff(self.indptr))
+        np.fmax.at(released, self.indices, consumers)
+        wanted = np.concatenate([*self.submissions["wanted"], np.zeros(0, np.int32)])
+        by_client = np.full(len(self), -np.inf)
+        by_client[wanted] = np.inf
+        by_client[self.releases["node"].values] = self.releases["time"].values
+        return np.where(np.isnan(stop), np.nan, np.fmax(released, by_client))
+
+
+def has_task_graph(tree: xr.DataTree) -> bool:
+    """Return whether a run file contains the graph of its tasks.
+
+    Parameters
+    ----------
+    tree : DataTree
+        The content of a run file.
+
+    Returns
+    -------
+    bool
+        False for files of format 1, level "light" and incomplete captures.
+    """
+    return "submissions" in tree.children and "dependency" in tree["tasks"].data_vars
+
+
+def _rows(tasks: xr.Dataset, n_nodes: int) -> np.ndarray:
+    """Return the row of each node: the last success, else the last failure, else -1."""
+    node, ok = tasks["task_node"].values, tasks["ok"].values
+    row = np.full(n_nodes, -1, np.int64)
+    for succeeded in (0, 1):  # rows are ordered by end: a later assignment replaces an earlier one
+        chosen = np.flatnonzero((node >= 0) & (ok == succeeded))
+        row[node[chosen]] = chosen
+    return row
+
+
+def encode_rows(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Encode the rows of a sparse matrix as differences, which compress well.
+
+    The first index of a row is the difference to the first of the row before that is not empty,
+    the others are differences to their left neighbours.
+
+    Parameters
+    ----------
+    indptr, indices : ndarray of int
+        Compressed sparse rows, indices ascending within a row.
+
+    Returns
+    -------
+    ndarray of int32
+        As long as `indices`.
+    """
+    firsts = indptr[:-1][np.diff(indptr) > 0]
+    out = np.diff(indices, prepend=0)
+    out[firsts] = np.diff(indices[firsts], prepend=0)
+    return out.astype(np.int32)
+
+
+def decode_rows(indptr: np.ndarray, encoded: np.ndarray) -> np.ndarray:
+    """Return the indices that `encode_rows` encoded.
+
+    Parameters
+    ----------
+    indptr : ndarray of int
+        Compressed sparse rows.
+    encoded : ndarray of int
+        What `encode_rows` returned.
+
+    Returns
+    -------
+    ndarray of int32
+        Indices.
+    """
+    counts = np.diff(indptr)
+    counts, firsts = counts[counts > 0], indptr[:-1][counts > 0]
+    sums = np.cumsum(encoded, dtype=np.int64)
+    starts = np.cumsum(encoded[firsts], dtype=np.int64) - sums[firsts]
+    return (sums + np.repeat(starts, counts)).astype(np.int32)
