@@ -131,7 +131,14 @@ class Alarms:
 
 
 def find_alarms(
-    y: Floats, centre: Floats, rows: Ints, first: int, last: int, judged: Ints, start: Ints
+    y: Floats,
+    clean: Floats,
+    centre: Floats,
+    rows: Ints,
+    first: int,
+    last: int,
+    judged: Ints,
+    start: Ints,
 ) -> Alarms:
     """Find the windows of some rows that are a change.
 
@@ -139,6 +146,8 @@ def find_alarms(
     ----------
     y : ndarray, shape (rows, nights)
         Logarithms of the values; NaN after the last night of a row.
+    clean : ndarray, shape (rows, nights)
+        The same without the nights of changes that reverted: the nights that a reference may use.
     centre : ndarray, shape (rows, blocks)
         Level before each block of `REFRESH_NIGHTS` nights; NaN where no reference is long enough.
     rows : ndarray of int
@@ -161,7 +170,7 @@ def find_alarms(
         begin = np.full(y.shape[0], last)
         np.minimum.at(begin, waiting.row, waiting.night)
         soon = waiting.night < begin[waiting.row] + span
-        parts.append(_select_alarms(y, centre, waiting.take(soon), start))
+        parts.append(_select_alarms(y, clean, centre, waiting.take(soon), start))
         waiting = waiting.take(~soon & ~np.isin(waiting.row, parts[-1].row))
         span *= 3
     return _concatenate(parts) if parts else waiting
@@ -218,7 +227,9 @@ def _n_exempt(m: int) -> int:
     return (m + 4) // 5 - 1 if m > 3 else 0
 
 
-def _select_alarms(y: Floats, centre: Floats, windows: Alarms, start: Ints) -> Alarms:
+def _select_alarms(
+    y: Floats, clean: Floats, centre: Floats, windows: Alarms, start: Ints
+) -> Alarms:
     """Return the windows that are alarms, with their chance and noise."""
     middle, mean, spread = _window_statistics(y, centre, windows)
     limit = _by_size([window.middle for window in WINDOWS.values()])
@@ -229,14 +240,14 @@ def _select_alarms(y: Floats, centre: Floats, windows: Alarms, start: Ints) -> A
     end = (windows.night - m + 1) // REFRESH_NIGHTS * REFRESH_NIGHTS
     level = centre[row, end // REFRESH_NIGHTS]
     _, first, which = np.unique(row * y.shape[1] + end, return_index=True, return_inverse=True)
-    nights, n = reference_values(y, row[first], start[row[first]], end[first])
+    nights, n = reference_values(clean, row[first], start[row[first]], end[first])
     noise = robust_noise(nights, n, level[first])[which]
     units = mean / noise
     narrow = spread <= np.maximum(MOST_RANGE_UNITS * noise, MOST_RANGE_SHARE * middle)
     needed = _by_size([window.units for window in WINDOWS.values()])[m]
     kept = np.flatnonzero((units >= needed) & (narrow | (m > SHORT_WINDOW)))
     windows = replace(windows, noise=noise).take(kept)
-    past = _reference_distances(y, windows, start, end[kept], level[kept])
+    past = _reference_distances(clean, windows, start, end[kept], level[kept])
     far_share = np.where(windows.m <= SHORT_WINDOW, FAR_SHARE_SHORT, FAR_SHARE_LONG)
     share, repeated = _far_shares(past, far_share * middle[kept])
     rate = share * np.maximum(share**REPEAT_POWER, repeated) ** (windows.m - 1)
@@ -247,11 +258,11 @@ def _select_alarms(y: Floats, centre: Floats, windows: Alarms, start: Ints) -> A
 
 
 def _reference_distances(
-    y: Floats, windows: Alarms, start: Ints, end: Ints, level: Floats
+    clean: Floats, windows: Alarms, start: Ints, end: Ints, level: Floats
 ) -> Floats:
     """Return the distances of reference nights from their level, in the window's direction."""
     back = end[:, None] + np.arange(-MOST_REFERENCE_NIGHTS, 0)
-    values = y[windows.row[:, None], np.maximum(back, 0)]
+    values = clean[windows.row[:, None], np.maximum(back, 0)]
     past: Floats = windows.sign[:, None] * (values - level[:, None])
     past[back < start[windows.row, None]] = np.nan
     return past
@@ -302,7 +313,7 @@ def reference_values(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floa
     Parameters
     ----------
     y : ndarray, shape (rows, nights)
-        Logarithms of the values; NaN after the last night of a row.
+        Logarithms of the values; NaN is a night that does not count.
     row, start, end : ndarray of int, shape (n,)
         For each reference its row, the first night that may count, and the night after the last.
 
@@ -317,8 +328,9 @@ def reference_values(y: Floats, row: Ints, start: Ints, end: Ints) -> tuple[Floa
     nights = y[row[:, None], np.maximum(back, 0)]
     if (end - start < MOST_REFERENCE_NIGHTS).any():
         nights[back < start[:, None]] = np.inf
+    nights[np.isnan(nights)] = np.inf
     nights.sort(axis=1)
-    return nights, np.minimum(end - start, MOST_REFERENCE_NIGHTS)
+    return nights, np.isfinite(nights).sum(axis=1)
 
 
 def sorted_quantile(values: Floats, n: Ints, share: float) -> Floats:

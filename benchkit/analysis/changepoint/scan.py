@@ -5,7 +5,8 @@ replay is exact: events of a night do not depend on later nights, so more nights
 
 `benchkit.analysis.changepoint.rule` decides whether the last nights are a change. Then the first
 night and the size of the change are estimated, and the reference restarts. Until the new level
-has a reference, a separate rule detects its end: a bug fixed after five nights is two changes.
+has a reference, a separate rule detects its end: a bug fixed after five nights is two changes. The
+nights of a change that reverted are left out of later references, which are of the level before.
 """
 
 from __future__ import annotations
@@ -40,6 +41,17 @@ MOST_NIGHTS_BACK = 40
 END_NIGHTS = 3
 #: Nights after its first night for which a change is recent: until its level has a reference.
 RECENT_NIGHTS = FEWEST_REFERENCE_NIGHTS + REFRESH_NIGHTS + END_NIGHTS
+#: Smallest distance from the level of a recent change, in noise units, that ends it.
+END_UNITS = 4.0
+#: The same distance as logarithm of a ratio; half of the change if that is less. It is not half of
+#: every change: after a jump of 20 times, steps of less than 4 times would be missed.
+END_DISTANCE = 0.045
+#: Smallest number of nights of a reverted change that are left out of references. Fewer nights are
+#: no more than the tail of the noise, which a reference must contain.
+FEWEST_LEFT_OUT = 7
+#: Nights between two reverted changes, of any length, below which both stay in the reference: what
+#: happened twice is the habit of the series.
+HABIT_NIGHTS = 60
 #: Nights processed together; any value gives the same events.
 CHUNK_NIGHTS = 64
 
@@ -98,8 +110,11 @@ class _State:
     level_before: Floats  # level before the recent change, NaN without a recent change
     level_after: Floats  # level of the recent change
     start_before: Ints  # first night of the reference before the recent change
+    recent_from: Ints  # first night of the recent change
     recent_until: Ints  # first night on which the change is no longer recent
     noise: Floats  # noise before the recent change
+    reverted_from: Ints  # first night of the last reverted change
+    reverted_until: Ints  # night after its last
 
 
 @dataclass
@@ -133,10 +148,13 @@ def scan(y: Floats) -> tuple[Events, LatestReference]:
     """
     n_rows, n_nights = y.shape
     n_blocks = n_nights // REFRESH_NIGHTS + 1
-    zero, nan = np.zeros(n_rows, int), np.full(n_rows, np.nan)
+    zeros, nans = np.zeros((6, n_rows), int), np.full((3, n_rows), np.nan)
+    never = np.full(n_rows, -HABIT_NIGHTS - 1)
     state = _State(
-        zero.copy(), zero.copy(), nan.copy(), nan.copy(), zero.copy(), zero.copy(), nan.copy()
+        *(zeros[0], zeros[1], nans[0], nans[1], zeros[2], zeros[3], zeros[4], nans[2]),
+        *(zeros[5], never),
     )
+    clean = y.copy()
     centre = np.full((n_rows, n_blocks), np.nan)
     events = _EventParts()
     for first in range(0, n_nights if n_nights > FEWEST_REFERENCE_NIGHTS else 0, CHUNK_NIGHTS):
@@ -144,30 +162,40 @@ def scan(y: Floats) -> tuple[Events, LatestReference]:
         rows = np.arange(n_rows)
         blocks = np.arange(first // REFRESH_NIGHTS, (last - 1) // REFRESH_NIGHTS + 1)
         while rows.size:
-            _refresh(y, centre, rows, blocks, state.start)
-            rows = _next_change(y, centre, rows, first, last, state, events)
+            _refresh(y, clean, centre, rows, blocks, state.start)
+            rows = _next_change(y, clean, centre, rows, first, last, state, events)
             # A restarted reference affects windows that began in the previous chunk.
             blocks = np.arange(max(0, first - max(WINDOWS)) // REFRESH_NIGHTS, blocks[-1] + 1)
-    return events.events(), _latest_reference(y, state)
+    return events.events(), _latest_reference(y, clean, state)
 
 
-def _refresh(y: Floats, centre: Floats, rows: Ints, blocks: Ints, start: Ints) -> None:
+def _refresh(
+    y: Floats, clean: Floats, centre: Floats, rows: Ints, blocks: Ints, start: Ints
+) -> None:
     """Fill in the level before each block of nights, NaN where the reference is too short."""
     row, end = np.repeat(rows, blocks.size), np.tile(blocks * REFRESH_NIGHTS, rows.size)
     # Rows differ in length: the last night of a reference must exist.
     long_enough = (end - start[row] >= FEWEST_REFERENCE_NIGHTS) & ~np.isnan(y[row, end - 1])
     level = np.full(row.size, np.nan)
     at = np.flatnonzero(long_enough)
-    nights, n = reference_values(y, row[at], start[row[at]], end[at])
-    level[at] = sorted_quantile(nights, n, 0.5)
+    nights, n = reference_values(clean, row[at], start[row[at]], end[at])
+    enough = n >= FEWEST_REFERENCE_NIGHTS
+    level[at[enough]] = sorted_quantile(nights[enough], n[enough], 0.5)
     centre[np.ix_(rows, blocks)] = level.reshape(rows.size, blocks.size)
 
 
 def _next_change(
-    y: Floats, centre: Floats, rows: Ints, first: int, last: int, state: _State, events: _EventParts
+    y: Floats,
+    clean: Floats,
+    centre: Floats,
+    rows: Ints,
+    first: int,
+    last: int,
+    state: _State,
+    events: _EventParts,
 ) -> Ints:
     """Record the next change of each row in the chunk; return the rows with a change."""
-    alarms = find_alarms(y, centre, rows, first, last, state.next_night, state.start)
+    alarms = find_alarms(y, clean, centre, rows, first, last, state.next_night, state.start)
     # Keep the first alarm of each row, with its least probable window.
     order = np.lexsort((alarms.chance, alarms.night, alarms.row))
     alarms = alarms.take(order[np.unique(alarms.row[order], return_index=True)[1]])
@@ -180,9 +208,9 @@ def _next_change(
     alarms = alarms.take(~np.isin(alarms.row, end_row))
 
     if alarms.row.size:
-        _record(y, centre, alarms, state, events)
+        _record(clean, centre, alarms, state, events)
     if end_row.size:
-        _record_end(y, end_row, end_night, state, events)
+        _record_end(y, clean, end_row, end_night, state, events)
     return np.union1d(alarms.row, end_row)
 
 
@@ -196,7 +224,7 @@ def _ends_of_recent_changes(
     begin = max(0, first - END_NIGHTS + 1)
     difference = y[rows, begin:last] - state.level_after[rows, None]
     step = np.abs(state.level_after[rows] - state.level_before[rows])
-    margin = np.maximum(step / 2, 3 * state.noise[rows])
+    margin = np.maximum(np.minimum(step / 2, END_DISTANCE), END_UNITS * state.noise[rows])
     far = np.sign(difference) * (np.abs(difference) > margin[:, None])
     steady = far[:, END_NIGHTS - 1 :].copy()
     for j in range(END_NIGHTS - 1):
@@ -208,71 +236,99 @@ def _ends_of_recent_changes(
     return rows[ended], night[(steady[ended] != 0).argmax(axis=1)]
 
 
-def _place(y: Floats, row: Ints, night: Ints, start: Ints, before: Floats, after: Floats) -> Ints:
+def _place(
+    clean: Floats, row: Ints, night: Ints, start: Ints, before: Floats, after: Floats
+) -> Ints:
     """Return the first night from which on the sum of distances is smaller to the new level."""
     at = night[:, None] - np.arange(MOST_NIGHTS_BACK)  # backwards in time
-    values = y[row[:, None], np.maximum(at, 0)]
-    gain = np.abs(values - before[:, None]) - np.abs(values - after[:, None])
+    values = clean[row[:, None], np.maximum(at, 0)]
+    gain = np.nan_to_num(np.abs(values - before[:, None]) - np.abs(values - after[:, None]))
     gain[at <= start[:, None]] = -np.inf
     n_back: Ints = gain.cumsum(axis=1).argmax(axis=1)
     return night - n_back
 
 
-def _level(y: Floats, row: Ints, first: Ints, night: Ints) -> tuple[Floats, Ints]:
+def _level(clean: Floats, row: Ints, first: Ints, night: Ints) -> tuple[Floats, Ints]:
     """Return the median of the nights from `first` to `night`, at most 60, and their number."""
-    nights, n = reference_values(y, row, first, night + 1)
+    nights, n = reference_values(clean, row, first, night + 1)
     return sorted_quantile(nights, n, 0.5), n
 
 
 def _measure(
-    y: Floats, row: Ints, first: Ints, night: Ints, start: Ints, before: Floats
+    clean: Floats, row: Ints, first: Ints, night: Ints, start: Ints, before: Floats
 ) -> tuple[Ints, Floats, Floats, Floats]:
     """Return first night, both levels and error (in noise units) of changes.
 
     Nights from `first` to `night` have the new level, and `before` is about the level before.
     """
-    after, _ = _level(y, row, first, night)
-    index = _place(y, row, night, start, before, after)
-    before, n_before = _level(y, row, start, index - 1)
-    after, n_after = _level(y, row, index, night)
+    after, _ = _level(clean, row, first, night)
+    index = _place(clean, row, night, start, before, after)
+    before, n_before = _level(clean, row, start, index - 1)
+    after, n_after = _level(clean, row, index, night)
     return index, before, after, MEDIAN_ERROR * np.sqrt(1 / n_before + 1 / n_after)
 
 
-def _record(y: Floats, centre: Floats, alarms: Alarms, state: _State, events: _EventParts) -> None:
+def _record(
+    clean: Floats, centre: Floats, alarms: Alarms, state: _State, events: _EventParts
+) -> None:
     """Record new changes with their first night and size, and restart the references."""
     row, night, m, noise = alarms.row, alarms.night, alarms.m, alarms.noise
     level = centre[row, (night - m + 1) // REFRESH_NIGHTS]
-    index, before, after, error = _measure(y, row, night - m + 1, night, state.start[row], level)
+    index, before, after, error = _measure(
+        clean, row, night - m + 1, night, state.start[row], level
+    )
     events.parts.append((row, index, night, after - before, error * noise, alarms.chance))
     state.level_before[row], state.level_after[row], state.noise[row] = before, after, noise
     state.start_before[row] = state.start[row]
-    state.start[row], state.next_night[row] = index, night + 1
+    state.start[row], state.recent_from[row], state.next_night[row] = index, index, night + 1
     state.recent_until[row] = index + RECENT_NIGHTS
 
 
-def _record_end(y: Floats, row: Ints, night: Ints, state: _State, events: _EventParts) -> None:
-    """Record that recent changes reverted, which restores the reference, or grew."""
+def _record_end(
+    y: Floats, clean: Floats, row: Ints, night: Ints, state: _State, events: _EventParts
+) -> None:
+    """Record that recent changes reverted, which restores the reference, or went on."""
     first, recent_level = night - END_NIGHTS + 1, state.level_after[row]
-    index, before, after, error = _measure(y, row, first, night, state.start[row], recent_level)
+    index, before, after, error = _measure(clean, row, first, night, state.start[row], recent_level)
     error *= state.noise[row]
     chance = ndtr(-np.abs(after - before) / error)
     events.parts.append((row, index, night, after - before, error, chance))
     original = state.level_before[row]
-    reverted = np.abs(after - original) < np.abs(recent_level - original) / 2
+    step = np.abs(recent_level - original)
+    reverted = np.abs(after - original) < step / 2
+    # A step that is small relative to the change is a part of it: the change may still revert.
+    new = ~reverted & (np.abs(after - recent_level) >= step / 2)
+    _leave_out(y, clean, row[reverted], index[reverted], state)
+    state.start_before[row] = np.where(new, state.start[row], state.start_before[row])
+    state.recent_from[row] = np.where(new, index, state.recent_from[row])
+    state.level_before[row] = np.where(reverted, np.nan, np.where(new, before, original))
     state.start[row] = np.where(reverted, state.start_before[row], index)
     state.recent_until[row] = np.where(reverted, 0, index + RECENT_NIGHTS)
-    state.level_before[row] = np.where(reverted, np.nan, before)
     state.level_after[row] = after
     state.next_night[row] = night + 1
 
 
-def _latest_reference(y: Floats, state: _State) -> LatestReference:
+def _leave_out(y: Floats, clean: Floats, row: Ints, end: Ints, state: _State) -> None:
+    """Leave the nights of changes that reverted before night `end` out of the reference."""
+    first = state.recent_from[row]
+    for at, begin, stop in zip(row, first, end, strict=True):
+        last_begin, last_stop = state.reverted_from[at], state.reverted_until[at]
+        if begin - last_stop <= HABIT_NIGHTS:
+            clean[at, last_begin:last_stop] = y[at, last_begin:last_stop]
+        elif stop - begin >= FEWEST_LEFT_OUT:
+            clean[at, begin:stop] = np.nan
+        state.reverted_from[at], state.reverted_until[at] = begin, stop
+
+
+def _latest_reference(y: Floats, clean: Floats, state: _State) -> LatestReference:
     """Return the reference of the next night."""
     end = np.isfinite(y).sum(axis=1)
     start = state.start
     level, noise = np.full((2, end.size), np.nan)
     row = np.flatnonzero(end - start >= FEWEST_REFERENCE_NIGHTS)
-    nights, n = reference_values(y, row, start[row], end[row])
+    nights, n = reference_values(clean, row, start[row], end[row])
+    enough = n >= FEWEST_REFERENCE_NIGHTS
+    row, nights, n = row[enough], nights[enough], n[enough]
     level[row] = sorted_quantile(nights, n, 0.5)
     noise[row] = robust_noise(nights, n, level[row])
     return LatestReference(level, noise, start)

@@ -205,9 +205,10 @@ def _judge_outcomes(
     proposed, others = [], []
     keys = history.runs.drop_duplicates("key").set_index("key")
     failed = ~np.isin(history.outcomes[:, -1], _HARMLESS_OUTCOMES)
-    failures = keys.loc[[key for key in np.flatnonzero(failed) if key in keys.index]]
+    failures = keys[failed[keys.index]]
     in_control = set(failures.loc[failures["environment"] == control, "workload"])
-    for key, outcomes in enumerate(history.outcomes):
+    for key in keys.index.tolist():  # workloads that began on a later night have no runs here
+        outcomes = history.outcomes[key]
         about = {**keys.loc[key, list(SERIES_FIELDS)].to_dict(), "metric": FAILING}
         group = (str(about["environment"]), str(about["host"]))
         if group not in unjudged or not outcomes[-1]:

@@ -62,3 +62,63 @@ def test_scan_detects_growth_of_recent_change(rng):
     found = detect_many(values)
 
     assert sum([c.index for c in changes] == [60, 66] for changes in found) >= 90
+
+
+@pytest.mark.parametrize("ratio", [1.1, 1.3, 2.5])
+def test_scan_detects_step_after_reverted_change(ratio, rng):
+    values = lognormal(rng, 200)
+    values[:, 40:50] *= 4
+    values[:, 75:] *= ratio
+
+    found = detect_many(values)
+
+    on_time = [
+        any(abs(c.index - 75) <= 1 and c.detected_at <= 78 and c.direction == 1 for c in changes)
+        for changes in found
+    ]
+    assert np.mean(on_time) >= 0.99
+
+
+def test_scan_places_step_after_reverted_change_at_its_night(rng):
+    values = lognormal(rng, 200)
+    values[:, 40:50] *= 4
+    values[:, 53:] *= 1.2
+
+    found = detect_many(values)
+
+    last = np.array([changes[-1].index for changes in found])
+    assert np.mean(np.abs(last - 53) <= 1) >= 0.97
+
+
+def test_scan_detects_small_step_soon_after_large_jump(rng):
+    values = lognormal(rng, 200)
+    values[:, 60:] *= 20
+    values[:, 69:] *= 1.08
+
+    found = detect_many(values)
+
+    assert np.mean([[c.index for c in changes] == [60, 69] for changes in found]) >= 0.9
+
+
+def test_scan_reverts_to_home_after_small_step_within_change(rng):
+    values = lognormal(rng, 200)
+    values[:, 40:50] *= 4
+    values[:, 45:50] *= 1.1
+    values[:, 75:] *= 1.1
+
+    found = detect_many(values)
+
+    late = [[c.direction for c in changes if c.detected_at > 60] for changes in found]
+    assert np.mean([directions == [1] for directions in late]) >= 0.97
+
+
+def test_scan_keeps_changes_that_revert_twice_in_reference(rng):
+    values = lognormal(rng, 200)
+    for first in (30, 50, 70):
+        values[:, first : first + 8] *= 1.15
+    values[:, 95:99] *= 1.15
+
+    found = detect_many(values)
+
+    # The habit of the series is in the reference: four nights of it are no alarm any more.
+    assert np.mean([any(c.index >= 90 for c in changes) for changes in found]) <= 0.05

@@ -186,3 +186,14 @@ def test_judge_night_event_has_counts():
     assert len(nights) == N - 30
     assert {night["n_series"] for night in nights} == {2}
     assert all(0 < night["expected_false_alarms"] < 0.01 for night in nights)
+
+
+def test_judge_accepts_history_before_first_night_of_a_workload():
+    rows = [run_record(night, workload="a.x", duration=10.0) for night in range(20)]
+    rows += [run_record(night, workload="a.y", duration=10.0) for night in range(15, 20)]
+    rows[12] |= {"outcome": "failed", "duration": None}
+    history = build_history(pd.DataFrame(rows), metrics=["duration"])
+
+    judgement = judge_night(history.before(12))
+
+    assert [(e["workload"], e["metric"]) for e in judgement.proposed] == [("a.x", "outcome")]
