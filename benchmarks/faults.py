@@ -1,6 +1,10 @@
 """Measure what faults lose: ``python benchmarks/faults.py [--times N] [FAULT ...]``.
 
-Prints results, asserts nothing. A steady workload runs on a scheduler and two workers in separate
+``faults.py store [--times N] [--seed S] [--only NUMBER] [--damage N]`` causes faults at steps of the
+operations of a store, see `_store_faults`, and damages run files, see `_store_damage`; it ends with
+exit code 1 if something is lost or not reported. The rest prints results and asserts nothing:
+
+A steady workload runs on a scheduler and two workers in separate
 processes, measured by another process; each task writes the time of its end to a file. In the
 middle a fault happens. Then the run is read from a store, and its tasks are compared with those
 files. A capture is drained each second: tasks that ended less than a second before a scheduler or a
@@ -28,7 +32,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent)]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+
+if __name__ == "__main__" and sys.argv[1:2] == ["store"]:
+    from _store_faults import main_store
+
+    main_store(sys.argv[2:])  # before distributed is imported: a small process forks faster
 
 from distributed import Client, fire_and_forget  # noqa: E402
 

@@ -24,6 +24,9 @@ __all__ = ["LocalFiles"]
 
 #: Age in s after which an unfinished write is abandoned; a write takes seconds.
 STALE_AFTER_S = 24 * 3600
+#: Seconds to wait for the claim of another writer on file systems without hard links; it holds the
+#: claim for some ms, unless it was killed.
+CLAIM_WAIT_S = 10.0
 #: Error numbers of `os.link` on file systems without hard links.
 _NO_HARD_LINK_ERRORS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -109,13 +112,23 @@ class LocalFiles:
         # The claim file is a lock. Reserving the final name with an empty file would leave a
         # partial file if the process were killed here.
         claim = draft.parent / f"{sha256(str(final).encode()).hexdigest()}.claim"
-        claim.touch(exist_ok=False)
+        until = time.monotonic() + CLAIM_WAIT_S
+        while True:
+            try:
+                claim.touch(exist_ok=False)
+                break
+            except FileExistsError:
+                if final.exists():
+                    raise
+                if time.monotonic() > until:
+                    claim.unlink(missing_ok=True)
+                time.sleep(0.01)
         try:
             if final.exists():
                 raise FileExistsError(final)
             os.rename(draft, final)
         finally:
-            claim.unlink()
+            claim.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file.

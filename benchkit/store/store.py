@@ -18,6 +18,7 @@ import xarray as xr
 from benchkit.errors import AlreadyStored, StoreError, UnreadableRun, UsageError, did_you_mean
 from benchkit.formatting import counted, format_bytes
 from benchkit.measure.arguments import list_of
+from benchkit.measure.run_ids import is_id
 from benchkit.store.check import CheckReport, inspect_store
 from benchkit.store.index.query import columns_needed, matching
 from benchkit.store.ledger import add_event
@@ -140,16 +141,26 @@ class Store(StoreReader):
             A tree is not a run.
         """
         self.create()
-        records = []
+        records, existing = [], []
         try:
             for tree in trees:
                 run_id, record, data = encode_run(tree)
-                with suppress(AlreadyStored):
+                try:
                     self.files.create(run_name(run_id), data)
                     records.append(index_record(record, data))
+                except AlreadyStored:
+                    existing.append(run_id)
         finally:
             self.catalogue.add_many(records)
+            self._list_existing(existing)
         return len(records)
+
+    def _list_existing(self, ids: Iterable[str]) -> None:
+        """Add stored runs to the index that are missing there, as an interrupted writer leaves."""
+        wanted = {run_id for run_id in ids if is_id(run_id)}
+        for run_id in sorted(wanted - self.catalogue.ids() if wanted else ()):
+            with suppress(UnreadableRun):  # `check` reports it
+                self.catalogue.add_existing(stored_record(self.files.path(run_name(run_id))))
 
     def add_event(self, kind: str, **facts: Any) -> dict[str, Any]:
         """Append an event to the ledger of regressions.
@@ -260,10 +271,12 @@ class Store(StoreReader):
         """
         other = to if isinstance(to, Store) else Store(to)
         other.create()
-        n_copied, damaged = 0, []
+        n_copied, damaged, existing = 0, [], []
         for folder in ("runs", "marks", "ledger", "experiments"):
             for name in self.files.walk(folder):
                 if other.files.exists(name):
+                    if folder == "runs":
+                        existing.append(name.rpartition("/")[2].removesuffix(".nc"))
                     continue
                 try:
                     record = stored_record(self.files.path(name)) if folder == "runs" else None
@@ -274,6 +287,7 @@ class Store(StoreReader):
                     other.files.create(name, self.files.read(name))
                 if record is not None:
                     n_copied += other.catalogue.add_existing(record)
+        other._list_existing(existing)
         if damaged:
             more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
             raise UnreadableRun(f"{damaged[0]}{more}: not copied; everything else was")
@@ -336,16 +350,18 @@ class Store(StoreReader):
         StoreError
             A run could not be moved; earlier ones stay moved.
         """
-        moved = []
+        n_moved, in_trash = 0, []
         try:
             for run_id in list_of(ids, "ids"):
                 name = run_name(run_id)
                 if self.files.exists(name):
                     self.files.move(name, f"trash/{name}")
-                    moved.append(run_id)
+                    n_moved += 1
+                if self.files.exists(f"trash/{name}"):  # also by an interrupted `prune`
+                    in_trash.append(run_id)
         finally:
-            self.catalogue.remove(moved)
-        return len(moved)
+            self.catalogue.remove(in_trash)
+        return n_moved
 
     def __repr__(self) -> str:
         return f"<benchkit.Store {self.path}: {counted(len(self), 'run')}>"

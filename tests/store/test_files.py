@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from hashlib import sha256
 
 import pytest
 
@@ -153,3 +154,16 @@ def test_leftovers_are_old_unfinished_writes(files):
     os.utime(files.root / "tmp" / "old", (day_ago, day_ago))
 
     assert files.leftovers() == ["tmp/old"]
+
+
+def test_create_replaces_claim_of_killed_writer(files, monkeypatch):
+    monkeypatch.setattr(module.os, "link", no_hard_links)
+    monkeypatch.setattr(module, "CLAIM_WAIT_S", 0.02)
+    files.create("a.txt", b"first")
+    claim = sha256(str(files.root / "b.txt").encode()).hexdigest()
+    (files.root / "tmp" / f"{claim}.claim").touch()
+
+    files.create("b.txt", b"second")
+
+    assert files.read("b.txt") == b"second"
+    assert files.list("tmp") == []

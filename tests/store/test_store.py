@@ -245,3 +245,36 @@ def test_merging_by_file_copies_is_independent_of_order(tmp_path, make_run, seed
         assert set(store.ids()) == expected
         assert_equal_content(merged[0], store)
         assert store.check().healthy
+
+
+def test_add_many_lists_runs_of_an_interrupted_call(store, make_run):
+    runs = [make_run(groups=False) for _ in range(2)]
+    run_id, _, data = encode_run(runs[0])
+    store.create()
+    store.files.create(run_name(run_id), data)
+
+    assert store.add_many(runs) == 1
+
+    assert set(store.ids()) == {run.attrs["id"] for run in runs}
+    assert store.check(repair=False) == CheckReport(runs=2)
+
+
+def test_copy_lists_runs_of_an_interrupted_copy(filled, tmp_path):
+    copy = Store(tmp_path / "copy")
+    copy.create()
+    name = run_name(filled.ids()[2])
+    copy.files.create(name, filled.files.read(name))
+
+    assert filled.copy(copy) == 5
+
+    assert copy.ids() == filled.ids()
+
+
+def test_prune_completes_an_interrupted_prune(filled):
+    run_id = filled.ids()[2]
+    filled.files.move(run_name(run_id), f"trash/{run_name(run_id)}")
+
+    assert filled.prune([run_id]) == 0
+
+    assert run_id not in filled.ids()
+    assert len(filled.ids()) == 5

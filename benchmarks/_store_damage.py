@@ -1,0 +1,85 @@
+"""Damage run files and count what `check` and `open` find: for ``faults.py store``."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+
+from helpers.synthetic_runs import make_run
+
+from benchkit.errors import UnreadableRun
+from benchkit.store.runfile import digest
+from benchkit.store.runfile.file import run_name
+from benchkit.store.store import Store
+
+__all__ = ["damage_all"]
+
+_ZEROED_BYTES = 64
+
+
+def flip_bit(data: bytearray, rng: random.Random) -> None:
+    """Flip one bit."""
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def zero_bytes(data: bytearray, rng: random.Random) -> None:
+    """Write zeros over 64 bytes that are not all zero."""
+    before = bytes(data)
+    while data == before:
+        start = rng.randrange(len(data) - _ZEROED_BYTES + 1)
+        data[start : start + _ZEROED_BYTES] = bytes(_ZEROED_BYTES)
+
+
+def truncate(data: bytearray, rng: random.Random) -> None:
+    """Remove the end."""
+    del data[rng.randrange(len(data)) :]
+
+
+KINDS: dict[str, Callable[[bytearray, random.Random], None]] = {
+    "one bit": flip_bit,
+    "64 zeroed bytes": zero_bytes,
+    "truncation": truncate,
+}
+
+
+def damage_all(times: int, seed: int) -> int:
+    """Print how many damaged files are found; return the number of those that are not.
+
+    Parameters
+    ----------
+    times : int
+        Number of files for each kind of damage.
+    seed : int
+        Chooses the places.
+
+    Returns
+    -------
+    int
+        Files that `Store.check` does not name, or `Store.open` opens.
+    """
+    heads = ("files", "check names it", "open refuses it")
+    print(f"\n{'damage of a run file':<22}" + "".join(f"{head:>17}" for head in heads))
+    n_wrong = 0
+    with tempfile.TemporaryDirectory(prefix="store-damage-") as folder:
+        store = Store(folder)
+        run_id = store.add(make_run(seed=seed))
+        path = store.files.path(run_name(run_id))
+        whole = path.read_bytes()
+        for kind, damage in KINDS.items():
+            rng = random.Random(f"{seed} {kind}")
+            n_named = n_refused = 0
+            for _ in range(times):
+                data = bytearray(whole)
+                damage(data, rng)
+                path.write_bytes(data)
+                digest._kept.clear()  # the clock of a file system may stand still for some ms
+                n_named += store.check(repair=False).damaged_runs == [run_id]
+                with suppress(UnreadableRun):
+                    store.open(run_id)
+                    continue
+                n_refused += 1
+            print(f"{kind:<22}{times:>17}{n_named:>17}{n_refused:>17}", flush=True)
+            n_wrong += 2 * times - n_named - n_refused
+    return n_wrong

@@ -1,0 +1,95 @@
+"""Faults at each step of the operations of a store, by ``benchmarks/faults.py store``."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def run_harness(*arguments, before=""):
+    """Run the harness in a process without threads, which can be forked."""
+    code = f"import sys; sys.path[:0] = {[str(BENCHMARKS.parent), str(BENCHMARKS)]}\n"
+    code += f"sys.path[:0] = [{str(BENCHMARKS.parent / 'tests')!r}]\n{before}\n"
+    code += f"from _store_faults import main_store; main_store({list(arguments)})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
+    assert done.stderr == ""
+    return done
+
+
+@pytest.mark.slow
+def test_store_keeps_everything_in_500_faults():
+    done = run_harness("--times", "500", "--seed", "0", "--damage", "0")
+
+    assert re.search(r"^500 injections, 0 with problems", done.stdout, re.M), done.stdout
+    assert done.returncode == 0
+    rows = {row[:26].strip(): row[26:].split() for row in done.stdout.splitlines()}
+    killed, crashed, hangs = rows["kill"][2], rows["kill"][3], rows["kill"][4]
+    assert int(killed) > 20
+    assert crashed == hangs == "0"
+
+
+def test_check_finds_all_damage_of_run_files():
+    done = run_harness("--times", "1", "--damage", "100")
+
+    for kind in ("one bit", "64 zeroed bytes", "truncation"):
+        assert re.search(rf"^{kind} +100 +100 +100$", done.stdout, re.M), done.stdout
+    assert done.returncode == 0
+
+
+#: Faults in the code of the store that the harness must find.
+MISTAKES = {
+    "writes in place": """
+from benchkit.store.files import LocalFiles
+def create(self, name, data):
+    path = self.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        import os
+        os.fsync(file.fileno())
+LocalFiles.create = create
+""",
+    "deletes before it writes": """
+from benchkit.store.index.catalogue import Catalogue
+write = Catalogue._write_segments
+def write_segments(self, table):
+    records, segments = self._list_files()
+    for name in [*records, *segments]:
+        self.files.delete(name)
+    write(self, table)
+Catalogue._write_segments = write_segments
+""",
+    "lists before it writes": """
+from benchkit.store.store import Store
+from benchkit.store.runfile.file import encode_run, index_record, run_name
+def add(self, tree):
+    run_id, record, data = encode_run(tree)
+    self.create()
+    self.catalogue.add_existing(index_record(record, data))
+    self.files.create(run_name(run_id), data)
+    return run_id
+Store.add = add
+""",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_harness_finds_mistakes_in_the_store(mistake):
+    done = run_harness("--times", "60", "--damage", "0", before=MISTAKES[mistake])
+
+    assert done.returncode == 1
+    assert not re.search(", 0 with problems", done.stdout)
+
+
+def test_harness_repeats_an_injection_by_its_number():
+    first, second = (run_harness("--seed", "3", "--only", "17").stdout for _ in range(2))
+
+    line = next(line for line in first.splitlines() if line.startswith("17: "))
+    assert line in second.splitlines()
