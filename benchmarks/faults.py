@@ -1,6 +1,6 @@
 """Measure what faults lose: ``python benchmarks/faults.py [--times N] [FAULT ...]``.
 
-``faults.py store [--times N] [--seed S] [--only NUMBER] [--damage N]`` causes faults at steps of the
+``faults.py store [--times N] [--seed S] [--only NUMBER] [--damage N]`` causes faults at steps of
 operations of a store, see `_store_faults`, and damages run files, see `_store_damage`; it ends with
 exit code 1 if something is lost or not reported. The rest prints results and asserts nothing:
 
