@@ -35,8 +35,16 @@ class RunTables:
         Returns
         -------
         Dataset
-            In B: sums over the cluster, and per worker as ``worker_*``, whose dimension ``worker``
-            has the names of the workers; empty if none was recorded.
+            In B: sums over the cluster with the dimension ``time`` (s), and per worker as
+            ``worker_*`` with the dimensions ``worker_time`` (s) and ``worker``, the names of the
+            workers; empty if none was recorded.
+
+        Examples
+        --------
+        >>> import hvplot.xarray  # doctest: +SKIP
+        >>> run.memory()["worker_process"].hvplot.line(  # doctest: +SKIP
+        ...     x="worker_time", by="worker"
+        ... )
         """
         scheduler, workers = self._group("scheduler"), self._group("workers")
         kinds = ["process", "managed", "unmanaged_old", "unmanaged_recent", "spilled"]

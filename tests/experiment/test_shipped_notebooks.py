@@ -1,5 +1,6 @@
 """Each shipped notebook runs from top to bottom under papermill."""
 
+import ast
 import re
 
 import nbformat
@@ -7,6 +8,7 @@ import papermill
 import pytest
 
 from benchkit.experiment.paths import notebook_path, shipped
+from benchkit.experiment.run.notebook_parameters import declared_parameters
 from benchkit.store.store import Store
 
 
@@ -20,6 +22,17 @@ def execute(name, tmp_path, **parameters):
         progress_bar=False,
     )
     return nbformat.read(str(output), as_version=4)
+
+
+@pytest.mark.parametrize("name", ["ab", "bisect", "explore", "measure", "nightly", "run"])
+def test_papermill_reads_all_parameters_of_notebook(name):
+    read = papermill.inspect_notebook(str(notebook_path(name)))
+
+    declared = declared_parameters(notebook_path(name))
+    assert [*read] == [*declared]
+    for key, item in read.items():
+        assert ast.literal_eval(item["default"]) == declared[key].default
+        assert item["help"] == declared[key].comment
 
 
 @pytest.mark.slow
@@ -82,7 +95,7 @@ def test_explore_notebook_draws_comparison(tmp_path):
             for o in cell.get("outputs", [])
         )
     ]
-    assert len(figures) == 5
+    assert len(figures) == 6
     assert not [
         o for c in executed.cells for o in c.get("outputs", []) if o.get("name") == "stderr"
     ]

@@ -61,6 +61,16 @@ def test_memory_has_sums_and_values_per_worker(run):
     assert {f"worker_{kind}" for kind in ("managed", "spilled", "unmanaged_old")} <= set(memory)
 
 
+def test_memory_can_be_drawn_by_hvplot(run):
+
+    memory = run.memory()
+    lines = memory["worker_process"].hvplot.line(x="worker_time", by="worker")
+    area = memory[["managed", "unmanaged_old"]].hvplot.area(x="time")
+
+    assert set(lines.keys()) == {*memory["worker"].values}
+    assert len(area) == 2
+
+
 def test_task_groups_are_sorted_by_seconds(run):
     frame = run.task_groups()
 
