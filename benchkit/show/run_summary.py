@@ -18,7 +18,7 @@ from benchkit.show.templates import render_template
 from benchkit.store.run import Run
 from benchkit.store.schema import METRICS
 
-__all__ = ["KEY_FIGURES", "run_heading", "task_group_table"]
+__all__ = ["KEY_FIGURES", "metadata_table", "run_heading", "task_group_table"]
 
 #: Metrics at the top of a page about a run -> label.
 KEY_FIGURES = {
@@ -54,6 +54,26 @@ def run_heading(run: Run) -> HTML:
     limits = run.quality().to_dict("records")
     template = "run_heading.html"
     return HTML(render_template(template, run=run, outcome=outcome, figures=figures, limits=limits))
+
+
+def metadata_table(run: Run) -> pd.Series:
+    """Return the metadata of a run, with values formatted for reading.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Returns
+    -------
+    Series
+        As `Run.metadata` returns it; sizes and shares are texts with units.
+    """
+    values = run.metadata()
+    for name, units, factor in (("memory_limit", "B", 1), ("biggest_group_share", "%", 100)):
+        if name in values:
+            values[name] = format_quantity(values[name] * factor, units)
+    return values
 
 
 def task_group_table(run: Run, most: int = 12) -> pd.DataFrame:

@@ -111,13 +111,19 @@ class Run(RunTables):
     def metadata(self) -> pd.Series:
         """Return the metadata of the run: workload, outcome, environment, cluster, versions, ...
 
+        `quality` returns what is known about the quality of its metrics.
+
         Returns
         -------
         Series
             Values by name; also the seconds of preparation and check, which are not measured.
         """
         attrs = self.tree.attrs
-        names = [name for name in RECORD_FIELDS if name in attrs and attrs[name] not in ("{}", "")]
+        names = [
+            name
+            for name in RECORD_FIELDS
+            if name != "quality" and attrs.get(name, "") not in ("{}", "")
+        ]
         steps = {title: round(attrs[name], 3) for name, title in _STEPS.items() if name in attrs}
         values = {name: attrs[name] for name in names} | steps
         return pd.Series(values, name="value", dtype=object)

@@ -40,9 +40,31 @@ def test_run_report_has_figures_without_code_or_urls(store, a_run):
     assert heads.index("Which task groups kept the threads busy?") == 0
     assert heads.index("How was memory used?") == 1
     assert "Metrics" in heads
+    assert re.search(r"Were there problems.*?<p>Nothing\.</p>", text, re.DOTALL)
+    assert re.search(r">memory_limit<.*?>[\d.]+ [KMG]iB<", text)
+    assert ">quality<" not in text
     assert not ADDRESS.search(text)
     executed = nbformat.read(page.with_suffix(".ipynb"), as_version=4)
     assert executed.metadata["benchkit"]["status"] == "completed"
+
+
+@pytest.mark.browser
+def test_run_report_fits_the_screen_of_a_telephone(store, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(f"file://{run_report(store)}")
+    page.wait_for_function("window.Bokeh && Bokeh.documents.every(d => d.is_idle)")
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert (
+        page.evaluate("""[...document.querySelectorAll("h1, h2, h4")]
+        .filter(head => head.scrollWidth > head.clientWidth).length""")
+        == 0
+    )
+    # No table is wider than its frame except those of numbers.
+    wide = page.evaluate("""[...document.querySelectorAll("table")]
+        .filter(table => table.offsetWidth > table.parentElement.clientWidth)
+        .map(table => table.querySelector("th").textContent)""")
+    assert set(wide) <= {"task group"}
 
 
 @pytest.mark.browser

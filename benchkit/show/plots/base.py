@@ -47,6 +47,8 @@ __all__ = [
 #: Colour of text. Contrast 4.0 : 1 on white and 4.4 : 1 on the dark background of the pages.
 INK = "#748190"
 _LINES = "#8a95a2"
+#: Pixels between the left end of a figure and its frame, at least, and its title.
+_LEFT_BORDER, _TITLE_MARGIN = 64, 6
 
 
 def make_figure(title: str, x: str, y: str, **options: Any) -> figure:
@@ -78,8 +80,11 @@ def make_figure(title: str, x: str, y: str, **options: Any) -> figure:
     rows = options.get("y_range")
     names = [name for name in rows if isinstance(name, str)] if isinstance(rows, list) else []
     longest = max((len(name) for name in names), default=0)
-    look.setdefault("min_border_left", max(64, round(44 + 6.2 * longest)))
-    heading = Title(text=title, text_color=INK, text_font_size="13px", text_font_style="normal")
+    look.setdefault("min_border_left", max(_LEFT_BORDER, round(44 + 6.2 * longest)))
+    # The title starts left of the frame, so that it also fits on the screen of a telephone.
+    start = min(0, _TITLE_MARGIN - min(_LEFT_BORDER, look["min_border_left"]))
+    style: dict[str, Any] = {"text_color": INK, "text_font_size": "13px", "offset": start}
+    heading = Title(text=title, text_font_style="normal", **style)
     fig = figure(
         title=heading,
         x_axis_label=x,

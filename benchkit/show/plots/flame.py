@@ -15,6 +15,7 @@ from bokeh.events import DoubleTap
 from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d, TapTool
 from bokeh.plotting import figure
 
+from benchkit.formatting import format_count
 from benchkit.show.plots.base import empty_figure, has, make_figure, read_script, to_tree
 from benchkit.show.theme import OTHER, group_colour
 from benchkit.store.run import Run
@@ -93,7 +94,7 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
         box makes it as wide as the figure; a double click on the background shows all frames.
     """
     tree = to_tree(run)
-    title = "Where did tasks spend their time?"
+    title = "Where did tasks spend time?"
     if not has(tree, "profile", "frame"):
         return empty_figure(title)
     profile = Run(tree).profile()
@@ -108,7 +109,7 @@ def flame_graph(run: Run | xr.DataTree, prefix: str | None = None, find: str = "
     frames = flame_frames(profile)
     total = float(frames["right"].max())
     wide = widest(frames)
-    details = f"{total:.0f} samples of 10 ms"
+    details = f"{format_count(total)} samples of 10 ms"
     matches = _matches(wide, find)
     if find:  # count also frames that are too narrow to be drawn
         details += f", {find!r} in {_covered(frames[_matches(frames, find)]) / total:.1%} of them"

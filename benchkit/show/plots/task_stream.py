@@ -277,8 +277,7 @@ class TaskStream:
     def _draw(self) -> figure:
         left, right = self.window
         unseen = f", {format_count(self.n_unseen)} not recorded" if self.n_unseen else ""
-        title = f"What did each thread do? ({format_count(self.n_tasks)} tasks{unseen}; "
-        title += "coloured by group)"
+        title = f"What did each thread do? ({format_count(self.n_tasks)} tasks{unseen}; by group)"
         n_lanes = len(self.threads)
         margin = 0.02 * (right - left)
         names = [self._names[i] for i in self.shown]

@@ -21,7 +21,7 @@ from benchkit.store.run_tables import worker_names
 
 __all__ = ["TransferMatrix", "transfer_difference", "transfer_matrix"]
 
-TITLE = "How much did each worker send to each other worker?"
+TITLE = "How much did workers send to each other?"
 #: Name of the receiver of results that a client fetched.
 CLIENT = "client"
 #: Value of a cell -> its unit, and the divisor from the recorded unit.

@@ -124,6 +124,16 @@ def test_run_plot_limits_have_legend_entries(a_run):
     assert "all threads" in words_of(plots.busy_threads(a_run))
 
 
+def test_run_figure_titles_fit_a_telephone(a_run):
+    for draw in [*DRAW, plots.transfer_matrix, plots.flame_graph]:
+        for fig in figures(draw(a_run)):
+            start = fig.min_border_left + fig.title.offset
+            assert start >= 0
+            if fig.min_border_left <= 64:
+                assert start <= 12  # left of the frame, at the left end of the figure
+                assert len(fig.title.text) <= 58, fig.title.text
+
+
 def test_pair_page_figures_have_distinct_labels(a_run):
     runs = [Run(a_run), Run(a_run)]
     window = PairWindow(runs, [TaskTimeline(run.tree) for run in runs], {})

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import panel as pn
 from panel.viewable import Viewable
 
-from benchkit.formatting import format_bytes, format_quantity
+from benchkit.formatting import format_bytes
 from benchkit.show.dashboard.components import tables, ui
+from benchkit.show.run_summary import metadata_table
 from benchkit.store.run import Run
 
 __all__ = ["details"]
@@ -38,7 +38,11 @@ def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
         The tab.
     """
     attrs = run.tree.attrs
-    content = [ui.heading("What was measured"), tables.facts(_facts(run)), *_downloads(files)]
+    content = [
+        ui.heading("What was measured"),
+        tables.facts(metadata_table(run).to_dict()),
+        *_downloads(files),
+    ]
     if attrs.get("source"):
         content += [ui.heading("Source"), ui.code_block(attrs["source"])]
     for name, title in (
@@ -52,15 +56,6 @@ def details(run: Run, files: Sequence[Path] = ()) -> pn.Column:
         if value:
             content += [ui.heading(title), ui.json_block(value)]
     return ui.column(*content)
-
-
-def _facts(run: Run) -> dict[str, Any]:
-    """Return the metadata of the run, with values formatted for reading."""
-    values: dict[str, Any] = dict(run.metadata())
-    for name, units, factor in (("memory_limit", "B", 1), ("biggest_group_share", "%", 100)):
-        if name in values:
-            values[name] = format_quantity(values[name] * factor, units)
-    return values
 
 
 def _downloads(files: Sequence[Path]) -> list[Viewable]:
