@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
 import cloudpickle
+import dask.base
+import distributed.client
 from distributed.metrics import time
 
 from benchkit.measure import capture
-from benchkit.measure.capture.process_cpu import cpu_between, process_cpu
+from benchkit.measure.capture.process import cpu_between, process_cpu
 from benchkit.measure.recording import RecordingWriter
 
 __all__ = ["CAPTURE_LEVELS", "Observer"]
@@ -35,6 +37,12 @@ INSTALL_TIMEOUT_S = 60.0
 CLOCK_STEP_S = 0.02
 #: All group rows are sent each time: with more than 200 groups only in every tenth drain.
 GROUPS_EVERY = 10
+
+#: Functions that begin to optimise collections: since 2025, and before.
+_OPTIMISE = ("collections_to_expr", "collections_to_dsk")
+_MODULES = (dask.base, distributed.client)
+#: A workload that submits more graphs than this has no more rows.
+MAX_ROWS = 20_000
 
 
 class Observer:
@@ -69,6 +77,7 @@ class Observer:
         self.clock_step_s = 0.0
         #: CPU seconds of client and scheduler while the clock ran, see `cpu_between`.
         self.process_cpu: list[tuple[int, int, float]] = []
+        self.phases = ClientPhases(client)
         self._cpu_on: list[Sequence[float]] = []
         self._steady_on = self._scheduler_on = self._round_trip_s = float("nan")
         self._installed = False
@@ -115,6 +124,8 @@ class Observer:
         self.t_on = reply["t_on"] if reply else time()
         # The reply was sent between the two times; an offset within them is 0.
         self.clock_ahead = min(self.t_on - call_time, 0.0) + max(self.t_on - time(), 0.0)
+        if self._installed:
+            self.phases.start()
         self._steady_on = monotonic()
         self._scheduler_on = reply["steady"] if reply else float("nan")
         return self.t_on
@@ -146,6 +157,7 @@ class Observer:
             Stop time, Unix s on the scheduler's clock.
         """
         duration = monotonic() - self._steady_on
+        self.phases.stop()
         reply = self._call(f"{self.name}_off") if self._installed else None
         cpu = [*([reply["cpu"]] if reply else []), process_cpu()]
         self.process_cpu = cpu_between(self._cpu_on, cpu)
@@ -165,13 +177,18 @@ class Observer:
         Returns
         -------
         dict
-            ``t_on``, ``t_off``, ``clock_step_s``, ``process_cpu`` and ``capture_errors``.
+            ``t_on``, ``t_off``, ``clock_step_s``, ``process_cpu``, ``client_phases`` (rows of
+            times on the scheduler's clock, see `ClientPhases`) and ``capture_errors``.
         """
         return {
             "t_on": self.t_on,
             "t_off": self.t_off,
             "clock_step_s": self.clock_step_s,
             "process_cpu": self.process_cpu,
+            "client_phases": [
+                [None if moment is None else moment + self.clock_ahead for moment in row]
+                for row in self.phases.rows
+            ],
             "capture_errors": self.errors,
         }
 
@@ -267,3 +284,67 @@ class Observer:
     def _add_error(self, line: str) -> None:
         if line not in self.errors and len(self.errors) < 20:
             self.errors.append(line)
+
+
+class ClientPhases:
+    """Times at which a client optimises, serialises and sends each graph.
+
+    What the client does before the first of these moments is the workload's own code, which builds
+    the graph.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client; two of its methods are wrapped until `stop`.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        #: Rows of Unix times in s: optimisation begins (None: nothing to optimise), serialisation
+        #: begins, graph handed to the connection.
+        self.rows: list[tuple[float | None, float, float]] = []
+        self._optimised: dict[int, float] = {}
+        self._serialised: dict[int, float] = {}
+        self._replaced: list[tuple[Any, str, Any]] = []
+
+    def start(self) -> None:
+        """Wrap the functions."""
+        for module in _MODULES:
+            for name in _OPTIMISE:
+                if hasattr(module, name):
+                    self._wrap(module, name, self._optimise)
+        if hasattr(self.client, "_graph_to_futures") and hasattr(self.client, "_send_to_scheduler"):
+            self._wrap(self.client, "_graph_to_futures", self._serialise)
+            self._wrap(self.client, "_send_to_scheduler", self._send)
+
+    def stop(self) -> None:
+        """Restore the functions."""
+        for owner, name, original in reversed(self._replaced):
+            if owner is self.client:
+                vars(owner).pop(name, None)
+            else:
+                setattr(owner, name, original)
+        self._replaced.clear()
+
+    def _wrap(self, owner: Any, name: str, note: Callable[..., None]) -> None:
+        original = getattr(owner, name)
+
+        def noted(*args: Any, **arguments: Any) -> Any:
+            note(*args)
+            return original(*args, **arguments)
+
+        self._replaced.append((owner, name, original))
+        setattr(owner, name, noted)
+
+    def _optimise(self, *args: Any) -> None:
+        # Also called by optimisation itself: the first call counts.
+        self._optimised.setdefault(threading.get_ident(), time())
+
+    def _serialise(self, *args: Any) -> None:
+        self._serialised[threading.get_ident()] = time()
+
+    def _send(self, message: Any, *args: Any) -> None:
+        thread = threading.get_ident()
+        begin = self._serialised.pop(thread, None)
+        if begin is not None and len(self.rows) < MAX_ROWS:
+            self.rows.append((self._optimised.pop(thread, None), begin, time()))

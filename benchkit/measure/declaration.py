@@ -12,7 +12,7 @@ __all__ = ["RESERVED_NAMES", "workload"]
 
 #: Groups of a run file; a metric must not have the name of a group.
 RESERVED_NAMES = {
-    "errors", "events", "fine", "logs", "memory_samples", "profile", "scheduler", "spans",
+    "errors", "events", "fine", "held", "logs", "memory_samples", "profile", "scheduler", "spans",
     "submissions", "task_events", "task_groups", "tasks", "transfers", "workers",
 }  # fmt: skip
 

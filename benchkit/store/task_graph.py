@@ -49,6 +49,9 @@ class TaskGraph:
         A row per submitted graph; times in s after clock on: received by the scheduler,
         materialized (NaN before distributed 2024.5), ordered (the same), started (first tasks
         sent to workers); first_node, n_nodes, and wanted, an array of nodes.
+    calls : DataFrame
+        A row per graph that the client sent, s after clock on: optimised (begin; NaN: nothing to
+        optimise), serialised (begin), sent.
     releases : DataFrame
         Time (s) and node of each result that a client released.
     options : dict of int to dict
@@ -69,6 +72,7 @@ class TaskGraph:
     producer: np.ndarray
     submission: np.ndarray
     submissions: pd.DataFrame
+    calls: pd.DataFrame
     releases: pd.DataFrame
     options: dict[int, dict[str, Any]]
 
@@ -123,6 +127,9 @@ class TaskGraph:
             producer=tasks["producer"].values == 1,
             submission=submission,
             submissions=frame,
+            calls=pd.DataFrame(
+                {name: sent[name].values for name in ("optimised", "serialised", "sent")}
+            ),
             releases=pd.DataFrame(
                 {"time": sent["release_time"].values, "node": sent["release_node"].values}
             ),

@@ -29,7 +29,7 @@ def test_capture_level_selects_data(client, observed):
     assert light.tree["tasks"].sizes["task"] == light.tree["profile"].sizes["frame"] == 0
     assert light.metrics["n_tasks"] == full.metrics["n_tasks"] == 30
     assert full.tree["tasks"].sizes["task"] == len(keys_of(full)) == 30
-    assert {*light.tree.children, "submissions"} == set(full.tree.children)
+    assert {*light.tree.children, "submissions", "held"} == set(full.tree.children)
     for run in (light, full):
         assert run.tree["workers"].sizes["worker"] == 2
         assert run.metrics["memory_peak_worker"] > 2**20

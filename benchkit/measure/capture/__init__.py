@@ -14,13 +14,14 @@ recorded and sent with the data. A capture whose client is gone removes itself.
 On workers: `worker_plugin`, `worker_log`, `memory_sampler`. On the scheduler: `task_groups`,
 `cluster_events`, `cluster_hooks`, `transition_table`, `task_stream`, `task_graph`, `poller`,
 `scattered_data`, `running_tasks`, `samples`, `heartbeats`, `worker_reports`, and
-`scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, `process_cpu`.
+`scheduler_plugin`, which uses all of them. On both: `columns`, `loop_lag`, `process`.
 """
 
 from benchkit.measure.capture.columns import (
     ACTIONS,
     EVENT_COLUMNS,
     GRAPH_COLUMNS,
+    HELD_COLUMNS,
     MEMORY_COLUMNS,
     ROW,
     SAMPLE_COLUMNS,
@@ -34,6 +35,7 @@ __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
     "GRAPH_COLUMNS",
+    "HELD_COLUMNS",
     "MEMORY_COLUMNS",
     "ROW",
     "SAMPLE_COLUMNS",

@@ -28,6 +28,10 @@ class ClusterHooks(SchedulerPlugin):
     worker_info: list[dict[str, Any]]
     event_log: EventLog
     stream: TaskStream
+    scheduler: Any
+    #: Largest number of other captures on the scheduler at a sample.
+    n_other_captures = 0
+    _n_handlers = 0
 
     def add_error(self, where: str, what: Any) -> None:
         """Record an error of the capture itself, up to `MAX_ERRORS` different errors.
@@ -123,3 +127,11 @@ class ClusterHooks(SchedulerPlugin):
                 "left": None,
             }
         )
+
+    def _count_captures(self) -> None:
+        """Count the other captures on the scheduler: the largest number at a sample."""
+        handlers = self.scheduler.handlers
+        if len(handlers) != self._n_handlers:
+            self._n_handlers = len(handlers)
+            n_captures = sum(op.endswith("_drain") for op in handlers) - 1
+            self.n_other_captures = max(self.n_other_captures, n_captures)

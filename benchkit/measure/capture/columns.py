@@ -9,6 +9,7 @@ __all__ = [
     "ACTIONS",
     "EVENT_COLUMNS",
     "GRAPH_COLUMNS",
+    "HELD_COLUMNS",
     "MEMORY_COLUMNS",
     "NAN",
     "ROW",
@@ -74,6 +75,8 @@ _WORKER_PATHS = {
             "io_read",
             "io_write",
             "tick_max",
+            "gc_time",
+            "gc_max",
             "process_number",
             "machine_number",
         )
@@ -95,6 +98,8 @@ _WORKER_PATHS = {
     "transfer_outgoing_bytes": "beat transfer outgoing_bytes",
     "transfer_outgoing_count": "beat transfer outgoing_count",
     "bandwidth": "beat bandwidth total",
+    "gpu_utilization": "beat gpu_utilization",
+    "gpu_memory_used": "beat gpu_memory_used",
     "time_delay": "state time_delay",
 }
 #: The same for the `scheduler`: its `memory`, system `monitor`, `sizes` of tables, loop `lag`.
@@ -110,11 +115,16 @@ _SCHEDULER_PATHS = {
     "unrunnable": "sizes unrunnable",
     "occupancy": "scheduler total_occupancy",
     "transitions": "sizes transitions",
+    "gc_time": "gc total",
+    "gc_max": "gc max",
     **{name: f"memory {name}" for name in _MEMORY},
 }
 SAMPLE_COLUMNS = ("time", "worker", *_WORKER_PATHS)
 #: Samples of each worker's process, made by the worker between two heartbeats.
 MEMORY_COLUMNS = ("time", "worker", "rss", "area", "peak")
+#: Bytes of results by task group and worker, in memory and spilled, as the scheduler knows them;
+#: worker -1: all workers together.
+HELD_COLUMNS = ("time", "group", "worker", "nbytes")
 SCHEDULER_COLUMNS = ("time", *_SCHEDULER_PATHS)
 SAMPLE_PATHS = [tuple(path.split()) for path in _WORKER_PATHS.values()]
 SCHEDULER_PATHS = [tuple(path.split()) for path in _SCHEDULER_PATHS.values()]

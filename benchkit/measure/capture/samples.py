@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from array import array
+from collections import Counter
+from time import perf_counter
 from typing import Any
 
 from distributed.metrics import time
 
 from benchkit.measure.capture.columns import SAMPLE_PATHS, SCHEDULER_PATHS, look_up
 from benchkit.measure.capture.loop_lag import LoopLag
+from benchkit.measure.capture.process import GcPauses
+from benchkit.measure.capture.task_groups import TaskGroups
 
 __all__ = ["Samples"]
+
+#: Samples of the bytes by task group take at most this share of the time.
+HELD_SHARE = 0.005
+#: Seconds between two such samples, as between heartbeats.
+HELD_EVERY_S = 0.5
+#: With more results the sample is omitted: it would block the loop for 50 ms.
+MAX_RESULTS = 300_000
+#: With more pairs of group and worker a sample has the sums of the groups alone.
+MAX_PAIRS = 2000
 
 
 class Samples:
@@ -25,12 +38,23 @@ class Samples:
         The scheduler to sample.
     workers : dict
         Worker index by address; it grows.
+    groups : TaskGroups
+        Numbers of task groups.
     lag : LoopLag
         Delay of the scheduler's event loop.
     """
 
-    def __init__(self, name: str, scheduler: Any, workers: dict[Any, int], lag: LoopLag) -> None:
+    def __init__(
+        self,
+        name: str,
+        scheduler: Any,
+        workers: dict[Any, int],
+        groups: TaskGroups,
+        lag: LoopLag,
+    ) -> None:
         self.name, self.scheduler, self.workers, self.lag = name, scheduler, workers, lag
+        self.groups, self.gc = groups, GcPauses()
+        self.next_held = 0.0
         self.last_seen: dict[str, float] = {}
         #: By worker index: time of the newest memory sample that was read, and seconds that the
         #: scheduler's clock is ahead of the worker's: the smallest difference between the arrival
@@ -42,7 +66,7 @@ class Samples:
 
     def _reset(self) -> None:
         self.worker_values, self.scheduler_values = array("d"), array("d")
-        self.memory_values = array("d")
+        self.memory_values, self.held_values = array("d"), array("d")
 
     def begin(self) -> None:
         """Discard the state from before the clock started."""
@@ -117,10 +141,35 @@ class Samples:
             "monitor": scheduler.monitor.recent(),
             "sizes": sizes,
             "lag": {"mean": mean, "max": longest},
+            "gc": dict(zip(("total", "max"), self.gc.read(), strict=True)),
         }
         with contextlib.suppress(KeyError, TypeError):
             sources["memory"] = scheduler.memory
         self.scheduler_values.extend([time(), *[look_up(sources, p) for p in SCHEDULER_PATHS]])
+
+    def sample_held(self) -> None:
+        """Add the bytes of results by task group and worker, if a sample is due."""
+        now, begin = time(), perf_counter()
+        states = self.scheduler.workers
+        if now < self.next_held or sum(len(s.has_what) for s in states.values()) > MAX_RESULTS:
+            return
+        pairs: Counter[tuple[Any, int]] = Counter()
+        for address, state in states.items():
+            index = self.workers.get(address, -1)
+            held: Counter[Any] = Counter()
+            for task in state.has_what:
+                held[task.group] += task.get_nbytes()
+            pairs.update({(group, index): nbytes for group, nbytes in held.items()})
+        if len(pairs) > MAX_PAIRS:
+            totals: Counter[tuple[Any, int]] = Counter()
+            for (group, _), nbytes in pairs.items():
+                totals[group, -1] += nbytes
+            pairs = totals
+        if not pairs:
+            self.held_values.extend((now, -1, -1, 0))
+        for (group, index), nbytes in pairs.items():
+            self.held_values.extend((now, self.groups.number(group), index, nbytes))
+        self.next_held = now + max(HELD_EVERY_S, (perf_counter() - begin) / HELD_SHARE)
 
     def drain(self) -> dict[str, bytes]:
         """Return the tables gathered since the last call.
@@ -128,13 +177,14 @@ class Samples:
         Returns
         -------
         dict of str to bytes
-            ``samples`` and ``scheduler``: float64, row by row, with the columns `SAMPLE_COLUMNS`
-            and `SCHEDULER_COLUMNS`.
+            ``samples``, ``scheduler``, ``memory`` and ``held``: float64, row by row, with the
+            columns `SAMPLE_COLUMNS`, `SCHEDULER_COLUMNS`, `MEMORY_COLUMNS` and `HELD_COLUMNS`.
         """
         tables = {
             "samples": self.worker_values.tobytes(),
             "scheduler": self.scheduler_values.tobytes(),
             "memory": self.memory_values.tobytes(),
+            "held": self.held_values.tobytes(),
         }
         self._reset()
         return tables

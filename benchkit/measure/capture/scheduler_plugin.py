@@ -20,7 +20,7 @@ from benchkit.measure.capture.heartbeats import (
 )
 from benchkit.measure.capture.loop_lag import LoopLag
 from benchkit.measure.capture.poller import SchedulerPoller
-from benchkit.measure.capture.process_cpu import process_cpu
+from benchkit.measure.capture.process import LoopWatch, process_cpu
 from benchkit.measure.capture.running_tasks import RunningTasks
 from benchkit.measure.capture.samples import Samples
 from benchkit.measure.capture.task_graph import TaskGraph
@@ -101,8 +101,9 @@ class CapturePlugin(ClusterHooks):
         self.sequence = 0
         self.lag = LoopLag()
         self.groups = TaskGroups()
-        self.samples = Samples(self.name, scheduler, self.workers, self.lag)
+        self.samples = Samples(self.name, scheduler, self.workers, self.groups, self.lag)
         self.event_log = EventLog(self.name, self.workers, self.samples.add_memory)
+        self.watch = LoopWatch(self.lag, self.event_log.add_event)
         self.stream = TaskStream(
             scheduler, self.groups, self.workers, self.add_error, self.event_log.add_failure
         )
@@ -112,7 +113,7 @@ class CapturePlugin(ClusterHooks):
             self.name, scheduler, self.workers, self.poll_interval_s
         )
         self.running_tasks = RunningTasks(scheduler, self.name)
-        self.n_other_captures = self.n_handlers = self.n_ticks = 0
+        self.n_ticks = 0
         self.poller: SchedulerPoller | None = None
         self.group_rows: list[dict[str, Any]] = []
         for address, state in list(scheduler.workers.items()):
@@ -152,6 +153,8 @@ class CapturePlugin(ClusterHooks):
         self.poller = None
         self.report_poller.cancel()
         self.lag.stop()
+        self.watch.stop()
+        self.samples.gc.close()
         if self.sample_handle is not None:
             self.sample_handle.cancel()
             self.sample_handle = None
@@ -352,15 +355,9 @@ class CapturePlugin(ClusterHooks):
         self._guarded(self.samples.sample_scheduler)
         if self.event_log.counting:
             self._guarded(self.running_tasks.sample)
+            if self.level == "full":
+                self._guarded(self.samples.sample_held)
         self._guarded(self._count_captures)
-
-    def _count_captures(self) -> None:
-        """Count the other captures on the scheduler: the largest number at a sample."""
-        handlers = self.scheduler.handlers
-        if len(handlers) != self.n_handlers:
-            self.n_handlers = len(handlers)
-            n_captures = sum(op.endswith("_drain") for op in handlers) - 1
-            self.n_other_captures = max(self.n_other_captures, n_captures)
 
     def _drain(self, groups: bool) -> dict[str, Any]:
         """Return the gathered data as plain columns (bytes, lists) and clear it."""

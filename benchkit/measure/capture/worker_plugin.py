@@ -17,6 +17,7 @@ from benchkit.measure.capture.memory_sampler import (
     machine_number,
     process_number,
 )
+from benchkit.measure.capture.process import GcPauses
 from benchkit.measure.capture.worker_log import WorkerLog
 
 __all__ = ["CaptureWorkerPlugin"]
@@ -56,6 +57,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.siblings = vars(distributed).setdefault("_benchkit_worker_plugins", {})
         shared = [plugin for (name, _), plugin in self.siblings.items() if name == self.name]
         self.memory = shared[0].memory if shared else MemorySampler()
+        self.gc = shared[0].gc if shared else GcPauses()
         self.siblings[self.name, worker.address] = self
         self.lag = LoopLag(self.memory.sample_if_due)
         self.process, self.machine = float(process_number()), float(machine_number())
@@ -87,6 +89,7 @@ class CaptureWorkerPlugin(WorkerPlugin):
         self.lag.stop()
         if not any(plugin.memory is self.memory for plugin in self.siblings.values()):
             self.memory.close()
+            self.gc.close()
         if not self.siblings:
             vars(distributed).pop("_benchkit_worker_plugins", None)
             vars(distributed).pop("_benchkit_process", None)
@@ -102,10 +105,10 @@ class CaptureWorkerPlugin(WorkerPlugin):
         Returns
         -------
         dict of str to float
-            Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` in s), totals of the
-            process (``cpu_time`` in s, ``io_read``, ``io_write`` in B) and of the machine
-            (``net_read_total``, ``loopback_total`` in B), numbers of both, and ``memory``: samples
-            as bytes, see `MemorySampler.points`.
+            Values since the last heartbeat (``rss_peak`` in B, ``tick_max`` and ``gc_max`` in s),
+            totals of the process (``cpu_time`` and ``gc_time`` in s, ``io_read``, ``io_write`` in
+            B) and of the machine (``net_read_total``, ``loopback_total`` in B), numbers of both,
+            and ``memory``: samples as bytes, see `MemorySampler.points`.
         """
         self.worker_log.copy_transfers()
         peak = _high_water_mark()
@@ -120,10 +123,12 @@ class CaptureWorkerPlugin(WorkerPlugin):
             "process_number": self.process,
             "machine_number": self.machine,
             "machine_cpu_time": self.machine_cpu_time,
+            "gc_time": self.gc.total,
+            "gc_max": self.gc.longest,
             "memory": self.memory.points(self.beats[0], interval_s),
         }
         self.beats = [self.beats[1], self.memory.samples[-1][0]]
-        self.peak = 0
+        self.peak, self.gc.longest = 0, 0.0
         process = worker.monitor.proc
         with contextlib.suppress(Exception):
             cpu = process.cpu_times()

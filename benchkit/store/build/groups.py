@@ -23,6 +23,7 @@ from benchkit.measure.recording import Recording
 from benchkit.store.build.prometheus import assemble_prometheus
 from benchkit.store.build.restarts import restarted_workers
 from benchkit.store.build.series import (
+    assemble_held,
     assemble_memory,
     assemble_scheduler,
     assemble_workers,
@@ -164,7 +165,8 @@ def _tasks_and_groups(
             merged.setdefault(prefix, {**_empty_row(prefix), "prefix": prefix})
     seceded = _seconds_seceded(recording, columns["duration"])
     groups = _task_groups(list(merged.values()), recording, window, seceded)
-    return _task_datasets(recording, window, columns, new_index), groups
+    names = [row["name"] for row in rows]
+    return _task_datasets(recording, window, columns, new_index, names), groups
 
 
 #: A task group, by the capture's names: name, seconds, nbytes, n_tasks, ...
@@ -294,7 +296,11 @@ def _distribute_fine_metrics(
 
 
 def _task_datasets(
-    recording: Recording, window: Window, columns: dict[str, np.ndarray], new_group: np.ndarray
+    recording: Recording,
+    window: Window,
+    columns: dict[str, np.ndarray],
+    new_group: np.ndarray,
+    names: list[str],
 ) -> dict[str, xr.Dataset]:
     # Variable-length strings in HDF5 take 25 times the space of one compressed blob.
     blob = np.frombuffer(zlib.compress(recording.blob("keys")[:-1], 6), np.uint8)
@@ -313,7 +319,11 @@ def _task_datasets(
     task_events = shaped("task_events", events, {})
     task_events.attrs["actions"] = json.dumps(ACTIONS)
     datasets = {"tasks": tasks, "task_events": task_events}
-    return datasets if submissions is None else {**datasets, "submissions": submissions}
+    if submissions is not None:
+        datasets["submissions"] = submissions
+    if recording.blob("held"):  # not at level "light"
+        datasets["held"] = assemble_held(recording, window, names)
+    return datasets
 
 
 # -- lists ----------------------------------------------------------------------------------------

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from benchkit.measure.capture import MEMORY_COLUMNS, SAMPLE_COLUMNS, SCHEDULER_COLUMNS
+from benchkit.measure.capture import (
+    HELD_COLUMNS,
+    MEMORY_COLUMNS,
+    SAMPLE_COLUMNS,
+    SCHEDULER_COLUMNS,
+)
 from benchkit.measure.recording import Recording
 from benchkit.store.build.shape import Window, first_finite, shaped
 from benchkit.store.build.worker_reports import trimmed_memory
+from benchkit.values import clean_text
 
-__all__ = ["assemble_memory", "assemble_scheduler", "assemble_workers"]
+__all__ = ["assemble_held", "assemble_memory", "assemble_scheduler", "assemble_workers"]
 
 
 def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
@@ -59,6 +67,9 @@ def assemble_workers(recording: Recording, window: Window) -> xr.Dataset:
     ahead = recording.last("state", {}).get("clock_ahead", {})
     ahead = [ahead.get(str(info["worker"]), 0.0) for info in infos]
     data["monitor_time"] = window.seconds(data["monitor_time"]) + ahead
+    for name in ("gpu_utilization", "gpu_memory_used"):
+        if np.isnan(data[name]).all():  # no GPU, or distributed does not watch it
+            del data[name]
     for number in ("process", "machine"):
         data[f"{number}_id"] = _dense_ids(data.pop(f"{number}_number"))
     data["trimmed"] = trimmed_memory(recording, len(infos))
@@ -107,6 +118,34 @@ def assemble_memory(recording: Recording, window: Window) -> xr.Dataset:
     block = block[np.argsort(block[:, 0], kind="stable")]
     data = {name: block[:, index] for index, name in enumerate(MEMORY_COLUMNS)}
     return shaped("memory_samples", {**data, "time": window.seconds(data["time"])}, {})
+
+
+def assemble_held(recording: Recording, window: Window, names: list[str]) -> xr.Dataset:
+    """Return the bytes of results by task group and worker over time.
+
+    Parameters
+    ----------
+    recording : Recording
+        As read from disk.
+    window : Window
+        Start and end of the measured time.
+    names : list of str
+        Names of the capture's groups, by their number.
+
+    Returns
+    -------
+    Dataset
+        Group ``held`` of a run file; its attribute ``groups`` has the names. They include groups
+        of which no task ran, such as scattered data and results of earlier work.
+    """
+    width = len(HELD_COLUMNS)
+    block = np.asarray(recording.block("held", width)).reshape(-1, width)
+    data = {name: block[:, index] for index, name in enumerate(HELD_COLUMNS)}
+    codes, unique = pd.factorize(np.array([*names, ""], object)[data["group"].astype(int)])
+    data["group"] = np.where(unique[codes] == "", -1, codes) if len(codes) else codes
+    held = shaped("held", {**data, "time": window.seconds(data["time"])}, {})
+    held.attrs["groups"] = json.dumps([clean_text(name) for name in unique])
+    return held
 
 
 def _first_row(first: np.ndarray) -> np.ndarray:

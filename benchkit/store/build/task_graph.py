@@ -13,6 +13,8 @@ from benchkit.store.task_graph import encode_rows
 
 __all__ = ["assemble_graph"]
 
+#: Phases of the client, by column of the rows in the tail of a recording.
+_CALLS = ("optimised", "serialised", "sent")
 _TIMES = ("received", "materialized", "ordered", "started")
 
 
@@ -129,7 +131,9 @@ def _submissions(
     released = np.asarray(recording.column("releases", "node", "i"))
     release_times = np.asarray(recording.column("releases", "time", "d"))
     options = [row for row in recording.rows("node_options") if row[0] < len(place)]
+    calls = np.array(recording.tail.get("client_phases") or (), float).reshape(-1, 3)
     data = {
+        **dict(zip(_CALLS, window.seconds(calls).T, strict=True)),
         **{name: window.seconds(recording.column("submissions", name, "d")) for name in _TIMES},
         "first_node": first,
         "n_nodes": np.bincount(submission[chosen], minlength=len(n_wanted)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import dask
@@ -173,3 +174,25 @@ def test_capture_restores_the_handlers_of_the_scheduler(client, observed):
     with observed(client), observed(client):
         assert client.run_on_scheduler(hooks) == [True, False, False]
     assert client.run_on_scheduler(hooks) == [False, True, True]
+
+
+def test_held_bytes_sum_to_the_managed_memory(client, observed):
+    earlier = client.scatter({"earlier-1": b"x" * 3_000_000})
+    with observed(client) as observation:
+        futures = client.map(bytes, [2_000_000] * 4, pure=False)
+        wait(futures)
+        time.sleep(1.2)
+
+    run = observation.run
+    held, scheduler = run.tree["held"].to_dataset(), run.tree["scheduler"].to_dataset()
+    names = json.loads(held.attrs["groups"])
+    last = held.isel(entry=held["time"].values == held["time"].values.max())
+    by_name = {}
+    for group, nbytes in zip(last["group"].values, last["nbytes"].values, strict=True):
+        name = names[group].partition("-")[0]
+        by_name[name] = by_name.get(name, 0) + int(nbytes)
+    assert list(earlier) == ["earlier-1"]
+    assert by_name == pytest.approx({"bytes": 4 * 2_000_000, "earlier": 3_000_000}, rel=0.01)
+    managed = (scheduler["managed"] + scheduler["spilled"]).values
+    at = np.abs(scheduler["time"].values - held["time"].values.max()).argmin()
+    assert last["nbytes"].values.sum() == pytest.approx(managed[at], rel=0.01)

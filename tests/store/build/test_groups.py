@@ -8,10 +8,11 @@ from array import array
 
 import numpy as np
 import pytest
-from helpers.synthetic_recordings import MB, ON, graph, group, record, segment, stacks, worker
+from helpers.synthetic_recordings import MB, ON, graph, group, record, rows, segment, stacks, worker
 
 from benchkit import Store
 from benchkit.errors import NotRecorded
+from benchkit.measure.capture import HELD_COLUMNS
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
 from benchkit.store.variables import COORDINATES, GROUPS
@@ -26,8 +27,9 @@ def sample(moment, index, **values):
 def complete_segment():
     """Return a segment in which every table has rows."""
     return segment(
-        samples=[sample(1, 0, process=MB), sample(1, 1, process=MB)],
+        samples=[sample(1, 0, process=MB, gpu_utilization=50.0), sample(1, 1, gpu_memory_used=MB)],
         scheduler=[{"time": ON + 1, "cpu": 5.0}],
+        held=rows(HELD_COLUMNS, {"time": ON + 1, "group": 0, "worker": 1, "nbytes": MB}),
         memory=[{"time": ON + 1, "worker": 0, "rss": MB}],
         tasks=[{"ok": 1, "start": ON + 2, "stop": ON + 2.5}],
         keys=["a"],
@@ -55,7 +57,8 @@ def complete_segment():
 
 
 def test_groups_contain_every_variable_of_the_schema(tmp_path):
-    tree = run_from_recording(record(tmp_path, complete_segment()))
+    phases = [[None, ON + 0.5, ON + 0.7]]
+    tree = run_from_recording(record(tmp_path, complete_segment(), client_phases=phases))
 
     assert set(tree.children) == set(GROUPS)
     for name, variables in GROUPS.items():
