@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FLOORS = ("measure", "store", "analysis", "experiment", "show", "cli")
+FLOORS = ("measure", "simulation", "store", "analysis", "experiment", "show", "cli")
 
 
 @pytest.fixture(scope="module")

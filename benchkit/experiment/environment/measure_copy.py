@@ -1,7 +1,7 @@
-"""Copy `benchkit.measure` to a folder for the import path of another environment.
+"""Copy what runs in another environment to a folder for the import path of another environment.
 
 The folder of an installed benchkit contains all other packages of its environment, which an arm
-must not import. `benchkit/measure` is copied once per state of its source.
+must not import. The packages that run there are copied once per state of their source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ __all__ = ["measured_folder"]
 
 
 def measured_folder() -> Path:
-    """Return a folder with only ``benchkit/__init__.py``, ``benchkit/measure`` and the recipes.
+    """Return a folder with only the packages of benchkit that run in other environments.
+
+    These are ``benchkit.measure`` with the recipes, and ``benchkit.simulation``.
 
     Returns
     -------
@@ -28,10 +30,11 @@ def measured_folder() -> Path:
         Folder for PYTHONPATH, in the cache.
     """
     package = Path(benchkit.__file__).parent
-    files = {
-        file.relative_to(package): file
-        for file in [package / "__init__.py", *sorted((package / "measure").rglob("*.py"))]
-    }
+    names = ("__init__.py", "_compat/__init__.py", "_compat/distributed_internals.py")
+    copied = [package / name for name in names]
+    for folder in ("measure", "simulation"):
+        copied += sorted((package / folder).rglob("*.py"))
+    files = {file.relative_to(package): file for file in copied}
     files |= {Path("shipped/workloads/_recipes", file.name): file for file in shipped_recipes()}
     digest = hashlib.sha256()
     for name, file in files.items():

@@ -14,7 +14,7 @@ from benchkit.store.build.memory import MIN_SAMPLED, mean_uncertainty, sampled_s
 from benchkit.store.build.processes import increases, process_ids, rows_by_process
 from benchkit.store.schema import METRICS
 
-__all__ = ["BY_WALL_CLOCK", "Note", "as_rows", "kinds_by_metric", "quality_notes"]
+__all__ = ["BY_WALL_CLOCK", "Note", "as_rows", "kinds_by_metric", "quality_notes", "simulated_note"]
 
 #: A bound or a part that is not measured is mentioned above this share of the whole.
 MENTIONED = 0.03
@@ -111,6 +111,23 @@ def quality_notes(
         notes += _tasks(groups, metrics, facts)
         notes += _neighbours(groups["workers"], metrics, facts)
     return notes + _unmeasured(metrics, notes, facts)
+
+
+def simulated_note(metrics: Mapping[str, float]) -> Note:
+    """Return what the reader of a simulated run must know, in place of `quality_notes`.
+
+    Parameters
+    ----------
+    metrics : mapping of str to float
+        The metrics of the run.
+
+    Returns
+    -------
+    Note
+        Names the metrics that a virtual cluster does not model.
+    """
+    absent = tuple(name for name in METRICS if name not in metrics and name not in OPTIONAL)
+    return Note("unmeasured", absent, "this run is simulated: a virtual cluster does not model it")
 
 
 def _clock(facts: CaptureFacts) -> list[Note]:

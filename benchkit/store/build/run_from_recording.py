@@ -21,6 +21,7 @@ from benchkit.store.build.quality import (
     as_rows,
     kinds_by_metric,
     quality_notes,
+    simulated_note,
 )
 from benchkit.store.schema import METRICS, RECORD_FIELDS, RUN_FORMAT
 from benchkit.values import clean_text
@@ -39,6 +40,7 @@ _OBJECTS = (
     "argv",
     "sizes",
     "environment_spec",
+    "simulation",
 )
 #: Seconds of steps outside the measured time, as named in the tail of a recording.
 _STEP_SECONDS = ("prepare_seconds", "check_seconds")
@@ -78,6 +80,8 @@ def run_from_recording(path: str | Path) -> xr.DataTree:
         if facts.clock_was_set:
             metrics = {k: v for k, v in metrics.items() if k not in BY_WALL_CLOCK}
         notes = quality_notes(groups, metrics, window.duration, facts)
+        if recording.head.get("simulated"):
+            notes = [simulated_note(metrics)]
         price = recording.head.get("worker_price")  # USD per worker and hour
         if price is not None and "worker_seconds" in metrics:
             metrics["cost"] = price * metrics["worker_seconds"] / 3600

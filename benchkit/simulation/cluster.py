@@ -1,0 +1,418 @@
+"""A virtual cluster: the real scheduler, virtual workers and a client that submits a task graph."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from benchkit._compat.distributed_internals import CLIENT, EPOCH, Internals, check_internals
+from benchkit.simulation.event_queue import EventLoop, EventQueue, HandlerCost, MessageStream
+from benchkit.simulation.graph import StableText, Submission, TaskGraph, stable_key
+from benchkit.simulation.model import ClusterShape, Model
+from benchkit.simulation.refusals import check_graph
+from benchkit.simulation.samples import Samples
+from benchkit.simulation.worker import VirtualWorker
+
+__all__ = ["FinishedTask", "SimulationError", "VirtualCluster", "simulate_graph"]
+
+#: Ratio by which the phase of periodic callbacks changes from draw to draw.
+GOLDEN_RATIO = 0.6180339887498949
+#: Events without a finished task after which a simulation stops: nothing will happen any more.
+MAX_IDLE_EVENTS = 2_000_000
+
+
+class SimulationError(RuntimeError):
+    """A simulation cannot continue."""
+
+
+class FinishedTask(NamedTuple):
+    """A task as its worker reports it; times in virtual s."""
+
+    key: Any
+    worker: int
+    thread: int
+    nbytes: int
+    start: float
+    stop: float
+    transfers: list[tuple[float, float, str]]
+
+
+class VirtualCluster:
+    """A cluster in virtual time. `run` executes its graph once.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        The tasks.
+    shape : ClusterShape
+        Workers and threads.
+    model : Model, optional
+        Constants; by default those of a local machine.
+    draw : int, default 0
+        Another draw gives other orders of sets and another phase of the periodic callbacks: what
+        chance decides on a real cluster.
+
+    Raises
+    ------
+    UnsupportedRelease
+        The internals of distributed differ.
+    UnsupportedGraph
+        The graph has tasks that cannot be simulated.
+    """
+
+    def __init__(
+        self, graph: TaskGraph, shape: ClusterShape, model: Model | None = None, *, draw: int = 0
+    ) -> None:
+        import dask
+
+        check_internals()
+        check_graph(graph.keys)
+        self.graph, self.shape, self.draw = graph, shape, draw
+        self.model = (model or Model()).scaled()
+        self.get = dask.config.get
+        self.queue = EventQueue()
+        self.loop = EventLoop(self.queue)
+        self.internals = Internals(
+            lambda: self.queue.now, lambda: MessageStream(self.queue, self.model)
+        )
+        self.phase = (0.5 + draw * GOLDEN_RATIO) % 1.0
+        as_text = self.internals.as_text or (lambda key: key)
+        self.keys = [stable_key(as_text(key), draw) for key in graph.keys]
+        self.seconds = dict(zip(self.keys, graph.seconds, strict=True))
+        self.nbytes = dict(zip(self.keys, map(int, graph.nbytes), strict=True))
+        self.workers: dict[str, VirtualWorker] = {}
+        self.finished: list[FinishedTask] = []
+        #: (source, destination) -> number, bytes and seconds of transfers.
+        self.transfers: dict[tuple[int, int], list[float]] = {}
+        self.counts: Counter[str] = Counter()
+        self.duration = 0.0
+        self._submissions: deque[Submission] = deque(graph.submissions)
+        self._wanted: set[Any] = set()
+        self._in_memory: set[Any] = set()
+        self._is_submitting = False
+        self._is_done = False
+
+    def run(self) -> None:
+        """Simulate until the client has all results.
+
+        Raises
+        ------
+        SimulationError
+            No task finishes any more.
+        """
+        # No garbage with circles arises: collecting would take a sixth of the time.
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            with self.internals.installed():
+                asyncio.run(self._run())
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    async def _run(self) -> None:
+        await self._open()
+        self._submit_next()
+        self._start_callbacks()
+        queue, n_events, n_finished = self.queue, 0, 0
+        while not self._is_done:
+            queue.step()
+            n_events += 1
+            if n_events > MAX_IDLE_EVENTS:
+                if len(self.finished) == n_finished:
+                    states = Counter(task.state for task in self.scheduler.tasks.values())
+                    raise SimulationError(f"no task finishes any more: {dict(states)}")
+                n_events, n_finished = 0, len(self.finished)
+        self.duration = queue.now
+        self.samples.take()
+        self.n_transitions = self.scheduler.transition_counter
+
+    async def _open(self) -> None:
+        module = self.internals.scheduler_module
+        # Any host: no server listens.
+        self.scheduler = scheduler = module.Scheduler(
+            dashboard=False, validate=False, host="127.0.0.1"
+        )
+        self.cost = HandlerCost(
+            scheduler, self.model.scheduler_call, self.model.scheduler_transition
+        )
+        for callback in list(scheduler.periodic_callbacks.values()):
+            callback.stop()
+        scheduler.client_comms[CLIENT] = _ClientStream(self)
+        self.client = self.internals.new_client()
+        for index in range(self.shape.workers):
+            host = self.host_of(index)
+            address = StableText(
+                f"tcp://10.{host >> 16}.{host >> 8 & 255}.{host & 255}:{10_000 + index}", self.draw
+            )
+            worker = self.workers[address] = VirtualWorker(self, index, address)
+            await scheduler.add_worker(
+                _Comm(),
+                address=address,
+                status="running",
+                server_id=StableText(f"worker-{index}", self.draw),
+                nthreads=self.shape.threads,
+                name=index,
+                resolve_address=False,
+                now=EPOCH,
+                resources={},
+                memory_limit=self.shape.memory_limit or None,
+                metrics=worker.metrics(),
+                services={},
+                local_directory="",
+                versions={},
+                nanny="",
+                extra={},
+                stimulus_id=f"add-worker-{index}",
+            )
+            scheduler.stream_comms[address].connect(
+                self.loop, self.cost, self.model.scheduler_batch, worker.deliver
+            )
+        self.samples = Samples(self)
+
+    def host_of(self, index: int) -> int:
+        """Return the number of a worker's host: one worker per host, all on one if they share.
+
+        Parameters
+        ----------
+        index : int
+            Number of the worker.
+
+        Returns
+        -------
+        int
+            From 0 on.
+        """
+        return 0 if self.shape.shared_loop else index
+
+    # -- periodic callbacks -------------------------------------------------------------------
+
+    def _start_callbacks(self) -> None:
+        from dask.utils import parse_timedelta
+
+        extensions = self.scheduler.extensions
+        stealing, memory_manager = extensions.get("stealing"), extensions.get("amm")
+        if stealing is not None:
+            interval = self.get("distributed.scheduler.work-stealing-interval", "100ms")
+            self._repeat(parse_timedelta(interval, "ms"), self._balance, stealing)
+        if memory_manager is not None and memory_manager.running:
+            self._repeat(memory_manager.interval, memory_manager.run_once)
+        interval = self._heartbeat_interval()
+        for worker in self.workers.values():
+            start = interval * ((worker.index + 1) / len(self.workers) + self.phase) % interval
+            self.queue.at(start, self._beat, worker)
+        self.samples.start()
+
+    def _balance(self, stealing: Any) -> None:
+        self.loop.extra += self.model.balance_per_worker * len(self.workers)
+        stealing.balance()
+
+    def _repeat(self, interval: float, call: Any, *args: Any) -> None:
+        def again() -> None:
+            self.loop.submit(self.cost, call, *args)
+            self.queue.at(self.queue.now + interval, again)
+
+        self.queue.at(self.queue.now + interval * self.phase, again)
+
+    def _heartbeat_interval(self) -> float:
+        return float(self.internals.scheduler_module.heartbeat_interval(len(self.workers)))
+
+    def _beat(self, worker: VirtualWorker) -> None:
+        worker.loop.submit(worker.cost, worker.beat)
+        self.queue.at(self.queue.now + self._heartbeat_interval(), self._beat, worker)
+
+    def heartbeat(self, message: Mapping[str, Any]) -> None:
+        """Give a heartbeat to the scheduler; a job of its event loop.
+
+        Parameters
+        ----------
+        message : mapping
+            Arguments of `Scheduler.heartbeat_worker`.
+        """
+        self.scheduler.heartbeat_worker(**message)
+
+    # -- messages of workers ------------------------------------------------------------------
+
+    def receive(self, worker: VirtualWorker, messages: list[dict[str, Any]]) -> None:
+        """Receive a batch of messages from a worker.
+
+        Parameters
+        ----------
+        worker : VirtualWorker
+            The sender.
+        messages : list of dict
+            As the worker sends them.
+        """
+        self.loop.submit(self.cost, self._read, worker, messages)
+
+    def _read(self, worker: VirtualWorker, messages: list[dict[str, Any]]) -> None:
+        self.loop.extra += self.model.batch_read + self.model.message_read * len(messages)
+        handlers = self.scheduler.stream_handlers
+        for message in messages:
+            operation = message.pop("op")
+            if operation == "task-finished":
+                self._add_finished(worker, message)
+            elif operation == "steal-response" and message["state"] in _STOLEN_STATES:
+                self.counts["steals"] += 1
+            Internals.call_handler(handlers[operation], worker=worker.address, **message)
+
+    def _add_finished(self, worker: VirtualWorker, message: Mapping[str, Any]) -> None:
+        transfers = []
+        for entry in message["startstops"]:
+            start, stop = entry["start"] - EPOCH, entry["stop"] - EPOCH
+            if entry["action"] == "compute":
+                times = start, stop
+            elif entry["action"] == "transfer":
+                transfers.append((start, stop, entry["source"]))
+        key = message["key"]
+        thread = worker.thread_of.pop(key)
+        row = FinishedTask(key, worker.index, thread, message["nbytes"], *times, transfers)
+        self.finished.append(row)
+
+    def add_transfer(self, source: int, destination: int, nbytes: int, seconds: float) -> None:
+        """Count a transfer.
+
+        Parameters
+        ----------
+        source, destination : int
+            Numbers of the workers.
+        nbytes : int
+            Bytes of the results.
+        seconds : float
+            From the request to the arrival.
+        """
+        row = self.transfers.setdefault((source, destination), [0, 0, 0.0])
+        row[0] += 1
+        row[1] += nbytes
+        row[2] += seconds
+
+    # -- the client ---------------------------------------------------------------------------
+
+    def _submit_next(self) -> None:
+        self._is_submitting = True
+        submission = self._submissions.popleft()
+        delay = submission.delay_s + self.model.latency
+        self.queue.after(delay, self.loop.submit, self.cost, self._update_graph, submission)
+
+    def _update_graph(self, submission: Submission) -> None:
+        self._is_submitting = False
+        self.loop.extra += self.model.update_per_task * len(submission.tasks)
+        keys = [self.keys[index] for index in submission.tasks]
+        wanted = [self.keys[index] for index in submission.wanted]
+        self._wanted.update(wanted)
+        if keys or wanted:
+            graph = self.internals.new_graph(
+                keys,
+                {
+                    self.keys[index]: [self.keys[other] for other in self.graph.dependencies[index]]
+                    for index in submission.tasks
+                },
+                {self.keys[index] for index in self.graph.producers},
+            )
+            self.client.get(graph, wanted, sync=False)
+            message = self.client.messages.pop()
+            message.pop("op")
+            # A coroutine from 2023.5 on.
+            update_graph = self.scheduler.stream_handlers["update-graph"]
+            Internals.call_handler(update_graph, client=CLIENT, **message)
+        if submission.released:
+            self.scheduler.client_releases_keys(
+                keys=[self.keys[index] for index in submission.released],
+                client=CLIENT,
+                stimulus_id=f"release-{self.queue.now}",
+            )
+        self.queue.after(0.0, self.notify_client, ())
+
+    def notify_client(self, messages: Any) -> None:
+        """Receive messages of the scheduler to the client.
+
+        Parameters
+        ----------
+        messages : iterable of dict
+            As the scheduler sends them.
+
+        Raises
+        ------
+        SimulationError
+            A task failed or was cancelled.
+        """
+        for message in messages:
+            if message["op"] == "key-in-memory":
+                self._in_memory.add(message["key"])
+            elif message["op"] in ("task-erred", "cancelled-keys", "lost-data"):
+                raise SimulationError(f"the scheduler sent {message['op']}: {message}")
+        if not self._is_submitting and self._wanted <= self._in_memory:
+            if self._submissions:
+                self._submit_next()
+            else:
+                self._is_done = True
+
+    # -- results ------------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """Digest of (start, key, worker) of all tasks: equal for equal simulations."""
+        rows = sorted((row.start, str(row.key), row.worker) for row in self.finished)
+        return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+#: States of a task on a worker in which it can be stolen.
+_STOLEN_STATES = ("ready", "constrained", "waiting")
+
+
+class _ClientStream:
+    """The scheduler's stream of messages to the client."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self.cluster = cluster
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        cluster = self.cluster
+        cluster.queue.after(cluster.model.latency, cluster.notify_client, messages)
+
+
+class _Comm:
+    """The connection of a new worker: its greeting goes nowhere."""
+
+    async def write(self, message: Any, **kwargs: Any) -> None:
+        pass
+
+
+def simulate_graph(
+    graph: TaskGraph,
+    shape: ClusterShape | None = None,
+    model: Model | None = None,
+    *,
+    draw: int = 0,
+    config: Mapping[str, Any] | None = None,
+) -> VirtualCluster:
+    """Simulate a graph once, in this process.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        The tasks.
+    shape : ClusterShape, optional
+        Workers and threads.
+    model : Model, optional
+        Constants.
+    draw : int, default 0
+        See `VirtualCluster`.
+    config : mapping, optional
+        Dask configuration by full name, such as ``distributed.scheduler.work-stealing``.
+
+    Returns
+    -------
+    VirtualCluster
+        After its run.
+    """
+    import dask
+
+    with dask.config.set(dict(config or {})):
+        cluster = VirtualCluster(graph, shape or ClusterShape(), model, draw=draw)
+        cluster.run()
+    return cluster

@@ -1,0 +1,194 @@
+"""Task graphs: keys, dependencies, seconds and bytes of each task, and what the client requests."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["StableText", "Submission", "TaskGraph", "stable_key"]
+
+
+class StableText(str):
+    """Text whose hash is the same in all processes and releases of Python.
+
+    Sets of keys then have the same order everywhere, and so does the simulation.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    seed : int
+        Another seed gives another order of sets.
+    """
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __new__(cls, text: str, seed: int = 0) -> StableText:
+        """Return the text with its hash."""
+        self = super().__new__(cls, text)
+        data = text.encode("utf-8", "surrogatepass")
+        # Two checksums, because sets use the low bits and CRC-32 of similar texts differ in few.
+        self._hash = zlib.crc32(data, seed) * 0x9E3779B1 + zlib.adler32(data, seed + 1)
+        return self
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return self  # releases before 2023.9.2 convert keys by `str`
+
+
+def stable_key(key: Any, seed: int) -> Any:
+    """Return a key with the same value and with stable hashes of its texts.
+
+    Parameters
+    ----------
+    key : str, tuple or int
+        Key of a task, or a part of one.
+    seed : int
+        See `StableText`.
+
+    Returns
+    -------
+    str, tuple or int
+        Equal to `key`; lists become tuples.
+    """
+    if isinstance(key, str):
+        return StableText(key, seed)
+    return tuple(stable_key(part, seed) for part in key) if isinstance(key, (tuple, list)) else key
+
+
+@dataclass
+class Submission:
+    """Tasks that the client submits together.
+
+    Parameters
+    ----------
+    tasks : list of int
+        Indices of the tasks.
+    wanted : list of int
+        Indices of the tasks whose results the client requests.
+    delay_s : float, default 0.0
+        Seconds after the end of the previous submission.
+    released : list of int
+        Indices of the tasks that the client releases with this submission.
+    """
+
+    tasks: list[int]
+    wanted: list[int]
+    delay_s: float = 0.0
+    released: list[int] = field(default_factory=list)
+
+
+@dataclass
+class TaskGraph:
+    """A task graph; tasks are numbered in the order of `keys`.
+
+    Parameters
+    ----------
+    keys : list of str or tuple
+        Keys of the tasks.
+    dependencies : list of list of int
+        Indices of the dependencies of each task.
+    seconds : list of float
+        Seconds of computing of each task.
+    nbytes : list of int
+        Bytes of the result of each task.
+    submissions : list of Submission
+        In order; each starts when the results of the one before are in memory.
+    producers : list of int
+        Tasks that Dask marks as producers of data (from release 2025.1 on).
+    name : str, default ""
+        Name of the run.
+    """
+
+    keys: list[Any]
+    dependencies: list[list[int]]
+    seconds: list[float]
+    nbytes: list[int]
+    submissions: list[Submission] = field(default_factory=list)
+    producers: list[int] = field(default_factory=list)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.submissions:
+            used = {index for row in self.dependencies for index in row}
+            last = [index for index in range(len(self.keys)) if index not in used]
+            self.submissions = [Submission(list(range(len(self.keys))), last)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the graph as JSON types.
+
+        Returns
+        -------
+        dict
+            Fields by name.
+        """
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> TaskGraph:
+        """Return a graph from the result of `to_dict`, also after JSON.
+
+        Parameters
+        ----------
+        content : dict
+            Fields by name.
+
+        Returns
+        -------
+        TaskGraph
+            With tuples where JSON has lists.
+        """
+        submissions = [Submission(**entry) for entry in content["submissions"]]
+        keys = [_as_tuple(key) for key in content["keys"]]
+        return cls(**{**content, "keys": keys, "submissions": submissions})
+
+    def critical_path(self) -> float:
+        """Return the seconds of the longest chain of tasks: a lower bound of the duration.
+
+        Returns
+        -------
+        float
+            In s; 0 for an empty graph.
+        """
+        finish = [0.0] * len(self.keys)
+        for index in self.in_order():
+            ready = max((finish[other] for other in self.dependencies[index]), default=0.0)
+            finish[index] = ready + self.seconds[index]
+        return max(finish, default=0.0)
+
+    def in_order(self) -> Iterable[int]:
+        """Return the indices of the tasks, dependencies first.
+
+        Returns
+        -------
+        iterable of int
+            Each index once.
+
+        Raises
+        ------
+        ValueError
+            The tasks depend on each other in a circle.
+        """
+        missing = [len(set(row)) for row in self.dependencies]
+        dependents: list[list[int]] = [[] for _ in self.keys]
+        for index, row in enumerate(self.dependencies):
+            for other in set(row):
+                dependents[other].append(index)
+        order = [index for index, count in enumerate(missing) if not count]
+        for index in order:  # grows
+            for other in dependents[index]:
+                missing[other] -= 1
+                if not missing[other]:
+                    order.append(other)
+        if len(order) != len(self.keys):
+            raise ValueError("the task graph has a circle")
+        return order
+
+
+def _as_tuple(key: Any) -> Any:
+    return tuple(_as_tuple(part) for part in key) if isinstance(key, list) else key
