@@ -7,8 +7,10 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from helpers.synthetic_runs import make_run
 
 from benchkit.cli.main import benchkit as main
+from benchkit.store.store import Store
 
 WORKLOAD = """import os, time
 from benchkit.measure import workload
@@ -103,6 +105,24 @@ def test_compare_selects_stored_runs(done, folder):
     empty = CliRunner().invoke(main, ["compare", *missing, "--json"])
     assert empty.exit_code == 4
     assert len(empty.stderr.strip().splitlines()) == 1
+
+
+def test_compare_exit_code_of_a_contender_that_fails_more(tmp_path):
+    store = Store(tmp_path)
+    store.create()
+    for variant, outcomes in {"A": ["ok"] * 3, "B": ["ok", "ok", "failed"]}.items():
+        for seed, outcome in enumerate(outcomes):
+            facts = {"outcome": outcome, "environment": variant, "groups": outcome == "ok"}
+            store.add(make_run(seed=seed, **facts))
+
+    found = CliRunner().invoke(
+        main, ["compare", "--baseline", "env:A", "--contender", "env:B", "--store", str(tmp_path)]
+    )
+
+    assert found.exit_code == 1
+    assert "▲ failed" in found.stdout
+    assert "0 worse, 0 better" in found.stdout
+    assert "3 + 2, failed 0 + 1" in found.stdout
 
 
 @pytest.mark.parametrize(

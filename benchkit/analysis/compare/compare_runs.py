@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.compare.comparison import Comparison, comparison_warnings
+from benchkit.analysis.compare.rows import build_rows, stack, valid_runs
 from benchkit.analysis.metric_limits import newest_definitions, quality_warnings
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.stats.effects import Effects
 from benchkit.analysis.stats.effects import compare as compare_arrays
 from benchkit.analysis.stats.welch import mean_difference
 from benchkit.errors import NotEnoughRuns, UsageError, did_you_mean
-from benchkit.store.schema import METRICS
+from benchkit.formatting import counted
 from benchkit.store.selector import pair_workloads
 
 __all__ = [
@@ -52,7 +53,9 @@ def compare(
     ----------
     baseline : DataFrame
         Runs as returned by `Store.runs`. The statistics use runs with outcome ok that no mark
-        excludes; the others are counted.
+        excludes, and of runs that reached their deadline the deadline as least duration; the
+        others are counted. A contender that fails more often than the baseline is never better:
+        its rows that are not worse have the verdict ``failed``.
     contender : DataFrame or mapping of str to DataFrame
         Runs to compare with the baseline; several sets by their names.
     null : DataFrame, optional
@@ -99,21 +102,21 @@ def compare(
         raise UsageError("blocked=True: not all runs have a block; see `benchkit.interleave`")
     if blocked:
         n_blocks = 1 + int(max(table["block"].max() for table in tables if len(table)))
-    rows = _rows(baseline, sets, null, chosen, n_blocks)
+    rows = build_rows(baseline, sets, null, chosen, n_blocks)
     if not rows:
         raise NotEnoughRuns(
             f"{names[0]} and {', '.join(sets)} have no workload in common that was measured"
         )
     effects = compare_arrays(
-        _stack([row["points"]["baseline"] for row in rows]),
-        _stack([row["points"]["contender"] for row in rows]),
-        null=None if null is None else _stack([row["points"]["null"] for row in rows]),
+        stack([row["points"]["baseline"] for row in rows]),
+        stack([row["points"]["contender"] for row in rows]),
+        null=None if null is None else stack([row["points"]["null"] for row in rows]),
         blocked=blocked,
         family=[row["metric"] for row in rows],
         level=level,
         same=same,
     )
-    frame = _frame(rows, effects)
+    frame = _frame(rows, effects, names[0])
     warnings = [text for text in effects.warnings if "have no value" not in text]
     return Comparison(
         frame=frame,
@@ -212,16 +215,6 @@ def compare_experiment(
     )
 
 
-def _valid_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that the statistics use: outcome ok, and not excluded by a mark."""
-    if runs.empty:
-        return runs
-    keep = runs["outcome"] == "ok"
-    if "comparable" in runs:
-        keep &= runs["comparable"].astype(bool)
-    return runs[keep]
-
-
 def _is_one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
     """Return whether all runs are from the same experiment, with a run per workload and block."""
     experiments: set[str] = set()
@@ -230,91 +223,13 @@ def _is_one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
             continue
         if "experiment" not in table or table["block"].isna().any():
             return False
-        if _valid_runs(table).duplicated(["workload", "block"]).any():
+        if valid_runs(table).duplicated(["workload", "block"]).any():
             return False  # several runs in a block, such as those of the null arm
         experiments |= set(table["experiment"].fillna(""))
     return len(experiments) == 1 and "" not in experiments
 
 
-def _values(runs: pd.DataFrame, metric: str, n_blocks: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return values of a workload and metric, by block or in order of time, and their run ids.
-
-    A block without a run has NaN and "".
-    """
-    by_block = np.full(n_blocks or 0, np.nan), np.full(n_blocks or 0, "", dtype=object)
-    if runs.empty or metric not in runs:
-        return by_block
-    values = runs[metric].astype(float).to_numpy()
-    ids = runs["id"].to_numpy(dtype=object) if "id" in runs else np.full(len(runs), "", object)
-    if n_blocks is None:
-        finite = np.isfinite(values)
-        return values[finite], ids[finite]
-    blocks = runs["block"].astype(int).to_numpy()
-    by_block[0][blocks], by_block[1][blocks] = values, ids
-    return by_block
-
-
-def _rows(
-    baseline: pd.DataFrame,
-    sets: Mapping[str, pd.DataFrame],
-    null: pd.DataFrame | None,
-    metrics: Sequence[str],
-    n_blocks: int | None,
-) -> list[dict[str, Any]]:
-    """Return a row for each contender, workload and metric: names, values and run ids by arm."""
-    rows = []
-    empty = baseline.iloc[:0]
-    for name, table in sets.items():
-        arms = {"baseline": baseline, "contender": table}
-        if null is not None:
-            arms["null"] = null
-        runs_of = {arm: _by_workload(_valid_runs(runs)) for arm, runs in arms.items()}
-        for workload in sorted(set(baseline["workload"]) & set(table["workload"])):
-            for metric in metrics:
-                sides = {
-                    arm: _values(runs.get(workload, empty), metric, n_blocks)
-                    for arm, runs in runs_of.items()
-                }
-                compared = (sides["baseline"], sides["contender"])
-                if not any(np.isfinite(values).any() for values, _ in compared):
-                    continue
-                rows.append(
-                    {
-                        "contender": name,
-                        "workload": workload,
-                        "metric": metric,
-                        "unit": METRICS[metric].units,
-                        "better": METRICS[metric].better,
-                        "n_failed_baseline": _n_failed(baseline, workload),
-                        "n_failed_contender": _n_failed(table, workload),
-                        "points": {arm: values for arm, (values, _) in sides.items()},
-                        "ids": {arm: ids for arm, (_, ids) in sides.items()},
-                    }
-                )
-    return rows
-
-
-def _by_workload(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    if runs.empty:
-        return {}
-    return {str(name): group for name, group in runs.groupby("workload", sort=False)}
-
-
-def _n_failed(runs: pd.DataFrame, workload: str) -> int:
-    outcomes = runs.loc[runs["workload"] == workload, "outcome"]
-    return int((~outcomes.isin(["ok", "skipped", "infrastructure"])).sum())
-
-
-def _stack(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Return rows of different lengths as a matrix, padded with NaN."""
-    width = max((len(row) for row in rows), default=0)
-    stacked = np.full((len(rows), max(width, 1)), np.nan)
-    for index, row in enumerate(rows):
-        stacked[index, : len(row)] = row
-    return stacked
-
-
-def _frame(rows: Sequence[dict[str, Any]], effects: Effects) -> pd.DataFrame:
+def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> pd.DataFrame:
     """Return the table of a comparison, changed rows first."""
     frame = pd.DataFrame(
         [{k: v for k, v in row.items() if k not in ("points", "ids")} for row in rows]
@@ -332,22 +247,54 @@ def _frame(rows: Sequence[dict[str, Any]], effects: Effects) -> pd.DataFrame:
     null_columns = ["null_ratio", "null_low", "null_high"]
     frame[null_columns] = [_null_interval(row["points"]) for row in rows]
     frame["noise"] = [_noise(row["points"]) for row in rows]
-    frame["changed"] = effects.changed
-    more = effects.ratio > 1
-    lower, higher = frame["better"] == "lower", frame["better"] == "higher"
-    frame["worse"] = frame["changed"] & ((more & lower) | (~more & higher))
-    is_time = (frame["metric"] == "duration").to_numpy()
     verdict = np.array(effects.verdict, dtype=object)
+    is_time = (frame["metric"] == "duration").to_numpy()
     verdict[is_time & (verdict == effects.labels[0])] = "faster"
     verdict[is_time & (verdict == effects.labels[1])] = "slower"
+    more = effects.ratio > 1
+    lower, higher = frame["better"] == "lower", frame["better"] == "higher"
+    worse = effects.changed & ((more & lower) | (~more & higher))
+    fails_more = _fails_more(frame)
+    # A deadline is a lower bound, so that equal deadlines of both arms do not show equal times.
+    verdict[(frame["n_timeouts"] > 0) & (verdict == "same")] = "undecided"
+    verdict[fails_more & ~worse] = "failed"
     frame["verdict"] = verdict.astype(str)
-    frame["note"] = effects.notes
+    frame["changed"] = effects.changed & (frame["verdict"] != "failed")
+    frame["worse"] = worse | fails_more
+    frame["note"] = [
+        "; ".join(filter(None, [*_outcome_notes(row, fails, baseline), note]))
+        for row, fails, note in zip(rows, fails_more, effects.notes, strict=True)
+    ]
     rank = frame["verdict"].map(_ORDER).fillna(0)
     size = -np.abs(np.log(frame["ratio"].where(frame["ratio"] > 0)))
     order = pd.DataFrame({"rank": rank, "worse": ~frame["worse"], "size": size})
     return frame.loc[order.sort_values(["rank", "worse", "size"], kind="stable").index].reset_index(
         drop=True
     )
+
+
+def _fails_more(frame: pd.DataFrame) -> pd.Series:
+    """Return which contenders fail in a larger share of their runs than the baseline."""
+    shares = [
+        frame[f"n_failed_{side}"] / frame[f"n_attempts_{side}"].clip(lower=1)
+        for side in ("baseline", "contender")
+    ]
+    return shares[1] > shares[0]
+
+
+def _outcome_notes(row: Mapping[str, Any], fails_more: bool, baseline: str) -> list[str]:
+    """Return notes about failed runs and about runs that reached their deadline."""
+    notes = []
+    if fails_more:
+        notes.append(
+            f"{row['contender']} fails more often: {row['n_failed_contender']} of "
+            f"{row['n_attempts_contender']} runs, {baseline} {row['n_failed_baseline']} of "
+            f"{row['n_attempts_baseline']}"
+        )
+    if row["n_timeouts"]:
+        runs = counted(row["n_timeouts"], "run")
+        notes.append(f"{runs} reached the deadline, which counts as the least duration")
+    return notes
 
 
 def _levels(points: Mapping[str, np.ndarray], ratio: float) -> tuple[float, float]:

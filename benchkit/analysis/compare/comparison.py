@@ -36,7 +36,9 @@ class Comparison:
         ``ratio`` is contender / baseline with its interval ``low`` to ``high``; ``baseline`` and
         ``contender_value`` are levels with exactly this ratio: of positive values, the geometric
         mean of the baseline and its null arm, and that times ``ratio``. ``verdict`` and
-        ``worse`` classify it, ``needed`` is the number of further runs for a verdict.
+        ``worse`` classify it, ``needed`` is the number of further runs for a verdict. A contender
+        that fails in a larger share of its runs has the verdict ``failed`` unless its values are
+        worse, and is ``worse``.
         ``null_ratio`` is the null arm / baseline (NaN without a null arm), ``noise`` the
         coefficient of variation of a run, pooled over the arms (NaN for too few runs).
     effects : Effects
@@ -69,7 +71,7 @@ class Comparison:
 
     @property
     def worse(self) -> pd.DataFrame:
-        """Rows that changed for the worse."""
+        """Rows that changed for the worse, and those of contenders that fail more often."""
         return self.frame[self.frame["worse"]]
 
     @property
@@ -93,7 +95,8 @@ class Comparison:
     def sentence(self) -> str:
         """Number of rows with each verdict, in a sentence."""
         verdicts = self.frame["verdict"].value_counts()
-        parts = [f"{len(self.worse)} worse", f"{len(self.better)} better"]
+        n_worse = int((self.worse["verdict"] != "failed").sum())
+        parts = [f"{n_worse} worse", f"{len(self.better)} better"]
         parts += [
             f"{verdicts[verdict]} {verdict}"
             for verdict in ("same", "undecided", "noise", "failed")
@@ -271,7 +274,7 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
     if verdict == "undecided" and row["needed"] > 0:
         verdict = f"undecided: {row['needed']} more runs needed"
     sign = "▲ " if row["worse"] else "▼ " if row["changed"] else ""
-    failed = row["n_failed_baseline"] + row["n_failed_contender"]
+    failed = [row["n_failed_baseline"], row["n_failed_contender"]]
     several = len(comparison.contenders) > 1
     names = {
         "workload": str(row["workload"]),
@@ -283,7 +286,7 @@ def text_row(row: Mapping[str, Any], comparison: Comparison) -> dict[str, str]:
         f"{comparison.level:.0%} interval": interval,
         "verdict": sign + verdict,
         "runs": f"{row['n_baseline']} + {row['n_contender']}"
-        + (f", {failed} failed" if failed else ""),
+        + (f", failed {failed[0]} + {failed[1]}" if any(failed) else ""),
     }
     titles = [comparison.baseline, "contender value" if several else comparison.contenders[0]]
     roles = ("baseline", "contender")
@@ -352,6 +355,13 @@ def comparison_warnings(
             "a change of the workload; `benchkit ab` interleaves the arms"
         )
     for contender, runs in sets.items():
+        measured = {name: set(baseline["workload"]), contender: set(runs["workload"])}
+        for arm, other in ((name, contender), (contender, name)):
+            only = sorted(measured[arm] - measured[other])
+            if only:
+                workloads = ", ".join(only[:3]) + (", ..." if len(only) > 3 else "")
+                count = counted(len(only), "workload")
+                warnings.append(f"{count} measured in {arm} only, not compared: {workloads}")
         for column, label in _MACHINE_COLUMNS.items():
             if column not in baseline or column not in runs:
                 continue

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchkit.analysis.regression.fleet import FleetGroup, fleet_step
 from benchkit.analysis.regression.history import SERIES_FIELDS, History, night_name
-from benchkit.analysis.regression.level_events import NightLevels, worse_direction
+from benchkit.analysis.regression.level_events import NOT_ATTEMPTED, NightLevels, worse_direction
 from benchkit.analysis.regression.regression import (
     FAILING,
     Regression,
@@ -32,7 +32,7 @@ FALSE_ALARMS = 0.020 / 100
 OK_NIGHTS_BEFORE = 3
 #: Consecutive nights that ended ok before a failure counts as recovered.
 OK_NIGHTS_AFTER = 2
-_HARMLESS_OUTCOMES = ("", "ok", "skipped", "infrastructure")
+_HARMLESS_OUTCOMES = ("ok", *NOT_ATTEMPTED)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,10 @@ from benchkit.analysis.regression.regression import FAILING, Regression, regress
 from benchkit.store.schema import METRICS
 from benchkit.values import json_safe
 
-__all__ = ["NightLevels", "worse_direction"]
+__all__ = ["NOT_ATTEMPTED", "NightLevels", "worse_direction"]
+
+#: Outcomes of a night that say nothing about the workload.
+NOT_ATTEMPTED = ("", "skipped", "infrastructure")
 
 #: Largest number of nights before a change whose median is the level before.
 LEVEL_NIGHTS = 30
@@ -154,7 +157,7 @@ class NightLevels:
                 events += self._update(regression, fact, change.direction == worse)
             elif change.direction == worse:
                 proposed.append({**fact, "kind": "opened", "suspect": False})
-            elif not self._is_recovery(fact):
+            elif not self._is_recovery(fact) and not self._fails_more(row, change.index):
                 events.append({**fact, "kind": "improved"})
         return events, proposed
 
@@ -197,6 +200,15 @@ class NightLevels:
         if not all(part.size for part in parts):
             return float("nan")
         return float(np.log(np.median(parts[1]) / np.median(parts[0])))
+
+    def _fails_more(self, row: int, index: int) -> bool:
+        """Return whether runs fail on a larger share of nights since a night than before it."""
+        outcomes = self.history.outcomes[int(self.history.series["key"].iloc[row])]
+        shares = []
+        for part in (outcomes[self._reference_start(row, index) : index], outcomes[index:]):
+            attempted = part[~np.isin(part, NOT_ATTEMPTED)]
+            shares.append((attempted != "ok").sum() / max(attempted.size, 1))
+        return bool(shares[1] > shares[0])
 
     def _is_recovery(self, fact: Mapping[str, Any]) -> bool:
         """Return whether a change for the better is the recovery of a closed regression."""

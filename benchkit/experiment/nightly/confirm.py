@@ -165,7 +165,8 @@ def _add_verdicts(store: Store, experiment: str, events: Sequence[dict[str, Any]
         } | {"verdict": str(row["verdict"]), "experiment": experiment}
         if row["worse"]:
             event["confirmed"] = True
-            size = f"{100 * (row['ratio'] - 1):+.1f} %"
-            event["cause"], event["reason"] = "code", f"both builds measured again: {size}"
+            failed = row["verdict"] == "failed"
+            result = row["note"] if failed else f"{100 * (row['ratio'] - 1):+.1f} %"
+            event["cause"], event["reason"] = "code", f"both builds measured again: {result}"
         elif row["changed"] or row["verdict"] == "same":
             event["confirmed"] = False

@@ -56,6 +56,8 @@ _NO_ROWS = "The comparison has no rows for this metric."
 _TOO_FEW_RUNS = "A probability requires at least two runs per side."
 #: The x axis shows intervals up to at least this distance beyond the effects (%).
 MIN_REACH = 5.0
+#: Opacity of the heat map's cells in rows without a change: their verdict must not look like one.
+UNCHANGED_ALPHA = 0.3
 #: Transparent towards the middle, so that the page background shows in light and dark themes.
 _DIVERGING = (
     "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
@@ -161,10 +163,11 @@ def forest_plot(comparison: Comparison, metric: str = "duration") -> figure:
             "null_low": (frame["null_low"] - 1) * 100,
             "null_high": (frame["null_high"] - 1) * 100,
             "colour": _colours(frame),
-            "marker": [
-                "triangle" if row.worse else "inverted_triangle" if row.changed else "circle"
-                for row in frame.itertuples()
-            ],
+            "marker": np.select(
+                [frame["verdict"] == "failed", frame["worse"], changed],
+                ["x", "triangle", "inverted_triangle"],
+                "circle",
+            ),
             "verdict": frame["verdict"],
             "runs": [f"{row.n_baseline} + {row.n_contender}" for row in frame.itertuples()],
         },
@@ -258,7 +261,8 @@ def heat_map(
     Returns
     -------
     figure
-        Columns are changes from -80 to +80 %, cells the probability of a change beyond that.
+        Columns are changes from -80 to +80 %, cells the probability of a change beyond that. Rows
+        that did not change are pale.
     """
     frame, hidden = _rows(comparison, metric)
     question = f"How probable is a change in {metric_label(metric)} beyond each percentage?"
@@ -285,12 +289,14 @@ def heat_map(
             "beyond": np.tile(np.array(columns, dtype=object), n_rows),
             "value": signed.ravel(),
             "probability": np.abs(signed).ravel() * 100,
+            "alpha": np.where(frame["changed"], 1.0, UNCHANGED_ALPHA).repeat(n_columns),
+            "verdict": frame["verdict"].repeat(n_columns),
         },
         name="rows",
     )
     fig = _rows_figure(
-        _title(question, hidden, "red more, blue less"),
-        "How probable? (red: more, blue: less)",
+        _title(question, hidden, "red more, blue less, pale: no change"),
+        "How probable? (pale: no change)",
         "change (%)",
         *(labels, share_y),
         tools="save",
@@ -298,12 +304,13 @@ def heat_map(
     mapper = LinearColorMapper(palette=_DIVERGING, low=-1, high=1, nan_color="#00000000")
     cell = Rect(
         x="x", y="label", width=0.96, height=0.92, line_color=None,
-        fill_color={"field": "value", "transform": mapper},
+        fill_color={"field": "value", "transform": mapper}, fill_alpha="alpha",
     )  # fmt: skip
     tips = [
         ("workload", "@label"),
         ("change beyond (%)", "@beyond"),
         ("probability", "@probability{0.0} %"),
+        ("verdict", "@verdict"),
     ]
     add_glyph(fig, cell, source, tips=tips)
     fig.xaxis.ticker = list(range(0, n_columns))

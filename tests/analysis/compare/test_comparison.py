@@ -49,6 +49,70 @@ def test_compare_counts_failed_runs():
     assert "6 of 80 runs of contender left out: 5 wrong answer, 1 failed" in report.warnings
 
 
+@pytest.mark.parametrize("ratio", [0.7, 1.0, 1.4])
+def test_compare_never_calls_a_side_that_fails_more_better(ratio):
+    contender = arm_runs("B", seed=1, change=dict.fromkeys(["x.w00"], ratio))
+    contender.loc[contender["id"] == "B-x.w00-2", "outcome"] = "lost_workers"
+    report = compare(arm_runs("A"), contender, metrics=["duration", "memory_peak"])
+    rows = report.frame[report.frame["workload"] == "x.w00"].set_index("metric")
+
+    assert rows.loc["duration", "verdict"] == ("slower" if ratio > 1 else "failed")
+    assert rows.loc["memory_peak", "verdict"] == "failed"
+    assert rows["worse"].all()
+    assert "contender fails more often: 1 of 5 runs, baseline 0 of 5" in rows["note"].iloc[0]
+    assert list(report.better["workload"]) == []
+    n_failed = 1 if ratio > 1 else 2
+    assert f"{2 - n_failed} worse, 0 better" in report.sentence
+    assert f"{n_failed} failed" in report.sentence
+    assert "▲ failed" in report.to_table()
+    assert "5 + 4, failed 0 + 1" in report.to_table()
+
+
+def test_compare_allows_better_where_the_baseline_fails_more():
+    baseline = arm_runs("A", noise=0.01)
+    baseline.loc[baseline["id"] == "A-x.w00-2", "outcome"] = "failed"
+    contender = arm_runs("B", seed=1, noise=0.01, change={"x.w00": 0.7})
+
+    rows = compare(baseline, contender, metrics=["duration"]).frame.set_index("workload")
+
+    assert rows.loc["x.w00", "verdict"] == "faster"
+    assert not rows.loc["x.w00", "worse"]
+
+
+def test_compare_counts_timeouts_as_deadline():
+    contender = arm_runs("B", seed=1, deadline_s=300.0, phase="workload")
+    late = contender["id"].isin([f"B-x.w00-{block}" for block in range(5)])
+    contender.loc[late, "outcome"] = "timeout"
+    contender.loc[late, "duration"] = np.nan
+
+    report = compare(arm_runs("A"), contender, metrics=["duration", "memory_peak"])
+    rows = report.frame[report.frame["workload"] == "x.w00"].set_index("metric")
+
+    assert rows.loc["duration", "verdict"] == "slower"
+    assert rows.loc["duration", "n_contender"] == 5
+    assert rows.loc["duration", "contender_value"] == pytest.approx(300)
+    assert "5 runs reached the deadline" in rows.loc["duration", "note"]
+    assert rows.loc["memory_peak", "n_contender"] == 0
+
+
+def test_compare_timeouts_of_both_sides_are_not_the_same():
+    arms = [
+        arm_runs(arm, seed=seed, deadline_s=5.0, phase="workload", outcome="timeout", duration=5.0)
+        for seed, arm in enumerate("AB")
+    ]
+
+    report = compare(*arms, metrics=["duration"])
+
+    assert set(report.frame["verdict"]) == {"undecided"}
+
+
+def test_compare_names_workloads_of_one_side():
+    report = compare(arm_runs("A"), arm_runs("B", workloads=WORKLOADS[:14]), metrics=["duration"])
+
+    text = "2 workloads measured in baseline only, not compared: x.w14, x.w15"
+    assert text in report.warnings
+
+
 def test_compare_uses_blocks_of_experiment():
     block = np.array([1.0, 1.6, 0.7, 1.3, 0.9])
     slow = arm_runs("A", noise=0.005)

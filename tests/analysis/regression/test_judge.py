@@ -87,6 +87,13 @@ def test_judge_reports_improvement():
     assert read_ledger(events) == []
 
 
+def test_judge_reports_no_improvement_of_a_workload_that_fails_more():
+    outcomes = {("a.x", "tip", night): "timeout" for night in (41, 43)}
+    events = replay({("a.x", "tip"): stepped(1, 0.8)}, outcomes=outcomes)
+    assert "improved" not in kinds(events)
+    assert [regression.metric for regression in read_ledger(events)] == ["outcome"]
+
+
 def test_judge_sets_aside_change_shared_with_control():
     series = {
         ("a.x", "tip"): stepped(1, 1.2),

@@ -90,6 +90,16 @@ def test_heat_map_shows_probability_of_each_change(report):
     assert cells["x.w03", "any more"] > 0.99
 
 
+def test_heat_map_rows_without_change_are_pale(report):
+    fig = plots.heat_map(report, "duration")
+    alpha = dict(zip(data_of(fig, "label"), data_of(fig, "alpha"), strict=True))
+    changed = set(report.frame.loc[report.frame["changed"], "workload"])
+
+    assert changed
+    assert {label for label, value in alpha.items() if value == 1.0} == changed
+    assert {value for label, value in alpha.items() if label not in changed} == {0.3}
+
+
 def test_comparison_plots_share_rows(report):
     changes = plots.forest_plot(report, "duration")
     heat = plots.heat_map(report, "duration", share_y=changes)
