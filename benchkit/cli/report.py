@@ -48,6 +48,37 @@ def report_run(ids: tuple[str, ...], output: str | None, store: str | None, as_j
         print_json(rows)
 
 
+@report.command("trace")
+@click.argument("run_id", metavar="RUN", default="latest")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to create.")
+@click.option("--format", "form", metavar="NAME", help="Format; default: by the ending of FILE.")
+@common("store", "json")
+def report_trace(
+    run_id: str, output: str, form: str | None, store: str | None, as_json: bool
+) -> None:
+    """Write a run for a viewer of traces or stacks.
+
+    \b
+    Formats and the endings that select them:
+      trace       .json, .json.gz: for ui.perfetto.dev and chrome://tracing
+      speedscope  .speedscope.json: call stacks, for www.speedscope.app
+      pprof       .pb.gz, .pprof: call stacks, for pprof
+
+    Nothing is sent anywhere: open the file in the viewer.
+
+    \b
+    Examples:
+      benchkit report trace latest -o run.json.gz
+      benchkit report trace 0198f -o run.speedscope.json
+    """
+    from benchkit.store.interchange.export import export_run
+    from benchkit.store.store import Store
+
+    run = Store(store, create=False).open(run_id)
+    export_run(run, output, form=form)
+    print_json([{"id": run.id, "file": output}]) if as_json else click.echo(output)
+
+
 @report.command("ab")
 @click.argument("experiment", default="latest")
 @click.option(

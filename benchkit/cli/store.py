@@ -137,25 +137,36 @@ def store_import(path: str, quiet: bool, store: str | None, as_json: bool) -> No
 @click.option(
     "--runs", "selection", metavar="SEL", help="Runs to export: env:main,since:30d; default: all."
 )
+@click.option("--format", "form", metavar="NAME", help="Format; default: by the ending of FILE.")
 @common("store", "json")
-def store_export(file: str, selection: str | None, store: str | None, as_json: bool) -> None:
+def store_export(
+    file: str, selection: str | None, form: str | None, store: str | None, as_json: bool
+) -> None:
     """Write runs to a file for other tools.
 
-    The ending of the file name selects the format.
-
-    .db and .sqlite: SQLite as in coiled/benchmarks; .parquet and .csv: one row per run.
+    \b
+    Formats and the endings that select them:
+      sqlite                   .db, .sqlite: for coiled/benchmarks' tools
+      parquet, csv             .parquet, .csv: a row per run
+      junit                    .xml: JUnit XML, a test case per run
+      openmetrics              .om, .prom: for promtool and Prometheus
+      pytest-benchmark         its JSON; durations of the latest build
+      github-action-benchmark  JSON for customSmallerIsBetter
+      asv                      a folder, as asv's results_dir
 
     \b
     Examples:
       benchkit store export benchmark.db
       benchkit store export runs.parquet --runs env:main,since:30d
+      benchkit store export results.json --format pytest-benchmark
     """
-    from benchkit.store.interchange.coiled import export_runs
+    from benchkit.store.interchange.export import export_runs
     from benchkit.store.selector import select_runs
     from benchkit.store.store import Store
 
     run_store = Store(store, create=False)
-    done = export_runs(run_store, file, select_runs(run_store, selection) if selection else None)
+    selected = select_runs(run_store, selection) if selection else None
+    done = export_runs(run_store, file, selected, form=form)
     print_json([{"file": file, "runs": done}]) if as_json else click.echo(
         f"{counted(done, 'run')}: {file}"
     )

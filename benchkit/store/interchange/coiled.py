@@ -16,12 +16,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pandas as pd
 import xarray as xr
 
-from benchkit.errors import InvalidImportError, UsageError
+from benchkit.errors import InvalidImportError
 from benchkit.formatting import counted
 from benchkit.store.interchange.coiled_rows import TABLES, parse_time, record_to_row, row_to_record
 from benchkit.store.runfile.file import read_attribute, run_name
@@ -29,7 +28,7 @@ from benchkit.store.schema import METRICS
 from benchkit.store.store import Store
 from benchkit.values import decode_json
 
-__all__ = ["ImportReport", "export_runs", "import_sqlite", "run_tree"]
+__all__ = ["ImportReport", "import_sqlite", "run_tree", "write_sqlite"]
 
 #: Attribute of the run file that holds the row.
 _ROW = "reference_row"
@@ -181,54 +180,18 @@ def run_tree(record: Mapping[str, Any], **others: str) -> xr.DataTree:
     return xr.DataTree(xr.Dataset(metrics, attrs=attrs))
 
 
-def export_runs(store: Store, path: str | Path, runs: pd.DataFrame | None = None) -> int:
-    """Write runs to one file, in the format of its suffix.
-
-    ``.db`` and ``.sqlite`` files are for coiled/benchmarks' tools: imported runs become their
-    original rows, except that of two rows with the same id the second gets a new id; runs that
-    benchkit measured become rows of ``test_run``. ``.parquet`` and ``.csv`` hold a row per run.
+def write_sqlite(store: Store, path: Path, runs: pd.DataFrame) -> None:
+    """Write runs as tables of coiled/benchmarks.
 
     Parameters
     ----------
     store : Store
-        Store to read runs from.
+        Store of the runs.
     path : path
-        The file to create; it must not exist.
-    runs : DataFrame, optional
-        Runs to write, as `Store.runs` returns them; all by default.
-
-    Returns
-    -------
-    int
-        Number of runs written.
-
-    Raises
-    ------
-    UsageError
-        `path` exists, its suffix is unknown, or it cannot be written.
+        File to create.
+    runs : DataFrame
+        Runs, as `Store.runs` returns them.
     """
-    path = Path(path)
-    runs = store.runs() if runs is None else runs
-    if path.exists():
-        raise UsageError(f"{path}: already exists: name a new file")
-    if path.suffix not in (".db", ".sqlite", ".parquet", ".csv"):
-        raise UsageError(f"{path}: unknown suffix: use .db, .sqlite, .parquet or .csv")
-    draft = path.with_name(f".{uuid4().hex[:8]}-{path.name}")
-    try:
-        if path.suffix in (".parquet", ".csv"):
-            write = runs.to_parquet if path.suffix == ".parquet" else runs.to_csv
-            write(draft, index=False)
-        else:
-            _export_sqlite(store, draft, runs)
-        draft.replace(path)
-    except (sqlite3.Error, OSError) as error:
-        raise UsageError(f"{path}: cannot be written: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
-    return len(runs)
-
-
-def _export_sqlite(store: Store, path: Path, runs: pd.DataFrame) -> None:
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
     for record in runs.to_dict("records"):
         original = None

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchkit.cli.main import benchkit as main
-from benchkit.store.interchange.coiled import export_runs
+from benchkit.store.interchange.export import export_runs
 from benchkit.store.interchange.results import import_results
 
 PYTEST = {

@@ -1,0 +1,145 @@
+"""Write runs for other tools, in a format that the suffix of the file or a name selects."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pandas as pd
+
+from benchkit.errors import UsageError, did_you_mean
+from benchkit.store.interchange.call_stacks import write_pprof, write_speedscope
+from benchkit.store.interchange.coiled import write_sqlite
+from benchkit.store.interchange.junit import write_junit
+from benchkit.store.interchange.openmetrics import write_openmetrics
+from benchkit.store.interchange.summaries import (
+    write_asv,
+    write_github_benchmark,
+    write_pytest_benchmark,
+)
+from benchkit.store.interchange.trace import write_trace
+from benchkit.store.run import Run
+from benchkit.store.store import Store
+
+__all__ = ["RUN_FORMATS", "STORE_FORMATS", "export_run", "export_runs"]
+
+#: Formats of many runs: name -> suffixes that select it; the first is the usual one.
+STORE_FORMATS = {
+    "sqlite": (".db", ".sqlite"),
+    "parquet": (".parquet",),
+    "csv": (".csv",),
+    "junit": (".xml",),
+    "openmetrics": (".om", ".prom"),
+    "pytest-benchmark": (),
+    "github-action-benchmark": (),
+    "asv": (),
+}
+#: Formats of one run: name -> suffixes that select it.
+RUN_FORMATS = {
+    "trace": (".json", ".json.gz"),
+    "speedscope": (".speedscope.json",),
+    "pprof": (".pb.gz", ".pprof"),
+}
+_RUN_WRITERS = {"trace": write_trace, "speedscope": write_speedscope, "pprof": write_pprof}
+
+
+def export_runs(
+    store: Store, path: str | Path, runs: pd.DataFrame | None = None, *, form: str | None = None
+) -> int:
+    """Write runs to one file; for asv, to a folder.
+
+    Parameters
+    ----------
+    store : Store
+        Store to read runs from.
+    path : path
+        The file to create; it must not exist.
+    runs : DataFrame, optional
+        Runs to write, as `Store.runs` returns them; all by default.
+    form : str, optional
+        Name of the format, one of `STORE_FORMATS`; by default the suffix of `path` selects it.
+        ``sqlite`` is for coiled/benchmarks' tools: imported runs become their original rows, except
+        that of two rows with the same id the second gets a new id; other runs become rows of
+        ``test_run``. ``parquet`` and ``csv`` hold a row per run.
+
+    Returns
+    -------
+    int
+        Number of runs selected.
+
+    Raises
+    ------
+    UsageError
+        `path` exists, its format is unknown, it cannot be written, or the format has no place for
+        any of the runs.
+    """
+    runs = store.runs() if runs is None else runs
+    writers: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+        "sqlite": lambda selected, draft: write_sqlite(store, draft, selected),
+        "parquet": lambda selected, draft: selected.to_parquet(draft, index=False),
+        "csv": lambda selected, draft: selected.to_csv(draft, index=False),
+        "junit": write_junit,
+        "openmetrics": write_openmetrics,
+        "pytest-benchmark": write_pytest_benchmark,
+        "github-action-benchmark": write_github_benchmark,
+        "asv": write_asv,
+    }
+    write = writers[_format(Path(path), form, STORE_FORMATS)]
+    _write_whole(Path(path), lambda draft: write(runs, draft))
+    return len(runs)
+
+
+def export_run(run: Run, path: str | Path, *, form: str | None = None) -> None:
+    """Write one run for a viewer of traces or call stacks.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    path : path
+        The file to create; it must not exist.
+    form : str, optional
+        Name of the format, one of `RUN_FORMATS`; by default the suffix of `path` selects it.
+
+    Raises
+    ------
+    UsageError
+        `path` exists, its format is unknown, it cannot be written, or the run has no such data.
+    """
+    write = _RUN_WRITERS[_format(Path(path), form, RUN_FORMATS)]
+    _write_whole(Path(path), lambda draft: write(run, draft))
+
+
+def _format(path: Path, form: str | None, formats: dict[str, tuple[str, ...]]) -> str:
+    if path.exists():
+        raise UsageError(f"{path}: already exists: name a new file")
+    if form is not None:
+        if form not in formats:
+            hint = did_you_mean(form, formats, f"use {', '.join(formats)}")
+            raise UsageError(f"no format {form!r}: {hint}")
+        return form
+    suffixes = {suffix: name for name, all_of in formats.items() for suffix in all_of}
+    for suffix in sorted(suffixes, key=len, reverse=True):
+        if path.name.endswith(suffix):
+            return suffixes[suffix]
+    raise UsageError(
+        f"{path}: unknown suffix: use {', '.join(suffixes)}, or --format with {', '.join(formats)}"
+    )
+
+
+def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file or folder under another name and rename it when it is complete."""
+    suffix = "".join(path.suffixes[-2:])
+    draft = path.with_name(f".{uuid4().hex[:8]}-{path.name[:20]}{suffix}")
+    try:
+        write(draft)
+        draft.replace(path)
+    except (sqlite3.Error, OSError) as error:
+        raise UsageError(f"{path}: cannot be written: {error}") from error
+    finally:
+        if draft.is_dir():
+            shutil.rmtree(draft)
+        draft.unlink(missing_ok=True)

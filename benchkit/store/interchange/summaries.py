@@ -1,0 +1,225 @@
+"""Write repeated runs as one result each: pytest-benchmark, github-action-benchmark and asv.
+
+These formats hold one build per file or benchmark, so that repeats are the successful runs of one
+workload, environment, host and cluster with the same build. pytest-benchmark and
+github-action-benchmark get the latest build; asv gets each commit.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchkit.errors import UsageError
+from benchkit.formatting import counted
+
+__all__ = ["write_asv", "write_github_benchmark", "write_pytest_benchmark"]
+
+_SERIES = ["workload", "environment", "host", "cluster"]
+_BUILD = ["git_commit", "packages_hash"]
+
+
+def write_pytest_benchmark(runs: pd.DataFrame, path: Path) -> None:
+    """Write the durations of the latest build of each workload as pytest-benchmark does.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs, as `Store.runs` returns them.
+    path : path
+        JSON file to write; ``pytest-benchmark compare`` reads it.
+    """
+    groups = _latest_builds(runs)
+    latest = max((group.iloc[-1] for group in groups), key=lambda row: row["started"])
+    content = {
+        "version": "5.1.0",
+        "datetime": latest["started"].isoformat(),
+        "machine_info": {
+            "node": latest["host"],
+            "python_version": latest["python"],
+            "python_implementation": "CPython",
+            "system": platform.system(),
+            "cpu": {},
+        },
+        "commit_info": {"id": _text(latest["git_commit"]) or "unknown", "dirty": False},
+        "benchmarks": [_pytest_result(group) for group in groups],
+    }
+    path.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _pytest_result(group: pd.DataFrame) -> dict[str, Any]:
+    row = group.iloc[-1]
+    values = group["duration"].tolist()
+    q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=min(1, len(values) - 1)))
+    fences = q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
+    inside = [value for value in values if fences[0] <= value <= fences[1]]
+    far = len(values) - len(inside)
+    spread = sum(abs(value - mean) > deviation for value in values)
+    return {
+        "group": row["category"],
+        "name": row["workload"],
+        "fullname": f"{row['environment']}::{row['workload']}",
+        "params": json.loads(row["params"]) or None,
+        "param": None,
+        "extra_info": {name: _text(row[name]) for name in ("id", "host", "cluster", "dask")},
+        "options": {"timer": "benchkit", "min_rounds": len(values), "warmup": False},
+        "stats": {
+            "min": min(values),
+            "max": max(values),
+            "mean": mean,
+            "stddev": deviation,
+            "rounds": len(values),
+            "median": median,
+            "iqr": q3 - q1,
+            "q1": q1,
+            "q3": q3,
+            "iqr_outliers": far,
+            "stddev_outliers": spread,
+            "outliers": f"{spread};{far}",
+            "ld15iqr": min(inside),
+            "hd15iqr": max(inside),
+            "ops": 1 / mean if mean else 0.0,
+            "total": sum(values),
+            "iterations": 1,
+            "data": values,
+        },
+    }
+
+
+def write_github_benchmark(runs: pd.DataFrame, path: Path) -> None:
+    """Write medians for github-action-benchmark (tool ``customSmallerIsBetter``).
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs, as `Store.runs` returns them.
+    path : path
+        JSON file to write: duration and peak memory of the latest build of each workload.
+    """
+    results = []
+    for group in _latest_builds(runs):
+        row = group.iloc[-1]
+        for metric, unit in (("duration", "s"), ("memory_peak", "B")):
+            values = group[metric].dropna()
+            if len(values):
+                place = f"{row['environment']}, {row['host']}"
+                result = {
+                    "name": f"{row['workload']} ({place}): {metric}",
+                    "unit": unit,
+                    "value": float(values.median()),
+                    "range": f"{values.min():.6g} to {values.max():.6g}",
+                    "extra": f"{counted(len(values), 'run')}, the last is {row['id']}",
+                }
+                results.append(result)
+    path.write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+def write_asv(runs: pd.DataFrame, path: Path) -> None:
+    """Write the results of each commit into a folder that asv reads as its ``results_dir``.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Runs, as `Store.runs` returns them; those without a commit have no place in asv and are
+        left out.
+    path : path
+        Folder to create.
+
+    Raises
+    ------
+    UsageError
+        No run has a commit.
+    """
+    runs = _successful(runs).dropna(subset=["git_commit"])
+    if runs.empty:
+        raise UsageError("asv needs the commit of each run, and none of these runs has one")
+    benchmarks: dict[str, Any] = {"version": 2}
+    for host, on_host in runs.groupby("host"):
+        machine = {"machine": host, "os": "", "arch": "", "cpu": "", "num_cpu": "", "ram": ""}
+        _write_json(path / host / "machine.json", {**machine, "version": 1})
+        for (commit, environment), group in on_host.groupby(["git_commit", "environment"]):
+            row = group.sort_values("started").iloc[0]
+            results: dict[str, Any] = {}
+            for workload, repeats in group.groupby("workload"):
+                for kind, (metric, unit) in _ASV_KINDS.items():
+                    values = repeats[metric].dropna().tolist()
+                    if values:
+                        category, _, name = workload.partition(".")
+                        full_name = f"{category}.{kind}_{name}"
+                        version = str(repeats["version"].iloc[-1])
+                        benchmarks[full_name] = _asv_benchmark(full_name, unit, kind, version)
+                        moment = _milliseconds(repeats["started"].min())
+                        took = float(sum(repeats["duration"]))
+                        results[full_name] = [
+                            *([float(np.median(values))], [], version, moment, took),
+                            [values],
+                        ]
+            requirements = {name: _text(row[name]) for name in ("dask", "distributed")}
+            content = {
+                "commit_hash": commit,
+                "env_name": environment,
+                "env_vars": {},
+                "date": _milliseconds(row["started"]),
+                "params": {**machine, "python": _text(row["python"]), **requirements},
+                "python": _text(row["python"]),
+                "requirements": requirements,
+                "result_columns": _ASV_COLUMNS,
+                "results": results,
+                "durations": {},
+                "version": 2,
+            }
+            _write_json(path / host / f"{commit[:8]}-{environment}.json", content)
+    _write_json(path / "benchmarks.json", benchmarks)
+
+
+#: Prefix of an asv benchmark -> metric and unit.
+_ASV_KINDS = {"time": ("duration", "seconds"), "peakmem": ("memory_peak", "bytes")}
+_ASV_COLUMNS = ["result", "params", "version", "started_at", "duration", "samples"]
+
+
+def _asv_benchmark(name: str, unit: str, kind: str, version: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "pretty_name": name,
+        "type": {"time": "time", "peakmem": "peakmemory"}[kind],
+        "unit": unit,
+        "version": version,
+        "code": "",
+        "param_names": [],
+        "params": [],
+        "timeout": 60.0,
+    }
+
+
+def _latest_builds(runs: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the runs of the latest build of each series, in order of start."""
+    groups = []
+    for _, group in _successful(runs).groupby(_SERIES, dropna=False):
+        build = group[_BUILD].fillna("")
+        groups.append(group[(build == build.iloc[-1]).all(axis=1)])
+    if not groups:
+        raise UsageError("no successful runs with a duration to write")
+    return groups
+
+
+def _successful(runs: pd.DataFrame) -> pd.DataFrame:
+    return runs[(runs["outcome"] == "ok") & runs["duration"].notna()].sort_values("started")
+
+
+def _milliseconds(moment: pd.Timestamp) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1), encoding="utf-8")

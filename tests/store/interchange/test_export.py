@@ -1,0 +1,305 @@
+"""Exports of runs, read by the readers of their formats."""
+
+import gzip
+import json
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from helpers.synthetic_runs import make_run
+
+from benchkit.cli.main import benchkit as main
+from benchkit.errors import UsageError
+from benchkit.store.interchange.export import RUN_FORMATS, STORE_FORMATS, export_run, export_runs
+from benchkit.store.run import Run
+from benchkit.store.schema import METRICS
+
+COMMITS = ["a" * 40, "b" * 40]
+
+
+@pytest.fixture
+def runs(store):
+    """Return a store: two commits of one workload, three runs each, and two other outcomes."""
+    for index in range(6):
+        store.add(
+            make_run(
+                seed=index,  # its duration is 10 s + seed
+                started=f"2026-08-0{1 + index}T02:00:00.000000+00:00",
+                git_commit=COMMITS[index // 3],
+                owner="array-team",
+            )
+        )
+    store.add(make_run("df.join", groups=False, outcome="failed", error="ValueError: \ufffe <no>"))
+    store.add(make_run("df.sort", groups=False, outcome="skipped", error="no package"))
+    store.add(make_run("df.old", groups=False, outcome="infrastructure", error="no cluster"))
+    return store
+
+
+@pytest.fixture
+def run():
+    """Return a run with eleven call stacks of known counts."""
+    tree = make_run(n_tasks=50)
+    profile = tree["profile"].to_dataset()
+    lines = ["sum\t\t0", "load\ta.py\t3", "read\ta.py\t7", "add\tb.py\t1", "load\ta.py\t3"]
+    blob = np.frombuffer(zlib.compress("\n".join(lines).encode()), np.uint8)
+    profile = profile.drop_vars("code_blob").assign(
+        code_blob=("byte", blob),
+        parent=("frame", np.array([-1, 0, 1, 0, 3], "i4")),
+        code=("frame", np.arange(5, dtype="i4")),
+        count=("frame", np.array([11, 6, 4, 5, 2])),
+    )
+    tree["profile"] = type(tree)(profile)
+    events = tree["task_events"].to_dataset()
+    events.attrs["actions"] = json.dumps(["compute", "transfer", "disk-read"])
+    n = events.sizes["event"]
+    events = events.assign(
+        action=("event", np.resize([1, 2, 0], n).astype("i1")),
+        source=("event", np.resize([0, -1, -1], n).astype("i4")),
+        start=("event", np.full(n, 1.5)),
+        stop=("event", np.full(n, 2.0)),
+        task=("event", np.arange(n, dtype="i4")),
+    )
+    tree["task_events"] = type(tree)(events)
+    tasks = tree["tasks"].to_dataset()
+    finite = {name: np.linspace(0.25, 1.0, 50) for name in ("start", "duration")}
+    tree["tasks"] = type(tree)(
+        tasks.assign({name: ("task", values) for name, values in finite.items()})
+    )
+    return Run(tree)
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_trace_has_the_seconds_of_tasks_and_activities(run, tmp_path, name):
+    export_run(run, tmp_path / name)
+    opener = gzip.open if name.endswith(".gz") else open
+    with opener(tmp_path / name, "rt") as file:
+        trace = json.load(file)
+    slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    seconds = {
+        category: sum(e["dur"] for e in slices if e["cat"] == category) / 1e6
+        for category in ("compute", "transfer", "disk-read")
+    }
+    events = run.tree["task_events"].to_dataset()
+    n_transfers, n_reads = (int((events["action"] == code).sum()) for code in (1, 2))
+    assert n_transfers > 1
+    assert n_reads > 1
+    assert seconds["compute"] == pytest.approx(run.task_stream()["duration"].sum(), abs=1e-6)
+    assert seconds["transfer"] == pytest.approx(0.5 * n_transfers)
+    assert seconds["disk-read"] == pytest.approx(0.5 * n_reads)
+    assert {e["args"]["key"] for e in slices if e["cat"] == "compute"} == set(run.task_keys())
+    assert trace["otherData"]["run"] == run.id
+
+
+def test_trace_slices_of_a_track_do_not_overlap(run, tmp_path):
+    export_run(run, tmp_path / "run.json")
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    lanes = {}
+    for event in events:
+        if event["ph"] == "X" and event["cat"] in ("transfer", "disk-read"):
+            lanes.setdefault((event["pid"], event["tid"]), []).append(event)
+    assert all(len(lane) == 1 for lane in lanes.values())  # all at the same time
+    flows = {kind: [e for e in events if e["ph"] == kind] for kind in "sf"}
+    fetches = [e for e in events if e["ph"] == "X" and e["cat"] == "transfer"]
+    assert len(flows["s"]) == len(flows["f"]) == len(fetches)
+    assert {e["pid"] for e in flows["s"]} == {1}  # worker 0 sent all of them
+    assert sorted(e["tid"] for e in flows["f"]) == sorted(e["tid"] for e in fetches)
+
+
+def test_trace_counters_have_the_memory_of_each_worker(run, tmp_path):
+    export_run(run, tmp_path / "run.json")
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    counters = [
+        e["args"]["value"]
+        for e in events
+        if e["ph"] == "C" and e["pid"] == 2 and "process" in e["name"]
+    ]
+    values = run.tree["workers"]["process"].transpose("worker", "time").values[1]
+    assert counters == pytest.approx(values[~np.isnan(values)], rel=1e-5)
+
+
+def test_speedscope_weights_are_samples(run, tmp_path):
+    export_run(run, tmp_path / "run.speedscope.json")
+    content = json.loads((tmp_path / "run.speedscope.json").read_text())
+    (profile,) = content["profiles"]
+    names = [frame["name"] for frame in content["shared"]["frames"]]
+    stacks = {
+        "/".join(names[frame] for frame in stack): weight
+        for stack, weight in zip(profile["samples"], profile["weights"], strict=True)
+    }
+    assert stacks == {"sum/load": 2, "sum/load/read": 4, "sum/add": 3, "sum/add/load": 2}
+    assert profile["endValue"] == 11
+    assert len(names) == 4  # the function `load` is one frame
+
+
+def _pprof_message():
+    """Return the class of pprof's message, from the fields of its published definition."""
+    file = descriptor_pb2.FileDescriptorProto(name="profile.proto", syntax="proto3")
+    kinds = {
+        "ValueType": [("type", 1, "int64"), ("unit", 2, "int64")],
+        "Sample": [("location_id", 1, "uint64*"), ("value", 2, "int64*")],
+        "Line": [("function_id", 1, "uint64"), ("line", 2, "int64")],
+        "Location": [("id", 1, "uint64"), ("line", 4, "Line*")],
+        "Function": [("id", 1, "uint64"), ("name", 2, "int64"), ("filename", 4, "int64")],
+        "Profile": [
+            ("sample_type", 1, "ValueType*"),
+            ("sample", 2, "Sample*"),
+            ("location", 4, "Location*"),
+            ("function", 5, "Function*"),
+            ("string_table", 6, "string*"),
+            ("time_nanos", 9, "int64"),
+            ("duration_nanos", 10, "int64"),
+        ],
+    }
+    types = {"int64": 3, "uint64": 4, "string": 9}
+    for kind, fields in kinds.items():
+        message = file.message_type.add(name=kind)
+        for name, number, text in fields:
+            plain = text.rstrip("*")
+            field = message.field.add(name=name, number=number, type=types.get(plain, 11))
+            field.label = 3 if text.endswith("*") else 1
+            if plain not in types:
+                field.type_name = plain
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Profile"))
+
+
+def test_pprof_values_are_samples(run, tmp_path):
+    export_run(run, tmp_path / "run.pb.gz")
+    profile = _pprof_message()()
+    profile.ParseFromString(gzip.decompress((tmp_path / "run.pb.gz").read_bytes()))
+    texts = list(profile.string_table)
+    functions = {function.id: function for function in profile.function}
+    locations = {place.id: functions[place.line[0].function_id] for place in profile.location}
+    stacks = {
+        "/".join(texts[locations[number].name] for number in reversed(sample.location_id)): list(
+            sample.value
+        )
+        for sample in profile.sample
+    }
+    assert stacks == {
+        "sum/load": [2],
+        "sum/load/read": [4],
+        "sum/add": [3],
+        "sum/add/load": [2],
+    }
+    assert texts[0] == ""
+    assert [texts[kind.type] for kind in profile.sample_type] == ["samples"]
+    assert profile.duration_nanos == round(run.duration * 1e9)
+    assert {texts[function.filename] for function in profile.function} == {"", "a.py", "b.py"}
+
+
+def test_run_without_call_stacks_writes_nothing(tmp_path):
+    run = Run(make_run(groups=False))
+    with pytest.raises(UsageError, match="has no call stacks"):
+        export_run(run, tmp_path / "run.pb.gz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_openmetrics_has_a_sample_per_successful_run(runs, tmp_path):
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    export_runs(runs, tmp_path / "runs.om")
+    families = {
+        family.name: family
+        for family in parser.text_string_to_metric_families((tmp_path / "runs.om").read_text())
+    }
+    samples = families["benchkit_duration_seconds"].samples
+    assert [sample.value for sample in samples] == [10, 11, 12, 13, 14, 15]
+    assert {sample.labels["workload"] for sample in samples} == {"array.basic_sum[chunks=thin]"}
+    starts = runs.runs(outcome="ok")["started"].sort_values()
+    assert [float(sample.timestamp) for sample in samples] == [t.timestamp() for t in starts]
+    assert families["benchkit_memory_peak_bytes"].unit == "bytes"
+
+
+def test_junit_has_a_case_per_run(runs, tmp_path):
+    junitparser = pytest.importorskip("junitparser")
+    export_runs(runs, tmp_path / "runs.xml")
+    (suite,) = junitparser.JUnitXml.fromfile(str(tmp_path / "runs.xml"))
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (9, 1, 1, 1)
+    cases = list(suite)
+    assert sum(case.time or 0 for case in cases) == pytest.approx(75)
+    (failed,) = [case for case in cases if case.name == "df.join"]
+    (result,) = failed.result
+    assert isinstance(result, junitparser.Failure)
+    assert (result.message, result.type) == ("ValueError: \N{REPLACEMENT CHARACTER} <no>", "failed")
+
+
+def test_pytest_benchmark_compares_the_latest_build(runs, tmp_path):
+    path = tmp_path / "runs.json"
+    export_runs(runs, path, form="pytest-benchmark")
+    (result,) = json.loads(path.read_text())["benchmarks"]
+    assert result["stats"]["data"] == [13, 14, 15]
+    assert result["stats"]["median"] == 14
+    assert result["stats"]["stddev"] == pytest.approx(1.0)
+    reader = [sys.executable, "-m", "pytest_benchmark", "compare", str(path)]
+    done = subprocess.run(reader, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "array.basic_sum[chunks=thin]" in done.stdout
+    assert "14.0000" in done.stdout
+
+
+def test_github_action_benchmark_has_medians(runs, tmp_path):
+    path = tmp_path / "runs.json"
+    export_runs(runs, path, form="github-action-benchmark")
+    results = json.loads(path.read_text())
+    assert [(result["unit"], result["value"]) for result in results] == [("s", 14), ("B", 1.5e9)]
+    assert results[0]["range"] == "13 to 15"
+    assert results[0]["extra"].startswith("3 runs")
+
+
+def test_asv_reads_the_results_of_each_commit(runs, tmp_path):
+    results = pytest.importorskip("asv.results")
+    export_runs(runs, tmp_path / "results", form="asv")
+    read = {r.commit_hash: r for r in results.iter_results(str(tmp_path / "results"))}
+    name = "array.time_basic_sum[chunks=thin]"
+    values = {commit: result.get_result_value(name, []) for commit, result in read.items()}
+    assert values == {COMMITS[0]: [11.0], COMMITS[1]: [14.0]}
+    assert read[COMMITS[1]].get_result_samples(name, []) == [[13.0, 14.0, 15.0]]
+
+
+def test_exports_of_an_empty_store_say_why(store, tmp_path):
+    for form in ("pytest-benchmark", "github-action-benchmark", "asv"):
+        with pytest.raises(UsageError, match=r"none of these runs|no successful runs"):
+            export_runs(store, tmp_path / "out", form=form)
+        assert list(tmp_path.glob("*out*")) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (["store", "export", "runs.jsn"], "unknown suffix: use .db"),
+        (["store", "export", "x", "--format", "junitt"], "did you mean 'junit'?"),
+        (["store", "export", "x", "--format", "best"], f"use {', '.join(STORE_FORMATS)}"),
+        (["report", "trace", "latest", "-o", "x.txt"], "unknown suffix: use .json"),
+        (
+            ["report", "trace", "latest", "-o", "x", "--format", "y"],
+            f"use {', '.join(RUN_FORMATS)}",
+        ),
+        (["report", "trace", "nope", "-o", "x.json"], "nope"),
+    ],
+)
+def test_unknown_formats_are_refused(runs, tmp_path, monkeypatch, command, problem):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    result = CliRunner().invoke(main, [*command, "--store", str(runs.path)])
+    assert result.exit_code == 2
+    assert problem in result.output
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_commands_write_and_never_replace(store, run, tmp_path):
+    store.add(run.tree)
+    path = str(tmp_path / "run.json.gz")
+    options = ["--store", str(store.path)]
+    done = CliRunner().invoke(main, ["report", "trace", run.id[:13], "-o", path, *options])
+    assert (done.exit_code, done.output.strip()) == (0, path)
+    again = CliRunner().invoke(main, ["report", "trace", run.id, "-o", path, *options])
+    assert again.exit_code == 2
+    assert "already exists" in again.output
+
+
+def test_every_metric_name_is_valid_in_openmetrics():
+    assert all(name.isidentifier() for name in METRICS)
