@@ -25,7 +25,7 @@ import pyarrow as pa
 from benchkit.errors import UsageError, did_you_mean
 from benchkit.measure.arguments import list_of
 from benchkit.measure.run_ids import new_id
-from benchkit.store.index.arrow import map_texts
+from benchkit.store.index.arrow import decode_texts, encode_texts
 from benchkit.store.index.query import columns_needed, matching, parse_moment
 from benchkit.store.schema import METRICS
 from benchkit.values import decode_json
@@ -202,7 +202,7 @@ def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table
         A row per run, in the same order.
     """
     comparable = np.ones(table.num_rows, bool)
-    reason = np.full(table.num_rows, "", object)
+    reasons, reason = [""], np.zeros(table.num_rows, np.int32)
     for mark in marks:
         try:
             if mark.get("kind") == "rename":
@@ -211,12 +211,13 @@ def apply_marks(table: pa.Table, marks: Iterable[Mapping[str, Any]]) -> pa.Table
                 selection = {k: mark[k] for k in _SELECTORS if mark.get(k) is not None}
                 selected = matching(table, **selection)
                 comparable &= ~selected
-                reason[selected] = str(mark.get("reason") or mark["kind"])
+                reason[selected] = len(reasons)
+                reasons.append(str(mark.get("reason") or mark["kind"]))
         except (UsageError, KeyError, TypeError, ValueError) as error:
             # Written by hand or by a newer version: an invalid mark must not hide all runs.
             warnings.warn(f"mark {mark.get('id')}: skipped: {error}", stacklevel=2)
     table = table.append_column("comparable", pa.array(comparable))
-    return table.append_column("reason", pa.array(reason, pa.string()))
+    return table.append_column("reason", decode_texts(reason, reasons))
 
 
 def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:
@@ -236,10 +237,10 @@ def _rename(table: pa.Table, mark: Mapping[str, Any]) -> pa.Table:
             return new
         return new + bracket + rest if base == old else name
 
-    before = table["workload"].to_pylist()
-    table = _change(table, "workload", renamed)
-    changed = np.array([a != b for a, b in zip(before, table["workload"].to_pylist(), strict=True)])
     category = new.partition(".")[0]
+    codes, names = encode_texts(table["workload"])
+    changed = np.array([*(renamed(name) != name for name in names), False])[codes]
+    table = _change(table, "workload", renamed)
     return _change(table, "category", lambda _: category, changed) if changed.any() else table
 
 
@@ -254,8 +255,9 @@ def _change(
     selected: np.ndarray | None = None,
 ) -> pa.Table:
     """Return a table with changed texts in a column, in all or only the selected rows."""
-    values = map_texts(table[name], change)
-    if selected is not None:
-        values = np.where(selected, values, table[name].to_pylist()).tolist()
+    codes, texts = encode_texts(table[name])
+    new = np.where(codes < 0, codes, codes + len(texts))
+    codes = new if selected is None else np.where(selected, new, codes)
     index = table.column_names.index(name)
-    return table.set_column(index, name, pa.array(values, pa.string()))
+    column = decode_texts(codes, [*texts, *(change(text) for text in texts)])
+    return table.set_column(index, name, column)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import xarray as xr
 
 from benchkit.errors import InvalidStoreError, UnknownRun, UsageError, did_you_mean
 from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.run_ids import is_id
 from benchkit.store.files import LocalFiles
-from benchkit.store.index.arrow import order_by_time, plain_array, table_to_frame
+from benchkit.store.index.arrow import (
+    order_by_time,
+    plain_array,
+    table_to_frame,
+    times_repeat,
+)
 from benchkit.store.index.catalogue import Catalogue
-from benchkit.store.index.query import check_names, columns_needed, matching
+from benchkit.store.index.names import check_names, warn_of_unknown_workloads
+from benchkit.store.index.query import (
+    columns_needed,
+    matching,
+    parse_moment,
+    row_bounds,
+)
 from benchkit.store.ledger import read_events
 from benchkit.store.manifest import FORMAT_VERSION, default_store, read_meta
 from benchkit.store.marks import active_marks, apply_marks, mark_columns
@@ -119,7 +130,7 @@ class StoreReader:
         return [self.open(run_id, groups) for run_id in list_of(run_ids, "run_ids")]
 
     def file(self, run_id: str) -> Path:
-        """Return the path of the NetCDF file of a run.
+        """Return the path of the NetCDF file of a run; other tools may read it.
 
         Parameters
         ----------
@@ -129,7 +140,7 @@ class StoreReader:
         Returns
         -------
         Path
-            The file; other tools may read it.
+            The file.
 
         Raises
         ------
@@ -165,7 +176,7 @@ class StoreReader:
         Parameters
         ----------
         run_id : str
-            The id, its beginning, or ``"latest"``.
+            The id, its beginning, or ``"latest"``: the last start that is not in the future.
 
         Returns
         -------
@@ -181,14 +192,14 @@ class StoreReader:
             check_text(run_id, "run")
         if is_id(run_id) and self.files.exists(run_name(run_id)):
             return run_id
-        ids = self.ids()
-        if not ids:
+        latest = self.catalogue.latest()
+        if latest is None:
             raise UnknownRun(f"{self.path}: the store has no runs: add some with `benchkit run`")
         if run_id == "latest":
-            return ids[-1]
+            return latest
         if len(run_id) < SHORTEST_ID:
             raise UnknownRun(f"run {run_id!r}: give at least {SHORTEST_ID} characters of the id")
-        matches = [full_id for full_id in ids if full_id.startswith(run_id.lower())]
+        matches = sorted(self.catalogue.ids(run_id.lower()))
         if not matches:
             raise UnknownRun(
                 f"no run {run_id!r} in {self.path}: see `benchkit list runs`, or use 'latest'"
@@ -231,7 +242,7 @@ class StoreReader:
         return sorted(self.catalogue.ids())
 
     def __len__(self) -> int:
-        return len(self.catalogue.ids())
+        return len(self.catalogue)
 
     def __getitem__(self, run_id: str | int) -> Run:
         if isinstance(run_id, int):
@@ -267,11 +278,9 @@ class StoreReader:
         workload : str or sequence of str, optional
             A name or glob, or several; ``"array.sum"`` also finds its variants.
         since, until : str, datetime or timedelta, optional
-            A time (ISO 8601; UTC by default), or an age such as ``"7d"``. `since` is
-            included, `until` is not.
+            A time (ISO 8601; UTC by default), or an age such as ``"7d"``; without `until` itself.
         columns : sequence of str, optional
-            Only these fields and metrics; all by default. Reading 8 columns of 100 000 runs takes
-            less than 0.1 s.
+            Only these fields and metrics; all by default, which takes longer.
         comparable : bool, optional
             True: only runs that no mark excludes; False: only excluded runs.
         **filters
@@ -292,38 +301,45 @@ class StoreReader:
         filters = {name: value for name, value in filters.items() if value is not None}
         columns = None if columns is None else list_of(columns, "columns")
         fields = self._field_names({*(columns or ()), *filters})
-        for name in columns or ():
-            if name not in fields:
-                hint = did_you_mean(name, fields, "see `benchkit list metrics`")
-                raise UsageError(f"runs have no field {name!r}: {hint}")
+        for name in (name for name in columns or () if name not in fields):
+            hint = did_you_mean(name, fields, "see `benchkit list metrics`")
+            raise UsageError(f"runs have no field {name!r}: {hint}")
         marks = active_marks(self.marks())
-        needed = {"id", "started", "workload", *columns_needed(filters), *mark_columns(marks)}
-        if columns is not None:
-            needed.update(set(columns) - set(_MARK_COLUMNS))
-        table = self.catalogue.table(None if columns is None else needed)
-        table = apply_marks(table, marks)
-        check_names(table, filters, fields)
-        keep = matching(table, workload=workload, since=since, before=until, where=filters)
-        if comparable is not None:
-            keep &= table["comparable"].to_numpy().astype(bool) == comparable
-        if not keep.all():
-            table = table.filter(keep)
-        table = table.take(order_by_time(table))
+        since, until = (None if t is None else parse_moment(t) for t in (since, until))
+        self._check_names(filters, fields, marks)
+        reads = columns_needed(filters) | mark_columns(marks)
+        reads |= {"workload"} if workload is not None else set()
+        reads |= {"started"} if since or until or not reads else set()
+
+        def choose(table: pa.Table) -> tuple[pa.Table, np.ndarray, Collection[str] | None]:
+            table = apply_marks(table, marks)
+            keep = matching(table, workload=workload, since=since, before=until, where=filters)
+            if comparable is not None:
+                keep &= table["comparable"].to_numpy() == comparable
+            if columns is None or "started" not in reads:
+                return table, keep, None if columns is None else {"id", "started", *columns}
+            # Ids order runs that started at the same time; reading a million takes 40 ms.
+            more = {"id"} if times_repeat(table["started"].filter(pa.array(keep))) else set()
+            return table, keep, {"started", *columns, *more}
+
+        bounds = row_bounds(workload=workload, since=since, before=until, marks=marks)
+        table = self.catalogue.select(reads, choose, bounds)
+        order = order_by_time(table)
+        if order is not None:
+            table = table.take(order)
         if workload is not None and not table.num_rows:
-            self._warn_of_unknown(list_of(workload, "workload"))
+            warn_of_unknown_workloads(self.catalogue, list_of(workload, "workload"))
         if columns is not None:
             table = table.select(list(dict.fromkeys(columns)))
         return table_to_frame(table)
 
-    def _warn_of_unknown(self, patterns: Sequence[str]) -> None:
-        """Warn of names and globs that match no workload and are near to one that exists."""
-        names = {str(name) for name in self.catalogue.table(["workload"])["workload"].to_pylist()}
-        bases = {name.partition("[")[0] for name in names}
-        known = sorted(names | bases | {f"{base.partition('.')[0]}.*" for base in bases})
-        for pattern in patterns:
-            hint = did_you_mean(pattern, known, "")
-            if hint and pattern not in known:
-                warnings.warn(f"no run of {pattern!r}: {hint}", stacklevel=3)
+    def _check_names(
+        self, filters: Mapping[str, Any], fields: Sequence[str], marks: Sequence[Mapping[str, Any]]
+    ) -> None:
+        if any(name not in fields or isinstance(filters[name], Mapping) for name in filters):
+            names = {"tags", "params", *mark_columns(marks)}
+            table = self.catalogue.select(names, lambda table: (table, None, names))
+            check_names(apply_marks(table, marks), filters, fields)
 
     def _field_names(self, requested: set[str]) -> list[str]:
         fields = [*RECORD_FIELDS, *METRICS, *_MARK_COLUMNS]
@@ -336,10 +352,8 @@ class StoreReader:
 
         Parameters
         ----------
-        workload : str or sequence of str, optional
-            As in `runs`.
-        **selection
-            Other arguments of `runs`.
+        workload, **selection
+            Arguments of `runs`.
 
         Returns
         -------

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from benchkit.errors import UnknownRun, UnreadableRun, UsageError
-from benchkit.measure.run_ids import derived_id
+from benchkit.measure.run_ids import derived_id, new_id
 from benchkit.store.runfile.file import run_name
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
@@ -221,3 +221,83 @@ def test_info_counts_content(filled):
 
 def test_info_of_empty_store_is_json(store):
     assert json.loads(json.dumps(store.info()))["runs"] == 0
+
+
+def test_runs_read_by_row_groups_equal_filtered_runs(store, monkeypatch):
+    monkeypatch.setattr("benchkit.store.index.compaction._GROUP_ROWS", 7)
+    rng = np.random.default_rng(0)
+    names = [
+        "array.sum",
+        "array.sum[n=1]",
+        "array.sum[n=2]",
+        "array.sums",
+        "frame.join",
+        "old.name",
+    ]
+    records = [
+        {
+            "id": new_id(),
+            "workload": str(rng.choice(names)),
+            "environment": str(rng.choice(["main", "dev"])),
+            "started": f"2026-08-{number // 10 + 1:02d}T0{rng.integers(9)}:00:00+00:00",
+            "tags": json.dumps({"variant": str(rng.choice(["A", "B"]))}),
+            "params": '{"n": 1}',
+            "duration": float(number),
+            "category": "array",
+        }
+        for number in range(200)
+    ]
+    store.create()
+    store.catalogue.add_many(records[0:120:2])
+    store.catalogue.add_many(records[1:120:2])
+    store.catalogue.add_many(records[120:190])
+    for record in records[185:]:
+        store.catalogue.add(record)
+    store.mark("rename", from_="old.name", to="frame.new")
+    store.mark("rename", field="parameter", workload="array.sum", from_="n", to="size")
+    store.mark("exclude", workload="array.sum[size=2]")
+    whole = store.runs()
+    assert len(whole) == 200
+    name, started = whole["workload"], whole["started"]
+    middle = pd.Timestamp("2026-08-11", tz="UTC")
+    cases = [
+        ({"workload": "array.sum"}, name.str.fullmatch(r"array\.sum(\[.*)?")),
+        ({"workload": "array.sum*"}, name.str.startswith("array.sum")),
+        ({"workload": "array.sum[size=1]"}, name == "array.sum[size=1]"),
+        ({"workload": ["frame.new", "frame.j?in"]}, name.isin(["frame.new", "frame.join"])),
+        ({"workload": "*"}, name.notna()),
+        ({"since": middle}, started >= middle),
+        ({"until": middle, "environment": "dev"},
+         (started < middle) & (whole["environment"] == "dev")),
+        ({"variant": "A", "workload": "frame.*"},
+         name.str.startswith("frame.") & whole["tags"].str.contains('"A"')),
+        ({"comparable": False}, name == "array.sum[size=2]"),
+        ({"id": records[3]["id"]}, whole["id"] == records[3]["id"]),
+    ]  # fmt: skip
+
+    for selection, expected in cases:
+        rows = whole[expected].reset_index(drop=True)
+        assert 0 < len(rows) <= 200
+        pd.testing.assert_frame_equal(store.runs(**selection), rows)
+        chosen = store.runs(columns=["duration", "reason"], **selection)
+        pd.testing.assert_frame_equal(chosen, rows[["duration", "reason"]])
+
+
+def test_latest_ignores_a_start_in_the_future(filled, make_run):
+    ahead = make_run(groups=False, started="2100-01-01T00:00:00+00:00")
+    filled.add(ahead)
+    last = filled.runs(columns=["id"])["id"].iloc[-2]
+
+    assert filled.resolve("latest") == last
+    assert filled.open("latest").id == last
+
+
+def test_runs_have_unknown_columns_of_runs_that_are_not_chosen(store):
+    store.create()
+    store.catalogue.add_many([{"id": new_id(), "workload": "frame.join", "joules": 1.5}])
+    store.catalogue.add_many([{"id": new_id(), "workload": "array.sum"}])
+
+    assert store.runs("array.*", columns=["joules"])["joules"].isna().tolist() == [True]
+    assert store.runs("frame.*", outcome="ok", columns=["joules"])["joules"].tolist() == []
+    assert "joules" in store.runs("array.*")
+    assert store.runs(columns=["joules"])["joules"].sum() == 1.5

@@ -16,11 +16,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchkit.errors import UsageError, did_you_mean
+from benchkit.errors import UsageError
+from benchkit.store.index.arrow import encode_texts
+from benchkit.store.index.segments import Bounds
 from benchkit.store.schema import RECORD_FIELDS
 from benchkit.values import decode_json
 
-__all__ = ["check_names", "columns_needed", "matching", "parse_moment", "workload_matcher"]
+__all__ = [
+    "columns_needed",
+    "matching",
+    "parse_moment",
+    "row_bounds",
+    "workload_matcher",
+]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _JSON = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
@@ -119,48 +127,47 @@ def columns_needed(names: Iterable[str]) -> set[str]:
     return columns
 
 
-def check_names(table: pa.Table, filters: Mapping[str, Any], fields: Collection[str]) -> None:
-    """Check that each filter is a field, or a tag or parameter of at least one run.
+def row_bounds(
+    *,
+    workload: str | Collection[str] | None = None,
+    since: datetime | None = None,
+    before: datetime | None = None,
+    marks: Iterable[Mapping[str, Any]] = (),
+) -> Bounds:
+    """Return which row groups can contain rows that `matching` selects.
 
     Parameters
     ----------
-    table : Table
-        Rows of the index.
-    filters : mapping
-        Filters by name; ``tags`` and ``params`` hold mappings.
-    fields : collection of str
-        Names of all fields.
+    workload : str or collection of str, optional
+        As in `matching`.
+    since, before : datetime, optional
+        As from `parse_moment`.
+    marks : iterable of mapping
+        Marks that are applied before the rows are matched: old names are wanted too.
 
-    Raises
-    ------
-    UsageError
-        A name is neither; the message suggests the nearest name. Not raised for an empty store,
-        which has no tags to compare with.
+    Returns
+    -------
+    Bounds
+        Tests for columns of the index.
     """
-    if not table.num_rows:
-        return
-    others = [name for name in filters if name not in fields]
-    for columns, names, noun in (
-        (("tags", "params"), others, "field, tag or parameter"),
-        (("tags",), _names(filters, "tags"), "tag"),
-        (("params",), _names(filters, "params"), "parameter"),
-    ):
-        keys = {key for column in columns for key in _keys(table[column])} if names else set()
-        for name in names:
-            if name not in keys:
-                known = [*fields, *keys] if names is others else keys
-                shown = ", ".join(sorted(keys)[:8]) or "none"
-                hint = did_you_mean(name, known, f"{noun.rpartition(' ')[2]}s here: {shown}")
-                raise UsageError(f"{name!r} is not a {noun} of these runs: {hint}")
-
-
-def _names(filters: Mapping[str, Any], column: str) -> list[str]:
-    wanted = filters.get(column)
-    return list(wanted) if isinstance(wanted, Mapping) else []
-
-
-def _keys(column: pa.ChunkedArray) -> set[str]:
-    return {key for text in pc.unique(column).to_pylist() for key in decode_json(text or "{}")}
+    bounds: dict[str, Callable[[Any, Any], bool]] = {}
+    if workload is not None:
+        patterns = [workload] if isinstance(workload, str) else list(workload)
+        ends = r"[*?]"
+        for mark in marks:
+            if mark.get("kind") == "rename" and mark.get("field", "workload") == "workload":
+                patterns.append(str(mark.get("from")))
+            elif mark.get("kind") == "rename" and mark.get("field") == "parameter":
+                ends = r"[*?\[]"
+        prefixes = [re.split(ends, pattern)[0] for pattern in patterns]
+        bounds["workload"] = lambda low, high: any(
+            low[: len(prefix)] <= prefix <= high for prefix in prefixes
+        )
+    if since is not None or before is not None:
+        bounds["started"] = lambda low, high: (
+            (since is None or high >= since) and (before is None or low < before)
+        )
+    return bounds
 
 
 def matching(
@@ -202,7 +209,7 @@ def matching(
         keep &= _flags(pc.is_in(table["id"], value_set=pa.array(list(runs), pa.string())))
     if workload is not None:
         patterns = [workload] if isinstance(workload, str) else list(workload)
-        names = set(pc.unique(table["workload"]).to_pylist())
+        names = set(encode_texts(table["workload"])[1])
         tests = [
             # A variant's name may contain a star: its own name is not a glob.
             pattern.__eq__ if "[" in pattern and pattern in names else workload_matcher(pattern)
@@ -225,8 +232,9 @@ def _flags(mask: pa.ChunkedArray) -> np.ndarray:
 
 
 def _texts(column: pa.ChunkedArray, test: Callable[[str], bool]) -> np.ndarray:
-    matches = [text for text in pc.unique(column).to_pylist() if text is not None and test(text)]
-    return _flags(pc.is_in(column, value_set=pa.array(matches, pa.string())))
+    codes, texts = encode_texts(column)
+    # The code of null is -1: the last flag.
+    return np.array([*(test(text) for text in texts), False])[codes]
 
 
 def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
@@ -245,7 +253,7 @@ def _where(table: pa.Table, name: str, wanted: Any) -> np.ndarray:
     column = table[name]
     if pa.types.is_timestamp(column.type):
         raise UsageError(f"{name}={wanted!r}: filter times with since= and until=")
-    if pa.types.is_string(column.type):
+    if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
         return _texts(column, _test(wanted))
     try:
         values = [float(value) for value in _as_list(wanted)]

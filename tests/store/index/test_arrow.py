@@ -7,12 +7,15 @@ import pytest
 
 from benchkit.store.index.arrow import (
     SCHEMA,
-    map_texts,
+    decode_texts,
+    encode_texts,
     order_by_time,
     plain_array,
     records_to_table,
     table_to_frame,
+    times_repeat,
     unite,
+    without_dictionaries,
 )
 from benchkit.store.schema import METRICS, RECORD_FIELDS
 
@@ -98,12 +101,47 @@ def test_table_to_frame_keeps_json_as_text_that_pandas_can_count(tmp_path):
     assert pd.read_parquet(tmp_path / "runs.parquet")["tags"].tolist() == frame["tags"].tolist()
 
 
-def test_map_texts_calls_function_once_per_distinct_text():
-    calls = []
-    column = pa.chunked_array([["a", "b", "a"], ["a", None]])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_encode_texts_numbers_each_text_and_null(encoded):
+    column = pa.chunked_array([["a", "b", "a"], ["c", None]])
+    column = pa.chunked_array([c.dictionary_encode() for c in column.chunks]) if encoded else column
 
-    assert map_texts(column, lambda t: calls.append(t) or t.upper()) == ["A", "B", "A", "A", None]
-    assert sorted(calls) == ["a", "b"]
+    codes, texts = encode_texts(column)
+
+    assert codes.tolist() == [0, 1, 0, 2, -1]
+    assert texts == ["a", "b", "c"]
+    assert decode_texts(codes, texts).to_pylist() == ["a", "b", "a", "c", None]
+
+
+def test_unite_keeps_dictionaries():
+    tables = [
+        pa.table({"id": ["a"], "workload": pa.array(["x"]).dictionary_encode()}),
+        pa.table({"id": ["b"], "workload": ["y"]}),
+        pa.table({"id": ["c"]}),
+    ]
+
+    table = unite(tables)
+
+    assert pa.types.is_dictionary(table.schema.field("workload").type)
+    assert without_dictionaries(table)["workload"].type == pa.string()
+    assert without_dictionaries(table)["workload"].to_pylist() == ["x", "y", None]
+
+
+def test_order_by_time_returns_none_if_rows_are_in_order():
+    records = [{"id": "b", "started": "2026-08-01"}, {"id": "a", "started": "2026-08-02"}, {}]
+
+    assert order_by_time(records_to_table(records)) is None
+    assert order_by_time(records_to_table(records[:0])) is None
+    assert order_by_time(records_to_table(records[::-1])).tolist() == [2, 1, 0]
+
+
+def test_times_repeat_finds_equal_and_missing_times():
+    moments = ["2026-08-01", "2026-08-03", "2026-08-02"]
+    started = records_to_table([{"started": moment} for moment in [*moments, None]])["started"]
+
+    assert not times_repeat(started)
+    assert times_repeat(pa.chunked_array([*started.chunks, *started.slice(1, 1).chunks]))
+    assert times_repeat(pa.chunked_array([*started.chunks, *started.slice(3).chunks]))
 
 
 def test_order_by_time_puts_rows_without_time_last():

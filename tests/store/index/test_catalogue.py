@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from benchkit.errors import AlreadyStored, StoreError
 from benchkit.measure.run_ids import new_id
 from benchkit.store.files import LocalFiles
 from benchkit.store.index import catalogue as module
+from benchkit.store.index import compaction, index_reader
 from benchkit.store.index.catalogue import Catalogue
 from benchkit.store.runfile.file import encode_run, run_name
 
@@ -165,7 +167,7 @@ def test_catalogue_raises_if_index_keeps_changing(catalogue, monkeypatch):
     def missing_file(_):
         raise FileNotFoundError
 
-    monkeypatch.setattr(module, "_READ_ATTEMPTS", 3)
+    monkeypatch.setattr(index_reader, "_READ_ATTEMPTS", 3)
     monkeypatch.setattr(catalogue.files, "read", missing_file)
 
     with pytest.raises(StoreError, match="changed 3 times during reading"):
@@ -212,7 +214,7 @@ def test_compaction_adds_unlisted_runs_of_newest_months(catalogue, make_run):
 
 
 def test_compaction_splits_and_keeps_full_segments(catalogue, monkeypatch):
-    monkeypatch.setattr(module, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr(compaction, "SEGMENT_ROWS", 10)
     ids = add(catalogue, 25)
 
     catalogue.compact()
@@ -283,6 +285,94 @@ def test_catalogue_reports_segment_without_id_column(catalogue):
     pq.write_table(pa.table({"other": [1]}), catalogue.files.path(bad))
 
     assert catalogue.damaged() == [bad]
+
+
+def test_catalogue_skips_segment_with_damaged_pages(catalogue):
+    catalogue.add_many([record(workload=f"made.w{n}", environment="x" * 50) for n in range(500)])
+    (name,) = files_of(catalogue)
+    ids = add(catalogue, 2)
+    path = catalogue.files.path(name)
+    data = bytearray(path.read_bytes())
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    data[4:-footer] = b"\xff" * (len(data) - footer - 4)
+    path.write_bytes(data)
+
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=f"{name}: skipped.*benchkit store check"):
+            assert set(catalogue.table(["workload"])["id"].to_pylist()) == ids
+    with pytest.warns(UserWarning, match="skipped"):
+        assert catalogue.compact()["records"] == 2
+    assert name in files_of(catalogue)
+
+
+def test_catalogue_counts_runs_and_finds_prefixes(catalogue):
+    assert len(catalogue) == 0
+    assert catalogue.latest() is None
+    ids = sorted(add(catalogue, 3))
+    catalogue.compact()
+    ids += sorted(add(catalogue, 2))
+    name = f"index/new/{ids[0]}.json"
+    catalogue.files.create(name, json.dumps(record(id=ids[0])).encode())
+
+    assert len(catalogue) == 5
+    assert catalogue.ids() == set(ids)
+    assert catalogue.ids(ids[1]) == {ids[1]}
+    assert catalogue.ids("0") == set(ids)
+    assert catalogue.ids("f") == set()
+
+
+@pytest.mark.parametrize("compacted", [0, 1, 2, 3, 4])
+def test_latest_run_started_last_but_not_in_the_future(catalogue, compacted):
+    now = datetime.now(timezone.utc)
+    ages = {"old": 2, "late": 1, "soon": -0.5 / 24, "future": -365 * 70}
+    moments = {name: (now - timedelta(days=days)).isoformat() for name, days in ages.items()}
+    entries = {name: record(started=moments[name]) for name in ("late", "future", "soon", "old")}
+    entries["unknown"] = record()
+    for number, entry in enumerate(entries.values()):
+        if number == compacted:
+            catalogue.compact()
+        catalogue.add(entry)
+
+    assert catalogue.latest() == entries["soon"]["id"]
+    catalogue.remove([entries["soon"]["id"]])
+    assert catalogue.latest() == entries["late"]["id"]
+    catalogue.remove([entries["late"]["id"], entries["old"]["id"]])
+    assert catalogue.latest() == entries["future"]["id"]  # there is no other start time
+    catalogue.remove([entries["future"]["id"]])
+    assert catalogue.latest() == entries["unknown"]["id"]
+
+
+def test_compaction_of_many_full_segments_is_not_repeated(catalogue, monkeypatch):
+    monkeypatch.setattr(compaction, "SEGMENT_ROWS", 2)
+    monkeypatch.setattr(module, "COMPACT_SEGMENTS", 3)
+    ids = add(catalogue, 20)
+    catalogue.compact()
+
+    assert len(files_of(catalogue)) == 10
+    assert not catalogue.wants_compaction()
+    assert catalogue.compact(fold=False) == {"runs": 0, "records": 0, "segments": 0, "adopted": 0}
+    assert catalogue.ids() == ids
+
+
+def test_compaction_separates_full_segments_that_overlap(catalogue, monkeypatch):
+    monkeypatch.setattr(compaction, "SEGMENT_ROWS", 10)
+    records = [record(workload=f"made.w{n % 3}") for n in range(20)]
+    catalogue.add_many(records[0::2])
+    catalogue.add_many(records[1::2])
+    before = set(files_of(catalogue))
+
+    assert catalogue.compact() == {"runs": 20, "records": 0, "segments": 2, "adopted": 0}
+
+    after = files_of(catalogue)
+    ranges = sorted(
+        (min(ids), max(ids))
+        for name in after
+        if (ids := pq.read_table(catalogue.files.path(name))["id"].to_pylist())
+    )
+    assert before.isdisjoint(after)
+    assert len(ranges) == 2
+    assert ranges[0][1] < ranges[1][0]
+    assert catalogue.compact()["segments"] == 0
 
 
 def test_catalogue_loses_no_run_with_concurrent_access(catalogue):
