@@ -72,6 +72,24 @@ def project(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize(
+    ("exists", "message"),
+    [
+        (False, "error: none: no store there: `benchkit run` creates one\n"),
+        (True, "error: none: no nights to judge: `benchkit nightly` measures one\n"),
+    ],
+)
+def test_nightly_without_nights_to_judge_is_wrong_usage(tmp_path, monkeypatch, exists, message):
+    monkeypatch.chdir(tmp_path)
+    if exists:
+        Store("none").create()
+
+    done = CliRunner().invoke(main, ["nightly", "--no-measure", "--store", "none"])
+
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", message)
+    assert [path.name for path in tmp_path.iterdir()] == (["none"] if exists else [])
+
+
 @pytest.mark.slow
 @pytest.mark.environment
 @pytest.mark.timeout(600)

@@ -12,12 +12,13 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from benchkit.errors import EnvironmentBuildError, UsageError
+from benchkit.errors import EnvironmentBuildError, UsageError, did_you_mean
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import newest_release
 from benchkit.experiment.environment.python import Interpreter, choose_python
@@ -147,6 +148,12 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
         ):
             versions.append(newest)
             upper = f"<{newest}"
+        if not versions and not newest_release(name, python, folder=Path(folder), where=where):
+            installed = [str(item.name) for item in distributions()]
+            hint = did_you_mean(name, installed, "see `benchkit env show current`")
+            raise UsageError(
+                f"{where}: the index has no release for Python {python.version}: {hint}"
+            )
     for option, version in (("--bad", bad), ("--good", good)):
         if Version(version) not in map(Version, versions):
             near = ", ".join(versions[:3] if option == "--bad" else versions[-3:])

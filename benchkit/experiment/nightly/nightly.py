@@ -15,6 +15,7 @@ from typing import Any
 from benchkit.analysis.metric_names import check_metrics
 from benchkit.analysis.regression.history import DEFAULT_METRICS, History, build_history
 from benchkit.analysis.regression.judge import Judgement, judge_night
+from benchkit.analysis.regression.nights import nightly_runs
 from benchkit.analysis.regression.regression import read_ledger
 from benchkit.errors import BenchkitError, UsageError
 from benchkit.experiment.environment.build import build
@@ -106,7 +107,10 @@ def nightly(
     metrics = check_metrics(metrics)
     requested = [*list_of(environments, "environments"), *list_of(control, "control")]
     check_count(repeats, "repeats")
-    run_store = store if isinstance(store, Store) else Store(store)
+    run_store = store if isinstance(store, Store) else Store(store, create=measure)
+    columns = ["arm", "experiment", "started", "tags"]
+    if not measure and nightly_runs(run_store.runs(columns=columns)).empty:
+        raise UsageError(f"{run_store.path}: no nights to judge: `benchkit nightly` measures one")
     moment = parse_moment(night) if night else datetime.now(timezone.utc)
     result = Night(moment.replace(tzinfo=None, microsecond=0).isoformat(), run_store)
     arms: dict[str, Environment] = {}
