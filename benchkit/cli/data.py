@@ -31,16 +31,21 @@ def list_data(as_json: bool) -> None:
     Example:
       benchkit data list --json
     """
-    from benchkit.formatting import format_bytes
+    from benchkit.formatting import counted, format_bytes
     from benchkit.measure.data.dataset import data_folder, list_datasets
+    from benchkit.table import Table
 
     datasets = list_datasets()
     if as_json:
         print_json([{"name": d.label, "path": str(d.path), "bytes": d.nbytes} for d in datasets])
         return
-    for item in datasets:
-        click.echo(f"{item.label:40} {format_bytes(item.nbytes):>10}  {item.path.name}")
-    click.echo(f"{len(datasets)} datasets in {data_folder()}", err=True)
+    rows = [
+        {"name": item.label, "size": format_bytes(item.nbytes), "folder": item.path.name}
+        for item in datasets
+    ]
+    if rows:
+        click.echo(Table(rows).to_text())
+    click.echo(f"{counted(len(datasets), 'dataset')} in {data_folder()}", err=True)
 
 
 @data.command("originals")

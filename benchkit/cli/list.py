@@ -245,13 +245,14 @@ def _short_noise(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short_workload(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a variant in the table of workloads."""
-    size = row["size"]
+    size, reason = row["size"], row["reason"]
+    if reason and row["description"]:  # without a description: the reason why a file is broken
+        reason = f"[needs {reason}] "
     return {
         "name": row["name"],
-        "size here": size if len(size) <= 36 else f"{size[:35]}…",
-        "unavailable": row["reason"],
+        "size here": size if len(size) <= 24 else f"{size[:23]}…",
+        "what it does": reason + row["description"],
         "tags": row["tags"],
-        "what it does": row["description"],
     }
 
 

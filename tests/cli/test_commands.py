@@ -84,6 +84,11 @@ def test_data_make_list_clear(tmp_path, monkeypatch):
     assert benchkit("data", "make", "h2o", "--size", "tiny").returncode == 0
     (listed,) = json.loads(benchkit("data", "list", "--json").stdout)
     assert listed["bytes"] > 0
+    table = benchkit("data", "list")
+    head, row = table.stdout.splitlines()
+    assert head.split() == ["name", "size", "folder"]
+    assert row.startswith(listed["name"])
+    assert table.stderr == f"1 dataset in {tmp_path / 'data'}\n"
     assert benchkit("data", "clear").returncode == 0
     assert json.loads(benchkit("data", "list", "--json").stdout) == []
 

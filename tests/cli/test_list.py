@@ -28,6 +28,24 @@ def test_list_workloads_has_sizes_of_data(run):
     assert sizes["spill.spilling[data=uncompressible,end=keep]"] == "973 MiB"  # 512 MiB workers
 
 
+def test_list_workloads_prints_what_matters_first(run, tmp_path):
+    (tmp_path / "broken.py").write_text("from benchkit import workload\n\nraise ValueError('no')\n")
+    (tmp_path / "own.py").write_text(
+        "from benchkit import workload\n\n"
+        "@workload(requires=['not_there'])\ndef a(client, scale):\n    'Add.'\n\n"
+        "@workload(tags=['few'])\ndef b(client, scale):\n    'Beat.'\n"
+    )
+    head, *rows = run("list", "--workloads", str(tmp_path)).stdout.splitlines()
+
+    assert head.split("  ")[0] == "name"
+    assert [cell.strip() for cell in head.split("  ") if cell] == ["name", "what it does", "tags"]
+    assert {row.split()[0]: row.split(maxsplit=1)[1] for row in rows[:2]} == {
+        "own.a": "[needs not_there] Add.",
+        "own.b": "Beat.                   few",
+    }
+    assert rows[2].endswith("broken.py:3  ValueError: no")
+
+
 def test_list_first_twelve_has_twelve_workloads(run):
     rows = json.loads(run("list", "-k", "tag:first-twelve", "--json").stdout)
 
