@@ -94,7 +94,8 @@ def run_tasks(scheduler: Scheduler, count: int, sample: Callable[[], None]) -> f
         # Vary the times: otherwise a file would hold the same number a million times.
         fetched = now + random.random() / 100
         done = fetched + random.random() / 100
-        scheduler.new_task(key, Task(key, abs, -1), "released").priority = (0, 1, number)
+        # Recording new tasks is part of a submission, see `_capture_submission`.
+        Scheduler.new_task(scheduler, key, Task(key, abs, -1), "released").priority = (0, 1, number)
         scheduler.transitions({key: "waiting"}, stimulus_id="bench")
         scheduler.transitions(
             scheduler.transition(

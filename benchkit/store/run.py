@@ -26,7 +26,7 @@ __all__ = ["Run"]
 _STEPS = {"prepare_seconds": "prepare (s)", "check_seconds": "check (s)"}
 #: Parts of event topics by which an event is a problem.
 _PROBLEM_TOPICS = ("lost", "remove", "restart", "pause", "terminat", "kill", "fail")
-#: Group of entry points whose objects take a `Run`: ``run.plot``, ``run.panel()``.
+#: Group of entry points whose objects take a `Run`: ``run.plot``, ``run.limits()``, ...
 ACCESSORS = "benchkit.run_accessors"
 
 
@@ -235,14 +235,45 @@ class Run(RunTables):
         """
         return self._accessor("panel")
 
-    def _accessor(self, name: str) -> Any:
-        """Return the object that a package registered for runs under this name.
+    def limits(self) -> Any:
+        """Return what bounds the duration of this run.
 
-        The plot code is loaded by its entry point, so that `store` imports nothing from `show`.
+        Returns
+        -------
+        Limits
+            Lower bounds by compute, critical path, network, disk and scheduler; the critical path;
+            and the cause of each second of the duration. Renders itself in a notebook.
+
+        Raises
+        ------
+        NotRecorded
+            The run has no task graph.
+        """
+        return self._accessor("limits")
+
+    def memory_peaks(self) -> Any:
+        """Return which task groups held the memory of results at its peaks.
+
+        Returns
+        -------
+        MemoryPeaks
+            Of the cluster, of the worst worker, and of single tasks while they run.
+
+        Raises
+        ------
+        NotRecorded
+            The run has no bytes by task group.
+        """
+        return self._accessor("memory_peaks")
+
+    def _accessor(self, name: str, **arguments: Any) -> Any:
+        """Call what a package registered for runs under this name.
+
+        It is loaded by its entry point, so that `store` imports nothing from higher floors.
         """
         for point in entry_points(group=ACCESSORS, name=name):
             try:
-                return point.load()(self)
+                return point.load()(self, **arguments)
             except ImportError as error:
                 raise MissingExtra("show", str(error.name)) from error
         raise MissingExtra("show", f"entry point {name!r} of {ACCESSORS}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections import Counter
 
@@ -55,6 +56,45 @@ class RunTables:
         )
         per_worker = per_worker.assign_coords(worker=worker_names(self.tree))
         return xr.merge([scheduler[kinds], per_worker], join="outer", compat="no_conflicts")
+
+    def memory_by_group(self, worker: int | None = None) -> pd.DataFrame:
+        """Return the bytes of results that each task group held over time.
+
+        Parameters
+        ----------
+        worker : int, optional
+            Index of a worker; by default the sum of all workers. A replica counts on each worker.
+
+        Returns
+        -------
+        DataFrame
+            In B, in memory or spilled: a row per sample (time in s after clock on), a column per
+            task group, the largest first. Groups include scattered data and results of earlier
+            work.
+
+        Raises
+        ------
+        NotRecorded
+            The run has no such samples: an older file, or capture level "light".
+        """
+        held = self._group("held")
+        if "nbytes" not in held:
+            raise NotRecorded(
+                f"run {self.tree.attrs['id']}: bytes by task group were not recorded: measure it "
+                "again at capture level full (run files from format 2 on have them)"
+            )
+        names = np.array([*json.loads(held.attrs["groups"]), ""], object)
+        columns = ("time", "worker", "nbytes")
+        frame = pd.DataFrame({name: held[name].values for name in columns})
+        frame["task_group"] = names[held["group"].values]
+        times = np.unique(frame["time"])
+        if worker is not None:
+            frame = frame[frame["worker"] == worker]
+        table = frame.pivot_table(
+            index="time", columns="task_group", values="nbytes", aggfunc="sum", fill_value=0
+        ).reindex(times, fill_value=0)
+        table = table.drop(columns="", errors="ignore")
+        return table[table.max().sort_values(ascending=False, kind="stable").index]
 
     def task_groups(self) -> pd.DataFrame:
         """Return the task groups.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tomllib
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
 from benchkit.errors import UsageError
 from benchkit.store.build.run_from_recording import run_from_recording
-from benchkit.store.run import Run
+from benchkit.store.run import ACCESSORS, Run
 from benchkit.store.schema import METRICS
 
 MARKUP = "<script>alert('x')</script>"
@@ -173,3 +176,13 @@ def test_run_names_what_it_takes(run, other):
         run.compare(other)
     with pytest.raises(UsageError, match="Run takes a DataTree, not"):
         Run(other)
+
+
+def test_run_has_a_method_for_each_declared_accessor():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    declared = project["project"]["entry-points"][ACCESSORS]
+
+    for name, target in declared.items():
+        module, _, attribute = target.partition(":")
+        assert callable(getattr(import_module(module), attribute))
+        assert name in vars(Run), name

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import repeat
 from operator import add
 from typing import Any
 
@@ -254,7 +255,6 @@ class TaskStream:
         if not groups:
             return
         indices = {address: self.workers.get(address, -1) for address in set(workers)}
-        number_of = self.nodes.get
         tasks = pack_columns(
             TASK_COLUMNS,
             (
@@ -265,7 +265,7 @@ class TaskStream:
                 sizes,
                 begins,
                 stops,
-                [number_of(key, -1) for key in keys],
+                list(map(self.nodes.get, keys, repeat(-1))),
             ),
         )
         events = pack_columns(EVENT_COLUMNS, self._event_columns(event_values, workers))

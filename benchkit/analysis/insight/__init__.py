@@ -1,0 +1,1 @@
+"""What bounds a run, what a change would bring, and what to change."""

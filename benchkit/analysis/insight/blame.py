@@ -1,0 +1,256 @@
+"""Explain the wall time of a run: walk back from its end and name the cause of each second."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from benchkit.analysis.insight.critical_path import largest_dependency
+from benchkit.store.run import Run
+from benchkit.store.task_graph import TaskGraph
+
+__all__ = ["CAUSES", "blame_walk"]
+
+#: Causes of wall time, in the order of tables: name -> what it means.
+CAUSES = {
+    "computing": "a task computed, and most other threads computed too",
+    "not parallel": "a task computed while most threads had nothing to do",
+    "straggler": "the last tasks computed; nothing else was left",
+    "transfer": "the next task waited for a result of another worker",
+    "disk": "the next task waited for data from disk, or spilling",
+    "worker paused": "the next task waited on a worker that was paused",
+    "scheduler": "the next task had all it needs: scheduler, messages, queues",
+    "graph": "the scheduler materialised, ordered and initialised a graph",
+    "client": "the client built, optimised, serialised or sent a graph, or fetched results",
+}
+#: Threads are idle in most of the cluster below this share of busy threads.
+FEW_BUSY = 0.5
+
+
+#: Action of a task event -> cause of a wait.
+_WAITS = {"transfer": "transfer", "disk-read": "disk", "disk-write": "disk"}
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A part of the walk: the time from `start` to the step after it."""
+
+    start: float
+    cause: str
+    node: int = -1
+
+
+def blame_walk(run: Run, graph: TaskGraph | None = None) -> pd.DataFrame:
+    """Tile the wall time of a run with causes.
+
+    The walk begins at the end of the run and goes to what the present step waited for: a task
+    waited for its last dependency, or for the task before it in its thread, or for the graph to
+    arrive; a graph waited for the client, and the client for the results of the graph before.
+
+    Parameters
+    ----------
+    run : Run
+        A run with a task graph.
+    graph : TaskGraph, optional
+        The graph of the run, if it was read already.
+
+    Returns
+    -------
+    DataFrame
+        A row per segment, ordered by time and without gaps from 0 to the duration of the run:
+        start, stop (s), cause (a key of `CAUSES`), group (task group), node, worker (-1: none).
+    """
+    graph = graph or run.task_graph()
+    duration = run.metrics["duration"]
+    steps = list(_Walk(run, graph, duration).steps())
+    starts = np.minimum.accumulate([min(max(step.start, 0.0), duration) for step in steps])
+    stops = np.concatenate([[duration], starts[:-1]])
+    frame = pd.DataFrame(
+        {
+            "start": starts,
+            "stop": stops,
+            "cause": [step.cause for step in steps],
+            "node": [step.node for step in steps],
+        }
+    )
+    frame = frame[frame["stop"] > frame["start"]].iloc[::-1].reset_index(drop=True)
+    frame = _split_computing(frame, graph, run)
+    node = frame["node"].to_numpy(int)
+    names = np.array([*graph.group_names, ""], object)
+    frame["group"] = names[np.where(node >= 0, graph.group[node], -1)]
+    frame["worker"] = np.where(node >= 0, graph.worker[node], -1)
+    return frame
+
+
+class _Walk:
+    """The walk back through the tasks of a run."""
+
+    def __init__(self, run: Run, graph: TaskGraph, duration: float) -> None:
+        self.graph, self.duration = graph, duration
+        stop = graph.stop
+        # A time of NaN sorts last and is never reached.
+        self.stop = np.where(np.isnan(stop), np.inf, stop).tolist()
+        self.start = graph.start.tolist()
+        self.by_stop = np.argsort(self.stop)
+        self.sorted_stops = np.asarray(self.stop)[self.by_stop]
+        self.dependency = largest_dependency(graph.indptr, graph.indices, stop).tolist()
+        self.previous = _previous_in_thread(graph)
+        self.submission = graph.submission.tolist()
+        self.waits = _Waits(run, graph)
+        sent = graph.submissions
+        self.phases = {
+            name: sent[name].tolist() for name in ("received", "materialized", "ordered", "started")
+        }
+        calls = graph.calls.sort_values("sent")
+        self.calls = calls[["optimised", "serialised", "sent"]].to_numpy(float)
+
+    def steps(self) -> Iterator[_Step]:
+        """Yield the steps from the end of the run to its start."""
+        node = self._last_before(self.duration)
+        if node is not None:
+            yield _Step(self.stop[node], "client")
+        while node is not None:
+            start = self.start[node]
+            yield _Step(start, "computing", node)
+            dependency, before = self.dependency[node], self.previous[node]
+            ready = self.stop[dependency] if dependency >= 0 else -np.inf
+            arrival, number = -np.inf, self.submission[node]
+            if number >= 0:
+                arrival = min(self.phases["started"][number], start)
+            in_thread = self.stop[before] if before >= 0 else -np.inf
+            moment = max(ready, arrival, in_thread)
+            if moment > start:  # clocks of workers differ by some ms
+                moment = start
+            yield from self.waits.steps(node, moment, start)
+            if moment == -np.inf:
+                break
+            if in_thread >= max(ready, arrival):
+                node = before
+            elif ready >= arrival:
+                node = dependency
+            else:
+                node = None
+                began = yield from self._submission(number)
+                if began > 0:
+                    node = self._last_before(began)
+                    yield _Step(self.stop[node] if node is not None else 0.0, "client")
+        yield _Step(0.0, "client")
+
+    def _submission(self, number: int) -> Generator[_Step, None, float]:
+        """Yield the phases of a submission; return when the client began with it."""
+        received = self.phases["received"][number]
+        yield _Step(received, "graph")
+        place = int(np.searchsorted(self.calls[:, 2], received + 0.005)) - 1
+        if place < 0:
+            return float(received)
+        optimised, serialised, sent = self.calls[place]
+        began = float(serialised if np.isnan(optimised) else optimised)
+        if sent < received - 5 or began > received:  # of another client
+            return float(received)
+        yield _Step(began, "client")
+        return began
+
+    def _last_before(self, moment: float) -> int | None:
+        """Return the task that ended last until a moment."""
+        place = int(np.searchsorted(self.sorted_stops, moment, side="right")) - 1
+        return int(self.by_stop[place]) if place >= 0 else None
+
+
+def _previous_in_thread(graph: TaskGraph) -> list[int]:
+    """Return the task before each task in its thread; -1: none."""
+    known = np.flatnonzero(np.isfinite(graph.start))
+    order = known[np.lexsort((graph.start[known], graph.thread[known]))]
+    previous = np.full(len(graph), -1, np.int64)
+    same = graph.thread[order][1:] == graph.thread[order][:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous.tolist()
+
+
+class _Waits:
+    """What tasks waited for between the moment they could run and their start."""
+
+    def __init__(self, run: Run, graph: TaskGraph) -> None:
+        self.graph = graph
+        events = run.tree["task_events"].to_dataset()
+        actions = json.loads(events.attrs["actions"])
+        kinds = np.array([_WAITS.get(action, "") for action in actions], object)
+        kind = kinds[events["action"].values]
+        chosen = np.flatnonzero(kind != "")
+        node = run.tree["tasks"].to_dataset()["task_node"].values[events["task"].values[chosen]]
+        order = np.argsort(node, kind="stable")
+        self.node, self.kind = node[order], kind[chosen][order]
+        self.start = events["start"].values[chosen][order]
+        self.stop = events["stop"].values[chosen][order]
+        self.paused = _paused(run)
+
+    def steps(self, node: int, ready: float, start: float) -> Iterator[_Step]:
+        """Yield the causes of a wait, the last first; together they reach back to `ready`."""
+        worker = int(self.graph.worker[node])
+        spans = [(*span, "worker paused") for span in self.paused.get(worker, ())]
+        first, last = np.searchsorted(self.node, [node, node + 1])
+        columns = (values[first:last].tolist() for values in (self.start, self.stop, self.kind))
+        spans += zip(*columns, strict=True)
+        end = start
+        for begin, stop, kind in sorted(spans, key=lambda span: -span[1]):
+            stop, begin = min(stop, end), max(begin, ready)
+            if stop <= begin:
+                continue
+            yield _Step(stop, "scheduler", node)
+            yield _Step(begin, kind, node)
+            end = begin
+        yield _Step(ready, "scheduler", node)
+
+
+def _paused(run: Run) -> dict[int, list[tuple[float, float]]]:
+    """Return the intervals in which each worker was paused."""
+    spans: dict[int, list[tuple[float, float]]] = {}
+    since: dict[int, float] = {}
+    events = run.events()
+    if not len(events):
+        return spans
+    for row in events[events["topic"] == "worker-status-change"].itertuples():
+        if '"status": "paused"' in row.message:
+            since[row.worker] = row.time
+        elif row.worker in since:
+            spans.setdefault(row.worker, []).append((since.pop(row.worker), row.time))
+    for worker, begin in since.items():
+        spans.setdefault(worker, []).append((begin, np.inf))
+    return spans
+
+
+def _split_computing(frame: pd.DataFrame, graph: TaskGraph, run: Run) -> pd.DataFrame:
+    """Divide segments of computing by how many other threads were busy."""
+    n_threads = int(run.tree["workers"].to_dataset()["nthreads"].values.sum())
+    known = np.isfinite(graph.start) & (graph.duration > 0)
+    times = np.concatenate([graph.start[known], graph.stop[known]])
+    change = np.repeat([1, -1], known.sum())
+    order = np.argsort(times, kind="stable")
+    times, busy = times[order], np.cumsum(change[order])
+    many = busy > max(1, FEW_BUSY * n_threads) if n_threads > 1 else busy > 0
+    edges = np.flatnonzero(np.diff(many, prepend=False))  # where the state changes
+    moments, states = times[edges], many[edges]
+    last_many = moments[-1] if len(moments) and not states[-1] else np.inf
+    if not len(moments):
+        last_many = np.inf
+    rows = []
+    for row in frame.itertuples(index=False):
+        if row.cause != "computing":
+            rows.append(tuple(row))
+            continue
+        first, last = np.searchsorted(moments, [row.start, row.stop])
+        cuts = [row.start, *moments[first:last].tolist(), row.stop]
+        for begin, end in pairwise(cuts):
+            if end <= begin:
+                continue
+            place = int(np.searchsorted(moments, (begin + end) / 2)) - 1
+            state = place >= 0 and bool(states[place])
+            cause = "computing" if state else "not parallel"
+            if begin >= last_many > graph.start[row.node]:
+                cause = "straggler"
+            rows.append((begin, end, cause, row.node))
+    return pd.DataFrame(rows, columns=frame.columns)

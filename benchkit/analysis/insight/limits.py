@@ -1,0 +1,233 @@
+"""What bounds the duration of a run: lower bounds, critical path, and the cause of each second."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from benchkit.analysis.insight.blame import CAUSES, blame_walk
+from benchkit.analysis.insight.critical_path import critical_path
+from benchkit.formatting import format_quantity
+from benchkit.store.run import Run
+from benchkit.table import Table
+
+__all__ = ["Limits", "run_limits"]
+
+#: Limits -> what would have to change to lower them.
+BOUNDS = {
+    "compute": "thread-seconds of all tasks / number of threads",
+    "critical path": "longest chain of dependent tasks",
+    "network": "time in which the busiest worker fetched results",
+    "disk": "time in which the busiest worker read or wrote spilled data",
+    "scheduler": "time in which the scheduler's thread was busy",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Limits of a run.
+
+    Parameters
+    ----------
+    duration : float
+        Wall time in s.
+    bounds : dict of str to float
+        Lower bounds of the duration in s, by the keys of `BOUNDS`: with everything else free, the
+        run would take at least so long.
+    path : DataFrame
+        Critical path by task group: seconds, number of tasks, share of the duration.
+    blame : DataFrame
+        Segments that tile the duration, see `blame_walk`.
+    """
+
+    duration: float
+    bounds: dict[str, float]
+    path: pd.DataFrame
+    blame: pd.DataFrame
+
+    @property
+    def binding(self) -> str:
+        """The largest lower bound."""
+        return max(self.bounds, key=lambda name: self.bounds[name])
+
+    @property
+    def causes(self) -> pd.DataFrame:
+        """Seconds and share of the duration by cause; they sum to the duration exactly."""
+        return self._summed(["cause"])
+
+    @property
+    def groups(self) -> pd.DataFrame:
+        """Seconds and share of the duration by cause and task group."""
+        return self._summed(["cause", "group"])
+
+    def _summed(self, by: list[str]) -> pd.DataFrame:
+        seconds = self.blame["stop"] - self.blame["start"]
+        frame = seconds.groupby([self.blame[name] for name in by]).sum().to_frame("seconds")
+        frame["share"] = frame["seconds"] / self.duration
+        return frame.sort_values("seconds", ascending=False)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The conclusion in two sentences."""
+        causes = self.causes
+        parts = [
+            f"{row.share:.0%} {CAUSES_SHORT.get(str(cause), str(cause))}"
+            for cause, row in causes.head(3).iterrows()
+            if row.share >= 0.01
+        ]
+        bound = self.bounds[self.binding]
+        duration = format_quantity(self.duration, "s")
+        first = f"Of {duration}, {', '.join(parts)}."
+        second = (
+            f"The largest lower bound is {self.binding} "
+            f"({format_quantity(bound, 's')}, {bound / self.duration:.0%} of the duration)."
+        )
+        return [first, second]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return bounds and causes as flat objects, for ``--json``.
+
+        Returns
+        -------
+        list of dict
+            Keys ``kind`` ("bound", "cause" or "path"), ``name``, ``seconds`` and ``share``.
+        """
+        rows = [("bound", name, seconds) for name, seconds in self.bounds.items()]
+        rows += [("cause", name, row.seconds) for name, row in self.causes.iterrows()]
+        rows += [("path", name, row.seconds) for name, row in self.path.iterrows()]
+        return [
+            {"kind": kind, "name": str(name), "seconds": value, "share": value / self.duration}
+            for kind, name, value in rows
+        ]
+
+    def to_table(self) -> Table:
+        """Return bounds and causes as one table.
+
+        Returns
+        -------
+        Table
+            Columns: limit, seconds, share, meaning.
+        """
+        meaning = {**BOUNDS, **CAUSES}
+        return Table(
+            [
+                {
+                    "kind": row["kind"],
+                    "name": row["name"],
+                    "seconds": format_quantity(row["seconds"], "s"),
+                    "share": f"{row['share']:.1%}",
+                    "meaning": meaning.get(row["name"], "on the critical path"),
+                }
+                for row in self.to_records()
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.sentences, "", str(self.to_table())])
+
+    def _repr_html_(self) -> str:
+        return f"<p>{' '.join(self.sentences)}</p>{self.to_table().to_html()}"
+
+
+#: Causes as parts of a sentence.
+CAUSES_SHORT = {
+    "computing": "computing with most threads busy",
+    "not parallel": "computing with most threads idle",
+    "straggler": "waiting for the last tasks",
+    "transfer": "waiting for transfers",
+    "disk": "waiting for disk",
+    "worker paused": "waiting for paused workers",
+    "scheduler": "waiting for the scheduler",
+    "graph": "in the scheduler's handling of graphs",
+    "client": "in the client",
+}
+
+
+def run_limits(run: Run) -> Limits:
+    """Return what bounds the duration of a run.
+
+    Parameters
+    ----------
+    run : Run
+        A run with a task graph.
+
+    Returns
+    -------
+    Limits
+        Bounds, critical path and causes.
+
+    Raises
+    ------
+    NotRecorded
+        The run has no task graph.
+    """
+    graph = run.task_graph()
+    duration = run.metrics["duration"]
+    seconds = np.nan_to_num(graph.duration)
+    path, length = critical_path(graph.indptr, graph.indices, seconds)
+    workers = run.tree["workers"].to_dataset()
+    n_threads = max(1, int(workers["nthreads"].values.sum()))
+    fetching, spilling = _busiest_worker(run)
+    bounds = {
+        "compute": float(run.metrics.get("compute_time", seconds.sum())) / n_threads,
+        "critical path": length,
+        "network": fetching,
+        "disk": spilling,
+        "scheduler": _scheduler_busy(run.tree["scheduler"].to_dataset(), duration),
+    }
+    names = np.array([*graph.group_names, ""], object)[graph.group[path]]
+    by_group = pd.Series(seconds[path]).groupby(names).agg(["sum", "size"])
+    by_group.columns = ["seconds", "tasks"]
+    by_group["share"] = by_group["seconds"] / duration
+    return Limits(
+        duration=duration,
+        bounds=bounds,
+        path=by_group.sort_values("seconds", ascending=False),
+        blame=blame_walk(run, graph),
+    )
+
+
+def _busiest_worker(run: Run) -> tuple[float, float]:
+    """Return the seconds in which the busiest worker fetched results, and used the disk."""
+    events = run.tree["task_events"].to_dataset()
+    actions = json.loads(events.attrs["actions"])
+    worker = run.tree["tasks"].to_dataset()["worker"].values[events["task"].values]
+    out = []
+    for names in (("transfer",), ("disk-read", "disk-write")):
+        codes = [actions.index(name) for name in names]
+        chosen = np.isin(events["action"].values, codes)
+        out.append(
+            max(
+                (
+                    _union(events.isel(event=np.flatnonzero(chosen & (worker == number))))
+                    for number in np.unique(worker[chosen])
+                ),
+                default=0.0,
+            )
+        )
+    return out[0], out[1]
+
+
+def _union(events: xr.Dataset) -> float:
+    """Return the seconds that at least one event covers."""
+    order = np.argsort(events["start"].values, kind="stable")
+    start, stop = events["start"].values[order], events["stop"].values[order]
+    reached = np.maximum.accumulate(stop)
+    before = np.concatenate([[-np.inf], reached[:-1]])
+    return float(np.maximum(reached - np.maximum(start, before), 0.0).sum())
+
+
+def _scheduler_busy(scheduler: xr.Dataset, duration: float) -> float:
+    """Return the seconds in which the scheduler's process was busy, at most the duration."""
+    end, cpu = scheduler["monitor_time"].values, scheduler["cpu"].values
+    known = np.isfinite(end) & np.isfinite(cpu) & (end > 0)
+    end, first = np.unique(end[known], return_index=True)
+    if not len(end):
+        return 0.0
+    width = np.diff(np.minimum(end, duration), prepend=0.0)
+    return float(min(duration, (np.clip(cpu[known][first], 0, 100) / 100 * width).sum()))

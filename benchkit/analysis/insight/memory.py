@@ -1,0 +1,199 @@
+"""Explain the memory of a run: who held the peak, and what single tasks need while they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchkit.formatting import format_quantity
+from benchkit.store.run import Run
+from benchkit.store.run_tables import worker_names
+from benchkit.table import Table
+
+__all__ = ["MemoryPeaks", "memory_difference", "memory_peaks"]
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryPeaks:
+    """The largest sums of bytes held by results, by task group.
+
+    Parameters
+    ----------
+    time : float
+        Time of the cluster's peak, s after clock on.
+    cluster : Series
+        Bytes by task group at that time, replicas included, largest first.
+    worker : str
+        Name of the worker with the largest sum at any time; empty if bytes by worker are unknown.
+    worker_time : float
+        Time of that worker's peak, s after clock on.
+    on_worker : Series
+        Bytes by task group on that worker at that time.
+    transient : Series
+        By task group: highest process memory of a worker that ran only tasks of this group, less
+        the results it held and its smallest memory outside of results, per task that ran, in B.
+    """
+
+    time: float
+    cluster: pd.Series
+    worker: str
+    worker_time: float
+    on_worker: pd.Series
+    transient: pd.Series
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return a flat object per task group, for ``--json``.
+
+        Returns
+        -------
+        list of dict
+            Keys ``task_group``, ``cluster_bytes``, ``worker_bytes`` and ``transient_bytes``; None:
+            unknown.
+        """
+        names = self.cluster.index.union(self.transient.index, sort=False)
+        return [
+            {
+                "task_group": str(name),
+                "cluster_bytes": _number(self.cluster, name),
+                "worker_bytes": _number(self.on_worker, name),
+                "transient_bytes": _number(self.transient, name),
+            }
+            for name in names
+        ]
+
+    def to_table(self) -> Table:
+        """Return the peaks as a table.
+
+        Returns
+        -------
+        Table
+            A row per task group.
+        """
+        return Table(
+            [
+                {
+                    "task group": row["task_group"],
+                    "at the cluster's peak": format_quantity(row["cluster_bytes"], "B"),
+                    "on the worst worker": format_quantity(row["worker_bytes"], "B"),
+                    "one task while it runs": format_quantity(row["transient_bytes"], "B"),
+                }
+                for row in self.to_records()
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return str(self.to_table())
+
+    def _repr_html_(self) -> str:
+        return self.to_table().to_html()
+
+
+def _number(values: pd.Series, name: Any) -> float | None:
+    return float(values[name]) if name in values.index else None
+
+
+def memory_peaks(run: Run) -> MemoryPeaks:
+    """Return who held the peaks of the results' bytes in a run.
+
+    Parameters
+    ----------
+    run : Run
+        A run with bytes by task group.
+
+    Returns
+    -------
+    MemoryPeaks
+        Peaks of the cluster, of the worst worker and of single tasks.
+
+    Raises
+    ------
+    NotRecorded
+        The run has no bytes by task group.
+    """
+    held = run.memory_by_group()
+    names = worker_names(run.tree)
+    tables = {worker: run.memory_by_group(worker) for worker in range(len(names))}
+    totals = {worker: table.sum(axis=1) for worker, table in tables.items() if table.size}
+    worst = max(totals, key=lambda worker: totals[worker].max(), default=-1)
+    worker_time, on_worker = np.nan, pd.Series(dtype=float)
+    if worst >= 0:
+        worker_time = float(totals[worst].idxmax())
+        on_worker = _holders(tables[worst], worker_time)
+    time = float(held.sum(axis=1).idxmax()) if held.size else np.nan
+    return MemoryPeaks(
+        time=time,
+        cluster=_holders(held, time) if held.size else pd.Series(dtype=float),
+        worker=names[worst] if worst >= 0 else "",
+        worker_time=worker_time,
+        on_worker=on_worker,
+        transient=_transient(run, totals),
+    )
+
+
+def _holders(held: pd.DataFrame, time: float) -> pd.Series:
+    row = held.loc[time]
+    return row[row > 0].sort_values(ascending=False)
+
+
+def _transient(run: Run, totals: dict[int, pd.Series]) -> pd.Series:
+    samples, tasks = run.tree["memory_samples"].to_dataset(), run.task_stream()
+    found: dict[str, float] = {}
+    if tasks.empty:
+        return pd.Series(found, dtype=float)
+    for worker, total in totals.items():
+        own = samples.isel(sample=samples["worker"].values == worker)
+        time, peak, rss = (own[name].values for name in ("time", "peak", "rss"))
+        if not len(time):
+            continue
+        held = np.interp(time, total.index, total.to_numpy())
+        floor = max(0.0, float((rss - held).min()))
+        rows = tasks[tasks["worker"] == worker]
+        begins, ends = rows["start"].to_numpy(), (rows["start"] + rows["duration"]).to_numpy()
+        groups = rows["task_group"].to_numpy(object)
+        since = -np.inf
+        for at in np.flatnonzero(np.isfinite(peak)).tolist():
+            running = np.flatnonzero((begins < time[at]) & (ends > since))
+            since = time[at]
+            if len(running) and len(set(groups[running])) == 1:
+                at_once = _most_at_once(begins[running], ends[running])
+                extra = max(0.0, peak[at] - held[at] - floor) / at_once
+                found[groups[running[0]]] = max(found.get(groups[running[0]], 0.0), extra)
+    return pd.Series(found, dtype=float).sort_values(ascending=False)
+
+
+def _most_at_once(begins: np.ndarray, ends: np.ndarray) -> int:
+    changes = np.repeat([1, -1], len(begins))
+    order = np.lexsort((changes, np.concatenate([begins, ends])))
+    return int(np.cumsum(changes[order]).max(initial=1))
+
+
+def memory_difference(before: Run, after: Run) -> pd.DataFrame:
+    """Return the bytes by task group at the peaks of two runs.
+
+    Groups are matched by the names of their prefixes, which do not depend on the data.
+
+    Parameters
+    ----------
+    before, after : Run
+        Runs with bytes by task group.
+
+    Returns
+    -------
+    DataFrame
+        Bytes before and after, and their difference, by prefix; the largest change first.
+    """
+    columns = {}
+    for name, run in (("before (B)", before), ("after (B)", after)):
+        held = memory_peaks(run).cluster
+        columns[name] = held.groupby([_prefix(group) for group in held.index]).sum()
+    frame = pd.DataFrame(columns).fillna(0.0)
+    frame["difference (B)"] = frame["after (B)"] - frame["before (B)"]
+    return frame.reindex(frame["difference (B)"].abs().sort_values(ascending=False).index)
+
+
+def _prefix(group: str) -> str:
+    head, _, token = group.rpartition("-")
+    return head if head and len(token) >= 8 else group

@@ -1,0 +1,135 @@
+"""Causes of wall time of runs whose causes are known."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.graph_runs import MadeTask, graph_run, tasks_of
+from helpers.synthetic_recordings import ON
+
+from benchkit.analysis.insight.blame import CAUSES, blame_walk
+from benchkit.analysis.insight.limits import run_limits
+
+
+def segments(run):
+    return [
+        (round(row.start, 6), round(row.stop, 6), row.cause, row.group)
+        for row in blame_walk(run).itertuples()
+    ]
+
+
+def test_chain_is_computing_with_gaps_of_the_scheduler(tmp_path):
+    tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 3.5, 5, "a-0"), ("c-0", 5, 9, "b-0"))
+    run = graph_run(tmp_path, tasks, duration=10, submissions=[(0.9, 3)])
+
+    assert segments(run) == [
+        (0.0, 0.6, "client", ""),
+        (0.6, 0.9, "graph", ""),
+        (0.9, 1.0, "scheduler", "a"),
+        (1.0, 3.0, "computing", "a"),
+        (3.0, 3.5, "scheduler", "b"),
+        (3.5, 5.0, "computing", "b"),
+        (5.0, 9.0, "computing", "c"),
+        (9.0, 10.0, "client", ""),
+    ]
+
+
+def test_transfer_and_disk_are_causes_of_a_wait(tmp_path):
+    events = [("transfer", 2.2, 2.8), ("disk-read", 2.9, 3.0)]
+    tasks = [
+        MadeTask("a-0", 0, 2),
+        MadeTask("b-0", 3, 4, ["a-0"], worker=1, thread=1, events=events),
+    ]
+    run = graph_run(tmp_path, tasks, duration=4, n_workers=2)
+
+    assert segments(run) == [
+        (0.0, 2.0, "not parallel", "a"),
+        (2.0, 2.2, "scheduler", "b"),
+        (2.2, 2.8, "transfer", "b"),
+        (2.8, 2.9, "scheduler", "b"),
+        (2.9, 3.0, "disk", "b"),
+        (3.0, 4.0, "not parallel", "b"),
+    ]
+
+
+def test_task_that_waited_for_its_thread_blames_the_task_before(tmp_path):
+    tasks = tasks_of(("a-0", 0, 1, ""), ("long-0", 1, 6, ""), ("b-0", 6, 7, "a-0"))
+    run = graph_run(tmp_path, tasks, duration=7)
+
+    assert [cause for *_, cause, _ in segments(run)] == ["computing"] * 3
+    assert [name for *_, name in segments(run)] == ["a", "long", "b"]
+
+
+def test_last_task_is_a_straggler(tmp_path):
+    tasks = [MadeTask(f"x-{n}", 0, 2, worker=0, thread=n) for n in range(3)]
+    tasks.append(MadeTask("x-3", 0, 9, thread=3))
+    run = graph_run(tmp_path, tasks, duration=9, nthreads=4)
+
+    assert segments(run) == [(0.0, 2.0, "computing", "x"), (2.0, 9.0, "straggler", "x")]
+
+
+def test_second_graph_waited_for_the_client(tmp_path):
+    tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 6, 8, ""))
+    run = graph_run(
+        tmp_path,
+        tasks,
+        duration=8,
+        submissions=[(1.0, 1), (6.0, 1)],
+        calls=[(0.2, 0.5, 0.6), (4.5, 5.0, 5.5)],
+    )
+
+    assert segments(run) == [
+        (0.0, 0.2, "client", ""),
+        (0.2, 0.7, "client", ""),
+        (0.7, 1.0, "graph", ""),
+        (1.0, 3.0, "computing", "a"),
+        (3.0, 4.5, "client", ""),
+        (4.5, 5.7, "client", ""),
+        (5.7, 6.0, "graph", ""),
+        (6.0, 8.0, "computing", "b"),
+    ]
+
+
+def test_paused_worker_is_a_cause(tmp_path):
+    events = [
+        [ON + 2.5, "worker-status-change", 0, '{"status": "paused", "before": "running"}'],
+        [ON + 4.0, "worker-status-change", 0, '{"status": "running", "before": "paused"}'],
+    ]
+    tasks = tasks_of(("a-0", 0, 2, ""), ("b-0", 4.5, 6, "a-0"))
+    run = graph_run(tmp_path, tasks, duration=6, events=events)
+
+    assert [row[:3] for row in segments(run)] == [
+        (0.0, 2.0, "computing"),
+        (2.0, 2.5, "scheduler"),
+        (2.5, 4.0, "worker paused"),
+        (4.0, 4.5, "scheduler"),
+        (4.5, 6.0, "computing"),
+    ]
+
+
+@pytest.mark.parametrize("duration", [7.0, 12.5])
+def test_causes_sum_to_the_duration(tmp_path, duration):
+    tasks = tasks_of(("a-0", 1, 3, ""), ("b-0", 3.5, 5, "a-0"), ("c-0", 5, 9, "b-0"))
+    run = graph_run(tmp_path, tasks, duration=duration)
+
+    blame = blame_walk(run)
+
+    assert blame["start"].iloc[0] == 0
+    assert blame["stop"].iloc[-1] == duration
+    assert (blame["start"].values[1:] == blame["stop"].values[:-1]).all()
+    assert set(blame["cause"]) <= set(CAUSES)
+    assert run_limits(run).causes["share"].sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_limits_name_the_bound(tmp_path):
+    tasks = tasks_of(("a-0", 0, 2, ""), ("b-0", 2, 6, "a-0"))
+    tasks += [MadeTask(f"c-{n}", 0, 1, thread=1) for n in range(1)]
+    run = graph_run(tmp_path, tasks, duration=6, nthreads=2)
+
+    limits = run_limits(run)
+
+    assert limits.bounds["compute"] == pytest.approx(3.5)
+    assert limits.bounds["critical path"] == pytest.approx(6)
+    assert limits.binding == "critical path"
+    assert limits.path["seconds"].to_dict() == pytest.approx({"b": 4.0, "a": 2.0})
+    assert "critical path" in repr(limits)
+    assert "6.00 s" in limits.sentences[0]
