@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from benchkit.analysis.run.baseline import SAME_MEMORY
 from benchkit.analysis.stats.effects import Effects
 from benchkit.formatting import counted, format_change, format_quantity
 from benchkit.table import Table
@@ -366,6 +367,10 @@ def comparison_warnings(
             if column not in baseline or column not in runs:
                 continue
             sides = [set(table[column].dropna()) for table in (baseline, runs)]
+            values = sides[0] | sides[1]
+            if column == "memory_limit" and values:
+                if max(values) <= (1 + SAME_MEMORY) * min(values):
+                    continue
             if all(sides) and sides[0] != sides[1]:
                 texts = [", ".join(sorted(map(str, side))[:3]) for side in sides]
                 warnings.append(f"{label}: {texts[0]} for {name}, {texts[1]} for {contender}")

@@ -25,7 +25,7 @@ from benchkit.analysis.changepoint.detect import (
 )
 from benchkit.analysis.metric_limits import newest_definitions
 from benchkit.analysis.metric_names import check_metrics
-from benchkit.analysis.regression.nights import nightly_runs
+from benchkit.analysis.regression.nights import future_nights, nightly_runs
 from benchkit.analysis.regression.segments import find_segments
 from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
 from benchkit.formatting import counted, format_change, format_quantity
@@ -65,6 +65,8 @@ class History:
         All runs of the nights, with ``key`` and ``night`` (position in `times`).
     segments : DataFrame
         Starts of segments: ``key``, ``night``, ``metric`` (empty: all) and ``reason``.
+    future : tuple of str
+        Ids of runs that are left out, because their night is in the future.
 
     Examples
     --------
@@ -78,6 +80,7 @@ class History:
     outcomes: NDArray[np.str_]
     runs: pd.DataFrame
     segments: pd.DataFrame
+    future: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.series)
@@ -295,7 +298,7 @@ def build_history(
     -----
     A night is all runs with the same tag ``night``, which `benchkit nightly` sets; runs without
     this tag belong to the UTC day of their start. Runs of A/B experiments with several arms, of
-    confirmations and of bisections are excluded.
+    confirmations and of bisections are excluded, and runs of nights in the future.
 
     Examples
     --------
@@ -305,6 +308,9 @@ def build_history(
     metrics = check_metrics(metrics)
     columns = (*SERIES_FIELDS, *COMPARABLE_FIELDS, "category", "packages_hash")
     runs = nightly_runs(runs, columns)
+    future = future_nights(runs["moment"])
+    left_out = tuple(runs.loc[future, "id"])
+    runs = runs[~future].reset_index(drop=True)
     times, night = np.unique(runs.pop("moment").to_numpy("datetime64[us]"), return_inverse=True)
     fields = list(SERIES_FIELDS)
     groups = runs.groupby(fields, dropna=False, sort=True)
@@ -335,6 +341,7 @@ def build_history(
         _outcomes(runs, len(keys), len(times)),
         runs,
         segments,
+        left_out,
     )
 
 

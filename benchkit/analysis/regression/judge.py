@@ -144,11 +144,13 @@ def _unjudged_groups(
     last = history.runs[history.runs["night"] == len(history.times) - 1]
     measured = set(zip(last["environment"].astype(str), last["host"].astype(str), strict=True))
     last_judged = dict.fromkeys(measured, "")
+    night = night_name(history.times[-1])
     for event in events:
         group = (str(event.get("environment")), str(event.get("host")))
-        if event["kind"] == "night" and group in last_judged:
-            last_judged[group] = max(last_judged[group], str(event["seen"]))
-    night = night_name(history.times[-1])
+        seen = str(event.get("seen"))
+        # A night of the future, of a wrong clock, must not end the judgement of all others.
+        if event["kind"] == "night" and group in last_judged and seen <= night:
+            last_judged[group] = max(last_judged[group], seen)
     return {group: judged for group, judged in last_judged.items() if judged < night}
 
 

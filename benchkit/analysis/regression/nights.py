@@ -9,7 +9,14 @@ import pandas as pd
 
 from benchkit.values import decode_json
 
-__all__ = ["nightly_runs"]
+__all__ = ["future_nights", "nightly_runs"]
+
+#: Hours after the present from which on a night is in the future: clocks differ a little.
+CLOCK_HOURS = 24
+#: Largest number of future nights that are left out, and the same as a share of the past nights:
+#: if most nights are in the future, the clock of this machine is wrong.
+MOST_FUTURE_NIGHTS = 2
+MOST_FUTURE_SHARE = 0.1
 
 #: Tags of runs that belong to no night: confirmations and bisections.
 NON_NIGHTLY_TAGS = ("confirm", "bisect")
@@ -44,6 +51,26 @@ def nightly_runs(runs: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFram
     runs = runs[~excluded & (tagged | (n_arms <= 1))].copy()
     runs["moment"] = _night_times(runs)
     return runs.reset_index(drop=True)
+
+
+def future_nights(moments: pd.Series) -> pd.Series:
+    """Return which runs are of a night in the future: the clock of their machine was wrong.
+
+    Parameters
+    ----------
+    moments : Series of datetime
+        The column ``moment`` of `nightly_runs`.
+
+    Returns
+    -------
+    Series of bool
+        Such a night would be the last one for years, and no later night would be judged.
+    """
+    now = pd.Timestamp.now("UTC").tz_localize(None)
+    future = moments > now + pd.Timedelta(hours=CLOCK_HOURS)
+    n_future, n_past = moments[future].nunique(), moments[~future].nunique()
+    is_exception = 0 < n_future <= max(MOST_FUTURE_NIGHTS, MOST_FUTURE_SHARE * n_past)
+    return future if is_exception and n_past else future & False
 
 
 def _night_times(runs: pd.DataFrame) -> pd.Series:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchkit.analysis.run.baseline import COMPARABLE_FIELDS
+from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, as_requested, is_different
 from benchkit.measure.run_ids import id_time
 from benchkit.store.index.query import parse_moment, workload_matcher
 
@@ -50,14 +50,13 @@ def find_segments(
     """
     starts: list[tuple[int, int, str, str]] = []
     accepted = [mark for mark in marks if mark.get("kind") == "accept"]
-    runs = runs[runs["outcome"] == "ok"]
+    runs = as_requested(runs[runs["outcome"] == "ok"])
     nights = runs.drop_duplicates(["key", "night"], keep="last").sort_values(["key", "night"])
     before = nights.groupby("key")[list(COMPARABLE_FIELDS)].shift()
     first = nights["key"].ne(nights["key"].shift()).to_numpy()
     for name, label in COMPARABLE_FIELDS.items():
         now, previous = nights[name], before[name]
-        known = now.notna() & previous.notna()
-        changed = now.ne(previous).fillna(False).to_numpy(bool) & known
+        changed = is_different(name, now, previous).to_numpy()
         for at in np.flatnonzero(changed & ~first):
             row = nights.iloc[at]
             if name == SOURCE and _is_accepted_source(row, times[row["night"]], accepted):

@@ -20,10 +20,13 @@ from benchkit.store.schema import METRICS
 
 __all__ = [
     "COMPARABLE_FIELDS",
+    "SAME_MEMORY",
     "SERIES_FIELDS",
     "Previous",
     "against_previous",
+    "as_requested",
     "comparable",
+    "is_different",
     "metrics_against_previous",
 ]
 
@@ -38,6 +41,9 @@ COMPARABLE_FIELDS = {
     "n_threads": "threads",
     "memory_limit": "memory limit",
 }
+#: Largest relative difference of memory limits that is no difference: the memory of a machine
+#: differs by some pages between boots, and limits are often a share of it.
+SAME_MEMORY = 0.02
 #: Largest number of earlier runs to use. Older runs predict little: machines and packages change.
 MOST_RUNS = 30
 #: Probability, without a change, that a run is inside the limits.
@@ -71,6 +77,62 @@ class Previous:
         return not self.low <= self.ratio <= self.high
 
 
+def as_requested(runs: pd.DataFrame) -> pd.DataFrame:
+    """Describe the clusters of runs by what was asked for, as far as runs record it.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As returned by `Store.runs`.
+
+    Returns
+    -------
+    DataFrame
+        Workers, threads and memory limit are those of all requested workers, also if some joined
+        late. The address of a running scheduler, which differs each time, is ``address``.
+    """
+    runs = runs.copy()
+    if "cluster" in runs:
+        runs["cluster"] = runs["cluster"].mask(
+            runs["cluster"].astype("string").str.contains("://").fillna(False).astype(bool),
+            "address",
+        )
+    if "workers_requested" not in runs or "n_workers" not in runs:
+        return runs
+    factor = runs["workers_requested"].astype(float) / runs["n_workers"].astype(float)
+    factor = factor.where(np.isfinite(factor) & (factor > 0), 1.0)
+    for name in ("n_workers", "n_threads", "memory_limit"):
+        if name in runs:
+            runs[name] = runs[name].where(factor == 1.0, (runs[name].astype(float) * factor))
+    return runs
+
+
+def is_different(name: str, now: pd.Series, before: Any) -> pd.Series:
+    """Return where values of a comparable field differ, with a tolerance for memory limits.
+
+    Parameters
+    ----------
+    name : str
+        One of `COMPARABLE_FIELDS`.
+    now : Series
+        Values of runs.
+    before : Series or value
+        Values of other runs, or one value.
+
+    Returns
+    -------
+    Series of bool
+        False where a value is missing.
+    """
+    if name == "memory_limit":
+        before = before.astype(float) if isinstance(before, pd.Series) else float(before)
+        different = (now.astype(float) - before).abs() > SAME_MEMORY * abs(before)
+    else:
+        different = now.ne(before)
+    known = now.notna() & (before.notna() if isinstance(before, pd.Series) else True)
+    return different.fillna(False).astype(bool) & known
+
+
 def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     """Return the earlier runs with outcome ok that are comparable with a run.
 
@@ -93,9 +155,11 @@ def comparable(runs: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
     keep = (runs["outcome"] == "ok") & (runs["id"] != record["id"]) & (runs["started"] < started)
     if "comparable" in runs:  # a mark may exclude runs
         keep &= runs["comparable"].astype(bool)
+    own = as_requested(pd.DataFrame([record])).iloc[0]
+    requested = as_requested(runs)
     for name in (*SERIES_FIELDS, *COMPARABLE_FIELDS):
         if name in runs and record.get(name) is not None:
-            keep &= (runs[name] == record[name]).fillna(False).astype(bool)
+            keep &= requested[name].notna() & ~is_different(name, requested[name], own[name])
     return same_definitions(runs[keep].tail(MOST_RUNS), record, list(METRICS))
 
 

@@ -15,7 +15,12 @@ import numpy as np
 import pandas as pd
 
 from benchkit.analysis.metric_limits import newest_definitions
-from benchkit.analysis.run.baseline import COMPARABLE_FIELDS, SERIES_FIELDS
+from benchkit.analysis.run.baseline import (
+    COMPARABLE_FIELDS,
+    SAME_MEMORY,
+    SERIES_FIELDS,
+    as_requested,
+)
 from benchkit.analysis.stats.power import runs_needed
 
 __all__ = ["EFFECTS", "FEWEST_RUNS", "run_noise", "describe_detectable_changes"]
@@ -73,7 +78,10 @@ def run_noise(runs: pd.DataFrame, metric: str = "duration") -> pd.DataFrame:
     if not keep.any():
         return pd.DataFrame(columns=[*columns, *needed])
     ok = runs.loc[keep, [*fields, "started", metric]].sort_values("started", kind="stable")
-    sets = ok.groupby(fields, dropna=False, sort=False).ngroup()
+    keys = as_requested(ok[fields])
+    if "memory_limit" in keys:  # limits that differ a little are the same
+        keys["memory_limit"] = (np.log(keys["memory_limit"].astype(float)) / SAME_MEMORY).round()
+    sets = keys.groupby(fields, dropna=False, sort=False).ngroup()
     steps = np.log(ok[metric].astype(float)).groupby(sets).diff().abs()
     by_set = ok.groupby(sets, sort=False)
     table = by_set[fields].first()

@@ -122,6 +122,7 @@ def _record(
         "host": (head.get("host") or {}).get("host"),
         "cluster": cluster.get("class") or (head.get("cluster") or {}).get("class"),
         "n_workers": cluster.get("n_workers"),
+        "workers_requested": _workers_requested(head),
         "n_threads": cluster.get("n_threads"),
         "memory_limit": cluster.get("memory_limit"),
         "python": (head.get("host") or {}).get("python"),
@@ -137,6 +138,12 @@ def _record(
     record = {name: values[name] for name in RECORD_FIELDS if values.get(name) not in (None, "")}
     record = {k: clean_text(v) if isinstance(v, str) else v for k, v in record.items()}
     return {**record, **metrics}
+
+
+def _workers_requested(head: dict[str, Any]) -> int | None:
+    """Return the number of workers in the arguments of the cluster's class."""
+    requested = (head.get("cluster") or {}).get("n_workers")
+    return requested if isinstance(requested, int) else None
 
 
 def versions_of(metrics: Mapping[str, float]) -> dict[str, int]:

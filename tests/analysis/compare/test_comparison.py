@@ -280,3 +280,13 @@ def test_comparison_title_names_all_contenders():
 def test_compare_refuses_what_is_no_table_of_runs():
     with pytest.raises(UsageError, match=r"baseline: must be a table of runs.*not 'latest'"):
         compare("latest", "first")
+
+
+def test_compare_names_another_memory_limit_but_not_another_boot():
+    baseline = arm_runs("A", memory_limit=2**31)
+    pages, half = (arm_runs("B", memory_limit=n) for n in (2**31 - 8192, 2**30))
+
+    text = "memory limit: 2147483648 for baseline, 1073741824 for contender"
+    assert text in compare(baseline, half, metrics=["duration"]).warnings
+    found = compare(baseline, pages, metrics=["duration"]).warnings
+    assert not any("memory limit" in line for line in found)

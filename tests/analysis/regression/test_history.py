@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,6 +75,45 @@ def test_history_starts_segment_at_incomparable_night(changed, reason):
     assert found.segments[["night", "reason"]].values.tolist() == [[20, reason]]
     assert found.changes == [[]]
     assert found.segment_start(0, 30) == 20
+
+
+def test_history_continues_segment_despite_accidents_of_the_cluster():
+    rng = np.random.default_rng(0)
+    accidents = [
+        {"memory_limit": 2**31 - 4096 * int(rng.integers(0, 2000))},
+        {"n_workers": 1, "n_threads": 1, "memory_limit": 2**30, "workers_requested": 2},
+        {"workers_requested": 2},
+    ]
+    rows = [run_record(night, duration=10.0, **accidents[night % 3]) for night in range(30)]
+    assert len(history(rows).segments) == 0
+    addresses = [run_record(n, cluster=f"tcp://10.0.0.{n}:{40000 + n}") for n in range(30)]
+    assert len(history(addresses).segments) == 0
+
+
+def test_history_starts_segment_at_another_memory_limit():
+    rows = [run_record(n, memory_limit=2**31 if n < 20 else 2**32) for n in range(40)]
+    assert history(rows).segments["night"].tolist() == [20]
+
+
+def test_history_starts_segment_at_another_number_of_requested_workers():
+    rows = [run_record(n, workers_requested=2 if n < 20 else 3) for n in range(40)]
+    assert history(rows).segments["reason"].tolist()[-1] == "workers 2 -> 3 changed"
+
+
+def test_history_leaves_out_night_of_the_future():
+    now = pd.Timestamp.now("UTC").floor("s")
+    rows = [run_record(0, duration=10.0) for night in range(20)]
+    for ago, row in enumerate(reversed(rows)):
+        started = now - pd.Timedelta(days=ago)
+        tags = json.dumps({"night": started.tz_localize(None).isoformat()})
+        row |= {"started": started, "tags": tags}
+    wrong = now + pd.Timedelta(days=4000)
+    tags = json.dumps({"night": wrong.tz_localize(None).isoformat()})
+    future = {**run_record(0, duration=10.0), "id": "x", "started": wrong, "tags": tags}
+    found = history([*rows, future])
+    assert found.future == ("x",)
+    assert len(found.times) == 20
+    assert found.times[-1] == np.datetime64(now.tz_localize(None))
 
 
 def test_history_detects_step_within_segment():

@@ -204,3 +204,13 @@ def test_judge_accepts_history_before_first_night_of_a_workload():
     judgement = judge_night(history.before(12))
 
     assert [(e["workload"], e["metric"]) for e in judgement.proposed] == [("a.x", "outcome")]
+
+
+def test_judge_ignores_judged_night_of_the_future():
+    night = {"kind": "night", "environment": "tip", "host": "ci", "seen": "2038-01-01T00:00:00"}
+    rows = [run_record(n, duration=value) for n, value in enumerate(stepped(1, 1.5, first=N - 3))]
+    history = build_history(pd.DataFrame(rows), metrics=["duration"])
+
+    judgement = judge_night(history, [night])
+
+    assert [event["kind"] for event in judgement.proposed] == ["opened"]
