@@ -49,9 +49,29 @@ __all__ = [
     "UnreadableRun",
     "UsageError",
     "WrongAnswer",
+    "describe_error",
     "did_you_mean",
     "install_command",
 ]
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message of an error in one line, with the file of an error of the system.
+
+    Parameters
+    ----------
+    error : Exception
+        Of benchkit or of the operating system.
+
+    Returns
+    -------
+    str
+        For example ``report.html: not accessible: No space left on device``.
+    """
+    if not isinstance(error, OSError):
+        return str(error)
+    reason = error.strerror or str(error)
+    return f"{error.filename}: not accessible: {reason}" if error.filename else reason
 
 
 def install_command(extra: str) -> str:

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import MEASUREMENT, as_json_text, common, has_failures, print_json
+from benchkit.cli.options import (
+    MEASUREMENT,
+    as_json_text,
+    check_folder,
+    common,
+    has_failures,
+    print_json,
+)
 from benchkit.errors import NotEnoughRuns, UsageError
 from benchkit.formatting import counted
+from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
@@ -103,6 +111,8 @@ def ab(
     if adaptive and blocks:
         raise UsageError("--adaptive -n: give one; --adaptive chooses the number of blocks")
     chosen = check_metrics(metrics or DEFAULT_METRICS)
+    if output is not None:
+        check_folder("--output", output)
     budget_s, budget_usd = (None, None) if budget is None else parse_budget(budget)
     stop = _StopOptions(blocks, adaptive, budget_s, budget_usd)
     if resume is not None:
@@ -179,16 +189,16 @@ def _write_report(
     quiet: bool,
 ) -> None:
     """Write the report page; print one line if that fails, because the runs are already stored."""
-    from benchkit.errors import BenchkitError
+    from benchkit.errors import BenchkitError, describe_error
     from benchkit.show.reports.reports import ab_report
 
     try:
         page = ab_report(experiment.store, experiment.id, metrics=metrics, folder=output)
-    except BenchkitError as error:
-        click.echo(f"warning: report not written: {error}", err=True)
+        write_whole(page.with_suffix(".md"), comparison.to_markdown())
+        write_whole(page.with_suffix(".json"), as_json_text(comparison.to_records()))
+    except (BenchkitError, OSError) as error:
+        click.echo(f"warning: report not written: {describe_error(error)}", err=True)
         return
-    page.with_suffix(".md").write_text(comparison.to_markdown(), encoding="utf-8")
-    page.with_suffix(".json").write_text(as_json_text(comparison.to_records()), encoding="utf-8")
     if not quiet:
         click.echo(f"report: {page}", err=True)
 

@@ -25,7 +25,7 @@ from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.run import run
 from benchkit.cli.store import store_group
-from benchkit.errors import BenchkitError
+from benchkit.errors import BenchkitError, describe_error
 
 __all__ = ["benchkit", "main"]
 
@@ -55,10 +55,7 @@ class _ErrorReportingGroup(click.Group):
                 # The reader of stdout (`head`) has exited: flushing at exit would raise again.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 ctx.exit(0)
-            reason = error.strerror or str(error)
-            _print_error(
-                f"{error.filename}: not accessible: {reason}" if error.filename else reason
-            )
+            _print_error(describe_error(error))
             ctx.exit(BenchkitError.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted: finished runs are stored", err=True)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchkit.cli.options import MEASUREMENT, as_json_text, common, print_json
-from benchkit.errors import BenchkitError, UsageError
+from benchkit.cli.options import MEASUREMENT, as_json_text, check_folder, common, print_json
+from benchkit.errors import BenchkitError, UsageError, describe_error
+from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
     from benchkit.experiment.nightly.night import Night
@@ -99,6 +100,7 @@ def nightly_command(
     from benchkit.show.reports.reports import nightly_report
     from benchkit.show.site import build_site
 
+    check_folder("--output", output)
     if profile == "release":
         from benchkit.cli.release import check_release
 
@@ -173,7 +175,8 @@ def _publish(night: Night, parts: Mapping[str, Callable[[], Any]], *, quiet: boo
         try:
             written = write()
         except (BenchkitError, OSError) as error:
-            night.failures.append(f"{name}: {error}")
+            night.failures.append(f"{name}: {describe_error(error)}")
+            click.echo(f"error: {night.failures[-1]}", err=True)
             continue
         for line in written if isinstance(written, list) else [written]:
             if not quiet:
@@ -187,11 +190,9 @@ def _write_summary(night: Night, folder: Path) -> Path:
     from benchkit.show.reports.night import night_markdown
 
     text = night_markdown(night)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "summary.md"
-    path.write_text(text, encoding="utf-8")
-    rows = as_json_text([_row(event) for event in night.changes])
-    (folder / "news.json").write_text(rows, encoding="utf-8")
+    write_whole(path, text)
+    write_whole(folder / "news.json", as_json_text([_row(event) for event in night.changes]))
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if step_summary:
         with open(step_summary, "a", encoding="utf-8") as file:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import click
 
 from benchkit.cli.options import common, print_json
 from benchkit.errors import UsageError
+from benchkit.whole_file import write_whole
 
 __all__ = ["notebooks"]
 
@@ -64,10 +64,7 @@ def copy_notebooks(folder: Path) -> None:
             click.echo(f"kept: {target} exists", err=True)
             continue
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            partial = target.with_suffix(".part")
-            shutil.copyfile(path, partial)
-            partial.replace(target)
+            write_whole(target, path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
         click.echo(target)

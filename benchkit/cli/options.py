@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +16,15 @@ from benchkit.errors import MissingExtra, UsageError
 from benchkit.store.schema import RECORD_FIELDS
 from benchkit.values import json_safe
 
-__all__ = ["MEASUREMENT", "as_json_text", "common", "has_failures", "print_json", "read_pairs"]
+__all__ = [
+    "MEASUREMENT",
+    "as_json_text",
+    "check_folder",
+    "common",
+    "has_failures",
+    "print_json",
+    "read_pairs",
+]
 
 #: Fields of records that are stored as JSON text.
 _JSON_FIELDS = tuple(name for name, kind in RECORD_FIELDS.items() if kind == "json")
@@ -186,6 +195,30 @@ def common(*names: str) -> Callable[..., Any]:
         return function
 
     return decorate
+
+
+def check_folder(option: str, folder: str) -> None:
+    """Make a folder for results before a measurement that may take hours.
+
+    Parameters
+    ----------
+    option : str
+        Name of the option, for the message.
+    folder : str
+        The folder.
+
+    Raises
+    ------
+    UsageError
+        It cannot be made or written.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor, draft = tempfile.mkstemp(dir=folder)
+        os.close(descriptor)
+        os.unlink(draft)
+    except OSError as error:
+        raise UsageError(f"{option} {folder}: cannot be written: {error.strerror}") from error
 
 
 def print_json(rows: list[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from benchkit.cli.options import has_failures
 from benchkit.formatting import counted
+from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
     from benchkit.experiment.run.api import Selection
@@ -77,7 +78,7 @@ def check_release(
         click.echo(f"no report: {error}", err=True)
     else:
         page = ab_report(experiment.store, experiment.id, folder=output)
-        page.with_suffix(".md").write_text(comparison.to_markdown(), encoding="utf-8")
+        write_whole(page.with_suffix(".md"), comparison.to_markdown())
         click.echo(comparison.to_table())
         click.echo(f"\n{comparison.sentence}")
         click.echo(f"report: {page}", err=True)
@@ -113,8 +114,7 @@ def _export_environment(
         "packages": pins,
     }
     environment, lines = folder / "runtime-tested.yaml", folder / "requirements.txt"
-    folder.mkdir(parents=True, exist_ok=True)
-    environment.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    write_whole(environment, yaml.safe_dump(content, sort_keys=False))
     head = f"# Python {python}; {content['description']}\n"
-    lines.write_text(head + "\n".join(pins) + "\n", encoding="utf-8")
+    write_whole(lines, head + "\n".join(pins) + "\n")
     return [environment, lines]

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from benchkit.cli.options import common, print_json
+from benchkit.whole_file import write_whole
 
 __all__ = ["report"]
 
@@ -192,7 +193,7 @@ def report_grafana(output: str | None) -> None:
         click.echo(text)
         return
     try:
-        Path(output).write_text(f"{text}\n", encoding="utf-8")
+        write_whole(Path(output), f"{text}\n")
     except OSError as error:
         raise UsageError(f"--output {output!r}: cannot be written: {error.strerror}") from error
     click.echo(output)

@@ -21,7 +21,14 @@ from typing import Any
 
 from benchkit.measure.secrets import redact
 
-__all__ = ["RECORDING_FORMAT", "Recording", "RecordingWriter", "is_abandoned", "is_recording"]
+__all__ = [
+    "RECORDING_FORMAT",
+    "Recording",
+    "RecordingWriter",
+    "is_abandoned",
+    "is_recording",
+    "waits_for_adoption",
+]
 
 RECORDING_FORMAT = 1
 SUFFIX = ".recording"
@@ -119,7 +126,8 @@ class RecordingWriter:
             draft.write_text(json.dumps(content, default=_encode), encoding="utf-8")
             os.replace(draft, self.path / name)
         finally:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
 
 
 def _with_text_keys(content: Any) -> Any:
@@ -323,16 +331,37 @@ def is_abandoned(path: str | Path) -> bool:
     silent_s = time.time() - newest
     if silent_s > WRITER_SILENT_S:
         return True
+    is_finished = (path / "tail.json").exists()
+    return not is_finished and silent_s > STORE_WITHIN_S and _writer_ended(path)
+
+
+def waits_for_adoption(path: str | Path) -> bool:
+    """Return whether a finished recording is not stored yet although its writer ended.
+
+    The process that started the writer may have been killed, or stores the recording just now.
+
+    Parameters
+    ----------
+    path : str or Path
+        Folder of the recording.
+
+    Returns
+    -------
+    bool
+        False for a recording that is abandoned, unfinished or written on another host.
+    """
+    path = Path(path)
+    return (path / "tail.json").exists() and not is_abandoned(path) and _writer_ended(path)
+
+
+def _writer_ended(path: Path) -> bool:
+    """Return whether the writer of a recording is a process of this host that ended."""
     try:
         writer = json.loads((path / "head.json").read_text(encoding="utf-8")).get("writer") or {}
-    except (OSError, ValueError):
-        return False
-    if writer.get("host") != socket.gethostname() or (path / "tail.json").exists():
-        return False
-    try:
-        os.kill(int(writer["pid"]), 0)
+        if writer.get("host") == socket.gethostname():
+            os.kill(int(writer["pid"]), 0)
     except ProcessLookupError:
-        return silent_s > STORE_WITHIN_S
+        return True
     except (OSError, KeyError, ValueError):
         return False
     return False

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchkit.errors import AlreadyStored, UnreadableRun
+from benchkit.errors import AlreadyStored, StoreError, UnreadableRun
 from benchkit.formatting import counted
-from benchkit.measure.recording import is_abandoned
+from benchkit.measure.recording import WRITER_SILENT_S, is_abandoned, waits_for_adoption
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.files import LocalFiles
@@ -49,6 +50,10 @@ class CheckReport:
         Files that are not part of a store.
     leftovers : list of str
         Unfinished writes of processes that ended.
+    waiting : int
+        Finished recordings of ended processes, which a later check stores as runs.
+    not_repaired : list of str
+        Repairs that failed, such as on a full disk, with the reason.
     """
 
     runs: int = 0
@@ -62,6 +67,8 @@ class CheckReport:
     damaged_index: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
+    waiting: int = 0
+    not_repaired: list[str] = field(default_factory=list)
 
     @property
     def healthy(self) -> bool:
@@ -89,12 +96,17 @@ class CheckReport:
             ("damaged_index", "damaged index files: rebuilt from the runs"),
             ("strangers", "files that are not part of a store"),
             ("leftovers", "unfinished writes"),
+            ("not_repaired", "not repaired"),
         ):
             names = getattr(self, name)
             if names:
                 lines.append(f"{len(names)} {text}:")
                 lines += [f"  {item}" for item in names[:20]]
                 lines += [f"  ... and {len(names) - 20} more"] if len(names) > 20 else []
+        if self.waiting:
+            verb, minutes = "waits" if self.waiting == 1 else "wait", WRITER_SILENT_S / 60
+            text = f"{counted(self.waiting, 'recording')} {verb} for adoption"
+            lines.append(f"{text}: check again {minutes:.0f} minutes after the command was killed")
         if self.set_aside:
             text = f"{counted(len(self.set_aside), 'damaged run')} moved to the folder trash: "
             lines.append(f"{text}`benchkit store copy OTHER THIS` brings back what another has")
@@ -130,11 +142,11 @@ def inspect_store(
     CheckReport
         Problems found and repairs made.
     """
-    rescued = _rescue(files, catalogue) if repair else []
+    failed: list[str] = []
+    rescued = _rescue(files, catalogue, failed) if repair else []
     damaged = catalogue.damaged()
     if repair:
-        for name in damaged:
-            files.delete(name)
+        _delete(files, damaged, failed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the damage is in the report
         digests = catalogue.digests()
@@ -169,15 +181,22 @@ def inspect_store(
                 continue
             if not repair:
                 orphans.append(run_id)
-            elif catalogue.add_existing(record):
-                adopted.append(run_id)
+                continue
+            try:
+                if catalogue.add_existing(record):
+                    adopted.append(run_id)
+            except StoreError as error:
+                orphans.append(run_id)
+                failed.append(str(error))
     restored = (pruned & listed) - present  # a concurrent compaction restored pruned records
     if restored and repair:
-        catalogue.remove(restored)
+        try:
+            catalogue.remove(restored)
+        except (StoreError, OSError) as error:
+            failed.append(str(error))
     leftovers = files.leftovers()
     if repair:
-        for name in leftovers:
-            files.delete(name)
+        _delete(files, leftovers, failed)
     return CheckReport(
         runs=n_readable,
         adopted=adopted,
@@ -189,14 +208,28 @@ def inspect_store(
         damaged_index=damaged,
         strangers=strangers,
         leftovers=list(leftovers),
+        waiting=sum(map(waits_for_adoption, _recordings(files))),
+        not_repaired=failed,
     )
 
 
-def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
+def _delete(files: LocalFiles, names: Iterable[str], failed: list[str]) -> None:
+    for name in names:
+        try:
+            files.delete(name)
+        except OSError as error:
+            failed.append(f"{files.path(name)}: not deleted: {error.strerror or error}")
+
+
+def _recordings(files: LocalFiles) -> list[Path]:
+    heads = (files.root / "tmp" / "recordings").glob("**/head.json")
+    return sorted(head.parent for head in heads)
+
+
+def _rescue(files: LocalFiles, catalogue: Catalogue, failed: list[str]) -> list[str]:
     """Build runs from the recordings of killed processes and return their ids."""
     rescued = []
-    for head in sorted((files.root / "tmp" / "recordings").glob("**/head.json")):
-        path = head.parent
+    for path in _recordings(files):
         if not is_abandoned(path):
             continue
         try:
@@ -207,10 +240,14 @@ def _rescue(files: LocalFiles, catalogue: Catalogue) -> list[str]:
         except Exception as error:  # a damaged recording must not hide the others
             warnings.warn(f"{path}: skipped, no run can be built: {error}", stacklevel=2)
             continue
-        with suppress(AlreadyStored):
-            files.create(run_name(run_id), data)
-            rescued.append(run_id)
-        catalogue.add_existing(index_record(record, data))
+        try:
+            with suppress(AlreadyStored):
+                files.create(run_name(run_id), data)
+                rescued.append(run_id)
+            catalogue.add_existing(index_record(record, data))
+        except StoreError as error:
+            failed.append(str(error))
+            continue
         with suppress(OSError):
             move_artifacts(path, files.root, *ids)
     return rescued

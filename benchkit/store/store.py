@@ -325,11 +325,15 @@ class Store(StoreReader):
             Problems found and repairs made.
         """
         if repair and self.path.is_dir():
-            self.create()
+            with suppress(StoreError):  # the report names what cannot be repaired
+                self.create()
         report = inspect_store(self.files, self.catalogue, repair=repair, quick=quick)
         if set_aside and repair and report.damaged_runs:
-            self.prune(report.damaged_runs)
-            report = replace(report, set_aside=report.damaged_runs)
+            try:
+                self.prune(report.damaged_runs)
+                report = replace(report, set_aside=report.damaged_runs)
+            except StoreError as error:
+                report = replace(report, not_repaired=[*report.not_repaired, str(error)])
         return report
 
     def prune(self, ids: Iterable[str]) -> int:

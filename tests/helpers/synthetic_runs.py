@@ -82,7 +82,8 @@ def _groups(
     n_samples: int, n_workers: int, n_tasks: int, rng: np.random.Generator
 ) -> dict[str, xr.Dataset]:
     keys = zlib.compress("\n".join(f"('sum', {i})" for i in range(n_tasks)).encode())
-    sizes = {
+    other_sizes = {dim: 4 for vs in GROUPS.values() for variable in vs for dim in variable.dims}
+    sizes = other_sizes | {
         "time": n_samples,
         "worker": n_workers,
         "task_group": 3,

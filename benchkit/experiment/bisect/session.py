@@ -24,6 +24,7 @@ from benchkit.experiment.run.events import Event, Finished
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import Arm, Measurement
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
+from benchkit.whole_file import write_whole
 
 __all__ = ["Bisection"]
 
@@ -191,8 +192,7 @@ class Bisection:
         report(f"{self.candidates[position].title}: skipped: {reason}")
         # The store has measured runs only, so the reasons are written to a file.
         path = self.experiment.folder / SKIPPED_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.reasons, indent=1), encoding="utf-8")
+        write_whole(path, json.dumps(self.reasons, indent=1))
 
     def _add_block(self, pair: tuple[int, int], block: int, report: Callable[[str], None]) -> None:
         """Add a block to the search; skip a build without a usable result, or raise for an end."""

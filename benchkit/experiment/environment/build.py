@@ -32,6 +32,7 @@ from benchkit.experiment.environment.validate import (
 )
 from benchkit.formatting import counted
 from benchkit.measure.provenance import installed_packages, packages_hash
+from benchkit.whole_file import write_whole
 
 __all__ = ["build", "find_build"]
 
@@ -144,7 +145,7 @@ def _build(environment: Environment, update: bool, report: Callable[[str], None]
         shared = {} if built.as_of or environment.conda else _preferred()
         shared = {name: shared[name] for name in built.packages if name in shared}
         content = {"environment": built.hash, "sources": sources, "preferred": shared}
-        cache.write_whole(_resolution(spec), content)
+        write_whole(_resolution(spec), json.dumps(content, indent=1))
         return built
 
 
@@ -305,7 +306,7 @@ def _cluster_problems(environment: Environment, built: Built) -> list[tuple[list
     problems = _call_python(
         built.python, arguments, environment.where(), path=str(measured_folder())
     )
-    cache.write_whole(cached, {"troubles": problems})
+    write_whole(cached, json.dumps({"troubles": problems}))
     return problems
 
 

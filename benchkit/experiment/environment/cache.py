@@ -20,6 +20,7 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 
 from benchkit.errors import EnvironmentBuildError
+from benchkit.whole_file import write_whole
 
 __all__ = [
     "Built",
@@ -182,23 +183,9 @@ def publish(built: Built, settings: Mapping[str, Any]) -> Built:
     content = {name: value for name, value in asdict(built).items() if name != "prefix"}
     content["folder"] = built.prefix.name
     content["executable"] = str(content.pop("python").relative_to(built.prefix))
-    write_whole(folder / _SETTINGS, settings)
-    write_whole(folder / _MANIFEST, content)
+    write_whole(folder / _SETTINGS, json.dumps(settings, indent=1))
+    write_whole(folder / _MANIFEST, json.dumps(content, indent=1))
     return built
-
-
-def write_whole(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}-{uuid4().hex}")
-    try:
-        with draft.open("x", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @contextmanager

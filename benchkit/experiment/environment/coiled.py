@@ -22,6 +22,7 @@ from benchkit.errors import InvalidEnvironmentError, UsageError
 from benchkit.experiment.environment.conda_specs import translate_conda_spec
 from benchkit.experiment.environment.file import read_environment_file
 from benchkit.experiment.environment.requirements import parse_requirement
+from benchkit.whole_file import write_whole
 
 __all__ = ["ImportedEnvironment", "ab_command", "import_reference"]
 
@@ -120,12 +121,10 @@ def import_reference(folder: Path, target: Path) -> list[ImportedEnvironment]:
             f"{', '.join(existing)}: already exists; nothing was imported: "
             "choose another folder with --environments"
         )
-    target.mkdir(parents=True, exist_ok=True)
     for entry in imported:
         head = f"# Imported from {', '.join(entry.sources)} of coiled/benchmarks.\n"
         text = yaml.safe_dump(entry.content, sort_keys=False, width=96, allow_unicode=True)
-        with entry.path.open("x", encoding="utf-8") as file:
-            file.write(head + (text if entry.content else ""))
+        write_whole(entry.path, head + (text if entry.content else ""))
         read_environment_file(entry.path)
     return imported
 

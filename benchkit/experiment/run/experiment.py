@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchkit.errors import StoreError
 from benchkit.experiment.environment.cache import try_lock
 from benchkit.experiment.paths import file_name, notebook_path
 from benchkit.experiment.run.estimate import Estimate, known_durations, worker_price
@@ -35,6 +36,7 @@ from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.store import Store
 from benchkit.table import Table
+from benchkit.whole_file import write_whole
 
 __all__ = ["Experiment"]
 
@@ -202,7 +204,7 @@ class Experiment:
         self._write_plan()
         estimate, policy = self.estimate, self.stop_policy
         with ExitStack() as stack:
-            stack.callback(shutil.rmtree, self.recordings, ignore_errors=True)
+            stack.push(self._remove_recordings)
             stack.callback(self._close_kernels)
             is_alone = try_lock("measuring", stack)
             yield Planned(tuple(self.plan), estimate.remaining_seconds, is_alone)
@@ -247,6 +249,11 @@ class Experiment:
         for name in [name for name in self._kernels if name not in keep]:
             self._kernels.pop(name).close()
 
+    def _remove_recordings(self, kind: object, error: object, trace: object) -> None:
+        # If a run cannot be stored (disk full), `benchkit store check` stores it later.
+        if not isinstance(error, (StoreError, OSError)):
+            shutil.rmtree(self.recordings, ignore_errors=True)
+
     def _close_kernels(self) -> None:
         with ExitStack() as stack:  # closes all, even if closing raises
             for kernel in self._kernels.values():
@@ -275,12 +282,8 @@ class Experiment:
             "words": dict(self.arguments),
             "started": time.time(),
             "arms": [
-                {
-                    "name": arm.name,
-                    "environment": arm.environment.to_dict(),
-                    "point": dict(arm.point),
-                }
-                for arm in self.arms
+                {"name": a.name, "environment": a.environment.to_dict(), "point": dict(a.point)}
+                for a in self.arms
             ],
             "order": self.order,
             "seed": self.seed,
@@ -357,7 +360,9 @@ class Experiment:
             error = kernel_error or KernelError("raised", "the notebook ended without a recording")
             path = self._write_failure(metadata, measurement, error)
         elif kernel_error is not None and not (path / "tail.json").exists():
-            self._write_tail(path, kernel_error)
+            outcome = "timeout" if kernel_error.kind == "timeout" else "infrastructure"
+            tail = {"outcome": outcome, "error": str(kernel_error), "phase": "kernel"}
+            write_whole(path / "tail.json", json.dumps(tail))
         tree = run_from_recording(path)
         record_artifacts(tree, path, self.id, run_id)
         self.store.add(tree)
@@ -385,11 +390,6 @@ class Experiment:
         outcome = "failed" if error.is_usage_error else "infrastructure"
         writer.tail(outcome=outcome, error=str(error), phase="kernel")
         return writer.path
-
-    def _write_tail(self, path: Path, error: KernelError) -> None:
-        outcome = "timeout" if error.kind == "timeout" else "infrastructure"
-        tail = {"outcome": outcome, "error": str(error), "phase": "kernel"}
-        (path / "tail.json").write_text(json.dumps(tail), encoding="utf-8")
 
 
 def _in_arm(variant: Variant, arm: Arm) -> Variant:

@@ -27,7 +27,7 @@ from benchkit.experiment.environment.cache import Built
 from benchkit.experiment.environment.environment import CURRENT, Environment
 from benchkit.experiment.environment.measure_copy import measured_folder
 from benchkit.experiment.paths import file_name
-from benchkit.experiment.run.notebook_parameters import checked_parameters, stamp
+from benchkit.experiment.run.notebook_parameters import checked_parameters, publish_executed
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.other_python import HELPER_VARIABLE
 from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
@@ -184,6 +184,7 @@ class MeasuringKernel:
                 "-f",
                 "{connection_file}",
                 "--log-level=40",
+                "--HistoryManager.enabled=False",  # or it writes to the user's home folder
             ],
             display_name=f"benchkit: {self.environment.name}",
             language="python",
@@ -270,10 +271,11 @@ class MeasuringKernel:
 
         output.parent.mkdir(parents=True, exist_ok=True)
         manager, status = self._manager, "completed"
+        draft = output.with_name(f".{output.name}")
         try:
             papermill.execute_notebook(
                 str(notebook),
-                str(output),
+                str(draft),
                 parameters=parameters,
                 kernel_name="benchkit",
                 km=manager,
@@ -295,6 +297,10 @@ class MeasuringKernel:
             status = "died"
             self.kill()
             raise KernelError("died", "the measuring process died") from error
+        except OSError as error:
+            status = "not written"
+            text = error.strerror or str(error)
+            raise OSError(error.errno, text, error.filename or str(output)) from error
         except BaseException:
             status = "interrupted"
             # A task of nbclient still waits for a reply; hide its message "Kernel died".
@@ -304,7 +310,9 @@ class MeasuringKernel:
         finally:
             if manager is not None and status != "interrupted":
                 manager.close_channels()
-            stamp(output, environment=self.environment.name, status=redact_text(status))
+            publish_executed(
+                draft, output, environment=self.environment.name, status=redact_text(status)
+            )
 
     @contextmanager
     def running(self) -> Iterator[None]:

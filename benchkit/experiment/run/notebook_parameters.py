@@ -21,8 +21,9 @@ import nbformat
 
 from benchkit.errors import InvalidNotebookError, did_you_mean
 from benchkit.measure.secrets import redact
+from benchkit.whole_file import write_whole
 
-__all__ = ["Parameter", "checked_parameters", "declared_parameters", "stamp"]
+__all__ = ["Parameter", "checked_parameters", "declared_parameters", "publish_executed"]
 
 
 @dataclass(frozen=True)
@@ -171,21 +172,26 @@ def _require_type(notebook: str | Path, parameter: Parameter, value: Any) -> Non
     )
 
 
-def stamp(output: Path, **metadata: Any) -> None:
-    """Write metadata into an executed notebook, under ``benchkit``, and remove secrets.
+def publish_executed(draft: Path, output: Path, **metadata: Any) -> None:
+    """Write an executed notebook with metadata under ``benchkit``, without secrets.
 
     Papermill marks the cells of a dead kernel `completed`, and keeps the kernel name of the input
     notebook, so the real status and environment are stored here.
 
     Parameters
     ----------
+    draft : path
+        The executed notebook, as papermill wrote it; deleted. One that is incomplete because the
+        disk is full is not published.
     output : path
-        The executed notebook.
+        The file to write.
     **metadata
         Values of JSON types.
     """
     with suppress(OSError, ValueError):
-        notebook = nbformat.read(str(output), as_version=4)
+        notebook = nbformat.read(str(draft), as_version=4)
         notebook.metadata["benchkit"] = {**notebook.metadata.get("benchkit", {}), **metadata}
         # Options of the cluster stand in a cell, and messages of errors in the outputs.
-        nbformat.write(nbformat.from_dict(redact(notebook)), str(output))
+        write_whole(output, nbformat.writes(nbformat.from_dict(redact(notebook))) + "\n")
+    with suppress(OSError):
+        draft.unlink(missing_ok=True)

@@ -7,7 +7,6 @@ minute affects all arms. The order of the arms is reversed from block to block, 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from benchkit.errors import UsageError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.arguments import check_text
 from benchkit.measure.secrets import redact
+from benchkit.whole_file import write_whole
 
 __all__ = [
     "NULL_ARM",
@@ -157,10 +157,7 @@ def write_plan(path: Path, plan: Iterable[Measurement], settings: Mapping[str, A
         Arms, arguments and options of the experiment, as JSON types.
     """
     content = {**settings, "plan": [asdict(measurement) for measurement in plan]}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(redact(content), indent=1), encoding="utf-8")
-    draft.replace(path)
+    write_whole(path, json.dumps(redact(content), indent=1))
 
 
 def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchkit.errors import BenchkitError, MissingExtra, UsageError
 from benchkit.show.issues.sync import LABEL, Issue
+from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
     import github
@@ -265,7 +266,4 @@ class FileTracker:
         # Escape ">" so that a title cannot end the HTML comment that contains the JSON.
         head = json.dumps(fields).replace(">", "\\u003e")
         content = f"<!-- {head} -->\n# {issue.title}\n\n{issue.body}{_COMMENTS}{comments}"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self._path(issue).with_suffix(".draft")
-        draft.write_text(content, encoding="utf-8")
-        draft.replace(self._path(issue))
+        write_whole(self._path(issue), content)

@@ -9,6 +9,7 @@ import nbformat
 from nbconvert import HTMLExporter
 
 from benchkit.show.templates import render_template
+from benchkit.whole_file import write_whole
 
 __all__ = ["notebook_page", "silent"]
 
@@ -48,10 +49,7 @@ def notebook_page(notebook: str | Path, output: str | Path, *, title: str) -> Pa
     body, _ = exporter.from_notebook_node(content)
     page = silent(render_template("reports/page.html", title=title, body=body))
     output = Path(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    draft = output.with_name(f".{output.name}.part")
-    draft.write_text(page, encoding="utf-8")
-    draft.replace(output)
+    write_whole(output, page)
     return output
 
 

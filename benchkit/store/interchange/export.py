@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -140,6 +141,5 @@ def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
     except (sqlite3.Error, OSError) as error:
         raise UsageError(f"{path}: cannot be written: {error}") from error
     finally:
-        if draft.is_dir():
-            shutil.rmtree(draft)
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only folder must not hide the first error
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
