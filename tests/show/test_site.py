@@ -248,3 +248,20 @@ def test_site_opens_from_disk(site, browser, artifacts, scheme):
 
     assert not troubles
     assert all(url.startswith("file:") for url in asked)
+
+
+@pytest.mark.browser
+def test_site_fits_the_screen_of_a_telephone(site, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    pages = ["index", "regressions", "failures", "machines"]
+    files = [site / f"{name}.html" for name in pages] + [next(site.glob("w/*.html"))]
+    for file in files:
+        page.goto(file.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, file.name
+
+    chart = page.locator("#chart svg")
+    drawn = [float(number) for number in chart.get_attribute("viewBox").split()]
+    assert drawn[2] == pytest.approx(chart.bounding_box()["width"], abs=2)  # text is not squeezed
+    page.goto((site / "index.html").as_uri())
+    state = page.locator("#overview tbody tr").first.locator("td").nth(2).bounding_box()
+    assert state["x"] + state["width"] <= 390

@@ -212,7 +212,7 @@
       const isOk = (at) => data.outcomes[data.runs.outcome[at]] === "ok" && data.runs.counts[at] && values[at] !== null;
       const places = values.map((_, at) => at).filter(counts);
       const good = places.filter(isOk);
-      const width = Math.max(480, chart.clientWidth), height = 340;
+      const width = Math.max(300, chart.clientWidth), height = 340;
       const [left, right, top, bottom] = [70, 14, 58, 46];
       const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
       chart.replaceChildren(svg);
@@ -238,7 +238,7 @@
         svg.append(draw("text", { x: left - 8, y: y(value * by) + 4, "text-anchor": "end" }, String(Number(value.toPrecision(4)))));
       }
       svg.append(draw("text", { x: 4, y: 14 }, `${data.metrics[metric].name}${name ? `, ${name}` : ""}`));
-      for (const seconds of dayTicks(first, last, Math.max(2, Math.floor((width - left - right) / 110)))) {
+      for (const seconds of dayTicks(first, last, Math.max(3, Math.floor((width - left - right) / 77)))) {
         svg.append(draw("line", { class: "grid", x1: x(seconds), x2: x(seconds), y1: top, y2: height - bottom }));
         svg.append(draw("text", { x: Math.min(x(seconds), width - 34), y: height - 6, "text-anchor": "middle" }, day(seconds)));
       }
