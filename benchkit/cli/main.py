@@ -17,6 +17,7 @@ from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
+from benchkit.cli.insight import whatif
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly_command
@@ -111,6 +112,7 @@ for command in (
     report,
     dashboard,
     store_group,
+    whatif,
     data,
     env,
     notebooks,

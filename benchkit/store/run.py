@@ -251,6 +251,29 @@ class Run(RunTables):
         """
         return self._accessor("limits")
 
+    def whatif(self, **changes: Any) -> Any:
+        """Predict the duration of this run after a change, by a replay of its graph.
+
+        Parameters
+        ----------
+        **changes
+            ``workers``, ``threads`` (numbers, or lists of numbers), ``transfers``, ``bandwidth``
+            (factors), ``groups`` (factors by name of a task group or prefix), ``no_spill``.
+
+        Returns
+        -------
+        Answer
+            A prediction with interval per combination. Renders itself in a notebook.
+
+        Raises
+        ------
+        NotRecorded
+            The run has no task graph.
+        UsageError
+            The model does not hold for this run, or a change is out of range.
+        """
+        return self._accessor("whatif", **changes)
+
     def memory_peaks(self) -> Any:
         """Return which task groups held the memory of results at its peaks.
 

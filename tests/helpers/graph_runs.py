@@ -31,7 +31,7 @@ class MadeTask(NamedTuple):
 
     @property
     def group(self) -> str:
-        return self.key.partition("-")[0]
+        return self.key.rpartition("-")[0]
 
 
 def graph_run(
@@ -43,12 +43,14 @@ def graph_run(
     nthreads: int = 1,
     submissions: Sequence[tuple[float, int]] = (),
     calls: Sequence[tuple[float | None, float, float]] = (),
+    wanted: Sequence[Sequence[int]] = (),
     **tables: Any,
 ) -> Run:
     """Return a run of these tasks.
 
     A submission is the time at which its first tasks were sent to workers and its number of tasks;
-    by default all tasks are submitted at 0. `calls` are the client's phases of each.
+    by default all tasks are submitted at 0. Of each submission, `calls` are the client's phases,
+    and `wanted` the places of the tasks that the client wants.
     """
     names = list(dict.fromkeys(task.group for task in tasks))
     places = {task.key: place for place, task in enumerate(tasks)}
@@ -66,6 +68,7 @@ def graph_run(
                 "ordered": ON + started - 0.1 * bool(started),
                 "started": ON + started,
                 "first_node": first,
+                "n_wanted": len(wanted[len(rows)]) if wanted else 0,
             }
         )
         first += count
@@ -96,7 +99,7 @@ def graph_run(
         nodes=table(GRAPH_COLUMNS["nodes"], *nodes),
         dependencies=_packed(places[key] for task in tasks for key in task.dependencies),
         submissions=table(GRAPH_COLUMNS["submissions"], *rows),
-        wanted=b"",
+        wanted=_packed(number for row in wanted for number in row),
         releases=table(GRAPH_COLUMNS["releases"]),
         producers=b"",
         node_options=[],

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tomllib
 from helpers.synthetic_recordings import MB, ON, group, record, segment, stacks
 
 from benchkit.errors import UsageError
@@ -179,10 +179,12 @@ def test_run_names_what_it_takes(run, other):
 
 
 def test_run_has_a_method_for_each_declared_accessor():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    declared = project["project"]["entry-points"][ACCESSORS]
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    section = project.partition(f'[project.entry-points."{ACCESSORS}"]')[2].partition("\n[")[0]
+    declared = re.findall(r'^(\w+) = "(.*)"$', section, re.MULTILINE)
+    assert len(declared) >= 4
 
-    for name, target in declared.items():
+    for name, target in declared:
         module, _, attribute = target.partition(":")
         assert callable(getattr(import_module(module), attribute))
         assert name in vars(Run), name

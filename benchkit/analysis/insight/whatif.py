@@ -1,0 +1,399 @@
+"""Answer what a change would bring: replay the recorded graph on a changed cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from benchkit.analysis.insight.critical_path import largest_dependency
+from benchkit.analysis.insight.replay import ReplayInput, replay
+from benchkit.errors import UsageError
+from benchkit.formatting import format_quantity
+from benchkit.store.run import Run
+from benchkit.store.task_graph import TaskGraph
+from benchkit.table import Table
+
+__all__ = ["Answer", "Prediction", "WhatIf", "what_if"]
+
+#: Largest error of the replay of the run itself, as a ratio, above which it predicts nothing.
+MAX_ERROR = 0.3
+#: Smallest half-width of an interval: what the same run repeated would differ by.
+MIN_REACH = 0.05
+#: Tasks of these groups move data outside of the graph's dependencies.
+P2P_PREFIXES = ("shuffle-transfer", "shuffle-p2p", "rechunk-transfer", "rechunk-p2p", "p2p-")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The duration that a changed run would have.
+
+    Parameters
+    ----------
+    change : str
+        The change, as options of `benchkit whatif`.
+    seconds, low, high : float
+        Predicted duration in s and its interval.
+    ratio : float
+        Predicted duration / measured duration.
+    """
+
+    change: str
+    seconds: float
+    low: float
+    high: float
+    ratio: float
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Predictions for changes of one run.
+
+    Parameters
+    ----------
+    run_id : str
+        The run.
+    duration : float
+        Measured duration in s.
+    error : float
+        Replay of the run itself / measured duration - 1; predictions are corrected by it.
+    predictions : list of Prediction
+        One per change.
+    """
+
+    run_id: str
+    duration: float
+    error: float
+    predictions: list[Prediction]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return a flat object per change, for ``--json``.
+
+        Returns
+        -------
+        list of dict
+            Fields of `Prediction`, and ``run``, ``measured`` and ``replay_error``.
+        """
+        common = {"run": self.run_id, "measured": self.duration, "replay_error": self.error}
+        return [{**common, **vars(each)} for each in self.predictions]
+
+    def to_table(self) -> Table:
+        """Return the predictions as a table.
+
+        Returns
+        -------
+        Table
+            A row per change.
+        """
+        return Table(
+            [
+                {
+                    "change": each.change,
+                    "duration": format_quantity(each.seconds, "s"),
+                    "interval": " to ".join(format_quantity(v, "s") for v in (each.low, each.high)),
+                    "ratio": f"{each.ratio:.2f} x",
+                }
+                for each in self.predictions
+            ]
+        )
+
+    @property
+    def sentence(self) -> str:
+        """Measured duration and the error of the replay, in one line."""
+        return (
+            f"measured {format_quantity(self.duration, 's')}; the replay of the run itself is "
+            f"off by {self.error:+.1%}, and the intervals contain that error"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.to_table()}\n{self.sentence}"
+
+    def _repr_html_(self) -> str:
+        return f"{self.to_table().to_html()}<p>{self.sentence}</p>"
+
+
+class WhatIf:
+    """The replay of one run, to be changed.
+
+    Parameters
+    ----------
+    run : Run
+        A run with a task graph.
+
+    Raises
+    ------
+    NotRecorded
+        The run has no task graph.
+    UsageError
+        The model does not hold for this run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.graph = run, run.task_graph()
+        _refuse(run, self.graph)
+        self.duration = run.metrics["duration"]
+        nthreads = run.tree["workers"].to_dataset()["nthreads"].values
+        self.n_workers, self.nthreads = len(nthreads), round(float(nthreads.mean()))
+        self.disk = _event_seconds(run, self.graph, ("disk-read", "disk-write"))
+        self.given = _input_of(run, self.graph, self.disk)
+        self.base = replay(self.given, self.n_workers, self.nthreads)
+        self.error = self.base / self.duration - 1
+        if abs(self.error) > MAX_ERROR:
+            raise UsageError(
+                f"run {run.id[:13]}: the replay of the run itself takes "
+                f"{format_quantity(self.base, 's')} instead of "
+                f"{format_quantity(self.duration, 's')}: the model does not hold for it"
+            )
+
+    def predict(
+        self,
+        *,
+        workers: int | None = None,
+        threads: int | None = None,
+        transfers: float | None = None,
+        bandwidth: float | None = None,
+        groups: Mapping[str, float] | None = None,
+        no_spill: bool = False,
+        latency: float | None = None,
+    ) -> Prediction:
+        """Return the duration with all of these changes together.
+
+        Parameters
+        ----------
+        workers, threads : int, optional
+            Number of workers, and of threads of each worker.
+        transfers : float, optional
+            Factor of the seconds of transfers; 0: transfers are free.
+        bandwidth : float, optional
+            Factor of the bandwidth.
+        groups : mapping of str to float, optional
+            Factor of the durations of tasks, by task group or prefix.
+        no_spill : bool, default False
+            No task waits for spilled data.
+        latency : float, optional
+            Factor of the seconds that threads are idle between two tasks.
+
+        Returns
+        -------
+        Prediction
+            The duration.
+
+        Raises
+        ------
+        UsageError
+            A number is out of range, or no task group has this name.
+        """
+        given = self.given
+        shown: list[str] = []
+        _check_positive(workers=workers, threads=threads, bandwidth=bandwidth)
+        if workers is not None:
+            shown.append(f"--workers {workers}")
+        if threads is not None:
+            shown.append(f"--threads {threads}")
+        if bandwidth is not None:
+            shown.append(f"--bandwidth x{bandwidth:g}")
+            given = replace(given, bandwidth=given.bandwidth * bandwidth)
+        if transfers is not None:
+            shown.append(f"--transfers {transfers:g}")
+            per_byte = transfers / given.bandwidth
+            given = replace(
+                given,
+                bandwidth=1 / per_byte if per_byte else np.inf,
+                latency=given.latency * transfers,
+            )
+        seconds = given.seconds
+        if no_spill:
+            shown.append("--no-spill")
+            seconds = seconds - self.disk
+        for name, factor in (groups or {}).items():
+            shown.append(f'--group "{name}={factor:g}"')
+            chosen = _nodes_of(self.graph, name)
+            seconds = np.where(chosen, seconds * factor, seconds)
+        if latency is not None:
+            given = replace(given, delay=given.delay * latency)
+        given = replace(given, seconds=seconds)
+        replayed = replay(given, workers or self.n_workers, threads or self.nthreads)
+        predicted = replayed * self.duration / self.base
+        reach = max(MIN_REACH, abs(np.log(self.base / self.duration)))
+        return Prediction(
+            change=" ".join(shown) or "no change",
+            seconds=float(predicted),
+            low=float(predicted * np.exp(-reach)),
+            high=float(predicted * np.exp(reach)),
+            ratio=float(predicted / self.duration),
+        )
+
+
+def what_if(
+    run: Run,
+    *,
+    workers: int | Sequence[int] | None = None,
+    threads: int | Sequence[int] | None = None,
+    transfers: float | None = None,
+    bandwidth: float | None = None,
+    groups: Mapping[str, float] | None = None,
+    no_spill: bool = False,
+) -> Answer:
+    """Return the durations that changes of a run would bring.
+
+    Parameters
+    ----------
+    run : Run
+        A run with a task graph.
+    workers, threads : int or sequence of int, optional
+        Numbers of workers, and of threads of each worker; all combinations are predicted.
+    transfers, bandwidth, groups, no_spill
+        See `WhatIf.predict`; they apply to each prediction.
+
+    Returns
+    -------
+    Answer
+        A prediction per combination.
+
+    Raises
+    ------
+    NotRecorded
+        The run has no task graph.
+    UsageError
+        The model does not hold for this run, or an argument is out of range.
+    """
+    model = WhatIf(run)
+    predictions = [
+        model.predict(
+            workers=n_workers,
+            threads=nthreads,
+            transfers=transfers,
+            bandwidth=bandwidth,
+            groups=groups,
+            no_spill=no_spill,
+        )
+        for n_workers in _several(workers)
+        for nthreads in _several(threads)
+    ]
+    return Answer(run.id, model.duration, model.error, predictions)
+
+
+def _several(value: int | Sequence[int] | None) -> Sequence[int | None]:
+    return [value] if value is None or isinstance(value, int) else list(value)
+
+
+def _check_positive(**values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise UsageError(f"{name} {value:g}: it must be larger than 0")
+
+
+def _nodes_of(graph: TaskGraph, name: str) -> np.ndarray:
+    """Return which tasks belong to a task group, or to a prefix of groups."""
+    names = graph.group_names
+    exact = [n == name for n in names]
+    chosen = exact if any(exact) else [n.rpartition("-")[0] == name for n in names]
+    if not any(chosen):
+        raise UsageError(f"task group {name!r}: the run has none; it has {', '.join(names[:8])}")
+    return np.append(chosen, False)[graph.group]
+
+
+def _refuse(run: Run, graph: TaskGraph) -> None:
+    """Raise a UsageError with the reason why a replay would say nothing about this run."""
+    what = f"run {run.id[:13]}: no prediction"
+    p2p = [name for name in graph.group_names if name.startswith(P2P_PREFIXES)]
+    if p2p:
+        raise UsageError(
+            f"{what}: {p2p[0]} is a P2P shuffle, which moves data outside of the graph"
+        )
+    if run.tree["tasks"].attrs.get("n_dropped"):
+        raise UsageError(f"{what}: tasks are missing from its task stream")
+    if not np.isfinite(graph.start).any():
+        raise UsageError(f"{what}: no task of its graph ran")
+    if run.metrics.get("n_workers_lost"):
+        raise UsageError(f"{what}: it lost workers")
+    if run.metrics.get("seceded_time"):
+        raise UsageError(f"{what}: its tasks left their threads (secede, worker_client)")
+    if not graph.ok[np.isfinite(graph.start)].all():
+        raise UsageError(f"{what}: its tasks failed")
+
+
+def _event_seconds(run: Run, graph: TaskGraph, names: Sequence[str]) -> np.ndarray:
+    """Return the seconds of events of each task, such as transfers."""
+    events = run.tree["task_events"].to_dataset()
+    actions = json.loads(events.attrs["actions"])
+    chosen = np.isin(events["action"].values, [actions.index(name) for name in names])
+    task = events["task"].values[chosen]
+    seconds = (events["stop"].values - events["start"].values)[chosen]
+    by_row = np.bincount(task, seconds, minlength=run.tree["tasks"].sizes["task"])
+    return np.where(graph.row >= 0, by_row[graph.row], 0.0)
+
+
+def _input_of(run: Run, graph: TaskGraph, disk: np.ndarray) -> ReplayInput:
+    ran = np.isfinite(graph.start)
+    seconds = np.where(ran, np.nan_to_num(graph.duration), 0.0) + disk
+    bandwidth, latency = _transfer_model(run)
+    stop = np.where(ran, graph.stop, -np.inf)
+    return ReplayInput(
+        graph=graph,
+        seconds=seconds,
+        delay=np.where(ran, _overhead(run, graph), 0.0),
+        bandwidth=bandwidth,
+        latency=latency,
+        gates=_gates(graph, stop),
+        tail=float(max(0.0, run.metrics["duration"] - stop.max())),
+    )
+
+
+def _overhead(run: Run, graph: TaskGraph) -> float:
+    """Return the seconds that a task needs to start on a free thread when it has all it needs.
+
+    The mean without the largest tenth: a task may also wait for reasons that the replay models.
+    """
+    ran = np.flatnonzero(np.isfinite(graph.start))
+    order = ran[np.lexsort((graph.start[ran], graph.thread[ran]))]
+    free = np.full(len(graph), -np.inf)
+    same = graph.thread[order][1:] == graph.thread[order][:-1]
+    free[order[1:][same]] = graph.stop[order][:-1][same]
+    ready = free.copy()
+    last = largest_dependency(graph.indptr, graph.indices, graph.stop)
+    ready[last >= 0] = np.fmax(ready, np.where(last >= 0, graph.stop[last], -np.inf))[last >= 0]
+    started = np.append(graph.submissions["started"].to_numpy(), -np.inf)[graph.submission]
+    ready = np.fmax(ready, started)
+    waits = _event_seconds(run, graph, ("transfer", "disk-read", "disk-write"))
+    own = np.maximum(graph.start - ready - waits, 0.0)[ran]
+    own = np.sort(own[np.isfinite(own)])
+    return float(own[: max(1, round(0.9 * len(own)))].mean()) if len(own) else 0.0
+
+
+def _transfer_model(run: Run) -> tuple[float, float]:
+    """Return bytes per second of a fetch, and seconds of a fetch without its bytes."""
+    events = run.tree["task_events"].to_dataset()
+    code = json.loads(events.attrs["actions"]).index("transfer")
+    chosen = events["action"].values == code
+    seconds = (events["stop"].values - events["start"].values)[chosen]
+    nbytes = float(run.metrics.get("transfer_bytes", 0.0))
+    if not len(seconds) or not nbytes:
+        return 100e6, 0.001
+    latency = float(np.quantile(seconds, 0.1))
+    rest = float(np.maximum(seconds - latency, 0.0).sum())
+    return (nbytes / rest if rest > 0 else np.inf), latency
+
+
+def _gates(graph: TaskGraph, stop: np.ndarray) -> list[tuple[int, float]]:
+    """Return what each submission waited for: the last task that ended before it arrived."""
+    order = np.argsort(stop)
+    sorted_stops = stop[order]
+    gates = []
+    for sent in graph.submissions.itertuples():
+        place = int(np.searchsorted(sorted_stops, sent.received, side="right")) - 1
+        anchor = int(order[place]) if place >= 0 and np.isfinite(sorted_stops[place]) else -1
+        wanted = graph.submissions["wanted"].iloc[: sent.Index]
+        earlier = np.concatenate([*wanted, np.zeros(0, np.int64)]).astype(np.int64)
+        waited = len(earlier) and anchor >= 0 and (stop[earlier] <= sent.received).any()
+        if waited:
+            # The client had results of earlier graphs: it may have waited for the last of them.
+            done = earlier[stop[earlier] <= sent.received]
+            anchor = int(done[stop[done].argmax()])
+            gates.append((anchor, max(0.0, float(sent.started - stop[anchor]))))
+        else:
+            gates.append((-1, max(0.0, float(sent.started))))
+    return gates

@@ -1,0 +1,113 @@
+"""Replays of graphs whose duration on other clusters can be computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.graph_runs import MadeTask, graph_run, tasks_of
+
+from benchkit.analysis.insight.whatif import WhatIf, what_if
+from benchkit.errors import NotRecorded, UsageError
+
+
+def eight_tasks(tmp_path, *, second_group=0.0):
+    """Return a run of 8 independent tasks of 1 s on 2 x 1 threads, then one that joins them."""
+    tasks = [MadeTask(f"a-{n}", n // 2, n // 2 + 1, worker=n % 2, thread=n % 2) for n in range(8)]
+    end = 4 + second_group
+    if second_group:
+        tasks.append(MadeTask("join-0", 4, end, [task.key for task in tasks]))
+    return graph_run(tmp_path, tasks, duration=end, n_workers=2)
+
+
+@pytest.mark.parametrize(("workers", "threads", "expected"), [
+    (1, 1, 8.0), (2, 1, 4.0), (4, 1, 2.0), (8, 1, 1.0), (2, 4, 1.0), (16, 1, 1.0), (3, 1, 3.0),
+])  # fmt: skip
+def test_more_threads_divide_independent_tasks(tmp_path, workers, threads, expected):
+    answer = what_if(eight_tasks(tmp_path), workers=workers, threads=threads)
+
+    [found] = answer.predictions
+    assert answer.error == pytest.approx(0, abs=1e-9)
+    assert found.seconds == pytest.approx(expected)
+    assert found.low < expected < found.high
+    assert found.ratio == pytest.approx(expected / 4)
+
+
+def test_faster_group_shortens_only_its_own_tasks(tmp_path):
+    run = eight_tasks(tmp_path, second_group=3.0)
+
+    model = WhatIf(run)
+
+    assert model.predict(groups={"a": 0.5}).seconds == pytest.approx(5.0, rel=1e-3)
+    assert model.predict(groups={"join": 0.5}).seconds == pytest.approx(5.5, rel=1e-3)
+    assert model.predict(groups={"a": 0, "join": 0}).seconds < 0.01
+    assert model.predict(groups={"a": 2.0}).seconds == pytest.approx(11.0, rel=1e-3)
+
+
+def test_chain_does_not_get_faster_by_threads(tmp_path):
+    tasks = tasks_of(("a-0", 0, 2, ""), ("b-0", 2, 5, "a-0"), ("c-0", 5, 6, "b-0"))
+    run = graph_run(tmp_path, tasks, duration=7)
+
+    answer = what_if(run, workers=[1, 2, 8], threads=[1, 4])
+
+    assert [round(each.seconds, 6) for each in answer.predictions] == [7.0] * 6
+    assert answer.predictions[1].change == "--workers 1 --threads 4"
+
+
+def test_transfers_and_disk_can_be_taken_away(tmp_path):
+    tasks = [
+        MadeTask("a-0", 0, 1, nbytes=1000),
+        MadeTask("b-0", 0, 1, worker=1, thread=1, nbytes=1000),
+        MadeTask("c-0", 4, 5, ["a-0", "b-0"], events=[("transfer", 1, 3), ("disk-read", 3, 4)]),
+    ]
+    reports = {"0": {"transfers": [[0, "tcp://10.0.0.1:1", 1, 1000.0, float("nan"), 2.0]]}}
+    run = graph_run(tmp_path, tasks, duration=5, n_workers=2, reports=reports)
+
+    model = WhatIf(run)
+
+    assert model.base == pytest.approx(5.0)
+    assert model.predict(transfers=0).seconds == pytest.approx(3.0)
+    assert model.predict(no_spill=True).seconds == pytest.approx(4.0)
+
+
+def test_second_graph_waits_for_the_results_of_the_first(tmp_path):
+    tasks = [MadeTask(f"a-{n}", n, n + 1) for n in range(4)] + [MadeTask("b-0", 6, 7)]
+    run = graph_run(
+        tmp_path, tasks, duration=7, submissions=[(0, 4), (6, 1)], wanted=[[0, 1, 2, 3], [4]]
+    )
+
+    # The client needed 2 s from the end of the first graph until the second one started.
+    assert WhatIf(run).predict(workers=4).seconds == pytest.approx(1 + 2 + 1)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "why"),
+    [
+        ([MadeTask("shuffle-transfer-0", 0, 1)], "P2P shuffle"),
+        ([MadeTask("a-0", 0, 1, ok=0)], "its tasks failed"),
+        (
+            [
+                *(MadeTask(f"a-{n}", 0.1 * n, 0.1 * n + 0.1) for n in range(10)),
+                MadeTask("b-0", 8, 9),
+            ],
+            "the replay of the run itself takes 2.00 s instead of 9.00 s",
+        ),
+    ],
+)
+def test_prediction_is_refused_with_the_reason(tmp_path, tasks, why):
+    run = graph_run(tmp_path, tasks, duration=tasks[-1].stop)
+    with pytest.raises(UsageError, match=why):
+        WhatIf(run)
+
+
+def test_unknown_group_and_numbers_out_of_range_are_refused(tmp_path):
+    model = WhatIf(eight_tasks(tmp_path))
+    with pytest.raises(UsageError, match="task group 'x': the run has none; it has a"):
+        model.predict(groups={"x": 0.5})
+    with pytest.raises(UsageError, match="workers 0: it must be larger than 0"):
+        model.predict(workers=0)
+
+
+def test_run_without_graph_says_so(tmp_path):
+    run = eight_tasks(tmp_path)
+    del run.tree["submissions"]
+    with pytest.raises(NotRecorded):
+        what_if(run)
