@@ -61,8 +61,93 @@ def test_marked(benchkit_record):
         assert recorded is None
     assert not [name for name in sys.modules if name.split(".")[0] in ("dask", "distributed")]
     assert {name for name in sys.modules if name.startswith("benchkit.")} == {
-        "benchkit.pytest_plugin"
+        "benchkit.pytest_plugin",
+        "benchkit.pytest_plugin.fixtures",
+        "benchkit.pytest_plugin.recording",
     }
+"""
+#: A module in the style of coiled/benchmarks' suite.
+REFERENCE = """
+import uuid
+
+import dask.array as da
+import pytest
+from coiled import Cluster
+from dask.distributed import Client
+
+from ..conftest import dump_cluster_kwargs, requires_p2p_rechunk
+from ..utils_test import cluster_memory, run_up_to_nthreads, scaled_array_shape, wait
+
+
+@pytest.fixture(scope="module")
+def own_cluster(dask_env_variables, cluster_kwargs, github_cluster_tags):
+    kwargs = dict(
+        name=f"own-{uuid.uuid4().hex[:8]}",
+        environ={**dask_env_variables, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "7"},
+        tags=github_cluster_tags,
+        **cluster_kwargs["own_cluster"],
+    )
+    dump_cluster_kwargs(kwargs, "own")
+    with Cluster(**kwargs) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own_client(own_cluster, cluster_kwargs, benchmark_all, wait_for_workers):
+    n_workers = cluster_kwargs["own_cluster"]["n_workers"]
+    with Client(own_cluster) as client:
+        own_cluster.scale(n_workers)
+        wait_for_workers(client, n_workers, timeout=600)
+        with benchmark_all(client):
+            yield client
+
+
+@pytest.mark.parametrize("divisor", [500])
+@requires_p2p_rechunk
+def test_sum(small_client, new_array, divisor):
+    shape = scaled_array_shape(cluster_memory(small_client) // divisor, ("x", "1MiB"))
+    wait(new_array(shape, chunks="2MiB").sum(), small_client, 60)
+
+
+@run_up_to_nthreads("small_cluster", 1, reason="fixed dataset")
+def test_too_large(small_client):
+    raise NotImplementedError
+
+
+def test_own(own_client):
+    assert own_client.run_on_scheduler(
+        lambda dask_scheduler: dask_scheduler.allowed_failures
+    ) == 7
+
+
+def test_wrong(own_client):
+    assert own_client.submit(sum, range(3)).result() == 4
+
+
+@pytest.mark.client("third_cluster")
+def test_named(client, s3_url, s3):
+    url = f"{s3_url}/data.zarr"
+    assert len(client.scheduler_info()["workers"]) == 1
+    with s3.open(f"{s3_url}/file", "w") as file:
+        file.write("x")
+    assert len(s3.ls(s3_url)) == 1
+
+
+def test_time_only(benchmark_time):
+    import time
+
+    with benchmark_time:
+        time.sleep(0.2)
+"""
+ENVIRONMENT = """
+cluster:
+  n_workers: 2
+  threads_per_worker: 1
+  memory_limit: 2 GiB
+  processes: false
+clusters:
+  third_cluster:
+    n_workers: 1
 """
 
 
@@ -72,7 +157,7 @@ def run(folder, text, *options):
     command = [sys.executable, "-m", "pytest", "-p", "benchkit.pytest_plugin", "--strict-markers"]
     return subprocess.run(
         [*command, *options],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
 
 
@@ -108,3 +193,91 @@ def test_plugin_names_the_fixture_for_a_marked_test_without_client(tmp_path):
     assert "record: no Dask client: create one with distributed.Client()" in done.stdout
     assert "a test that creates its client uses `with benchkit_record(client):`" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def reference_suite(folder):
+    """Write a suite like coiled/benchmarks', with benchkit's conftest and helpers."""
+    (folder / "environments").mkdir()
+    (folder / "environments" / "small.yaml").write_text(ENVIRONMENT)
+    suite = folder / "tests" / "benchmarks"
+    suite.mkdir(parents=True)
+    for name in ("conftest.py", "utils_test.py"):
+        (suite.parent / name).write_text("from benchkit.pytest_plugin.reference import *")
+    for package in (suite.parent, suite):
+        (package / "__init__.py").touch()
+    (suite / "test_module.py").write_text(REFERENCE)
+
+
+@pytest.mark.slow
+def test_plugin_runs_modules_of_the_reference_suite_unmodified(tmp_path):
+    reference_suite(tmp_path)
+    options = ["--benchmark", "--benchkit-store", "kept", "--benchkit-environment", "small"]
+    done = run(tmp_path, "", "tests", *options, "--benchkit-repeat", "2", "-v")
+
+    assert "2 failed, 10 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
+    runs = Store(tmp_path / "kept").runs()
+    counts = runs.groupby(["workload", "outcome"]).size().to_dict()
+    module = "tests/benchmarks/test_module.py"
+    assert counts == {
+        (f"{module}::test_sum[uncompressible-500]", "ok"): 2,
+        (f"{module}::test_sum[compressible-500]", "ok"): 2,
+        (f"{module}::test_own", "ok"): 2,
+        (f"{module}::test_wrong", "wrong_answer"): 2,
+        (f"{module}::test_named", "ok"): 2,
+        (f"{module}::test_time_only", "ok"): 2,
+    }
+    assert set(runs["environment"]) == {"small"}
+    assert runs["experiment"].nunique() == 1
+    assert sorted(runs["block"].unique()) == [0, 1]
+    in_order = runs.sort_values("started")["block"].tolist()
+    assert in_order == sorted(in_order)  # repetitions are interleaved
+    own = runs.set_index("workload")
+    assert set(own.loc[f"{module}::test_own", "n_workers"]) == {2}
+    assert set(own.loc[f"{module}::test_named", "n_workers"]) == {1}
+    times = own.loc[f"{module}::test_time_only", "duration"]
+    assert all(0.2 <= time < 1.0 for time in times)
+    assert set(own.loc[f"{module}::test_time_only", "capture"]) == {"off"}
+
+
+@pytest.mark.slow
+def test_plugin_runs_the_reference_suite_without_recording(tmp_path):
+    reference_suite(tmp_path)
+    done = run(tmp_path, "", "tests", "--benchkit-environment", "small")
+
+    assert "1 failed, 5 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert not list(tmp_path.glob("*store*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--benchkit", "--benchkit-repeat", "0"], "benchkit-repeat: give a number of runs"),
+        (["--benchkit", "-o", "benchkit_repeat=many"], "benchkit-repeat: give a number of runs"),
+        (["--benchkit", "-p", "xdist", "-n", "2"], "-n 2: tests that run at the same time"),
+    ],
+)
+def test_plugin_refuses_wrong_options(tmp_path, options, problem):
+    done = run(tmp_path, "def test(): pass", *options)
+
+    assert problem in done.stderr, done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+
+
+def test_plugin_refuses_an_unknown_environment(tmp_path):
+    text = "def test(small_client): pass"
+    done = run(tmp_path, text, "--benchkit-environment", "smal")
+
+    assert "no environment named 'smal'" in done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+
+
+def test_plugin_leaves_an_option_of_the_suite_alone(tmp_path):
+    """The suite's own conftest.py has `--benchmark`, too."""
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--benchmark', action='store', default='none')\n"
+    )
+    text = "def test(pytestconfig): assert pytestconfig.getoption('--benchmark') == 'mine'"
+    done = run(tmp_path, text, "--benchmark", "mine")
+
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,133 @@
+"""Clusters of the fixtures: that of `--benchkit-environment`, by default a LocalCluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchkit.measure.cluster.spec import ClusterSpec
+
+__all__ = ["ClusterOptions", "cluster_options", "open_session_cluster", "session_environment"]
+
+#: File beside the tests with options of the named clusters, as in coiled/benchmarks.
+OPTIONS_FILE = "cluster_kwargs.yaml"
+
+
+class ClusterOptions(dict[str, dict[str, Any]]):
+    """Options of named clusters; a name that has none gets the default.
+
+    Parameters
+    ----------
+    options : mapping
+        Options by name of the cluster.
+    default : dict
+        Options of other names.
+    """
+
+    def __init__(self, options: Mapping[str, dict[str, Any]], default: dict[str, Any]) -> None:
+        super().__init__(options)
+        self.default = default
+
+    def __missing__(self, name: str) -> dict[str, Any]:
+        return dict(self.default)
+
+
+def session_environment(name: str) -> Any:
+    """Return the environment of the tests, which must need no packages of its own.
+
+    Parameters
+    ----------
+    name : str
+        Name or file of the environment.
+
+    Returns
+    -------
+    Environment
+
+    Raises
+    ------
+    UsageError
+        The environment does not exist, is invalid, or has packages.
+    """
+    from benchkit.errors import UsageError
+    from benchkit.experiment.environment.lookup import find_environment
+    from benchkit.experiment.paths import folders_of
+
+    environment = find_environment(name, folders_of("environments"))
+    if environment.needs_building:
+        raise UsageError(
+            f"environment {name!r} has packages, and pytest runs in the present ones: "
+            "run pytest in that environment, or omit its packages"
+        )
+    return environment
+
+
+def cluster_options(environment: Any, root: Path) -> ClusterOptions:
+    """Return the options of the clusters that tests name.
+
+    On Coiled they are those of ``cluster_kwargs.yaml``, its section ``default`` included; elsewhere
+    only the number of workers is known: that of the environment, for the cluster of that name where
+    its ``clusters`` have one.
+
+    Parameters
+    ----------
+    environment : Environment
+        Environment of the tests.
+    root : path
+        Folder of ``cluster_kwargs.yaml``.
+
+    Returns
+    -------
+    ClusterOptions
+    """
+    from dask.config import merge
+
+    spec = ClusterSpec.from_dict(environment.cluster)
+    if spec.class_name.startswith("coiled."):
+        path = root / OPTIONS_FILE
+        options = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        default = {**options.pop("default", {}), **spec.kwargs}
+        return ClusterOptions({k: merge(default, v) for k, v in options.items()}, default)
+    named = {
+        name: {"n_workers": int(spec.merged(options).kwargs.get("n_workers") or 1)}
+        for name, options in environment.clusters.items()
+    }
+    return ClusterOptions(named, {"n_workers": int(spec.kwargs.get("n_workers") or 1)})
+
+
+@contextmanager
+def open_session_cluster(environment: Any, **options: Any) -> Iterator[Any]:
+    """Open the cluster of an environment.
+
+    Parameters
+    ----------
+    environment : Environment
+        Environment of the tests.
+    **options : Any
+        Options of a test. On Coiled all are used; elsewhere the number of workers and the
+        variables ``environ`` of Dask, while machine types, regions and the like have no meaning.
+
+    Yields
+    ------
+    Cluster or str
+        The cluster, or the address of a running scheduler.
+    """
+    import dask
+
+    from benchkit.measure.cluster.running import open_cluster
+
+    spec = ClusterSpec.from_dict(environment.cluster)
+    if spec.class_name.startswith("coiled."):
+        spec = replace(spec, kwargs={**options, **spec.kwargs})
+    elif "n_workers" in options:
+        spec = spec.merged({"n_workers": options["n_workers"]})
+    variables = dask.config.collect_env(options.get("environ") or {})
+    config = dask.config.merge(dask.config.config, environment.dask, variables)
+    with dask.config.set(config), open_cluster(spec) as running:
+        running.client.close()  # else the default client of tests that have none
+        yield spec.scheduler_address() if running.cluster is None else running.cluster
