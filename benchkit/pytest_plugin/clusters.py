@@ -48,6 +48,7 @@ def session_environment(name: str) -> Any:
     Returns
     -------
     Environment
+        Its cluster and Dask configuration are used.
 
     Raises
     ------
@@ -84,6 +85,7 @@ def cluster_options(environment: Any, root: Path) -> ClusterOptions:
     Returns
     -------
     ClusterOptions
+        Options by name of the cluster.
     """
     from dask.config import merge
 

@@ -10,7 +10,6 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -350,9 +349,3 @@ def gcs_url(s3_url: str) -> str:
 def az_url(s3_url: str) -> str:
     """Return `s3_url`."""
     return s3_url
-
-
-@pytest.fixture(scope="session")
-def benchkit_root(pytestconfig: pytest.Config) -> Path:
-    """Return the folder of the test suite."""
-    return pytestconfig.rootpath

@@ -102,6 +102,7 @@ class TestRecorder:
         Returns
         -------
         distributed.Client or None
+            None if there is none.
         """
         distributed = sys.modules.get("distributed")
         values = getattr(self.item, "funcargs", {}).values()
