@@ -25,6 +25,7 @@ from benchkit.formatting import counted, format_bytes, format_seconds
 from benchkit.measure.cluster.running import open_cluster
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.dataset import data_folder
+from benchkit.private_folder import private_folder
 from benchkit.store.store import Store
 
 __all__ = ["CheckResult", "run_checks"]
@@ -229,7 +230,7 @@ def _kernel() -> tuple[str, str]:
 
     began = time.monotonic()
     cell = nbformat.v4.new_code_cell("import benchkit.measure\nassert 1 + 1 == 2")
-    with tempfile.TemporaryDirectory(prefix="benchkit-") as folder:
+    with private_folder() as folder:
         notebook = Path(folder) / "in.ipynb"
         nbformat.write(nbformat.v4.new_notebook(cells=[cell]), str(notebook))
         with MeasuringKernel(find_environment(CURRENT, []), Path(folder)) as kernel:

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import json
 import os
 import shutil
+import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from benchkit.errors import UnreadableRun
+from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import derived_id, new_id
 from benchkit.store.check import CheckReport
 from benchkit.store.runfile import digest
@@ -246,3 +252,56 @@ def test_run_without_permission_is_not_set_aside(filled, monkeypatch):
     assert "cannot be read: Permission denied" in report.unreadable[0]
     assert report.set_aside == report.damaged_runs == []
     assert filled.check().healthy
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Return a function that fills the disk: replaces a call of the system."""
+    sync = os.fsync
+
+    def full(descriptor):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    return lambda: monkeypatch.setattr("benchkit.store.files.os.fsync", full)
+
+
+def test_check_on_full_disk_reports_what_it_cannot_repair(filled, make_run, full_disk):
+    orphan = put_unlisted(filled, make_run(groups=False))
+    run_id = filled.ids()[0]
+    damage(filled, run_id)
+    full_disk()
+
+    report = filled.check(set_aside=True)
+
+    assert report.orphans == [orphan]
+    assert report.set_aside == report.damaged_runs == [run_id]  # renamed only
+    (line,) = report.not_repaired
+    assert line.endswith("could not be written: No space left on device; no partial file remains")
+    assert "1 not repaired:" in repr(report)
+    assert not report.healthy
+
+
+def finished_recording(store, pid):
+    """Write a finished recording of a process."""
+    writer = RecordingWriter(store.path / "tmp" / "recordings", new_id())
+    writer.head(id=writer.path.stem)
+    head = json.loads((writer.path / "head.json").read_text())
+    head["writer"]["pid"] = pid
+    (writer.path / "head.json").write_text(json.dumps(head))
+    writer.tail(outcome="ok")
+    return writer.path
+
+
+def test_check_counts_recordings_that_wait_for_adoption(filled):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    finished_recording(filled, ended.pid)
+    finished_recording(filled, os.getpid())  # still stored by its command
+
+    report = filled.check()
+
+    assert report.waiting == 1
+    assert report.healthy
+    assert "1 recording waits for adoption: check again 10 minutes after" in repr(report)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -23,6 +22,7 @@ from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import newest_release
 from benchkit.experiment.environment.python import Interpreter, choose_python
 from benchkit.experiment.environment.requirements import DASK, parse_requirement, redacted
+from benchkit.private_folder import private_folder
 
 __all__ = ["Candidate", "find_candidates", "list_commits", "list_releases", "with_checked_out"]
 
@@ -139,7 +139,7 @@ def list_releases(package: str, good: str, bad: str, python: Interpreter) -> lis
         raise UsageError(f"--good {good} --bad {bad}: the good release must be the older one")
     where = f"--package {name}"
     versions: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="benchkit-") as folder:
+    with private_folder() as folder:
         upper = f"<={bad}"
         # One request per release: uv cannot list releases, but it knows the user's index, logins
         # and the releases for this Python. 40 ms each when cached.

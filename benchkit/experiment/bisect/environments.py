@@ -7,7 +7,6 @@ between builds, and a change in NumPy would look like one in Dask. So other pack
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -28,6 +27,7 @@ from benchkit.experiment.environment.requirements import (
     parse_requirement,
 )
 from benchkit.measure.provenance import installed_packages
+from benchkit.private_folder import private_folder
 
 __all__ = ["CandidateEnvironments"]
 
@@ -121,7 +121,7 @@ class CandidateEnvironments:
         self, candidate: Candidate, *, prefer: Mapping[str, str] | None, dated: bool = False
     ) -> str:
         requirements = self._requirements(candidate)
-        with tempfile.TemporaryDirectory(prefix="benchkit-") as folder:
+        with private_folder() as folder:
             lock, _ = resolve(
                 requirements,
                 self.python,

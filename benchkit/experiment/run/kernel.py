@@ -10,10 +10,10 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -31,6 +31,7 @@ from benchkit.experiment.run.notebook_parameters import checked_parameters, publ
 from benchkit.measure.cluster.spec import ClusterSpec
 from benchkit.measure.data.other_python import HELPER_VARIABLE
 from benchkit.measure.secrets import redact_file, redact_text, remember_secrets
+from benchkit.private_folder import private_folder
 
 __all__ = ["KernelError", "MeasuringKernel"]
 
@@ -158,7 +159,7 @@ class MeasuringKernel:
         self.name = name or environment.name
         self._built = built
         self._manager: _Manager | None = None
-        self._config = ""
+        self._private: TemporaryDirectory[str] | None = None
         remember_secrets(
             environment.dask, environment.variables, environment.cluster, environment.clusters
         )
@@ -189,7 +190,12 @@ class MeasuringKernel:
             display_name=f"benchkit: {self.environment.name}",
             language="python",
         )
-        manager = _Manager(kernel_name="benchkit", kernel_spec_manager=specs)
+        self._private = private_folder()
+        manager = _Manager(
+            kernel_name="benchkit",
+            kernel_spec_manager=specs,
+            connection_file=str(Path(self._private.name) / "kernel.json"),  # has a key
+        )
         # With the manager's default, blocking client, nbclient waits forever for a dead kernel.
         manager.client_class = "jupyter_client.asynchronous.AsyncKernelClient"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -229,11 +235,10 @@ class MeasuringKernel:
 
     def _write_config(self) -> str:
         """Write the Dask configuration, which may hold secrets, to a private file; see `kill`."""
-        descriptor, path = tempfile.mkstemp(prefix="benchkit-dask-", suffix=".yaml")
-        with open(descriptor, "w", encoding="utf-8") as file:
-            yaml.safe_dump(dict(self.environment.dask), file)
-        self._config = path
-        return path
+        self._private = self._private or private_folder()
+        path = Path(self._private.name) / "dask.yaml"
+        path.write_text(yaml.safe_dump(dict(self.environment.dask)), encoding="utf-8")
+        return str(path)
 
     @property
     def alive(self) -> bool:
@@ -338,9 +343,9 @@ class MeasuringKernel:
     def kill(self) -> None:
         """End the process and all its children at once."""
         manager, self._manager = self._manager, None
-        if self._config:
-            Path(self._config).unlink(missing_ok=True)
-            self._config = ""
+        if self._private is not None:
+            self._private.cleanup()
+            self._private = None
         if manager is None:
             return
         group = getattr(manager.provisioner, "pgid", None)

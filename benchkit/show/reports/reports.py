@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import notebook_path
 from benchkit.experiment.run.kernel import MeasuringKernel
 from benchkit.experiment.run.plan import read_plan
+from benchkit.private_folder import private_folder
 from benchkit.store.store import Store
 
 __all__ = ["ab_report", "bisect_report", "nightly_report", "notebook_report", "run_report"]
@@ -192,7 +192,7 @@ def notebook_report(
     output = Path(output)
     executed = output.with_suffix(".ipynb")
     with (
-        tempfile.TemporaryDirectory(prefix="benchkit-") as scratch,
+        private_folder() as scratch,
         MeasuringKernel(find_environment(CURRENT, []), Path(scratch)) as kernel,
     ):
         kernel.execute(notebook_path(name), executed, parameters, timeout_s=CELL_TIMEOUT_S)

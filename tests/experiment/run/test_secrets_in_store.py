@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -116,10 +115,11 @@ def test_configuration_of_the_arm_is_private_and_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     kernel = MeasuringKernel(Environment("own", dask={"coiled": {"token": "t-1"}}), tmp_path / "e")
     kernel.start()
-    (file,) = tmp_path.glob("benchkit-dask-*.yaml")
+    (folder,) = tmp_path.glob("benchkit-*")
 
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert "t-1" in file.read_text()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert sorted(path.name for path in folder.iterdir()) == ["dask.yaml", "kernel.json"]
+    assert "t-1" in (folder / "dask.yaml").read_text()
     kernel.close()
-    assert not list(tmp_path.glob("benchkit-dask-*"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e"]
     monkeypatch.setattr("tempfile.tempdir", None)

@@ -1,0 +1,39 @@
+"""Temporary folders for files with secrets: keys of kernels, Dask configuration, copies of stores.
+
+A process that is killed leaves its folders; the next one that makes a folder removes them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+__all__ = ["private_folder"]
+
+
+def private_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder that only this user can read; remove those of processes that have ended.
+
+    Returns
+    -------
+    TemporaryDirectory
+        The folder ``benchkit-<host>-<process>-...`` in the folder for temporary files; removed by
+        `cleanup`, at the end of a ``with`` statement, and when Python ends.
+    """
+    # Containers may share the folder, but not their numbers of processes.
+    host = re.sub(r"\W", "_", socket.gethostname())
+    prefix = f"benchkit-{host}-"
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        process = folder.name.removeprefix(prefix).partition("-")[0]
+        if process.isdigit() and not psutil.pid_exists(int(process)):
+            with suppress(OSError):
+                if os.name == "nt" or folder.lstat().st_uid == os.geteuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-", ignore_cleanup_errors=True)
