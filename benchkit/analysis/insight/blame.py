@@ -118,14 +118,16 @@ class _Walk:
             start = self.start[node]
             yield _Step(start, "computing", node)
             dependency, before = self.dependency[node], self.previous[node]
-            ready = self.stop[dependency] if dependency >= 0 else -np.inf
+            ready = -np.inf
+            # Clocks of workers differ by some ms: never go to a task that began later.
+            if dependency >= 0 and self.start[dependency] <= start:
+                ready = self.stop[dependency]
             arrival, number = -np.inf, self.submission[node]
             if number >= 0:
                 arrival = min(self.phases["started"][number], start)
             in_thread = self.stop[before] if before >= 0 else -np.inf
             moment = max(ready, arrival, in_thread)
-            if moment > start:  # clocks of workers differ by some ms
-                moment = start
+            moment = min(moment, start)
             yield from self.waits.steps(node, moment, start)
             if moment == -np.inf:
                 break

@@ -1,8 +1,8 @@
 """Replay a recorded graph by list scheduling, on another cluster or with other durations.
 
 A thread that becomes free takes the ready task with the highest priority. Durations are those
-recorded; results that are not on the worker are fetched first. The scheduler decides at no cost,
-but a thread is idle between two tasks for as long as it was in the recorded run.
+recorded; results that are not on the worker are fetched from the moment on at which the task is
+ready. A thread is idle between two tasks for as long as it was in the recorded run.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def replay(given: ReplayInput, n_workers: int, nthreads: int) -> float:
         if number >= 0:
             members[number].append(node)
     ready = [node for node in range(n_tasks) if not waiting[node]]  # sorted: a heap
+    ready_at = [0.0] * n_tasks
     free = [nthreads] * n_workers
     n_free = n_workers * nthreads
     place = [0] * n_tasks
@@ -107,7 +108,9 @@ def replay(given: ReplayInput, n_workers: int, nthreads: int) -> float:
                     worker = turn
                     turn = (turn + 1) % n_workers
             else:
-                worker, wait, turn = costs.place(node, free, place, turn)
+                worker, fetching, turn = costs.place(node, free, place, turn)
+                # Results are fetched while the threads compute other tasks.
+                wait = max(0.0, ready_at[node] + fetching - now)
             place[node] = worker
             free[worker] -= 1
             n_free -= 1
@@ -120,6 +123,7 @@ def replay(given: ReplayInput, n_workers: int, nthreads: int) -> float:
                 waiting[node] -= 1
                 if not waiting[node]:
                     heappush(ready, node)
+                    ready_at[node] = now
             continue
         last = now
         free[place[number]] += 1
@@ -128,6 +132,7 @@ def replay(given: ReplayInput, n_workers: int, nthreads: int) -> float:
             waiting[node] -= 1
             if not waiting[node]:
                 heappush(ready, node)
+                ready_at[node] = now
         for gate in opened_by.get(number, ()):
             heappush(events, (now + given.gates[gate][1], -1 - gate))
     return last + given.tail

@@ -379,21 +379,15 @@ def _transfer_model(run: Run) -> tuple[float, float]:
 
 
 def _gates(graph: TaskGraph, stop: np.ndarray) -> list[tuple[int, float]]:
-    """Return what each submission waited for: the last task that ended before it arrived."""
-    order = np.argsort(stop)
-    sorted_stops = stop[order]
+    """Return what each submission waited for: the last wanted result before it arrived."""
+    sent = graph.submissions
+    wanted = np.unique(np.concatenate([*sent["wanted"], np.zeros(0, np.int32)]))
+    wanted = wanted[np.isfinite(stop[wanted])]
+    wanted = wanted[np.argsort(stop[wanted], kind="stable")]
+    places = np.searchsorted(stop[wanted], sent["received"], side="right") - 1
     gates = []
-    for sent in graph.submissions.itertuples():
-        place = int(np.searchsorted(sorted_stops, sent.received, side="right")) - 1
-        anchor = int(order[place]) if place >= 0 and np.isfinite(sorted_stops[place]) else -1
-        wanted = graph.submissions["wanted"].iloc[: sent.Index]
-        earlier = np.concatenate([*wanted, np.zeros(0, np.int64)]).astype(np.int64)
-        waited = len(earlier) and anchor >= 0 and (stop[earlier] <= sent.received).any()
-        if waited:
-            # The client had results of earlier graphs: it may have waited for the last of them.
-            done = earlier[stop[earlier] <= sent.received]
-            anchor = int(done[stop[done].argmax()])
-            gates.append((anchor, max(0.0, float(sent.started - stop[anchor]))))
-        else:
-            gates.append((-1, max(0.0, float(sent.started))))
+    for place, started in zip(places.tolist(), sent["started"].tolist(), strict=True):
+        anchor = int(wanted[place]) if place >= 0 else -1
+        since = float(stop[anchor]) if anchor >= 0 else 0.0
+        gates.append((anchor, max(0.0, started - since)))
     return gates

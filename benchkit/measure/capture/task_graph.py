@@ -27,8 +27,7 @@ _HOOKS = "benchkit_task_graphs"
 _SUBMIT, _RELEASE = "update-graph", "client-releases-keys"
 #: With more tasks than this the graph is not recorded further.
 MAX_NODES = 5_000_000
-#: Value of `order` of nodes that have no place in the order of a submission: data that a client
-#: scattered, and tasks from before the clock started.
+#: Value of `order` of nodes that have no place in the order of a submission: scattered data.
 NO_ORDER = -1
 #: Annotations of a task that change where and when it runs.
 _OPTIONS = ("priority", "retries", "workers", "resources", "allow_other_workers")
@@ -80,12 +79,16 @@ class TaskGraph:
         self.options: list[tuple[int, str]] = []
 
     def start(self) -> None:
-        """Wrap the scheduler's handlers for submissions, until `stop`."""
+        """Wrap the scheduler's handlers for submissions, until `stop`.
+
+        The tasks that the scheduler has are recorded too: they may be computed again.
+        """
         hooks = vars(self.scheduler).get(_HOOKS)
         if hooks is None:
             hooks = vars(self.scheduler)[_HOOKS] = _Hooks(self.scheduler)
         hooks.flush()
         hooks.graphs[self.name] = self
+        self.guarded(self.add_nodes, list(self.scheduler.tasks.values()))
 
     def stop(self) -> None:
         """Undo what `start` changed on the scheduler; safe to call twice."""

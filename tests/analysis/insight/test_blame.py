@@ -133,3 +133,15 @@ def test_limits_name_the_bound(tmp_path):
     assert limits.path["seconds"].to_dict() == pytest.approx({"b": 4.0, "a": 2.0})
     assert "critical path" in repr(limits)
     assert "6.00 s" in limits.sentences[0]
+
+
+def test_clocks_that_differ_do_not_stop_the_walk(tmp_path):
+    # The dependency seems to begin after its dependent, which ran before it in the same thread.
+    tasks = tasks_of(("a-0", 2, 3, ""), ("b-0", 1, 2, "a-0"), ("c-0", 3, 4, "b-0"))
+    run = graph_run(tmp_path, tasks, duration=4)
+
+    blame = blame_walk(run)
+
+    assert blame["start"].iloc[0] == 0
+    assert blame["stop"].iloc[-1] == 4
+    assert blame["group"].tolist()[-2:] == ["a", "c"]

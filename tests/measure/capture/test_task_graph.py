@@ -196,3 +196,19 @@ def test_held_bytes_sum_to_the_managed_memory(client, observed):
     managed = (scheduler["managed"] + scheduler["spilled"]).values
     at = np.abs(scheduler["time"].values - held["time"].values.max()).argmin()
     assert last["nbytes"].values.sum() == pytest.approx(managed[at], rel=0.01)
+
+
+def test_graph_has_the_dependencies_of_earlier_tasks(client, observed):
+    before = {"y-a": (inc, 1), "y-b": (inc, "y-a")}
+    futures = client.get(before, ["y-a", "y-b"], sync=False)
+    wait(futures)
+    with observed(client) as observation:
+        assert client.submit(inc, futures[1], key="y-c").result() == 4
+
+    run = observation.run
+    graph, keys = run.task_graph(), run.task_keys()
+    assert len(graph) == 3
+    assert graph.indptr.tolist() == [0, 0, 1, 2]
+    assert graph.indices.tolist() == [0, 1]
+    assert graph.submission.tolist() == [-1, -1, 0]
+    assert keys[graph.row[2]] == "y-c"
