@@ -58,3 +58,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add ``%%benchkit`` to a notebook: ``%load_ext benchkit``.
+
+    Parameters
+    ----------
+    shell : IPython.InteractiveShell
+        The session.
+    """
+    import_module("benchkit.experiment.cell_magic").register(shell)

@@ -17,6 +17,7 @@ from benchkit.cli.dashboard import dashboard
 from benchkit.cli.data import data
 from benchkit.cli.doctor import doctor
 from benchkit.cli.env import env
+from benchkit.cli.init import init
 from benchkit.cli.insight import whatif
 from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
@@ -101,6 +102,7 @@ def main() -> None:
 
 
 for command in (
+    init,
     list_command,
     run,
     ab,

@@ -1,0 +1,1 @@
+"""The files of a new project, and the function that writes them."""

@@ -1,0 +1,71 @@
+"""The files of a new project work at once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchkit.cli.main import benchkit as main
+from benchkit.store.store import Store
+
+FILES = [
+    ".github/workflows/benchmark.yml",
+    "environments/two-workers.yaml",
+    "notebooks/explore.ipynb",
+    "workloads/own.py",
+]
+
+
+def test_init_writes_all_files_and_names_the_next_commands(tmp_path):
+    done = CliRunner().invoke(main, ["init", str(tmp_path / "new")])
+
+    assert done.exit_code == 0
+    found = [p for p in (tmp_path / "new").rglob("*") if p.is_file()]
+    assert sorted(str(p.relative_to(tmp_path / "new")) for p in found) == FILES
+    assert "benchkit run own.sums" in done.stderr
+
+
+def test_init_keeps_existing_files(tmp_path):
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "own.py").write_text("mine")
+    done = CliRunner().invoke(main, ["init", str(tmp_path), "--json"])
+
+    (row,) = json.loads(done.stdout)
+    assert row["kept"] == [str(tmp_path / "workloads" / "own.py")]
+    assert (tmp_path / "workloads" / "own.py").read_text() == "mine"
+
+
+def test_init_names_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(main, ["init", str(tmp_path / "file" / "x")])
+
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_workflow_of_a_project_is_valid(tmp_path):
+    actionlint = shutil.which("actionlint", path=str(Path(sys.executable).parent))
+    CliRunner().invoke(main, ["init", str(tmp_path)])
+    workflow = tmp_path / ".github" / "workflows" / "benchmark.yml"
+    done = subprocess.run([actionlint, workflow], capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.slow
+def test_project_measures_its_variants_at_once(tmp_path):
+    CliRunner().invoke(main, ["init", str(tmp_path)])
+    command = [sys.executable, "-m", "benchkit", "ab", "two-workers", "own.sums", "-n", "2"]
+    sweep = ["--sweep", "param.method=single,batched", "-q"]
+    done = subprocess.run([*command, *sweep], cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.returncode in (0, 1, 4), done.stdout + done.stderr
+    runs = Store(tmp_path / "benchkit-store").runs()
+    assert set(runs["outcome"]) == {"ok"}
+    assert set(runs["workload"]) == {"own.sums[method=single]", "own.sums[method=batched]"}
