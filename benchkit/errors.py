@@ -43,6 +43,7 @@ __all__ = [
     "NotEnoughRuns",
     "NotRecorded",
     "SiteError",
+    "StoreAccessError",
     "StoreError",
     "UnknownRun",
     "UnknownWorkload",
@@ -110,6 +111,12 @@ class InvalidStoreError(UsageError):
 
 class StoreError(BenchkitError):
     """A store could not be written or read: disk full, no permission, index being replaced."""
+
+
+class StoreAccessError(StoreError):
+    """The bucket of a store refuses the credentials, or there are none."""
+
+    exit_code = 2
 
 
 class SiteError(BenchkitError):

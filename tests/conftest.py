@@ -9,8 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from helpers import s3_server
+from helpers.fault_proxy import FaultProxy
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +66,42 @@ def a_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ):
         da.random.random((3000, 3000), chunks=500).dot(da.ones((3000, 20))).sum().compute()
     return recorded.run.tree
+
+
+@pytest.fixture(scope="session")
+def s3_emulator() -> Iterator[str]:
+    """Yield the address of an emulated S3 server."""
+    with s3_server.emulator() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def rados_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
+    """Yield a proxy with faults in front of a real S3 server; skip if it is not installed."""
+    with (
+        s3_server.rados_gateway(tmp_path_factory.mktemp("ceph")) as url,
+        FaultProxy(url) as proxy,
+    ):
+        yield proxy
+
+
+def _empty_bucket(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    for name, value in s3_server.variables(url).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("BENCHKIT_CACHE", str(tmp_path / "cache"))
+    return f"s3://{s3_server.BUCKET}/{uuid4().hex}"
+
+
+@pytest.fixture
+def bucket(s3_emulator: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Return the address of an empty store on the emulated server."""
+    return _empty_bucket(s3_emulator, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def real_bucket(rados_gateway: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Return the address of an empty store on the real server, behind the proxy."""
+    return _empty_bucket(rados_gateway.url, monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import s3_server
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -63,7 +64,13 @@ def _as_script(body):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [b for b in blocks("README.md", "console") if "$ " in b])
-def test_readme_commands_run(folder, body):
+def test_readme_commands_run(folder, body, request, monkeypatch):
+    if "s3://" in body:
+        bucket, url = re.search(r"s3://([\w-]+)", body)[1], request.getfixturevalue("s3_emulator")
+        s3_server.create_bucket(url, bucket)
+        for name, value in s3_server.variables(url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("BENCHKIT_CACHE", str(folder / "cache"))
     for line in body.splitlines():
         words = shlex.split(line.removeprefix("$ "))
         module = {"benchkit": "benchkit", "papermill": "papermill"}[words[0]]

@@ -19,7 +19,6 @@ from benchkit.cli.options import (
 )
 from benchkit.errors import NotEnoughRuns, UsageError
 from benchkit.formatting import counted
-from benchkit.whole_file import write_whole
 
 if TYPE_CHECKING:
     from benchkit.analysis.compare.comparison import Comparison
@@ -193,9 +192,13 @@ def _write_report(
     from benchkit.show.reports.reports import ab_report
 
     try:
-        page = ab_report(experiment.store, experiment.id, metrics=metrics, folder=output)
-        write_whole(page.with_suffix(".md"), comparison.to_markdown())
-        write_whole(page.with_suffix(".json"), as_json_text(comparison.to_records()))
+        table = {
+            ".md": comparison.to_markdown(),
+            ".json": as_json_text(comparison.to_records()),
+        }
+        page = ab_report(
+            experiment.store, experiment.id, metrics=metrics, folder=output, texts=table
+        )
     except (BenchkitError, OSError) as error:
         click.echo(f"warning: report not written: {describe_error(error)}", err=True)
         return

@@ -84,7 +84,7 @@ def dashboard(
 
     chosen_template()  # reject an invalid template before serving
     if follow not in (None, "", "latest"):  # reject an unknown experiment too
-        follow = str(read_plan(Store(store, create=False).path, follow)["id"])
+        follow = str(read_plan(Store(store, create=False), follow)["id"])
     serve(
         store,
         port=port,

@@ -135,8 +135,9 @@ def common(*names: str) -> Callable[..., Any]:
     """
     options = {
         "store": [
-            click.option("--store", metavar="FOLDER",
-                         help="Store of runs; default $BENCHKIT_STORE, ./benchkit-store."),
+            click.option("--store", metavar="FOLDER|URL",
+                         help="Store of runs, or s3://bucket/prefix, gs://..., az://...; default "
+                         "$BENCHKIT_STORE, ./benchkit-store."),
         ],
         "workloads": [
             click.option("--workloads", "folders", multiple=True, metavar="DIR",

@@ -77,8 +77,8 @@ def check_release(
     except NotEnoughRuns as error:
         click.echo(f"no report: {error}", err=True)
     else:
-        page = ab_report(experiment.store, experiment.id, folder=output)
-        write_whole(page.with_suffix(".md"), comparison.to_markdown())
+        table = {".md": comparison.to_markdown()}
+        page = ab_report(experiment.store, experiment.id, folder=output, texts=table)
         click.echo(comparison.to_table())
         click.echo(f"\n{comparison.sentence}")
         click.echo(f"report: {page}", err=True)

@@ -206,9 +206,7 @@ def store_prune(
     if as_json:
         print_json([{"runs": len(chosen), "bytes": size, "moved": done}])
     elif yes:
-        click.echo(
-            f"{counted(done, 'run')} ({format_bytes(size)}) moved to {run_store.path / 'trash'}"
-        )
+        click.echo(f"{counted(done, 'run')} ({format_bytes(size)}) moved to {run_store.path}/trash")
     else:
         click.echo(
             f"{counted(len(chosen), 'run')} ({format_bytes(size)}) would be moved: --yes moves them"

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from uuid import uuid4
 
 import benchkit
-from benchkit.errors import BenchkitError, install_command
+from benchkit.errors import AlreadyStored, UsageError, install_command
 from benchkit.experiment.environment.environment import CURRENT
 from benchkit.experiment.environment.lookup import find_environment
 from benchkit.experiment.paths import collect_workloads
@@ -36,7 +37,7 @@ MIN_DISK_BYTES = 5 * 2**30
 _EXTRAS = {
     "show": ("panel", "bokeh", "hvplot", "nbconvert"),
     "workloads": ("duckdb", "tpchgen-cli"),
-    "cloud": ("obstore",),
+    "cloud": ("obstore", "boto3"),
     "s3": ("s3fs",),
     "coiled": ("coiled",),
 }
@@ -153,9 +154,27 @@ def _workloads() -> tuple[str, str]:
 def _store(path: str | None) -> tuple[str, str]:
     try:
         store = Store(path, create=False)
-        return _disk(Path(store.path), f"{counted(len(store), 'run')}, ")
-    except BenchkitError as error:
+        before = f"{counted(len(store), 'run')}, "
+        return _disk(store.path, before) if isinstance(store.path, Path) else _bucket(store, before)
+    except UsageError as error:
         return "absent", str(error)
+
+
+def _bucket(store: Store, before: str) -> tuple[str, str]:
+    """Write a file twice, read it and delete it."""
+    name, began = f"tmp/{uuid4().hex}", time.monotonic()
+    store.files.create(name, b"x")
+    try:
+        store.files.create(name, b"y")
+    except AlreadyStored:
+        kept = store.files.read(name) == b"x"
+    else:
+        kept = False
+    store.files.delete(name)
+    if not kept:
+        return "trouble", f"{store.path} replaces files: concurrent writers would lose runs"
+    elapsed = format_seconds(time.monotonic() - began)
+    return "ok", f"{before}{store.path}: a file was written, read and deleted in {elapsed}"
 
 
 def _disk(folder: Path, before: str = "") -> tuple[str, str]:

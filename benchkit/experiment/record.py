@@ -12,7 +12,6 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -31,6 +30,7 @@ from benchkit.measure.recording import RecordingWriter
 from benchkit.measure.run_ids import new_id
 from benchkit.store.build.run_from_recording import run_from_recording
 from benchkit.store.run import Run
+from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 
 __all__ = ["Recorder", "record"]
@@ -212,7 +212,7 @@ class Recorder:
         self.id = new_id()
         self.store.create()
         # In the store: if this process is killed, the next check makes a run from the saved data.
-        folder = Path(self.store.path) / "tmp" / "recordings"
+        folder = self.store.files.workspace(RECORDINGS)
         try:
             self._writer = RecordingWriter(folder, self.id)
         except OSError as error:

@@ -11,7 +11,40 @@ from pathlib import Path
 
 import xarray as xr
 
-__all__ = ["move_artifacts", "record_artifacts"]
+from benchkit.store.runfile.file import read_record, run_name
+from benchkit.store.storage import Files
+
+__all__ = ["artifact_files", "move_artifacts", "record_artifacts"]
+
+
+def artifact_files(files: Files, run_id: str) -> list[Path]:
+    """Return the additional files of a run.
+
+    Parameters
+    ----------
+    files : Files
+        Files of the store.
+    run_id : str
+        Full id.
+
+    Returns
+    -------
+    list of Path
+        Local paths, sorted.
+
+    Raises
+    ------
+    UnreadableRun
+        The run file is damaged or missing.
+    """
+    experiment = read_record(files.path(run_name(run_id))).get("experiment")
+    names = sorted(files.walk(_folder(experiment, run_id)))
+    files.fetch(names)
+    return [files.path(name) for name in names]
+
+
+def _folder(experiment: str | None, run_id: str) -> str:
+    return f"experiments/{experiment or 'none'}/extras/{run_id}"
 
 
 def record_artifacts(tree: xr.DataTree, recording: Path, experiment: str, run_id: str) -> None:
@@ -32,32 +65,30 @@ def record_artifacts(tree: xr.DataTree, recording: Path, experiment: str, run_id
         tree.attrs["extras"] = json.dumps(names)
 
 
-def move_artifacts(recording: Path, root: Path, experiment: str, run_id: str) -> None:
+def move_artifacts(recording: Path, files: Files, experiment: str, run_id: str) -> None:
     """Move additional files of a recording into the store, then delete the recording.
 
     Parameters
     ----------
     recording : Path
         Recording of a run that is in the store.
-    root : Path
-        Folder of the store.
+    files : Files
+        Files of the store.
     experiment, run_id : str
         Ids that name the target folder.
 
     Raises
     ------
-    OSError
-        A file cannot be moved; the recording stays, and the next `benchkit store check` retries.
+    OSError, StoreError
+        A file cannot be moved; it stays, and the next `benchkit store check` retries.
     """
+    folder = _folder(experiment, run_id)
     for extra in _extras(recording):
-        target = root / _folder(experiment, run_id)
+        target = files.workspace(folder)
         target.mkdir(parents=True, exist_ok=True)
         shutil.move(str(extra), target / extra.name)
+    files.publish(folder)
     shutil.rmtree(recording, ignore_errors=True)
-
-
-def _folder(experiment: str, run_id: str) -> str:
-    return f"experiments/{experiment or 'none'}/extras/{run_id}"
 
 
 def _extras(recording: Path) -> list[Path]:

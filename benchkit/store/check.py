@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,12 +16,17 @@ from benchkit.formatting import counted
 from benchkit.measure.recording import WRITER_SILENT_S, is_abandoned, waits_for_adoption
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
-from benchkit.store.files import LocalFiles
 from benchkit.store.index.catalogue import Catalogue
 from benchkit.store.manifest import STORE_FILE
 from benchkit.store.runfile.file import encode_run, index_record, run_name, stored_record
+from benchkit.store.storage import RECORDINGS, Files
 
 __all__ = ["CheckReport", "inspect_store"]
+
+#: Files that are copied to the local cache at a time: all together may exceed its limit.
+_FETCHED_FILES = 500
+#: Beginnings of the names of files whose bytes are checked.
+_READ_FOLDERS = ("runs/", "marks/", "ledger/")
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,7 +124,7 @@ class CheckReport:
 
 
 def inspect_store(
-    files: LocalFiles, catalogue: Catalogue, *, repair: bool, quick: bool = False
+    files: Files, catalogue: Catalogue, *, repair: bool, quick: bool = False
 ) -> CheckReport:
     """Check every file of a store; with `repair`, add unlisted runs and remove leftovers.
 
@@ -128,7 +133,7 @@ def inspect_store(
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
     catalogue : Catalogue
         Index of the store.
@@ -144,6 +149,7 @@ def inspect_store(
     """
     failed: list[str] = []
     rescued = _rescue(files, catalogue, failed) if repair else []
+    files.fetch([*files.list("index/new"), *files.list("index")], fresh=not quick)
     damaged = catalogue.damaged()
     if repair:
         _delete(files, damaged, failed)
@@ -155,7 +161,7 @@ def inspect_store(
     pruned = {name.rpartition("/")[2].removesuffix(".nc") for name in files.walk("trash")}
     n_readable = 0
     adopted, orphans, unreadable, strangers, bad = [], [], [], [], []
-    for name in files.walk():
+    for name in _fetched(files, fresh=not quick):
         if not STORE_FILE.fullmatch(name):
             strangers.append(name)
         elif name.startswith(("marks/", "ledger/")):
@@ -213,21 +219,37 @@ def inspect_store(
     )
 
 
-def _delete(files: LocalFiles, names: Iterable[str], failed: list[str]) -> None:
+def _delete(files: Files, names: Iterable[str], failed: list[str]) -> None:
     for name in names:
         try:
             files.delete(name)
         except OSError as error:
             failed.append(f"{files.path(name)}: not deleted: {error.strerror or error}")
+        except StoreError as error:
+            failed.append(str(error))
 
 
-def _recordings(files: LocalFiles) -> list[Path]:
-    heads = (files.root / "tmp" / "recordings").glob("**/head.json")
+def _recordings(files: Files) -> list[Path]:
+    heads = files.workspace(RECORDINGS).glob("**/head.json")
     return sorted(head.parent for head in heads)
 
 
-def _rescue(files: LocalFiles, catalogue: Catalogue, failed: list[str]) -> list[str]:
+def _fetched(files: Files, *, fresh: bool) -> Iterator[str]:
+    """Iterate over all files; if `fresh`, those of runs, marks and events are copied before."""
+    names = list(files.walk())
+    for start in range(0, len(names), _FETCHED_FILES):
+        part = names[start : start + _FETCHED_FILES]
+        if fresh:
+            files.fetch((n for n in part if n.startswith(_READ_FOLDERS)), fresh=True)
+        yield from part
+
+
+def _rescue(files: Files, catalogue: Catalogue, failed: list[str]) -> list[str]:
     """Build runs from the recordings of killed processes and return their ids."""
+    try:
+        files.rescue()
+    except StoreError as error:
+        failed.append(str(error))
     rescued = []
     for path in _recordings(files):
         if not is_abandoned(path):
@@ -248,8 +270,8 @@ def _rescue(files: LocalFiles, catalogue: Catalogue, failed: list[str]) -> list[
         except StoreError as error:
             failed.append(str(error))
             continue
-        with suppress(OSError):
-            move_artifacts(path, files.root, *ids)
+        with suppress(OSError, StoreError):
+            move_artifacts(path, files, *ids)
     return rescued
 
 
@@ -263,7 +285,7 @@ def _verified_record(path: Path, run_id: str, digest: str | None) -> dict[str, A
     return record
 
 
-def _json_problems(files: LocalFiles, name: str) -> list[str]:
+def _json_problems(files: Files, name: str) -> list[str]:
     """Return the problem of a mark or a ledger event, at most one."""
     folder, _, rest = name.partition("/")
     try:

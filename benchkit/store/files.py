@@ -1,24 +1,21 @@
-"""Read and write the files of a store: a folder, or a prefix in a bucket.
+"""Read and write the files of a store in a folder.
 
-Handles names and content only; runs, marks and the index use the same methods. Every write creates
-a new name and never replaces a file: the slower of two concurrent writers gets `AlreadyStored`. A
-class for buckets needs the same methods; its `path` would copy the file to a local cache.
+Every file is written as a draft first and then moved to its name, durably and atomically.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from benchkit.errors import AlreadyStored, StoreError
+from benchkit.store.storage import Files
 
 __all__ = ["LocalFiles"]
 
@@ -31,8 +28,8 @@ CLAIM_WAIT_S = 10.0
 _NO_HARD_LINK_ERRORS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
-class LocalFiles:
-    """Files below one folder, named by their path in it with ``/`` between the parts.
+class LocalFiles(Files):
+    """Files below one folder.
 
     Parameters
     ----------
@@ -40,41 +37,37 @@ class LocalFiles:
         The folder; created by the first write.
     """
 
+    root: Path
+
     def __init__(self, root: Path) -> None:
-        self.root = Path(root)
+        super().__init__(Path(root))
+
+    @property
+    def address(self) -> str:
+        return str(self.root.resolve())
 
     def path(self, name: str) -> Path:
-        """Return the local path of a file.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        Path
-            The file; it may be missing.
-        """
         return self.root / name
 
+    def fetch(self, names: Iterable[str], *, fresh: bool = False) -> None:
+        pass
+
+    def workspace(self, folder: str) -> Path:
+        return self.root / folder
+
+    def publish(self, folder: str) -> None:
+        pass
+
+    def rescue(self) -> None:
+        pass
+
     def create(self, name: str, data: bytes) -> None:
-        """Write a new file durably and atomically; never replace an existing file.
+        self._write(name, data, self._publish_draft)
 
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-        data : bytes
-            Content of the file.
+    def replace(self, name: str, data: bytes) -> None:
+        self._write(name, data, os.replace)
 
-        Raises
-        ------
-        AlreadyStored
-            A file with this name exists.
-        StoreError
-            The file could not be written (disk full, no permission); no partial file remains.
-        """
+    def _write(self, name: str, data: bytes, move: Callable[[Path, Path], object]) -> None:
         draft, final = self.root / "tmp" / uuid4().hex, self.root / name
         try:
             _make_folder(draft.parent)
@@ -83,7 +76,7 @@ class LocalFiles:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            self._publish(draft, final)
+            move(draft, final)
             _sync_folder(final.parent)
         except FileExistsError as error:
             raise AlreadyStored(name) from error
@@ -95,7 +88,7 @@ class LocalFiles:
             with suppress(OSError):  # a full disk must not hide the first error
                 draft.unlink()
 
-    def _publish(self, draft: Path, final: Path) -> None:
+    def _publish_draft(self, draft: Path, final: Path) -> None:
         """Move a complete draft to its name atomically; fail if the name exists."""
         try:
             os.link(draft, final)  # os.rename would replace a file
@@ -131,90 +124,15 @@ class LocalFiles:
             claim.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        bytes
-            The content.
-
-        Raises
-        ------
-        FileNotFoundError
-            The file does not exist.
-        """
         return (self.root / name).read_bytes()
 
-    def read_objects(self, folder: str) -> list[dict[str, Any]]:
-        """Return the JSON objects in the files of a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-
-        Returns
-        -------
-        list of dict
-            A dict per file ``*.json``, ordered by file name; damaged files are skipped, because
-            `check` reports them.
-        """
-        objects = []
-        for name in self.list(folder, ".json"):
-            with suppress(ValueError):
-                objects.append(json.loads(self.read(name)))
-        return [item for item in objects if isinstance(item, dict)]
-
     def exists(self, name: str) -> bool:
-        """Return whether a file exists.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        bool
-            False also if the name is that of a folder.
-        """
         return (self.root / name).is_file()
 
     def list(self, folder: str, suffix: str = "") -> Sequence[str]:
-        """Return the names of the files directly in a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-        suffix : str, optional
-            Only names with this suffix, such as ``".json"``.
-
-        Returns
-        -------
-        sequence of str
-            Names in the store, sorted; empty if the folder is missing.
-        """
         return [name for name, is_folder in self._entries(folder, suffix) if not is_folder]
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the names of the folders directly in a folder.
-
-        Parameters
-        ----------
-        folder : str
-            Name of the folder in the store.
-
-        Returns
-        -------
-        sequence of str
-            Names in the store, sorted; empty if the folder is missing.
-        """
         return [name for name, is_folder in self._entries(folder, "") if is_folder]
 
     def _entries(self, folder: str, suffix: str) -> Sequence[tuple[str, bool]]:
@@ -228,47 +146,17 @@ class LocalFiles:
             return []
 
     def walk(self, folder: str = "") -> Iterator[str]:
-        """Iterate over the files in and below a folder.
-
-        Parameters
-        ----------
-        folder : str, optional
-            Name of the folder in the store; by default the whole store.
-
-        Yields
-        ------
-        str
-            Name of a file in the store, sorted per folder; unfinished writes excluded.
-        """
         for name, is_folder in self._entries(folder, ""):
             if not is_folder:
                 yield name
             elif name != "tmp":
                 yield from self.walk(name)
 
-    def delete(self, name: str) -> None:
-        """Delete a file; a missing file is not an error.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-        """
-        (self.root / name).unlink(missing_ok=True)
+    def delete(self, *names: str) -> None:
+        for name in names:
+            (self.root / name).unlink(missing_ok=True)
 
     def move(self, name: str, to: str) -> None:
-        """Rename a file durably; a missing file is not an error.
-
-        Parameters
-        ----------
-        name, to : str
-            Old and new name of the file in the store.
-
-        Raises
-        ------
-        StoreError
-            The file could not be moved and keeps its name.
-        """
         try:
             _make_folder((self.root / to).parent)
             with suppress(FileNotFoundError):
@@ -278,13 +166,6 @@ class LocalFiles:
             raise StoreError(f"{self.root / name}: not moved to {to}: {error.strerror}") from error
 
     def leftovers(self) -> Sequence[str]:
-        """Return the names of unfinished writes.
-
-        Returns
-        -------
-        sequence of str
-            Names of drafts that are older than `STALE_AFTER_S`.
-        """
         return [name for name in self.list("tmp") if self._age_s(name) > STALE_AFTER_S]
 
     def _age_s(self, name: str) -> float:
@@ -293,18 +174,6 @@ class LocalFiles:
         return 0.0
 
     def size(self, name: str) -> int:
-        """Return the size of a file.
-
-        Parameters
-        ----------
-        name : str
-            Name of the file in the store.
-
-        Returns
-        -------
-        int
-            In B; 0 if the file is missing.
-        """
         with suppress(FileNotFoundError):
             return (self.root / name).stat().st_size
         return 0

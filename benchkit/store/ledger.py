@@ -13,7 +13,7 @@ from typing import Any
 
 from benchkit.errors import UsageError
 from benchkit.measure.run_ids import new_id
-from benchkit.store.files import LocalFiles
+from benchkit.store.storage import Files
 from benchkit.values import json_safe
 
 __all__ = ["FOLDER", "KINDS", "add_event", "read_events"]
@@ -35,12 +35,12 @@ KINDS = (
 )
 
 
-def add_event(files: LocalFiles, kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def add_event(files: Files, kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Write an event.
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
     kind : str
         One of `KINDS`.
@@ -66,12 +66,12 @@ def add_event(files: LocalFiles, kind: str, facts: Mapping[str, Any]) -> dict[st
     return event
 
 
-def read_events(files: LocalFiles) -> list[dict[str, Any]]:
+def read_events(files: Files) -> list[dict[str, Any]]:
     """Return all events, oldest first.
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
 
     Returns

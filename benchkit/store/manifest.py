@@ -17,7 +17,7 @@ import dask
 
 from benchkit.errors import AlreadyStored, InvalidStoreError
 from benchkit.measure.run_ids import new_id
-from benchkit.store.files import LocalFiles
+from benchkit.store.storage import RECORDINGS, Files
 from benchkit.working_folder import working_folder
 
 __all__ = ["FORMAT_VERSION", "STORE_FILE", "default_store", "read_meta", "write_meta"]
@@ -52,12 +52,12 @@ def default_store() -> str:
     )
 
 
-def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
+def read_meta(files: Files, *, create: bool) -> dict[str, Any]:
     """Return the content of store.json.
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         The folder.
     create : bool
         Whether the store may be missing.
@@ -81,7 +81,7 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
         _check_new_store(files, create)
         return {}
     except OSError as error:
-        if root.is_file():
+        if os.path.isfile(root):
             raise InvalidStoreError(f"{root}: a file, not a store: give a folder") from error
         raise InvalidStoreError(f"{root}: cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -97,14 +97,12 @@ def read_meta(files: LocalFiles, *, create: bool) -> dict[str, Any]:
     return meta
 
 
-def _check_new_store(files: LocalFiles, create: bool) -> None:
+def _check_new_store(files: Files, create: bool) -> None:
     """Raise unless a store may be created there, or has only lost its store.json."""
     root = files.root
-    if not create and not root.exists():
-        raise InvalidStoreError(f"{root}: no store there: `benchkit run` creates one")
     # Ignore tmp/: a writer that is creating the store writes its draft there, then store.json.
-    entries = [entry for entry in os.listdir(root) if entry != "tmp"] if root.is_dir() else []
-    has_parts = bool(entries) or (root / "tmp" / "recordings").is_dir()
+    entries = {*files.list(""), *files.folders("")} - {"tmp"}
+    has_parts = bool(entries) or files.workspace(RECORDINGS).is_dir()
     if files.exists(_NAME) or (has_parts and _is_unfinished(files, entries)):
         return
     if entries:
@@ -112,25 +110,26 @@ def _check_new_store(files: LocalFiles, create: bool) -> None:
             f"{root}: not a store (no {_NAME}), and not empty: give an empty or a new folder"
         )
     if not create:
-        raise InvalidStoreError(f"{root}: an empty folder, not a store: `benchkit run` creates one")
+        is_empty = "an empty folder, not a store" if os.path.isdir(root) else "no store there"
+        raise InvalidStoreError(f"{root}: {is_empty}: `benchkit run` creates one")
 
 
-def _is_unfinished(files: LocalFiles, entries: list[str]) -> bool:
+def _is_unfinished(files: Files, entries: set[str]) -> bool:
     """Return whether a folder holds only files of a store, as a killed command leaves them."""
-    experiments = files.root / "experiments"
+    experiments = [*files.list("experiments"), *files.folders("experiments")]
     return (
-        set(entries) <= _UNFINISHED_FOLDERS
+        entries <= _UNFINISHED_FOLDERS
         and all(STORE_FILE.fullmatch(name) for name in files.walk())
-        and all(re.fullmatch(_ID, path.name) for path in experiments.glob("*"))
+        and all(re.fullmatch(f"experiments/{_ID}", name) for name in experiments)
     )
 
 
-def write_meta(files: LocalFiles) -> dict[str, Any]:
+def write_meta(files: Files) -> dict[str, Any]:
     """Create store.json, unless another writer has created it.
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         The folder.
 
     Returns

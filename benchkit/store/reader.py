@@ -11,10 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import xarray as xr
 
-from benchkit.errors import InvalidStoreError, UnknownRun, UsageError, did_you_mean
+from benchkit.errors import UnknownRun, UsageError, did_you_mean
 from benchkit.measure.arguments import check_text, list_of
 from benchkit.measure.run_ids import is_id
-from benchkit.store.files import LocalFiles
+from benchkit.store.artifacts import artifact_files
+from benchkit.store.bucket import open_files
 from benchkit.store.index.arrow import (
     order_by_time,
     plain_array,
@@ -45,14 +46,14 @@ _MARK_COLUMNS = ("comparable", "reason")
 
 
 class StoreReader:
-    """Read access to a folder of runs.
+    """Read access to a store of runs.
 
     Parameters
     ----------
-    path : path, optional
-        The folder; by default, and if empty, the result of `default_store`.
+    path : path or str, optional
+        A folder or the address of a bucket; by default that of `default_store`.
     create : bool, default True
-        Accept a missing folder.
+        Accept a missing store.
 
     Raises
     ------
@@ -61,13 +62,8 @@ class StoreReader:
     """
 
     def __init__(self, path: str | Path | None = None, create: bool = True) -> None:
-        text = str(path or default_store()).removeprefix("file://")
-        if "://" in text:
-            raise InvalidStoreError(
-                f"{text}: stores in buckets are not supported yet: give a folder"
-            )
-        self.path = Path(text).expanduser()
-        self.files = LocalFiles(self.path)
+        self.files = open_files(str(path or default_store()))
+        self.path: Any = self.files.root
         self.catalogue = Catalogue(self.files)
         self._meta = read_meta(self.files, create=create)
 
@@ -127,7 +123,9 @@ class StoreReader:
         UnreadableRun
             A file is damaged.
         """
-        return [self.open(run_id, groups) for run_id in list_of(run_ids, "run_ids")]
+        ids = [self.resolve(run_id) for run_id in list_of(run_ids, "run_ids")]
+        self.files.fetch(map(run_name, ids))
+        return [self.open(run_id, groups) for run_id in ids]
 
     def file(self, run_id: str) -> Path:
         """Return the path of the NetCDF file of a run; other tools may read it.
@@ -166,9 +164,10 @@ class StoreReader:
         ------
         UnknownRun
             No run has this id, or several ids begin with it.
+        UnreadableRun
+            The file of the run is damaged.
         """
-        folders = self.path.glob(f"experiments/*/extras/{self.resolve(run_id)}")
-        return sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
+        return artifact_files(self.files, self.resolve(run_id))
 
     def resolve(self, run_id: str) -> str:
         """Return the full id for an id, an unambiguous beginning of an id, or ``"latest"``.
@@ -380,7 +379,7 @@ class StoreReader:
             outcome, size in B, and times of the first and last run.
         """
         frame = self.runs(columns=["workload", "started", "outcome", "environment"])
-        sizes = [self.files.size(name) for name in self.files.walk()]
+        sizes = self.files.sizes()
         return {
             "path": str(self.path),
             "id": self._meta.get("id"),
@@ -396,5 +395,5 @@ class StoreReader:
             "records": len(self.files.list("index/new", ".json")),
             "segments": len(self.files.list("index", ".parquet")),
             "files": len(sizes),
-            "bytes": int(sum(sizes)),
+            "bytes": int(sum(sizes.values())),
         }

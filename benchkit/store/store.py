@@ -1,4 +1,4 @@
-"""Store: a folder of immutable run files, marks on runs, and an index.
+"""Store: immutable run files, marks on runs, and an index, in a folder or a bucket.
 
 The content of a store is the union of its files: copying files merges two stores. A crash between
 the two writes of `add` leaves a complete run file, which `check` adds to the index.
@@ -32,6 +32,7 @@ from benchkit.store.runfile.file import (
     run_name,
     stored_record,
 )
+from benchkit.store.storage import RECORDINGS, in_parallel
 from benchkit.table import Table
 
 __all__ = ["Store"]
@@ -41,21 +42,24 @@ _COMPACTION_CHECK_EVERY_RUNS = 64
 
 
 class Store(StoreReader):
-    """A set of runs in a folder.
+    """A set of runs in a folder or in a bucket.
 
     Any number of processes and threads may use one store at once, on one machine or on many.
 
     Parameters
     ----------
-    path : path, optional
-        The folder; by default the result of `default_store`.
+    path : path or str, optional
+        The folder, or the address of a bucket: ``s3://bucket/prefix``, ``gs://...``, ``az://...``;
+        by default the result of `default_store`.
     create : bool, default True
-        Accept a missing folder; the first added run creates it.
+        Accept a missing store; the first added run creates it.
 
     Raises
     ------
     InvalidStoreError
         `path` is not a store, or does not exist and `create` is false.
+    StoreError
+        The bucket cannot be reached, or refuses the credentials.
 
     Examples
     --------
@@ -66,7 +70,7 @@ class Store(StoreReader):
     #: Number of runs that this object added.
     _n_added = 0
 
-    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
+    def __reduce__(self) -> tuple[type[Store], tuple[Path | str]]:
         return Store, (self.path,)  # a worker process reads the files itself
 
     def create(self) -> None:
@@ -217,8 +221,9 @@ class Store(StoreReader):
         mark = new_mark(kind, reason=reason, by=by, **what)
         if "runs" in mark:
             mark["runs"] = [self.resolve(run) for run in mark["runs"]]
-        if kind == "undo" and not self.files.exists(f"marks/{mark['mark']}.json"):
-            raise UsageError(f"mark undo: no mark {mark['mark']!r} in {self.path}")
+        undone = mark.get("mark")
+        if kind == "undo" and not (is_id(undone) and self.files.exists(f"marks/{undone}.json")):
+            raise UsageError(f"mark undo: no mark {undone!r} in {self.path}")
         data = encode_mark(mark)
         self._check_mark(mark)
         self.create()
@@ -271,23 +276,28 @@ class Store(StoreReader):
         """
         other = to if isinstance(to, Store) else Store(to)
         other.create()
-        n_copied, damaged, existing = 0, [], []
-        for folder in ("runs", "marks", "ledger", "experiments"):
-            for name in self.files.walk(folder):
-                if other.files.exists(name):
-                    if folder == "runs":
-                        existing.append(name.rpartition("/")[2].removesuffix(".nc"))
-                    continue
+        damaged: list[str] = []
+
+        def copy_file(name: str) -> bool:
+            record = None
+            if name.startswith("runs/"):
                 try:
-                    record = stored_record(self.files.path(name)) if folder == "runs" else None
+                    record = stored_record(self.files.path(name))
                 except UnreadableRun as error:
                     damaged.append(str(error))
-                    continue
-                with suppress(AlreadyStored):
-                    other.files.create(name, self.files.read(name))
-                if record is not None:
-                    n_copied += other.catalogue.add_existing(record)
-        other._list_existing(existing)
+                    return False
+            with suppress(AlreadyStored):
+                other.files.create(name, self.files.read(name))
+            return record is not None and other.catalogue.add_existing(record)
+
+        n_copied = 0
+        for folder in ("runs", "marks", "ledger", "experiments"):
+            present = set(other.files.walk(folder))
+            names = list(self.files.walk(folder))
+            n_copied += sum(in_parallel(copy_file, [n for n in names if n not in present]))
+            if folder == "runs":
+                existing = present.intersection(names)
+        other._list_existing(sorted(n.rpartition("/")[2].removesuffix(".nc") for n in existing))
         if damaged:
             more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
             raise UnreadableRun(f"{damaged[0]}{more}: not copied; everything else was")
@@ -324,7 +334,7 @@ class Store(StoreReader):
         CheckReport
             Problems found and repairs made.
         """
-        if repair and self.path.is_dir():
+        if repair and (self.files.folders("") or self.files.workspace(RECORDINGS).is_dir()):
             with suppress(StoreError):  # the report names what cannot be repaired
                 self.create()
         report = inspect_store(self.files, self.catalogue, repair=repair, quick=quick)

@@ -16,10 +16,20 @@ def make_run() -> Callable[..., xr.DataTree]:
     return _make_run
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests with the marker `store_kinds` once for each kind of store in it."""
+    kinds = metafunc.definition.get_closest_marker("store_kinds")
+    if kinds is not None and "store" in metafunc.fixturenames:
+        s3 = {"real_bucket": [pytest.mark.s3]}
+        params = [pytest.param(kind, marks=s3.get(kind, ())) for kind in kinds.args]
+        metafunc.parametrize("store", params, indirect=True)
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """Return an empty store."""
-    return Store(tmp_path / "store")
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Return an empty store in a folder, or as the marker `store_kinds` says."""
+    kind = getattr(request, "param", "folder")
+    return Store(tmp_path / "store" if kind == "folder" else request.getfixturevalue(kind))
 
 
 @pytest.fixture

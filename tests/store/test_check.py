@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from benchkit.measure.run_ids import derived_id, new_id
 from benchkit.store.check import CheckReport
 from benchkit.store.runfile import digest
 from benchkit.store.runfile.file import encode_run, run_name
+
+pytestmark = pytest.mark.store_kinds("folder", "bucket", "real_bucket")
 
 
 def put_unlisted(store, run):
@@ -62,7 +63,7 @@ def test_check_without_repair_changes_nothing(filled, make_run):
 def test_check_rebuilds_missing_index_from_runs(filled):
     before = filled.runs()
     filled.compact()
-    shutil.rmtree(filled.path / "index")
+    filled.files.delete(*filled.files.walk("index"))
 
     report = filled.check()
 
@@ -76,7 +77,7 @@ def test_check_rebuilds_damaged_index_from_runs(filled, compacted):
     if compacted:
         filled.compact()
     (name,) = filled.files.list("index", ".parquet") or filled.files.list("index/new")[:1]
-    filled.files.path(name).write_bytes(b"rubbish")
+    filled.files.replace(name, b"rubbish")
 
     report = type(filled)(filled.path).check()
 
@@ -87,8 +88,7 @@ def test_check_rebuilds_damaged_index_from_runs(filled, compacted):
 
 def test_check_reports_damaged_run_by_name(filled):
     name = run_name(filled.ids()[0])
-    path = filled.files.path(name)
-    path.write_bytes(path.read_bytes()[:1000])
+    filled.files.replace(name, filled.files.read(name)[:1000])
 
     report = filled.check()
 
@@ -101,10 +101,9 @@ def test_check_reports_damaged_run_by_name(filled):
 
 def damage(store, run_id):
     """Flip one bit in the middle of a run's file."""
-    path = store.files.path(run_name(run_id))
-    data = bytearray(path.read_bytes())
+    data = bytearray(store.files.read(run_name(run_id)))
     data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    store.files.replace(run_name(run_id), bytes(data))
 
 
 def test_check_finds_one_flipped_bit(filled):
@@ -123,7 +122,7 @@ def test_check_finds_exchanged_run(filled, make_run):
     """A complete file of the same run, but with other values than the one that was added."""
     run_id = filled.ids()[3]
     other = make_run(groups=False, id=run_id, duration=1.0)
-    filled.files.path(run_name(run_id)).write_bytes(encode_run(other)[2])
+    filled.files.replace(run_name(run_id), encode_run(other)[2])
 
     report = filled.check()
 
@@ -163,12 +162,9 @@ def test_copy_leaves_out_damaged_runs_and_says_so(filled, tmp_path):
 
 def test_check_reports_run_with_wrong_file_name(filled):
     run_id = new_id()
-    shutil.copy(
-        filled.files.path(run_name(filled.ids()[0])), filled.files.path("") / "runs" / "copy.nc"
-    )
-    other = filled.files.path(run_name(run_id))
-    other.parent.mkdir(exist_ok=True)
-    shutil.copy(filled.files.path(run_name(filled.ids()[0])), other)
+    data = filled.files.read(run_name(filled.ids()[0]))
+    filled.files.create("runs/copy.nc", data)
+    filled.files.create(run_name(run_id), data)
 
     report = filled.check()
 
@@ -201,6 +197,7 @@ def test_check_reports_listed_run_without_file(filled):
     assert not report.healthy
 
 
+@pytest.mark.store_kinds("folder")
 def test_check_deletes_only_old_unfinished_writes(filled):
     for name, age in (("new", 0), ("old", 25 * 3600)):
         path = filled.path / "tmp" / name

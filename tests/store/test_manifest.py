@@ -112,11 +112,6 @@ def test_store_rejects_invalid_manifest_in_one_line(tmp_path, text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_store_rejects_bucket_in_one_line():
-    with pytest.raises(InvalidStoreError, match="s3://bucket/prefix: stores in buckets"):
-        Store("s3://bucket/prefix")
-
-
 RUN = "019dc0de-0000-7000-8000-000000000001"
 
 

@@ -117,6 +117,7 @@ def test_undo_cancels_a_mark_and_another_undo(filled):
 def test_undo_rejects_unknown_mark(filled):
     with pytest.raises(UsageError, match="no mark"):
         filled.mark("undo", mark=new_id())
+    filled.mark("exclude", workload="frame.join")
     with pytest.raises(UsageError, match="no mark"):
         filled.mark("undo", mark="../store")
 

@@ -225,7 +225,7 @@ def resume_bisection(store: Store | str | Path | None, experiment: str) -> Bisec
         The store has no such bisection.
     """
     run_store = store if isinstance(store, Store) else Store(store, create=False)
-    plan = read_plan(run_store.path, experiment, having=PLAN_KEY)
+    plan = read_plan(run_store, experiment, having=PLAN_KEY)
     stored = plan["words"][PLAN_KEY]
     names = ("metric", "folders", "environment_folders", "params", "search")
     target = Target(stored["asked"], **{name: stored[name] for name in names})

@@ -9,6 +9,7 @@ import html
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -364,15 +365,15 @@ def read_bisection(store: Store | str | Path, experiment: str = "latest") -> Bis
     >>> read_bisection("./benchkit-store").table()  # doctest: +SKIP
     """
     run_store = store if isinstance(store, Store) else Store(store, create=False)
-    plan = read_plan(run_store.path, experiment, having=PLAN_KEY)
+    plan = read_plan(run_store, experiment, having=PLAN_KEY)
     stored = plan["words"][PLAN_KEY]
     candidates = [Candidate(**entry) for entry in stored["candidates"]]
     search = Search(len(candidates), by_events=stored["metric"] == OUTCOME, **stored["search"])
     runs = runs_of(run_store, plan["id"], stored.get("ends", ()))
     reasons = replay(search, candidates, runs, stored["metric"])
-    skipped = Path(run_store.path) / "experiments" / plan["id"] / SKIPPED_FILE
-    if skipped.exists():
-        reasons = {**json.loads(skipped.read_text(encoding="utf-8")), **reasons}
+    with suppress(FileNotFoundError):
+        skipped = json.loads(run_store.files.read(f"experiments/{plan['id']}/{SKIPPED_FILE}"))
+        reasons = {**skipped, **reasons}
     for position, candidate in enumerate(candidates):
         if candidate.name in reasons:
             search.skip(position)

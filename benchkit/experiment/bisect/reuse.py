@@ -11,12 +11,12 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from benchkit.experiment.bisect.candidates import Candidate
 from benchkit.experiment.bisect.replay import PLAN_KEY
 from benchkit.experiment.environment.environment import Environment
+from benchkit.experiment.run.plan import read_plans
 from benchkit.measure.provenance import host_name
 from benchkit.measure.workloads import Variant
 from benchkit.store.store import Store
@@ -83,7 +83,7 @@ def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str
     """
     ends: list[list[str]] = []
     pinned = None
-    for experiment, stored in _bisections(Path(store.path)):
+    for experiment, stored in _bisections(store):
         if stored.get("how") != how:
             continue
         pinned = dict(stored["held"])
@@ -97,8 +97,7 @@ def earlier_ends(store: Store, how: str) -> tuple[list[list[str]], dict[str, str
     return ends, pinned
 
 
-def _bisections(store: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for path in sorted((store / "experiments").glob("*/plan.json")):
-        plan = json.loads(path.read_text(encoding="utf-8"))
+def _bisections(store: Store) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for plan in read_plans(store):
         if PLAN_KEY in plan.get("words", {}) and plan["started"] > time.time() - MAX_AGE_S:
-            yield path.parent.name, plan["words"][PLAN_KEY]
+            yield plan["id"], plan["words"][PLAN_KEY]

@@ -24,7 +24,6 @@ from benchkit.experiment.run.events import Event, Finished
 from benchkit.experiment.run.experiment import Experiment
 from benchkit.experiment.run.plan import Arm, Measurement
 from benchkit.measure.runner import DEFAULT_DEADLINE_S
-from benchkit.whole_file import write_whole
 
 __all__ = ["Bisection"]
 
@@ -66,7 +65,7 @@ class Bisection:
         self._records: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._built: set[int] = set()
         self._n_blocks = self._n_runs = 0
-        if not self.ends and not self.experiment.folder.exists():
+        if not self.ends and not self.experiment.is_stored:
             return
         runs = runs_of(self.experiment.store, self.experiment.id, self.ends)
         if len(runs):
@@ -191,8 +190,8 @@ class Bisection:
         self.reasons[self.candidates[position].name] = reason
         report(f"{self.candidates[position].title}: skipped: {reason}")
         # The store has measured runs only, so the reasons are written to a file.
-        path = self.experiment.folder / SKIPPED_FILE
-        write_whole(path, json.dumps(self.reasons, indent=1))
+        name = f"experiments/{self.experiment.id}/{SKIPPED_FILE}"
+        self.experiment.store.files.replace(name, json.dumps(self.reasons, indent=1).encode())
 
     def _add_block(self, pair: tuple[int, int], block: int, report: Callable[[str], None]) -> None:
         """Add a block to the search; skip a build without a usable result, or raise for an end."""

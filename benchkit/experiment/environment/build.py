@@ -19,7 +19,7 @@ from typing import Any
 
 from benchkit.errors import EnvironmentBuildError, InvalidEnvironmentError
 from benchkit.experiment.environment import cache, probe
-from benchkit.experiment.environment.cache import Built, cache_folder, find_built
+from benchkit.experiment.environment.cache import Built, find_built
 from benchkit.experiment.environment.environment import Environment
 from benchkit.experiment.environment.install import conda_content, create_conda, install, resolve
 from benchkit.experiment.environment.measure_copy import measured_folder
@@ -33,6 +33,7 @@ from benchkit.experiment.environment.validate import (
 from benchkit.formatting import counted
 from benchkit.measure.provenance import installed_packages, packages_hash
 from benchkit.whole_file import write_whole
+from benchkit.working_folder import cache_folder
 
 __all__ = ["build", "find_build"]
 

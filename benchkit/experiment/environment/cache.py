@@ -21,10 +21,10 @@ from filelock import FileLock, Timeout
 
 from benchkit.errors import EnvironmentBuildError
 from benchkit.whole_file import write_whole
+from benchkit.working_folder import cache_folder
 
 __all__ = [
     "Built",
-    "cache_folder",
     "find_built",
     "list_built",
     "locked",
@@ -107,21 +107,6 @@ class Built:
             "as_of": self.as_of,
             "created": self.created,
         }
-
-
-def cache_folder() -> Path:
-    """Return the folder of the cache.
-
-    Returns
-    -------
-    path
-        ``$BENCHKIT_CACHE``, else ``benchkit`` below the user's cache folder.
-    """
-    own = os.environ.get("BENCHKIT_CACHE")
-    if own:
-        return Path(own).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "benchkit"
 
 
 def _environments() -> Path:

@@ -13,8 +13,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import benchkit
-from benchkit.experiment.environment.cache import cache_folder
 from benchkit.measure.data.recipe import shipped_recipes
+from benchkit.working_folder import cache_folder
 
 __all__ = ["measured_folder"]
 

@@ -252,7 +252,7 @@ def resume_experiment(
         The store has no such experiment.
     """
     run_store = store if isinstance(store, Store) else Store(store, create=False)
-    plan = read_plan(run_store.path, experiment)
+    plan = read_plan(run_store, experiment)
     arguments = plan["words"]
     if "names" not in arguments:
         raise UsageError(f"experiment {plan['id']}: is a bisection: use `benchkit bisect --resume`")

@@ -24,7 +24,7 @@ from benchkit.experiment.run.estimate import Estimate, known_durations, worker_p
 from benchkit.experiment.run.events import Event, Finished, Planned, Skipped, Started
 from benchkit.experiment.run.kernel import KernelError, MeasuringKernel
 from benchkit.experiment.run.known_workloads import KnownWorkload, load_known
-from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, write_plan
+from benchkit.experiment.run.plan import Arm, Measurement, plan_measurements, plan_name, write_plan
 from benchkit.experiment.run.stopping import MIN_BLOCKS, StopPolicy
 from benchkit.measure.arguments import check_scale, check_seconds, check_tags
 from benchkit.measure.artifacts import parse_capture
@@ -34,6 +34,7 @@ from benchkit.measure.runner import DEFAULT_DEADLINE_S
 from benchkit.measure.workloads import Variant
 from benchkit.store.artifacts import move_artifacts, record_artifacts
 from benchkit.store.build.run_from_recording import run_from_recording
+from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 from benchkit.table import Table
 from benchkit.whole_file import write_whole
@@ -176,7 +177,7 @@ class Experiment:
         return f"<p>Experiment {self.id}: {size}</p>{Table(rows).to_html()}"
 
     def _stored_runs(self) -> list[dict[str, Any]]:
-        if not self.folder.exists():
+        if not self.is_stored:
             return []
         runs = self.store.runs(experiment=self.id)
         return [{str(k): v for k, v in row.items()} for row in runs.to_dict("records")]
@@ -200,11 +201,11 @@ class Experiment:
             `Planned` comes first. `Started` is followed by one `Finished` for each attempt.
         """
         self.store.create()
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._write_plan()
         estimate, policy = self.estimate, self.stop_policy
         with ExitStack() as stack:
             stack.push(self._remove_recordings)
+            stack.callback(self.store.files.publish, f"experiments/{self.id}")
             stack.callback(self._close_kernels)
             is_alone = try_lock("measuring", stack)
             yield Planned(tuple(self.plan), estimate.remaining_seconds, is_alone)
@@ -262,22 +263,20 @@ class Experiment:
 
     @property
     def folder(self) -> Path:
-        """Folder of the plan, the executed notebooks and the reports."""
-        return Path(self.store.path) / "experiments" / self.id
+        """Local folder in which the notebooks, the logs and the reports are written."""
+        return self.store.files.workspace(f"experiments/{self.id}")
 
     @property
     def is_stored(self) -> bool:
         """Whether the store has the plan, so that the experiment can be resumed."""
-        return (self.folder / "plan.json").exists()
+        return self.store.files.exists(plan_name(self.id))
 
     @property
     def recordings(self) -> Path:
         """Folder of raw recordings that are not runs yet."""
-        return Path(self.store.path) / "tmp" / "recordings" / self.id
+        return self.store.files.workspace(f"{RECORDINGS}/{self.id}")
 
     def _write_plan(self) -> None:
-        if self.is_stored:  # a resumed experiment: keep the complete plan
-            return
         settings = {
             "words": dict(self.arguments),
             "started": time.time(),
@@ -291,7 +290,7 @@ class Experiment:
             "capture": self.capture,
             "tags": dict(self.tags),
         }
-        write_plan(self.folder / "plan.json", self.plan, settings)
+        write_plan(self.store, self.id, self.plan, settings)
 
     def _measure(
         self, kernel: MeasuringKernel, arm: Arm, measurement: Measurement
@@ -367,8 +366,9 @@ class Experiment:
         record_artifacts(tree, path, self.id, run_id)
         self.store.add(tree)
         try:
-            move_artifacts(path, self.store.path, self.id, run_id)
-        except OSError as error:
+            move_artifacts(path, self.store.files, self.id, run_id)
+            self.store.files.publish(f"experiments/{self.id}/notebooks")
+        except (OSError, StoreError) as error:
             warnings.warn(f"{run_id}: artifacts of the run were not stored: {error}", stacklevel=2)
         return json.loads(tree.attrs["record"])
 

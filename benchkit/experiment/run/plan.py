@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchkit.errors import UsageError
+from benchkit.errors import AlreadyStored, UsageError
 from benchkit.experiment.environment.environment import Environment
 from benchkit.measure.arguments import check_text
 from benchkit.measure.secrets import redact
-from benchkit.whole_file import write_whole
+from benchkit.store.store import Store
 
 __all__ = [
     "NULL_ARM",
@@ -25,7 +25,9 @@ __all__ = [
     "Arm",
     "Measurement",
     "plan_measurements",
+    "plan_name",
     "read_plan",
+    "read_plans",
     "write_plan",
 ]
 
@@ -144,29 +146,55 @@ def plan_measurements(
     return plan
 
 
-def write_plan(path: Path, plan: Iterable[Measurement], settings: Mapping[str, Any]) -> None:
-    """Write the plan of an experiment atomically.
+def write_plan(
+    store: Store, experiment: str, plan: Iterable[Measurement], settings: Mapping[str, Any]
+) -> None:
+    """Write the plan of an experiment, unless it is stored: a resumed experiment keeps its plan.
 
     Parameters
     ----------
-    path : path
-        File to write.
+    store : Store
+        Store of the experiment.
+    experiment : str
+        Id of the experiment.
     plan : iterable of Measurement
         Measurements in order.
     settings : mapping
         Arms, arguments and options of the experiment, as JSON types.
+
+    Raises
+    ------
+    StoreError
+        The plan could not be written.
     """
     content = {**settings, "plan": [asdict(measurement) for measurement in plan]}
-    write_whole(path, json.dumps(redact(content), indent=1))
+    with suppress(AlreadyStored):
+        store.files.create(plan_name(experiment), json.dumps(redact(content), indent=1).encode())
 
 
-def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[str, Any]:
+def plan_name(experiment: str) -> str:
+    """Return the name of the plan of an experiment.
+
+    Parameters
+    ----------
+    experiment : str
+        Id of the experiment.
+
+    Returns
+    -------
+    str
+        Name of the file in the store.
+    """
+    return f"experiments/{experiment}/plan.json"
+
+
+def read_plan(store: Store, experiment: str, *, having: str = "") -> dict[str, Any]:
     """Return the stored plan and settings of an experiment.
 
     Parameters
     ----------
-    store : path
-        Folder of the store.
+    store : Store
+        Store of the experiment.
     experiment : str
         Id of the experiment, the beginning of it, or "latest".
     having : str, optional
@@ -184,20 +212,41 @@ def read_plan(store: str | Path, experiment: str, *, having: str = "") -> dict[s
         No experiment matches, or several match the beginning of the id.
     """
     check_text(experiment, "experiment")
-    folder = Path(store) / "experiments"
-    plans = {path.parent.name: path for path in sorted(folder.glob("*/plan.json"))}
     if having:
-        plans = {name: path for name, path in plans.items() if having in _arguments(path)}
-    ids = sorted(plans)
+        ids = [plan["id"] for plan in read_plans(store) if having in plan.get("words", {})]
+    else:
+        ids = _planned(store)
     noun = having or "experiment"
     matches = ids[-1:] if experiment == "latest" else [i for i in ids if i.startswith(experiment)]
     if len(matches) != 1:
         count = f"{len(matches)} {noun}s" if matches else f"no {noun}"
         hint = f"the latest are {', '.join(ids[-5:])}" if ids else "it has none"
-        raise UsageError(f"{noun} {experiment!r}: {count} of that id in {store}: {hint}")
-    content = json.loads(plans[matches[0]].read_text(encoding="utf-8"))
-    return {"id": matches[0], **content}
+        raise UsageError(f"{noun} {experiment!r}: {count} of that id in {store.path}: {hint}")
+    return _read(store, matches[0])
 
 
-def _arguments(path: Path) -> Mapping[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")).get("words", {})
+def read_plans(store: Store) -> list[dict[str, Any]]:
+    """Return the plans of all experiments, oldest first.
+
+    Parameters
+    ----------
+    store : Store
+        Store of the experiments.
+
+    Returns
+    -------
+    list of dict
+        Plans as `read_plan` returns them.
+    """
+    return [_read(store, experiment) for experiment in _planned(store)]
+
+
+def _planned(store: Store) -> list[str]:
+    """Return the ids of all experiments, oldest first; other folders have no plan."""
+    ids = [folder.rpartition("/")[2] for folder in store.files.folders("experiments")]
+    store.files.fetch(map(plan_name, ids))
+    return [name for name in ids if store.files.path(plan_name(name)).exists()]
+
+
+def _read(store: Store, experiment: str) -> dict[str, Any]:
+    return {"id": experiment, **json.loads(store.files.read(plan_name(experiment)))}

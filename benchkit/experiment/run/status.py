@@ -1,6 +1,7 @@
 """Progress of an experiment, read from its plan, its runs and its current recordings.
 
-Only the store is read, no process is contacted: read access to the store is sufficient.
+Only the store is read, no process is contacted: read access to the store is sufficient. The
+recordings of a store in a bucket are seen on the measuring machine only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 import pandas as pd
 
 from benchkit.experiment.run.estimate import Estimate, known_durations
-from benchkit.experiment.run.plan import read_plan
+from benchkit.experiment.run.plan import plan_name, read_plan
+from benchkit.store.storage import RECORDINGS
 from benchkit.store.store import Store
 
 __all__ = ["DONE", "FAILED", "OPEN", "RUNNING", "Status", "latest_running", "read_status"]
@@ -93,9 +95,9 @@ def read_status(store: Store, experiment: str = "latest") -> Status:
     UsageError
         The store has no such experiment.
     """
-    plan = read_plan(store.path, experiment)
+    plan = read_plan(store, experiment)
     runs = store.runs(experiment=plan["id"]) if len(store) else store.runs()
-    running, alive = _current_recordings(Path(store.path) / "tmp" / "recordings" / plan["id"])
+    running, alive = _current_recordings(store.files.workspace(f"{RECORDINGS}/{plan['id']}"))
     planned = pd.DataFrame(plan["plan"], columns=["order", "block", "variant", "arm", "deadline_s"])
     # A repeated measurement has several runs: use the last one.
     last = {
@@ -138,14 +140,10 @@ def latest_running(store: Store) -> str:
     str
         The latest, if several are running; "" if none is.
     """
-    folder = Path(store.path) / "tmp" / "recordings"
+    folder = store.files.workspace(RECORDINGS)
     alive = [path.name for path in folder.glob("*") if _current_recordings(path)[1]]
-    planned = [name for name in sorted(alive) if _plan_of(store, name).exists()]
+    planned = [name for name in sorted(alive) if store.files.exists(plan_name(name))]
     return planned[-1] if planned else ""
-
-
-def _plan_of(store: Store, experiment: str) -> Path:
-    return Path(store.path) / "experiments" / experiment / "plan.json"
 
 
 def _current_recordings(folder: Path) -> tuple[set[tuple[int, str, str]], bool]:

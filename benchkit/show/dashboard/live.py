@@ -136,7 +136,7 @@ def _status(path: str, experiment: str) -> Status:
 
 def _last(store: Store) -> str:
     try:
-        return str(read_plan(store.path, "latest")["id"])
+        return str(read_plan(store, "latest")["id"])
     except BenchkitError:
         return ""
 

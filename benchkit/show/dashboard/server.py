@@ -91,7 +91,7 @@ def serve(
     MissingExtra
         Panel is not installed.
     """
-    path = Store(store, create=False).path
+    run_store = Store(store, create=False)
     _check_access(address, origins, basic_auth, cookie_secret)
     oauth = {name: value for name, value in (oauth or {}).items() if value}
     _check_oauth(oauth, basic_auth, cookie_secret)
@@ -116,7 +116,7 @@ def serve(
     if num_procs > 1 and not hasattr(os, "fork"):
         raise UsageError("--num-procs: this system cannot fork a process; leave it out")
     port = _free_port(address, port)
-    os.environ["BENCHKIT_STORE"] = str(Path(path).resolve())
+    os.environ["BENCHKIT_STORE"] = run_store.files.address
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing from a CDN
     try:
         import panel as pn

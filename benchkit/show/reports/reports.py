@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchkit.errors import MissingExtra
@@ -15,11 +16,13 @@ from benchkit.experiment.run.kernel import MeasuringKernel
 from benchkit.experiment.run.plan import read_plan
 from benchkit.private_folder import private_folder
 from benchkit.store.store import Store
+from benchkit.whole_file import write_whole
 
 __all__ = ["ab_report", "bisect_report", "nightly_report", "notebook_report", "run_report"]
 
 #: Timeout of one cell in seconds; drawing a run of a million tasks takes seconds.
 CELL_TIMEOUT_S = 600.0
+_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
 def run_report(store: Store, run_id: str = "latest", output: str | Path | None = None) -> Path:
@@ -48,11 +51,15 @@ def run_report(store: Store, run_id: str = "latest", output: str | Path | None =
     """
     run_id = store.resolve(run_id)
     attrs = store.open(run_id).tree.attrs
-    if output is None:
-        folder = _report_folder(store, str(attrs.get("experiment") or run_id))
-        output = folder / f"run-{run_id}.html"
-    title = f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}"
-    return notebook_report("run", {"store": _full_path(store), "run": run_id}, output, title=title)
+    return _report(
+        store,
+        "run",
+        {"run": run_id},
+        title=f"{attrs.get('workload', 'run')}: {attrs.get('outcome', '')}",
+        output=output,
+        folder=str(attrs.get("experiment") or run_id),
+        name=f"run-{run_id}.html",
+    )
 
 
 def ab_report(
@@ -61,6 +68,7 @@ def ab_report(
     *,
     metrics: Sequence[str] = (),
     folder: str | Path | None = None,
+    texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Path:
     """Write the comparison of the arms of an experiment as an HTML page.
 
@@ -74,6 +82,8 @@ def ab_report(
         Metrics to compare; by default those of the notebook.
     folder : path, optional
         Target folder; by default ``experiments/<experiment>/reports`` in the store.
+    texts : mapping of str to str, optional
+        Suffix -> content of other files ``ab.<suffix>`` in that folder.
 
     Returns
     -------
@@ -87,13 +97,23 @@ def ab_report(
     MissingExtra
         The plotting packages are not installed.
     """
-    plan = read_plan(store.path, experiment)
+    plan = read_plan(store, experiment)
     plan_id, arms = plan["id"], ", ".join(arm["name"] for arm in plan["arms"])
-    parameters: dict[str, Any] = {"store": _full_path(store), "experiment": plan_id}
+    parameters: dict[str, Any] = {"experiment": plan_id}
     if metrics:
         parameters["metrics"] = list(metrics)
-    output = Path(folder or _report_folder(store, plan_id)) / "ab.html"
-    return notebook_report("ab", parameters, output, title=f"A/B comparison: {arms}")
+    title, page = f"A/B comparison: {arms}", "ab.html"
+    output = Path(folder) / page if folder else None
+    return _report(
+        store,
+        "ab",
+        parameters,
+        title=title,
+        output=output,
+        folder=plan_id,
+        name=page,
+        texts=texts,
+    )
 
 
 def nightly_report(store: Store, night: str, output: str | Path) -> Path:
@@ -113,8 +133,8 @@ def nightly_report(store: Store, night: str, output: str | Path) -> Path:
     Path
         `output`. The executed notebook is in the same folder.
     """
-    parameters = {"store": _full_path(store), "night": night, "measure": False}
-    return notebook_report("nightly", parameters, output, title=f"Night {night[:16]}")
+    parameters = {"night": night, "measure": False}
+    return _report(store, "nightly", parameters, title=f"Night {night[:16]}", output=output)
 
 
 def bisect_report(
@@ -141,18 +161,43 @@ def bisect_report(
     UsageError
         The bisection does not exist.
     """
-    bisection = read_bisection(store, bisection).id
-    output = Path(folder or _report_folder(store, bisection)) / "bisect.html"
-    parameters = {"store": _full_path(store), "bisection": bisection}
-    return notebook_report("bisect", parameters, output, title="Bisection")
+    parameters = {"bisection": read_bisection(store, bisection).id}
+    return _report(
+        store,
+        "bisect",
+        parameters,
+        title="Bisection",
+        output=Path(folder) / "bisect.html" if folder else None,
+        folder=parameters["bisection"],
+        name="bisect.html",
+    )
 
 
-def _full_path(store: Store) -> str:
-    return str(Path(store.path).resolve())
+def _report(
+    store: Store,
+    notebook: str,
+    parameters: Mapping[str, Any],
+    *,
+    title: str,
+    output: str | Path | None,
+    folder: str = "",
+    name: str = "",
+    texts: Mapping[str, str] = _NO_TEXTS,
+) -> Path:
+    """Write a report on a store, and other texts in the same folder, by suffix.
 
-
-def _report_folder(store: Store, experiment: str) -> Path:
-    return Path(store.path) / "experiments" / experiment / "reports"
+    The page is `output`, by default a file in a folder of the store.
+    """
+    parameters = {"store": store.files.address, **parameters}
+    folder = f"experiments/{folder}/reports"
+    page = store.files.workspace(folder) / name if output is None else Path(output)
+    notebook_report(notebook, parameters, page, title=title)
+    for suffix, text in texts.items():
+        write_whole(page.with_suffix(suffix), text)
+    if output is not None:
+        return page
+    store.files.publish(folder)
+    return store.files.path(f"{folder}/{name}")
 
 
 def notebook_report(

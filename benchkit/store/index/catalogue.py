@@ -34,7 +34,7 @@ class Catalogue(IndexReader):
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
     """
 
@@ -148,8 +148,8 @@ class Catalogue(IndexReader):
         new = records_to_table([record for _, record in loaded] + adopted)
         n_runs = compaction.merge_segments(self.files, parts, new)
         # The superset is durable: delete its inputs, and only them.
-        for name in [*(name for name, _ in loaded), *(segment.name for segment in parts)]:
-            self.files.delete(name)
+        merged = [*(name for name, _ in loaded), *(segment.name for segment in parts)]
+        self.files.delete(*merged)
         return {
             "runs": n_runs,
             "records": len(loaded),
@@ -174,8 +174,7 @@ class Catalogue(IndexReader):
             if listed_ids([segment], ids):
                 compaction.write_without(self.files, segment, ids)
                 replaced.append(segment.name)
-        for name in replaced:
-            self.files.delete(name)
+        self.files.delete(*replaced)
 
     def _orphans(self) -> list[dict[str, Any]]:
         """Return records of unlisted runs in the two newest months; `check` covers all months."""

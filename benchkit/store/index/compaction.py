@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchkit.measure.run_ids import new_id
-from benchkit.store.files import LocalFiles
 from benchkit.store.index.arrow import unite, without_dictionaries
 from benchkit.store.index.segments import Segment, repeated_rows
+from benchkit.store.storage import Files
 
 __all__ = ["SEGMENT_ROWS", "merge_segments", "write_segments", "write_without"]
 
@@ -29,12 +29,12 @@ SEGMENT_ROWS = 250_000
 _GROUP_ROWS = 16_384
 
 
-def write_segments(files: LocalFiles, table: pa.Table) -> None:
+def write_segments(files: Files, table: pa.Table) -> None:
     """Write runs as segments.
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
     table : Table
         Rows of the index, each run once.
@@ -50,7 +50,7 @@ def write_segments(files: LocalFiles, table: pa.Table) -> None:
         _write_segment(files, table if whole else table.take(order[start : start + SEGMENT_ROWS]))
 
 
-def _write_segment(files: LocalFiles, table: pa.Table) -> None:
+def _write_segment(files: Files, table: pa.Table) -> None:
     keys = without_dictionaries(table.select(["workload", "id"]))
     order = pc.sort_indices(keys, [("workload", "ascending"), ("id", "ascending")])
     sink, writer = io.BytesIO(), None
@@ -64,14 +64,14 @@ def _write_segment(files: LocalFiles, table: pa.Table) -> None:
         files.create(f"index/{new_id()}.parquet", sink.getvalue())
 
 
-def merge_segments(files: LocalFiles, segments: Sequence[Segment], new: pa.Table) -> int:
+def merge_segments(files: Files, segments: Sequence[Segment], new: pa.Table) -> int:
     """Write the runs of segments and new runs as segments whose ids do not overlap.
 
     Reads row group by row group, and holds one new segment at a time.
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
     segments : sequence of Segment
         Segments to merge; the caller deletes them afterwards.
@@ -111,12 +111,12 @@ def merge_segments(files: LocalFiles, segments: Sequence[Segment], new: pa.Table
     return len(ids)
 
 
-def write_without(files: LocalFiles, segment: Segment, ids: Collection[str]) -> None:
+def write_without(files: Files, segment: Segment, ids: Collection[str]) -> None:
     """Write the runs of a segment except some as a new segment.
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
     segment : Segment
         The segment; the caller deletes it afterwards.

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from benchkit.errors import StoreError
 from benchkit.measure.run_ids import is_id
-from benchkit.store.files import LocalFiles
 from benchkit.store.index.arrow import SCHEMA, without_dictionaries
 from benchkit.store.index.segments import (
     Bounds,
@@ -30,6 +29,7 @@ from benchkit.store.index.segments import (
     repeated_rows,
 )
 from benchkit.store.index.selection import Choose, read_chosen
+from benchkit.store.storage import Files
 
 __all__ = ["IndexReader"]
 
@@ -47,11 +47,11 @@ class IndexReader:
 
     Parameters
     ----------
-    files : LocalFiles
+    files : Files
         Files of the store.
     """
 
-    def __init__(self, files: LocalFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self.files = files
         # Records, segments and repeated rows by file name. Files never change, so entries stay
         # valid. The containers are replaced, never changed: threads share them without a lock.
@@ -247,7 +247,8 @@ class IndexReader:
         return rows
 
     def _open(self, names: Iterable[str]) -> list[Segment]:
-        cache = self._segments
+        cache, names = self._segments, list(names)
+        self.files.fetch(name for name in names if name not in cache)
         opened = [cache.get(name) or self._segment(name) for name in names]
         self._segments = {segment.name: segment for segment in opened if segment is not None}
         return list(self._segments.values())
@@ -264,7 +265,8 @@ class IndexReader:
             return None
 
     def _load(self, records: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
-        cache = self._records
+        cache, records = self._records, list(records)
+        self.files.fetch(name for name in records if name not in cache)
         loaded = {name: cache[name] if name in cache else self._record(name) for name in records}
         self._records = loaded
         return [(name, record) for name, record in loaded.items() if record is not None]

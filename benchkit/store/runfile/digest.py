@@ -16,7 +16,7 @@ from typing import NamedTuple
 from benchkit.errors import UnreadableRun
 from benchkit.store.runfile.trial import TrialError, try_to_read
 
-__all__ = ["Verified", "digest_of", "verify", "with_trailer"]
+__all__ = ["Verified", "digest_of", "is_whole", "verify", "with_trailer"]
 
 _TRAILER = b"\nbenchkit sha256 %s\n"
 _TRAILER_BYTES = len(_TRAILER) - 2 + 64
@@ -77,6 +77,27 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
+def is_whole(data: bytes) -> bool:
+    """Return whether the bytes of a run file match the digest at its end.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+
+    Returns
+    -------
+    bool
+        True also without a digest.
+    """
+    trailer = _PATTERN.fullmatch(data[-_TRAILER_BYTES:])
+    return trailer is None or _matches(data, trailer)
+
+
+def _matches(data: bytes, trailer: re.Match[bytes]) -> bool:
+    return sha256(data[:-_TRAILER_BYTES]).hexdigest().encode() == trailer[1]
+
+
 def verify(path: Path) -> Verified:
     """Raise an error if a run file is damaged; cached until the file changes.
 
@@ -126,6 +147,6 @@ def _examine(path: Path) -> Verified | str:
             try_to_read(path, len(data))
         except TrialError as error:
             return str(error)
-    elif sha256(data[:-_TRAILER_BYTES]).hexdigest().encode() != trailer[1]:
+    elif not _matches(data, trailer):
         return "its bytes differ from its SHA-256 digest"
     return Verified(digest_of(data), trailer is not None)

@@ -4,6 +4,7 @@ import pytest
 
 from benchkit.errors import UsageError
 from benchkit.experiment.run.plan import plan_measurements, read_plan, write_plan
+from benchkit.store.store import Store
 
 VARIANTS = {"x.a": 10.0, "x.b": 20.0}
 
@@ -52,17 +53,27 @@ def test_plan_measurements_rejects_equal_arm_names():
         plan_measurements(["A", "A"], VARIANTS, 1)
 
 
-def test_read_plan_accepts_beginning_of_id(tmp_path):
-    for name in ("01aa", "01ab"):
-        path = tmp_path / "experiments" / name / "plan.json"
-        write_plan(path, plan_measurements(["A"], VARIANTS, 1), {"order": "abba"})
+def test_write_plan_keeps_plan_of_resumed_experiment(tmp_path):
+    store = Store(tmp_path)
+    write_plan(store, "01aa", plan_measurements(["A"], VARIANTS, 2), {"order": "abba"})
 
-    assert read_plan(tmp_path, "01aa")["id"] == "01aa"
-    assert read_plan(tmp_path, "latest")["id"] == "01ab"
-    assert len(read_plan(tmp_path, "01ab")["plan"]) == 2
+    write_plan(store, "01aa", plan_measurements(["A"], VARIANTS, 1), {"order": "random"})
+
+    plan = read_plan(store, "01aa")
+    assert (len(plan["plan"]), plan["order"]) == (4, "abba")
+
+
+def test_read_plan_accepts_beginning_of_id(tmp_path):
+    store = Store(tmp_path)
+    for name in ("01aa", "01ab"):
+        write_plan(store, name, plan_measurements(["A"], VARIANTS, 1), {"order": "abba"})
+
+    assert read_plan(store, "01aa")["id"] == "01aa"
+    assert read_plan(store, "latest")["id"] == "01ab"
+    assert len(read_plan(store, "01ab")["plan"]) == 2
     with pytest.raises(UsageError, match="2 experiments of that id"):
-        read_plan(tmp_path, "01")
+        read_plan(store, "01")
     with pytest.raises(UsageError, match="no experiment of that id"):
-        read_plan(tmp_path, "zz")
+        read_plan(store, "zz")
     with pytest.raises(UsageError, match=r"^bisection 'latest': no bisection of .*: it has none"):
-        read_plan(tmp_path, "latest", having="bisection")
+        read_plan(store, "latest", having="bisection")

@@ -25,6 +25,7 @@ from benchkit.errors import BenchkitError
 from benchkit.experiment.paths import collect_workloads
 from benchkit.measure.discovery import Collection
 from benchkit.store.run import Run
+from benchkit.store.storage import in_parallel
 from benchkit.store.store import Store
 
 __all__ = [
@@ -101,13 +102,9 @@ def store_version(store: Store) -> str:
     str
         SHA-256 of the names of the index files, in hexadecimal digits.
     """
-    names = [
-        *store.files.list("index/new", ".json"),
-        *store.files.list("index", ".parquet"),
-        *store.files.list("marks", ".json"),
-        *store.files.list("ledger", ".json"),
-    ]
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+    parts = in_parallel(store.files.list, ("index/new", "index", "marks", "ledger"))
+    names = "\n".join(name for part in parts for name in part)
+    return hashlib.sha256(names.encode()).hexdigest()
 
 
 def open_run(run_id: str) -> Run:

@@ -1,0 +1,386 @@
+"""Read and write the files of a store in a bucket: Amazon S3 and servers like it, Google, Azure.
+
+Create-if-absent is a condition of the bucket's own request, so concurrent writers need no lock. A
+request whose answer was lost is repeated; each write carries an id, by which it recognises itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from benchkit.errors import (
+    AlreadyStored,
+    InvalidStoreError,
+    MissingExtra,
+    StoreAccessError,
+    StoreError,
+)
+from benchkit.store.file_cache import FileCache
+from benchkit.store.files import LocalFiles
+from benchkit.store.runfile.digest import is_whole
+from benchkit.store.storage import RECORDINGS, Files, in_parallel
+from benchkit.working_folder import cache_folder
+
+__all__ = ["BucketFiles", "open_files"]
+
+#: Seconds within which a request is repeated; a command must not wait for a dead server for long.
+RETRY_S = 20.0
+#: Seconds without a byte after which a request is repeated. Large files need longer to send.
+SILENT_S, SILENT_WHEN_LARGE_S = 8.0, 600.0
+LARGE_BYTES = 2**23
+#: Seconds without a written file after which an experiment was killed.
+ABANDONED_S = 600.0
+#: Seconds between two attempts of a write at first; then twice as long each time.
+_FIRST_PAUSE_S = 0.1
+#: Attribute of a stored file with the id of its write.
+_WRITE_ID = "benchkit-write"
+#: Scheme -> variables that hold its credentials.
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+_URL = re.compile(rf"({'|'.join(_CREDENTIALS)})://([^/@?#]+)((?:/[^/?#]+)*)/*")
+#: Files that never change once they exist.
+_UNCHANGING = re.compile(
+    r"(?:runs|marks|ledger|index|trash)/.*|experiments/[^/]+/(?:plan\.json|extras/.*)"
+)
+#: Texts of errors: no bucket, no credentials, and where a server says why it refused.
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+_NO_CREDENTIALS = re.compile(
+    r"169\.254\.169\.254|metadata\.google|token request|[Aa]ccount must be specified|[Cc]redentials"
+)
+_SERVER = re.compile(r"https?://[^/\s]+")
+_REASON = re.compile(r"<Code>(\w+)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+T = TypeVar("T")
+
+
+class BucketFiles(Files):
+    """Files below a prefix of a bucket, with a local cache of those that never change.
+
+    Parameters
+    ----------
+    url : str
+        ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``. Server, region
+        and credentials are those of the environment: ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ...
+
+    Raises
+    ------
+    InvalidStoreError
+        `url` is not the address of a bucket.
+    StoreAccessError
+        There are no credentials.
+    MissingExtra
+        obstore is not installed.
+    """
+
+    root: str
+
+    def __init__(self, url: str) -> None:
+        match = _URL.fullmatch(url)
+        if match is None:
+            raise InvalidStoreError(
+                f"{url}: not a store: give a folder, s3://bucket/prefix, gs://bucket/prefix or "
+                "az://container/prefix"
+            )
+        self._scheme, bucket, prefix = match.groups()
+        super().__init__(f"{self._scheme}://{bucket}{prefix}")
+        self._objects = self._connect(SILENT_S)
+        servers = [value for key, value in os.environ.items() if key.startswith("AWS_ENDPOINT")]
+        digest = sha256(" ".join((self.root, *sorted(servers))).encode()).hexdigest()[:8]
+        name = re.sub(r"[^\w.]+", "-", self.root)
+        local = cache_folder() / "stores" / f"{name[:80]}-{digest}"
+        self._cache, self._workspaces = FileCache(local / "files"), local / "work"
+
+    def _connect(self, silent_s: float) -> Any:
+        try:
+            from obstore.exceptions import BaseError
+            from obstore.store import from_url
+        except ImportError as error:
+            raise MissingExtra("cloud", str(error.name)) from error
+        options: dict[str, Any] = {
+            "client_options": {
+                "allow_http": True,  # only if the user's address says so
+                "connect_timeout": timedelta(seconds=5),
+                "read_timeout": timedelta(seconds=silent_s),
+                "timeout": timedelta(minutes=30),
+            },
+            "retry_config": {"retry_timeout": timedelta(seconds=RETRY_S)},
+        }
+        if self._scheme == "s3" and not _has_own_credentials():
+            options["credential_provider"] = self._profile()
+        try:
+            return from_url(self.root, **options)
+        except BaseError as error:
+            raise self._explain(error, "") from error
+
+    def _profile(self) -> Any:
+        """Return the credentials of AWS's profiles, its single sign-on, or this machine's role."""
+        try:
+            from botocore.exceptions import BotoCoreError
+            from obstore.auth.boto3 import Boto3CredentialProvider
+        except ImportError as error:
+            raise MissingExtra("cloud", str(error.name)) from error
+        try:
+            return Boto3CredentialProvider()
+        except (ValueError, BotoCoreError) as error:
+            raise self._no_credentials() from error
+
+    # -- errors -------------------------------------------------------------------------------
+
+    def _request(self, call: Callable[[], T], name: str) -> T:
+        """Return the result of a request; translate its errors.
+
+        Repeats it if the connection breaks: obstore does not repeat conditional writes and
+        deletions of many files.
+        """
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        pause_s, until = _FIRST_PAUSE_S, time.monotonic() + RETRY_S
+        while True:
+            try:
+                return call()
+            except AlreadyExistsError:
+                raise
+            except (BaseError, FileNotFoundError, ValueError) as error:
+                problem = self._explain(error, name)
+                is_final = type(problem) is not StoreError or "status code: 4" in str(error)
+                if is_final or time.monotonic() + pause_s > until:
+                    raise problem from error
+            time.sleep(pause_s)
+            pause_s *= 2
+
+    def _explain(self, error: Exception, name: str) -> Exception:
+        """Return the error of benchkit for an error of obstore, in one line."""
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        text = str(error)
+        reason = _REASON.search(text)
+        short = ": ".join(filter(None, reason.groups())) if reason else _last_part(text)
+        if _NO_BUCKET.search(text):
+            bucket = "/".join(self.root.split("/")[:3])
+            return InvalidStoreError(f"{self.root}: there is no bucket {bucket}: create it first")
+        if isinstance(error, (FileNotFoundError, ValueError)):  # no such name, or an invalid one
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{name}")
+        if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+            variables = _CREDENTIALS[self._scheme]
+            return StoreAccessError(
+                f"{self.root}: access denied ({short}): check {variables}, and what they permit"
+            )
+        if _NO_CREDENTIALS.search(text):
+            return self._no_credentials()
+        server = _SERVER.search(text)
+        if "HTTP error" in text and server:
+            return StoreError(f"{self.root}: no answer from {server[0]}: check network and address")
+        return StoreError(f"{self.root}: request failed: {short}")
+
+    def _no_credentials(self) -> StoreAccessError:
+        return StoreAccessError(f"{self.root}: no credentials: set {_CREDENTIALS[self._scheme]}")
+
+    # -- one file -----------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return self.root
+
+    def path(self, name: str) -> Path:
+        keep = _UNCHANGING.fullmatch(name)
+        return (self._cache.get(name) if keep else None) or self._download(name)
+
+    def _download(self, name: str) -> Path:
+        try:
+            data = self._get(name)
+        except FileNotFoundError:
+            self._cache.remove(name)
+            return self._cache.folder / name
+        # A damaged run is not kept: another machine may replace it.
+        keep = bool(_UNCHANGING.fullmatch(name)) and is_whole(data)
+        return self._cache.put(name, data, keep=keep)
+
+    def read(self, name: str) -> bytes:
+        if _UNCHANGING.fullmatch(name):
+            return self.path(name).read_bytes()
+        return self._get(name)
+
+    def _get(self, name: str) -> bytes:
+        import obstore
+
+        return self._request(lambda: bytes(obstore.get(self._objects, name).bytes()), name)
+
+    def create(self, name: str, data: bytes) -> None:
+        from obstore.exceptions import AlreadyExistsError
+
+        write_id = uuid4().hex
+        try:
+            self._put(name, data, mode="create", attributes={_WRITE_ID: write_id})
+        except AlreadyExistsError as error:
+            if self._write_id(name) != write_id:  # else only the answer was lost
+                raise AlreadyStored(name) from error
+
+    def replace(self, name: str, data: bytes) -> None:
+        self._cache.remove(name)
+        self._put(name, data, mode="overwrite")
+
+    def _put(self, name: str, data: bytes, **options: Any) -> None:
+        import obstore
+
+        large = len(data) > LARGE_BYTES
+        objects = self._connect(SILENT_WHEN_LARGE_S) if large else self._objects
+        self._request(
+            lambda: obstore.put(objects, name, data, use_multipart=False, **options), name
+        )
+
+    def _write_id(self, name: str) -> str:
+        import obstore
+
+        try:
+            result = self._request(lambda: obstore.get(self._objects, name), name)
+        except FileNotFoundError:  # deleted meanwhile
+            return ""
+        return str(result.attributes.get(_WRITE_ID, ""))
+
+    def exists(self, name: str) -> bool:
+        return self._head(name) is not None
+
+    def size(self, name: str) -> int:
+        head = self._head(name)
+        return int(head["size"]) if head else 0
+
+    def _head(self, name: str) -> dict[str, Any] | None:
+        import obstore
+
+        try:
+            return dict(self._request(lambda: obstore.head(self._objects, name), name))
+        except FileNotFoundError:
+            return None
+
+    def move(self, name: str, to: str) -> None:
+        import obstore
+
+        try:
+            self._request(lambda: obstore.copy(self._objects, name, to), name)
+        except FileNotFoundError:
+            return
+        self.delete(name)
+
+    # -- many files ---------------------------------------------------------------------------
+
+    def fetch(self, names: Iterable[str], *, fresh: bool = False) -> None:
+        for _ in in_parallel(self._download if fresh else self.path, names):
+            pass
+
+    def delete(self, *names: str) -> None:
+        import obstore
+
+        if not names:
+            return
+        self._cache.remove(*names)
+        try:
+            self._request(lambda: obstore.delete(self._objects, list(names)), names[0])
+        except FileNotFoundError:  # Google and Azure stop at a missing file
+            for name in names if len(names) > 1 else ():
+                self.delete(name)
+
+    def list(self, folder: str, suffix: str = "") -> Sequence[str]:
+        return [name for name in self._level(folder)[0] if name.endswith(suffix)]
+
+    def folders(self, folder: str) -> Sequence[str]:
+        return self._level(folder)[1]
+
+    def _level(self, folder: str) -> tuple[dict[str, int], Sequence[str]]:
+        """Return the files directly in a folder with their sizes, and its folders, sorted."""
+        import obstore
+
+        result = self._request(
+            lambda: obstore.list_with_delimiter(self._objects, folder or None), folder
+        )
+        files = {item["path"]: item["size"] for item in result["objects"]}
+        return dict(sorted(files.items())), sorted(result["common_prefixes"])
+
+    def walk(self, folder: str = "") -> Iterator[str]:
+        return iter(self.sizes(folder))
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        import obstore
+
+        def below(part: str) -> dict[str, int]:
+            pages = self._request(lambda: [*obstore.list(self._objects, part)], part)
+            return {item["path"]: item["size"] for page in pages for item in page}
+
+        found, parts = self._level(folder)
+        if "runs" in parts:  # a page has 1000 names at most: list the months in parallel
+            files, months = self._level("runs")
+            found |= files
+            parts = [*(part for part in parts if part != "runs"), *months]
+        for sizes in in_parallel(below, parts):
+            found |= sizes
+        return dict(sorted(found.items()))
+
+    def leftovers(self) -> Sequence[str]:
+        return []  # a bucket shows no unfinished writes
+
+    # -- workspaces ---------------------------------------------------------------------------
+
+    def workspace(self, folder: str) -> Path:
+        return self._workspaces / folder
+
+    def publish(self, folder: str) -> None:
+        base = self.workspace(folder)
+        for path in sorted(base.rglob("[!.]*")):
+            if path.is_file():
+                name = path.relative_to(self._workspaces).as_posix()
+                self.replace(name, path.read_bytes())
+                path.unlink()
+        for part in sorted((base, *base.rglob("*")), reverse=True):
+            with suppress(OSError):  # not a folder, or not empty
+                part.rmdir()
+
+    def rescue(self) -> None:
+        for folder in self.workspace("experiments").glob("*"):
+            recordings = self.workspace(f"{RECORDINGS}/{folder.name}")
+            written = [
+                path.stat().st_mtime
+                for parent in (folder, recordings)
+                for path in parent.rglob("*")
+                if path.is_file()
+            ]
+            if time.time() - max(written, default=0.0) > ABANDONED_S:
+                self.publish(f"experiments/{folder.name}")
+
+
+def open_files(location: str) -> Files:
+    """Return access to the files of a store.
+
+    Parameters
+    ----------
+    location : str
+        A folder, or the address of a bucket, see `BucketFiles`.
+
+    Returns
+    -------
+    Files
+        `LocalFiles` or `BucketFiles`.
+    """
+    location = location.removeprefix("file://")
+    return BucketFiles(location) if "://" in location else LocalFiles(Path(location).expanduser())
+
+
+def _has_own_credentials() -> bool:
+    """Return whether the environment has what obstore itself reads."""
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE")
+    return any(os.environ.get(name) for name in names)
+
+
+def _last_part(text: str) -> str:
+    """Return the reason in the first line of an error of obstore, without the request."""
+    return text.strip().partition("\n")[0].rpartition(" - ")[2][:200]
