@@ -63,7 +63,7 @@ def compare(
     metrics : sequence of str
         Metrics to compare; ``["all"]`` is every metric that has a better direction.
     blocked : bool, optional
-        Whether to compare runs within blocks; by default if all are from the same experiment.
+        Whether to compare runs within blocks; by default if all arms are from the same experiments.
     level, same : float
         See `benchkit.analysis.stats.effects.compare`.
     names : tuple of str
@@ -96,12 +96,14 @@ def compare(
     null = None if null is None else tables[-1]
     limits += quality_warnings({names[0]: baseline, **sets}, chosen)
     if blocked is None:
-        blocked = _is_one_experiment(tables)
+        blocked = _is_interleaved(tables)
     n_blocks = None
     if blocked and any(table["block"].isna().any() for table in tables):
         raise UsageError("blocked=True: not all runs have a block; see `benchkit.interleave`")
     if blocked:
-        n_blocks = 1 + int(max(table["block"].max() for table in tables if len(table)))
+        tables, n_blocks = _number_blocks(tables)
+        baseline, sets = tables[0], dict(zip(sets, tables[1:], strict=False))
+        null = None if null is None else tables[-1]
     rows = build_rows(baseline, sets, null, chosen, n_blocks)
     if not rows:
         raise NotEnoughRuns(
@@ -215,18 +217,39 @@ def compare_experiment(
     )
 
 
-def _is_one_experiment(tables: Sequence[pd.DataFrame]) -> bool:
-    """Return whether all runs are from the same experiment, with a run per workload and block."""
-    experiments: set[str] = set()
+def _is_interleaved(tables: Sequence[pd.DataFrame]) -> bool:
+    """Return whether all arms are from the same experiments, a run per workload and block."""
+    experiments: set[frozenset[str]] = set()
     for table in tables:
         if table.empty:
             continue
         if "experiment" not in table or table["block"].isna().any():
             return False
-        if valid_runs(table).duplicated(["workload", "block"]).any():
+        if valid_runs(table).duplicated(["workload", "experiment", "block"]).any():
             return False  # several runs in a block, such as those of the null arm
-        experiments |= set(table["experiment"].fillna(""))
-    return len(experiments) == 1 and "" not in experiments
+        experiments.add(frozenset(table["experiment"].fillna("")))
+    return len(experiments) == 1 and "" not in next(iter(experiments))
+
+
+def _number_blocks(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], int]:
+    """Return tables with blocks numbered through all experiments, and the number of blocks."""
+    last: dict[str, int] = {}
+    keys = []
+    for table in tables:
+        experiments = table["experiment"] if "experiment" in table else pd.Series("", table.index)
+        keys.append([*zip(experiments.fillna("").astype(str), table["block"].astype(int),
+                          strict=True)])  # fmt: skip
+        for experiment, block in keys[-1]:
+            last[experiment] = max(block, last.get(experiment, 0))
+    first, n_blocks = {}, 0
+    for experiment in sorted(last):
+        first[experiment] = n_blocks
+        n_blocks += last[experiment] + 1
+    numbered = [
+        table.assign(block=[first[experiment] + block for experiment, block in key])
+        for table, key in zip(tables, keys, strict=True)
+    ]
+    return numbered, n_blocks
 
 
 def _frame(rows: Sequence[dict[str, Any]], effects: Effects, baseline: str) -> pd.DataFrame:

@@ -128,6 +128,33 @@ def test_compare_uses_blocks_of_experiment():
     assert any("not interleaved" in text for text in apart.warnings)
 
 
+def test_compare_uses_blocks_of_several_experiments():
+    """A loop of `interleave` that ran twice: the blocks of each loop begin with 0."""
+    block = np.array([1.0, 1.6, 0.7, 1.3, 0.9])
+    tables = []
+    for arm, change in (("A", 1.0), ("B", 1.05)):
+        parts = [
+            arm_runs(arm, seed=seed, noise=0.005, change=dict.fromkeys(WORKLOADS, change),
+                     experiment=name)
+            for seed, name in enumerate(("e1", "e2"), 2 if arm == "B" else 0)
+        ]  # fmt: skip
+        for part, factor in zip(parts, (1.0, 3.0), strict=True):
+            part["duration"] *= factor * block[part["block"]]
+        tables.append(pd.concat(parts, ignore_index=True))
+
+    report = compare(*tables, metrics=["duration"])
+
+    assert report.blocked
+    assert (report.frame["verdict"] == "slower").all()
+    assert report.points(report.frame.iloc[0])["baseline"].shape == (10,)
+    assert not any("not interleaved" in text for text in report.warnings)
+    # Experiments of one arm only are not interleaved with those of the other.
+    first, second = (table[table["experiment"] == name] for table, name in
+                     zip(tables, ("e1", "e2"), strict=True))  # fmt: skip
+    assert not compare(first, second, metrics=["duration"]).blocked
+    assert not compare(tables[0], second, metrics=["duration"]).blocked
+
+
 def test_compare_keeps_positions_of_missing_blocks():
     contender = arm_runs("B", seed=1)
     contender = contender[contender["id"] != "B-x.w02-0"]
