@@ -51,7 +51,7 @@ def sweep_plot(
     if frame.empty:
         return empty_figure(question)
     values = [points[str(name)][key] for name in frame["contender"]]
-    levels = list(dict.fromkeys(values))
+    levels = [value for i, value in enumerate(values) if value not in values[:i]]  # lists, too
     levels = sorted(levels, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))
     others = [
         ", ".join(f"{k.rpartition('.')[2]}={v}" for k, v in points[str(name)].items() if k != key)

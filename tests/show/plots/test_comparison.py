@@ -198,3 +198,17 @@ def test_waterfall_ends_with_total():
     assert labels[0] == "compute in a"
     assert labels[-1] == "total"
     assert sum(seconds[:-1]) == pytest.approx(seconds[-1]) == 2.0
+
+
+def test_sweep_plot_places_values_in_order():
+    contenders = {f"c{i}": arm_runs(f"c{i}", seed=i, workloads=WORKLOADS[:1]) for i in range(1, 4)}
+    report = compare(arm_runs("A", workloads=WORKLOADS[:1]), contenders)
+    for values in ([[1000, 100], [500, 500], [1, 2]], [10, 4, 2]):
+        points = {name: {"key": value} for name, value in zip(contenders, values, strict=True)}
+        fig = plots.sweep_plot(report, points, "key")
+
+        labels = fig.xaxis[0].major_label_overrides
+        by_name = {place: labels[place] for place in data_of(fig, "x")}
+        assert list(by_name) == [0, 1, 2]
+        assert set(by_name.values()) == set(map(str, values))
+    assert list(labels.values()) == ["2", "4", "10"]
