@@ -58,6 +58,8 @@ _TOO_FEW_RUNS = "A probability requires at least two runs per side."
 MIN_REACH = 5.0
 #: Opacity of the heat map's cells in rows without a change: their verdict must not look like one.
 UNCHANGED_ALPHA = 0.3
+#: Smallest number of rows with room for the scale of the probabilities.
+ROWS_OF_COLOUR_BAR = 5
 #: Transparent towards the middle, so that the page background shows in light and dark themes.
 _DIVERGING = (
     "#2166ac", "#4393c3cc", "#92c5de88", "#92c5de44", "#8a95a21c", "#f4a58244", "#f4a58288",
@@ -146,7 +148,7 @@ def forest_plot(comparison: Comparison, metric: str = "duration") -> figure:
         grey band is the null arm against the baseline: noise. An arrow: the interval continues.
     """
     frame, hidden = _rows(comparison, metric)
-    question = f"Which workloads changed in {metric_label(metric)}?"
+    question = f"How did {metric_label(metric)} change?"
     if frame.empty:
         return empty_figure(question, _NO_ROWS)
     labels = _labels(frame, comparison)
@@ -265,7 +267,7 @@ def heat_map(
         that did not change are pale.
     """
     frame, hidden = _rows(comparison, metric)
-    question = f"How probable is a change in {metric_label(metric)} beyond each percentage?"
+    question = f"How probable is a change of {metric_label(metric)}?"
     if frame.empty:
         return empty_figure(question, _NO_ROWS)
     if frame["p"].isna().all():
@@ -322,8 +324,8 @@ def heat_map(
     names |= {len(steps) - 1: "", len(steps): "0"} if not steps[0] else {}
     fig.xaxis.major_label_overrides = names
     fig.xgrid.grid_line_color = None
-    if share_y is not None:  # no room: the title explains colours, tooltips show probabilities
-        return fig
+    if share_y is not None or n_rows < ROWS_OF_COLOUR_BAR:
+        return fig  # no room: the title explains colours, tooltips show probabilities
     ticks = CustomJSTickFormatter(code=read_script("probability_tick"))
     ticker = BasicTicker(desired_num_ticks=5)
     add_colour_bar(fig, mapper, "probability", ticker=ticker, formatter=ticks)
@@ -350,7 +352,7 @@ def raw_points(
         One dot per run. Shows what intervals hide: two modes, an outlier.
     """
     frame, hidden = _rows(comparison, metric)
-    question = f"What did each run measure in {metric_label(metric)}?"
+    question = f"What was {metric_label(metric)} in each run?"
     if frame.empty:
         return empty_figure(question, _NO_ROWS)
     labels = _labels(frame, comparison)

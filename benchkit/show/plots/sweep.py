@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
 from bokeh.models import ColumnDataSource, Line, Scatter, Segment
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
@@ -42,14 +43,20 @@ def sweep_plot(
     Returns
     -------
     figure
-        Change against the baseline in % with its interval, at each value. Arms that also differ
-        in other settings have separate curves.
+        Change against the baseline in % with its interval, at each value; 0 at the value of a
+        baseline that is part of the sweep. Arms that also differ in other settings have separate
+        curves.
     """
     question = f"How does {metric_label(metric)} depend on {key}?"
     frame = comparison.frame[comparison.frame["metric"] == metric]
     frame = frame[[key in points.get(str(name), {}) for name in frame["contender"]]]
     if frame.empty:
         return empty_figure(question)
+    if key in points.get(comparison.baseline, {}):
+        start = frame.drop_duplicates("workload").assign(
+            contender=comparison.baseline, ratio=1.0, low=1.0, high=1.0, verdict="baseline"
+        )
+        frame = pd.concat([start, frame], ignore_index=True)
     values = [points[str(name)][key] for name in frame["contender"]]
     levels = [value for i, value in enumerate(values) if value not in values[:i]]  # lists, too
     levels = sorted(levels, key=lambda v: (0, float(v)) if _is_number(v) else (1, str(v)))

@@ -193,7 +193,11 @@ def arms_table(plan: Mapping[str, Any]) -> pd.DataFrame:
     names = ("description", "python", "packages", "dask", "variables", "cluster", "clusters")
     rows = {}
     for arm in plan["arms"]:
-        rows[arm["name"]] = {name: _yaml_text(arm["environment"].get(name)) for name in names}
+        point = arm.get("point", {}).items()
+        params = {key.partition(".")[2]: value for key, value in point if key.startswith("param.")}
+        rows[arm["name"]] = {"parameters": _yaml_text(params)} | {
+            name: _yaml_text(arm["environment"].get(name)) for name in names
+        }
     table = pd.DataFrame.from_dict(rows, orient="index")
     return table.loc[:, (table != "").any()].rename_axis("arm")
 

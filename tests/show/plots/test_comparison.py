@@ -212,3 +212,20 @@ def test_sweep_plot_places_values_in_order():
         assert list(by_name) == [0, 1, 2]
         assert set(by_name.values()) == set(map(str, values))
     assert list(labels.values()) == ["2", "4", "10"]
+
+    fig = plots.sweep_plot(report, {"baseline": {"key": 3}, "c1": {"key": 5}}, "key")
+    assert [*fig.xaxis[0].major_label_overrides.values()] == ["3", "5"]
+    assert data_of(fig, "ratio")[0] == 0.0
+    assert data_of(fig, "verdict")[0] == "baseline"
+
+
+def test_heat_map_of_few_rows_has_no_room_for_its_scale():
+    few = WORKLOADS[:4]
+    small = compare(arm_runs("A", workloads=few), arm_runs("B", seed=1, workloads=few))
+
+    assert not plots.heat_map(small, "duration").select(ColorBar)
+
+
+@pytest.mark.parametrize("draw", [plots.forest_plot, plots.heat_map, plots.raw_points])
+def test_comparison_titles_fit_a_telephone(draw, report):
+    assert len(draw(report, "duration").title.text.partition(" (")[0]) <= 56
