@@ -265,9 +265,9 @@ def test_plugin_refuses_wrong_options(tmp_path, options, problem):
 
 def test_plugin_refuses_an_unknown_environment(tmp_path):
     text = "def test(small_client): pass"
-    done = run(tmp_path, text, "--benchkit-environment", "smal")
+    done = run(tmp_path, text, "--benchkit-environment", "smallest")
 
-    assert "no environment named 'smal'" in done.stdout + done.stderr
+    assert "no environment named 'smallest'" in done.stdout + done.stderr
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
 
 

@@ -70,9 +70,8 @@ def measure_cell(line: str, cell: str, shell: Any) -> Any:
         return None
     if len(runs) == 1:
         return runs[0]
-    return recorder.store.runs(experiment=turn.experiment)[
-        ["id", "workload", "outcome", "duration"]
-    ]
+    columns = ["id", "workload", "outcome", "duration"]
+    return recorder.store.runs(experiment=turn.experiment)[columns]
 
 
 def register(shell: Any) -> None:

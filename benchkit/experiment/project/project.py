@@ -1,4 +1,4 @@
-"""Write the files of a new project: a workload with two variants, environment, notebook, workflow."""
+"""Write the files of a new project."""
 
 from __future__ import annotations
 

@@ -17,4 +17,5 @@ def sums(client, scale: Scale, *, method):
 
 @sums.check
 def sums_is_right(result):
+    """Compare with the formula of the sum."""
     expect(result, equals=2000 * 1999 // 2)
