@@ -23,6 +23,7 @@ from benchkit.cli.list import list_command
 from benchkit.cli.mark import mark
 from benchkit.cli.nightly import nightly_command
 from benchkit.cli.notebooks import notebooks
+from benchkit.cli.query import query_command
 from benchkit.cli.regressions import regressions
 from benchkit.cli.report import report
 from benchkit.cli.run import run
@@ -113,6 +114,7 @@ for command in (
     mark,
     report,
     dashboard,
+    query_command,
     store_group,
     whatif,
     data,

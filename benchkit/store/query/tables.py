@@ -1,0 +1,161 @@
+"""Tables of one run for queries over many runs: tasks, task groups, transfers, workers, events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from benchkit.store.run import Run
+from benchkit.store.run_tables import worker_names
+
+__all__ = ["SCHEMAS", "run_tables"]
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+#: Columns that identify the run, in each table.
+_RUN = {"run": _TEXT, "workload": _TEXT, "environment": _TEXT}
+_COLUMNS: dict[str, dict[str, pa.DataType]] = {
+    "tasks": {
+        "task_group": _TEXT,
+        "prefix": _TEXT,
+        "worker": pa.int32(),
+        "thread": pa.int32(),
+        "ok": pa.bool_(),
+        "nbytes": pa.int64(),
+        "start": pa.float64(),
+        "duration": pa.float64(),
+    },
+    "task_groups": {
+        "task_group": _TEXT,
+        "prefix": _TEXT,
+        "n_tasks": pa.int64(),
+        "nbytes": pa.int64(),
+        "start": pa.float64(),
+        "stop": pa.float64(),
+        "compute": pa.float64(),
+        "transfer": pa.float64(),
+        "disk_read": pa.float64(),
+        "disk_write": pa.float64(),
+        "serialize": pa.float64(),
+        "deserialize": pa.float64(),
+        "failed": pa.float64(),
+        "seceded": pa.float64(),
+        "other": pa.float64(),
+    },
+    "transfers": {
+        "source": pa.int32(),
+        "destination": pa.int32(),
+        "count": pa.float64(),
+        "bytes": pa.float64(),
+        "seconds": pa.float64(),
+    },
+    "workers": {
+        "worker": pa.int32(),
+        "name": pa.string(),
+        "host": _TEXT,
+        "nthreads": pa.int32(),
+        "memory_limit": pa.int64(),
+        "joined": pa.float64(),
+        "left": pa.float64(),
+    },
+    "events": {
+        "time": pa.float64(),
+        "topic": _TEXT,
+        "worker": pa.int32(),
+        "message": pa.string(),
+    },
+}
+#: Schemas by name of the table. Times are seconds since the clock of the run started, sizes bytes;
+#: workers are numbers, -1 outside of the cluster.
+SCHEMAS = {name: pa.schema({**_RUN, **columns}) for name, columns in _COLUMNS.items()}
+
+
+def run_tables(run: Run) -> dict[str, pa.Table]:
+    """Return the tables of a run.
+
+    Parameters
+    ----------
+    run : Run
+        The run; what was not recorded gives an empty table.
+
+    Returns
+    -------
+    dict of str to pyarrow.Table
+        By name, with the columns of `SCHEMAS`.
+    """
+    frames = {
+        "tasks": _tasks(run),
+        "task_groups": _task_groups(run),
+        "transfers": _transfers(run),
+        "workers": _workers(run),
+        "events": run.events(),
+    }
+    return {name: _table(name, frame, run) for name, frame in frames.items()}
+
+
+def _table(name: str, frame: pd.DataFrame, run: Run) -> pa.Table:
+    schema, length = SCHEMAS[name], len(frame)
+    facts = (run.id, run.workload, str(run.tree.attrs.get("environment", "")))
+    arrays = [
+        pa.DictionaryArray.from_arrays(np.zeros(length, "i4"), pa.array([fact])) for fact in facts
+    ]
+    for field in list(schema)[len(facts) :]:
+        if field.name not in frame:
+            arrays.append(pa.nulls(length, field.type))
+            continue
+        values: Any = frame[field.name]
+        array = pa.array(values, from_pandas=True)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        is_text = pa.types.is_dictionary(field.type)
+        if is_text and not pa.types.is_dictionary(array.type):
+            array = array.cast(pa.string()).dictionary_encode()
+        arrays.append(array.cast(field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _tasks(run: Run) -> pd.DataFrame:
+    stream = run.task_stream()
+    if stream.empty:
+        return stream
+    prefixes = run.tree["task_groups"].to_dataset()["prefix"].values.astype(str)
+    codes = stream["task_group"].cat.codes
+    names, numbers = np.unique(prefixes, return_inverse=True)
+    stream["prefix"] = pd.Categorical.from_codes(numbers[codes], names)
+    return stream.assign(ok=stream["ok"].astype(bool))
+
+
+def _task_groups(run: Run) -> pd.DataFrame:
+    frame = run.task_groups()
+    if frame.empty:
+        return frame
+    frame = frame.rename(
+        columns={
+            "result (B)": "nbytes",
+            **{name: name[: -len(" (s)")].replace("-", "_") for name in frame if " (s)" in name},
+        }
+    )
+    groups = run.tree["task_groups"].to_dataset()
+    prefix = pd.Series(groups["prefix"].values, groups["task_group"].values)
+    return frame.assign(prefix=prefix.reindex(frame.index)).reset_index()
+
+
+def _transfers(run: Run) -> pd.DataFrame:
+    data = run.transfers()
+    if not data.sizes:
+        return pd.DataFrame()
+    frame = data[["count", "bytes", "seconds"]].to_dataframe().reset_index()
+    return frame[frame["count"].fillna(0) > 0]
+
+
+def _workers(run: Run) -> pd.DataFrame:
+    if "workers" not in run.tree.children:
+        return pd.DataFrame()
+    data = run.tree["workers"].to_dataset()
+    names = [
+        name for name in ("host", "nthreads", "memory_limit", "joined", "left") if name in data
+    ]
+    frame = pd.DataFrame({name: data[name].values for name in names})
+    return frame.assign(worker=np.arange(len(frame)), name=worker_names(run.tree))
